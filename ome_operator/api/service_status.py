@@ -193,6 +193,8 @@ class PlacementStatus(Spec):
     """Priority of its pods, by their PriorityClass."""
     refused: str | None = None
     """Why pods could not be created in its last try, as with a quota."""
+    anew: bool | None = None
+    """Whether all of it was given back after it had served."""
 
 
 class GroupStatus(Spec):

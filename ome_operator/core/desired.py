@@ -18,7 +18,7 @@ from ome_operator.core.rollout import pod_secrets
 from ome_operator.core.rollout.drain import Held, hold
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.members import by_worth, chosen, taken
-from ome_operator.core.rollout.placing import PLACED, Placing, without_gangs
+from ome_operator.core.rollout.placing import PLACED, Placing, served_first, without_gangs
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.rollout.traffic import TrafficSplit, weigh
@@ -173,7 +173,10 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
         for name, role in intent.roles(revision).items():
             if name not in share:
                 continue
-            wanted = chosen(share[name], by_worth(name, role.size, found), taken(name, found))
+            order = by_worth(name, role.size, found)
+            if revision == intent.target and placing.withheld:
+                order = served_first(placing, name, order)
+            wanted = chosen(share[name], order, taken(name, found))
             known = found if revision != intent.target else without_gangs(placing, name, found)
             out[revision, name] = hold(name, wanted, known, snapshot.now, routed)
     return out

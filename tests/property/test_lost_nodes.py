@@ -2,19 +2,39 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ome_operator.api import InferenceService
 from tests.conftest import SOAK
-from tests.support.placing import TIMEOUT, Race
+from tests.support import parts
+from tests.support.live import LivePod
+from tests.support.placing import TIMEOUT, Race, role
 from tests.support.shapes import Shape
+from tests.support.simulator import World
 
 STORIES = 300 if SOAK else 8
 PATIENCE = 15 * TIMEOUT
 """Seconds in which everything has found its place again: tries that seemed to fit and did not cost minutes of pauses."""
+
+
+SMALL = Shape(size=1, engines=1, router=False)
+"""A service of a single node, without decode."""
+
+
+@dataclass(frozen=True)
+class Engines(Shape):
+    """A service without decode whose groups are recovered in a way of their own."""
+
+    lifecycle: tuple[tuple[str, Any], ...] = ()
+
+    def service(self) -> InferenceService:
+        return parts.service(engine={"minReplicas": self.engines, "lifecycle": dict(self.lifecycle)})
 
 
 def until(race: Race, what: str, done: Callable[[], bool], each: Callable[[], None] = lambda: None) -> None:
@@ -130,3 +150,76 @@ def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
         race.step()
     assert race.worlds["a"].alive() == before and len(before) == 6
     assert "placement" not in race.worlds["a"].service.status
+
+
+def beside(shape: Shape, nodes: int, seed: int) -> tuple[Race, World, Callable[[], None]]:
+    """A service that serves, and what lets another come that wants a single node."""
+    race = Race({"a": shape, "b": SMALL}, nodes, seed)
+    later, world = race.worlds.pop("b"), race.worlds["a"]
+    until(race, "ready", lambda: race.whole() == {"a"})
+
+    def comes() -> None:
+        race.worlds["b"] = later
+        later.edit(deps=replace(later.deps, nodes=race.nodes))
+        later.now = world.now
+
+    return race, world, comes
+
+
+def of(world: World, group: int, rank: int) -> LivePod:
+    return next(pod for pod in world.pods.values() if (pod.group, pod.rank) == (group, rank))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
+    """Its engine tolerates that, and another group that lost its leader goes instead."""
+    shape = Engines(size=3, engines=2, router=False, lifecycle=(("toleratedLostRanks", 1),))
+    race, world, comes = beside(shape, 6, seed)
+    leader, gone = of(world, 1, 0).uid, {of(world, 0, 0).node, of(world, 1, 2).node}
+    race.have({name: node for name, node in race.nodes.items() if name not in gone})
+    comes()
+    until(race, "the other serves", lambda: "b" in race.whole())
+    for _ in range(100):
+        race.step()
+        assert of(world, 1, 0).uid == leader and not of(world, 1, 0).deleting
+
+
+def test_a_group_whose_leader_is_ready_stays() -> None:
+    """Nothing is recycled there, so it is Pending with a rank that cannot end on a node that does not report."""
+    shape = Engines(size=3, engines=1, router=False, lifecycle=(("restartPolicy", "None"),))
+    race, world, comes = beside(shape, 3, 1)
+    worker, before = of(world, 0, 2), of(world, 0, 0).uid
+    race.have({name: node._replace(ready=name != worker.node) for name, node in race.nodes.items()})
+    worker.deleting, worker.ready, worker.left = True, False, 10**9
+    comes()
+    for _ in range(200):
+        race.step()
+        assert of(world, 0, 0).uid == before and not of(world, 0, 0).deleting
+    assert [group["phase"] for group in world.service.status["groups"]] == ["Pending"]
+
+
+def test_what_was_given_back_whole_serves_only_with_a_group_of_every_role() -> None:
+    """Its next try gets a node for decode alone, which becomes ready: that is half a gang, as in its first try."""
+    shape = Shape(size=1, engines=1, decoders=1, router=False)
+    race, world, _ = beside(shape, 2, 1)
+    take(race, used(race, "a"), 1)
+    for _ in range(20):
+        race.step()
+    asks = world.sync().claim
+    assert asks is not None and asks.idle is not None and len(asks.idle.goes) == 2
+    world.turn = world.turn._replace(gives_way=asks.idle.goes)
+    for _ in range(10):
+        world.run(1)
+    assert not world.alive() and world.service.status["placement"]["anew"]
+    world.turn = world.turn._replace(gives_way=None, sure=True)
+    world.run(1)
+    world.turn = world.turn._replace(sure=None)
+    world.healthy = lambda pod: role(pod) == "decoder"
+    for _ in range(5):
+        world.run(1)
+        for pod in world.pods.values():
+            pod.node = "n0" if role(pod) == "decoder" else ""
+    assert {role(pod): pod.ready for pod in world.pods.values()} == {"engine": False, "decoder": True}
+    world.now += timedelta(seconds=TIMEOUT)
+    world.run(5)
+    assert not world.alive()

@@ -1,14 +1,13 @@
 """Looks whether an autoscaler makes nodes for a gang, or for a rank that was lost, whose time is nearly over."""
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from ome_operator import quantity
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import Resource
 from ome_operator.controllers.events import EventReader
 from ome_operator.controllers.inferenceservice.memory import ServiceMemory
-from ome_operator.core.rollout.placing import ON_DEMAND
 from ome_operator.core.rollout.stranded import lost_since
 from ome_operator.kube.errors import KubeError
 
@@ -16,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 BEFORE = 5.0
 """Seconds before the end of a try from which on the events of its namespace are read."""
+AFTER = 120.0
+"""Seconds after it for which they are read, where nothing has ended: a lost rank that nobody could use the nodes of."""
 
 
 async def inspect(
@@ -35,7 +36,7 @@ async def inspect(
     began = quantity.moment(since, now) if since and lasts else None
     if began is None or known(resource, memory, now):
         return
-    if not timedelta(seconds=lasts - BEFORE) <= now - began <= timedelta(seconds=ON_DEMAND):
+    if not -BEFORE <= (now - began).total_seconds() - lasts <= AFTER:
         return
     ref = resource.ref
     try:
@@ -56,7 +57,7 @@ def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
 def _since(resource: Resource, now: datetime) -> str:
     """When the present try began, or the first of the groups that have served lost its rank."""
     stored = resource.status.get("placement") or {}
-    if stored.get("trying"):
-        return str(stored.get("since") or "")
+    if stored.get("trying") and stored.get("since"):
+        return str(stored["since"])
     lost = lost_since(resource.status, now)
-    return datetime.fromtimestamp(lost, UTC).isoformat() if lost else ""
+    return lost.isoformat() if lost else ""

@@ -16,8 +16,8 @@ from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.free_room import FreeRoom
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
 from ome_operator.core.placement.fit import Needs, Nodes
-from ome_operator.core.placement.giving_way import gives_way
-from ome_operator.core.placement.turns import Claim, Turns, contested, has_room, roomy, turns
+from ome_operator.core.placement.giving_way import giving_way
+from ome_operator.core.placement.turns import Claim, Member, Turns, contested, has_room, roomy, turns
 from ome_operator.core.placement.words import awaited, without_room
 from ome_operator.core.reasons import READY
 from ome_operator.core.status import conditions as cond
@@ -26,6 +26,8 @@ TICK = 5
 """Seconds after which turns are decided anew though nothing has changed but the time."""
 LOOKS = 10
 """So often strangers are read on further nodes (`foreign_pods.MOST` each), until those that were read have room."""
+GIVEN = 15
+"""Seconds after what was given back until more may be: its pods end, and others come to the nodes."""
 NOTHING = Turns({}, {})
 
 
@@ -42,6 +44,8 @@ class Gangs:
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
         self._found = NOTHING
         self._words: dict[Needs, str] = {}
+        self._gives, self._decided = dict[str, frozenset[Member]](), 0.0
+        """What services give back of what they hold for nobody, and when that was decided."""
         self._going: dict[Ref, Needs] = {}
         """What services were told that there is room for, and have no claim to yet: what serves there is still going."""
 
@@ -102,15 +106,17 @@ class Gangs:
                 if answers[each.needs]:
                     self._wake(ref)
 
-    def _gives_way(self, mine: Claim, now: datetime) -> bool:
-        refs = {claim.key: ref for ref, claim in self._claims.items()}
-        return gives_way(
-            mine,
-            self._claims.values(),
-            lambda keys: self._room.without([refs[key] for key in keys], strangers=True),
-            now.timestamp(),
-            self._cluster.deps().gang_timeout,
-        )
+    def _gives_way(self, mine: Claim, now: datetime) -> frozenset[Member]:
+        """What it gives back. Decided for all at once, and not again while what was given back is on its way."""
+        second = now.timestamp()
+        if not 0 <= second - self._decided < (GIVEN if self._gives else TICK):
+            free, patience = self._room.nodes(), self._cluster.deps().gang_timeout
+            keys = giving_way(self._claims.values(), free, second, patience)
+            gives = {ref: claim for ref, claim in self._claims.items() if claim.key in keys}
+            self._decided, self._gives = second, {claim.key: claim.idle.goes for claim in gives.values() if claim.idle}
+            for ref in gives:
+                self._wake(ref)
+        return self._gives.get(mine.key, frozenset())
 
     async def look(self, claim: Claim) -> None:
         """Read what strangers hold on nodes that seemed to have room for a try that failed, or for a lost rank."""

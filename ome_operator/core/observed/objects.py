@@ -261,8 +261,9 @@ class Turn(NamedTuple):
     """For what it waits, or will when its try ends, behind "waits for"; "" where it does neither."""
     coming: bool = False
     """Whether an autoscaler said of its pods that it makes nodes for them."""
-    gives_way: bool | None = None
-    """Whether others would be placed in what it holds for groups that serve nobody; None where nobody has looked."""
+    gives_way: frozenset[tuple[str, int]] | None = None
+    """Groups that hold nodes, serve nobody and are given back for others now; empty where that helps nobody, None where
+    nobody has looked."""
 
 
 NO_TURN = Turn()

@@ -35,6 +35,8 @@ class Record(NamedTuple):
     """Of its pods, as the API server gave it to them; kept while it has none."""
     refused: str = ""
     """Why pods could not be created when its last try ended, as with a quota; the objects that were told so are gone."""
+    anew: bool = False
+    """Whether all of it was given back after it had served: it serves when there is a ready group of every role again."""
 
 
 class Seen(NamedTuple):
@@ -42,9 +44,9 @@ class Seen(NamedTuple):
 
     wanted: Numbers
     bound: Numbers
-    """Groups of which every rank is on a node."""
+    """Groups of which every rank is on a node, or which have served."""
     served: Numbers
-    """Groups that have served, whether they are whole now or not: nothing of these is ever given back."""
+    """Groups that have served, whether they are whole now or not: these are not given back."""
     half: bool = True
     """Whether a rank of what is not placed is on a node."""
 
@@ -81,8 +83,12 @@ def advance(
         return Decision(None)
     told = now.isoformat(timespec="seconds")
     if gives_way or (record is None and contested):
-        first = record.first if record is not None else ""
-        return Decision(Record(_held_back(missing), told, first=first or told, trying=False), 0.0)
+        before = record or Record({}, told)
+        anew = before.anew or (gives_way and not any(seen.served.values()))
+        waits = before._replace(
+            waiting=_held_back(missing), since=told, tries=0, first=before.first or told, trying=False, sure=False, anew=anew
+        )
+        return Decision(waits, 0.0)
     if record is None:
         return Decision(Record({}, told), timeout)
     record = record._replace(waiting=_within(record.waiting, missing))

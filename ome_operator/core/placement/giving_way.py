@@ -1,70 +1,131 @@
-"""Whether a service gives back what it holds for groups that serve nobody (decisions 39): pure, from what all want and hold.
+"""Which services give back what they hold for groups that serve nobody (decisions 39): pure, from what all want and hold.
 
-It does when somebody is placed then who is not placed now: a service that has waited for a while, another that lost a rank
-before it did, or a part of its own, where several of its groups hold nodes and none is whole. A service that would find
-its own nodes gives nothing back.
+They do when somebody is placed then who is not placed now: a part of their own, where several of their groups hold nodes
+and none is whole; a service that has waited for a while; or another that has lost a rank. A service that would find its
+own nodes gives nothing back.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
-from ome_operator.core.placement.fit import Needs, Nodes, beside
-from ome_operator.core.placement.turns import Claim, has_room
+from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
+from ome_operator.core.placement.packing import most
+from ome_operator.core.placement.turns import Claim, Room, promises
 
-MOST = 3
-"""Others that are asked about, first who comes first: each costs a look at the nodes."""
+MOST = 20
+"""Services of each kind that are looked at in a decision; others have their turn with the clock."""
+TURN = 60.0
+"""Seconds after which others are looked at."""
 
-Free = Callable[[Collection[str]], Nodes]
-"""Keys of services -> the nodes with what is left there without their pods."""
 
-
-def gives_way(mine: Claim, everybody: Iterable[Claim], free: Free, now: float, patience: float) -> bool:
-    """Whether what `mine` holds for groups that serve nobody is given back. `patience`: seconds that others have waited: the
-    nodes of a service that gave back a moment ago are on their way to somebody.
+def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: float) -> frozenset[str]:
+    """Keys of the services that give back what they hold for nobody now. `nodes` with what is free there. `patience`:
+    seconds that others have waited first.
     """
-    idle, others = mine.idle, [claim for claim in everybody if claim.key != mine.key]
-    if idle is None:
+    everybody = list(claims)
+    stranded = _some([claim for claim in everybody if claim.idle], now)
+    if not stranded:
+        return frozenset()
+    waiting = _some([claim for claim in everybody if not claim.serves and _waits(claim, now, patience)], now)
+    tries = [claim for claim in everybody if claim.trying and not claim.idle and (claim.serves or claim.since)]
+    taken, _ = promises(tries, nodes)
+    room = _Room(nodes, taken, [*stranded, *waiting])
+    stranded = [claim for claim in stranded if claim.idle and not any(room.takes(lack) for lack in claim.idle.missing)]
+    for claim in reversed(stranded):
+        if claim.idle and any(room.takes(unit, [claim]) for unit in claim.idle.units):
+            return frozenset({claim.key})
+    for needs, claim in _wanting(stranded, waiting):
+        if not room.takes(needs):
+            givers = [other for other in reversed(stranded) if _may(other, claim, room)]
+            if found := _least(needs, givers, room):
+                return found
+    return frozenset()
+
+
+class _Room:
+    """What is free, with what services may give back."""
+
+    def __init__(self, nodes: Nodes, taken: Needs, claims: Iterable[Claim]) -> None:
+        asked = {need.demand.requests for claim in claims for needs in _asked(claim) for need in needs if need.pods}
+        held = {node for claim in claims if claim.idle for node, _ in claim.idle.holds}
+        wanted = {need.demand.requests for need in taken} | asked
+        known = dict[Room, bool]()
+        for node in nodes.values():
+            if node.room not in known:
+                known[node.room] = any(most(requests, node.room, 1) for requests in wanted)
+        self._nodes = {name: node for name, node in nodes.items() if name in held or known[node.room]}
+        self._taken = taken
+
+    def takes(self, needs: Needs, givers: Sequence[Claim] = ()) -> bool:
+        """Whether pods find a place, beside what is promised to others, when these have given back."""
+        given: dict[str, Counter[str]] = {}
+        for giver in givers:
+            for name, amounts in giver.idle.holds if giver.idle else ():
+                given.setdefault(name, Counter()).update(dict(amounts))
+        nodes = {**self._nodes, **_with(self._nodes, given)}
+        ground = Ground(nodes)
+        return bool(nodes) and fits(needs, ground) and fits(beside(self._taken, needs), ground)
+
+
+def _with(nodes: Nodes, given: Mapping[str, Mapping[str, int]]) -> Nodes:
+    return {
+        name: nodes[name]._replace(room=tuple((what, has + amounts.get(what, 0)) for what, has in nodes[name].room))
+        for name, amounts in given.items()
+        if name in nodes
+    }
+
+
+def _asked(claim: Claim) -> tuple[Needs, ...]:
+    return (*claim.idle.missing, *claim.idle.units) if claim.idle else (claim.needs,)
+
+
+def _wanting(stranded: Sequence[Claim], waiting: Sequence[Claim]) -> list[tuple[Needs, Claim]]:
+    """What is missing, and to whom: who comes first, first."""
+    found = [(claim.needs, claim) for claim in waiting]
+    found += [(lack, claim) for claim in stranded if claim.idle for lack in claim.idle.missing]
+    return sorted(found, key=lambda each: order(each[1]))
+
+
+def _may(giver: Claim, other: Claim, room: _Room) -> bool:
+    """Whether a service may give way to another: to none of a lower priority, and of two that have lost a rank the later
+    one, but where the other could not mend it in turn.
+    """
+    if giver.key == other.key or giver.priority > other.priority or giver.idle is None:
         return False
-    rivals = [*_first(others, lambda claim: not claim.serves and _waits(claim, now, patience))]
-    before = [*_first(others, lambda claim: claim.idle is not None and _lost(claim) < _lost(mine))]
-    if not (idle.several or rivals or before):
-        return False
-    alone = free([mine.key])
-    if has_room(beside(idle.keeps, idle.lost), others, alone):
-        return False
-    if idle.several and has_room(beside(idle.keeps, idle.unit), others, alone):
+    if other.idle is None or order(giver) > order(other):
         return True
-    now_free = free([])
-    for claim in rivals:
-        rest = [other for other in others if other is not claim]
-        if not has_room(claim.needs, rest, now_free) and has_room(beside(idle.keeps, claim.needs), rest, alone):
-            return True
-    return any(_mends(mine, claim, others, free) for claim in before)
+    return not any(room.takes(lack, [other]) for lack in giver.idle.missing)
 
 
-def _mends(mine: Claim, other: Claim, others: Iterable[Claim], free: Free) -> bool:
-    """Whether another that has lost a rank, too, is whole again in what this service gives back, and not without it."""
-    assert mine.idle is not None and other.idle is not None
-    rest = [claim for claim in others if claim is not other]
-    whole: Needs = beside(other.idle.keeps, other.idle.unit)
-    if has_room(whole, rest, free([other.key])):
-        return False
-    return has_room(beside(mine.idle.keeps, whole), rest, free([mine.key, other.key]))
+def _least(needs: Needs, givers: Sequence[Claim], room: _Room) -> frozenset[str]:
+    """As few of these as it takes to place pods, the first of them first; nobody where all are not enough."""
+    if not givers or not room.takes(needs, givers):
+        return frozenset()
+    count = next(count for count in range(1, len(givers) + 1) if room.takes(needs, givers[:count]))
+    found = list(givers[:count])
+    for giver in givers[:count]:
+        others = [other for other in found if other is not giver]
+        if others and room.takes(needs, others):
+            found = others
+    return frozenset(giver.key for giver in found)
 
 
 def _waits(claim: Claim, now: float, patience: float) -> bool:
-    """Whether it has waited for so long, without pods or with pods that hold no node, which is no try of so many seconds."""
-    return not claim.since if claim.trying else now - claim.since >= patience
+    """Whether it has waited for so long, without pods, or with pods that hold no node and whose time is over. A time that is
+    still to come is of a clock that was set back.
+    """
+    return not claim.since if claim.trying else abs(now - claim.since) >= patience
 
 
-def _first(claims: Iterable[Claim], wanted: Callable[[Claim], bool]) -> Iterator[Claim]:
-    """A few of those, who comes first first, and of those that want the same a single one."""
-    asked = set[Needs]()
-    for claim in sorted(filter(wanted, claims), key=lambda claim: (-claim.priority, claim.first, claim.key)):
-        if claim.needs not in asked and len(asked) < MOST:
-            asked.add(claim.needs)
-            yield claim
+def order(claim: Claim) -> tuple[int, float, str]:
+    """Who comes first: the higher priority, then who has waited, or has lost a rank, for longer."""
+    return (-claim.priority, claim.idle.since if claim.idle else claim.first, claim.key)
 
 
-def _lost(claim: Claim) -> tuple[int, float, str]:
-    """The order of those that have lost a rank: of two that could mend each other the later one gives way."""
-    return (-claim.priority, claim.idle.since if claim.idle else 0.0, claim.key)
+def _some(claims: Sequence[Claim], now: float) -> list[Claim]:
+    """A few of these in their order, and others a minute later."""
+    sorted_ = sorted(claims, key=order)
+    windows = -(-len(sorted_) // MOST) or 1
+    start = int(now // TURN) % windows * MOST
+    return list(islice(sorted_, start, start + MOST))

@@ -22,19 +22,23 @@ BLIND = timedelta(minutes=5)
 """After so long without a try it tries whatever is known: an autoscaler has to see its pods now and then."""
 
 Room = tuple[tuple[str, int], ...]
+Member = tuple[str, int]
+"""A role, and the number of a group of it."""
 
 
 class Idle(NamedTuple):
     """What a service holds for groups that have served, and have found no node for a lost rank in the time of a try."""
 
-    keeps: Needs
-    """Pods that stay on nodes beside them."""
-    lost: Needs
-    """All pods of these groups."""
-    unit: Needs
-    """Pods of the least part of them that would serve: a group, or a group of every role."""
-    several: bool
-    """Whether more than a single group of them holds nodes: they may keep each other from being whole."""
+    goes: frozenset[Member]
+    """These groups."""
+    holds: tuple[tuple[str, Room], ...]
+    """What their pods hold, by node."""
+    missing: tuple[Needs, ...]
+    """The pods that would make the service serve with more than now, each of these by itself: those that a group lacks, or a
+    group of every role."""
+    units: tuple[Needs, ...]
+    """The same with the pods that are on nodes, where more than a single group holds nodes: they may keep each other from
+    being whole."""
     since: float
     """When the first of them lost its rank, in seconds since the epoch."""
 
@@ -81,7 +85,7 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
     """Who may try. `free`: the nodes with what is left there."""
     everybody = sorted(claims, key=lambda claim: (-claim.priority, claim.first, claim.key))
     waiting = [claim for claim in everybody if not claim.trying]
-    promised, blocked = _promised([claim for claim in everybody if claim.trying], free)
+    promised, blocked = promises([claim for claim in everybody if claim.trying], free)
     keeper = _keeper(waiting, nodes, free, promised, now)
     ground = Ground(_without(free, blocked))
     kept = Ground(_without(free, [*blocked, keeper])) if keeper is not None else ground
@@ -92,7 +96,7 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
         here = ground if claim is keeper else kept
         asked = _plain(claim.needs), here is kept
         if asked not in known:
-            known[asked] = bool(here.nodes) and fits(beside(promised, asked[0]), here)
+            known[asked] = bool(here.nodes) and fits(asked[0], here) and fits(beside(promised, asked[0]), here)
         if (known[asked] and claim.rested) or (_blind(claim, now) and not contested(claim.needs, active, nodes)):
             granted[claim.key] = known[asked]
             promised = merged(beside(promised, asked[0]))
@@ -114,7 +118,7 @@ def has_room(needs: Needs, claims: Iterable[Claim], free: Nodes) -> bool:
     """Whether pods find a place now, beside what is promised to those who try. Pods that hold no node, and are there to be
     seen only, make way as soon as others ask for the nodes.
     """
-    promised, blocked = _promised([claim for claim in claims if claim.trying and (claim.serves or claim.since)], free)
+    promised, blocked = promises([claim for claim in claims if claim.trying and (claim.serves or claim.since)], free)
     ground = Ground(_without(free, blocked))
     return bool(ground.nodes) and fits(beside(promised, _plain(needs)), ground)
 
@@ -138,21 +142,32 @@ def _plain(needs: Needs) -> Needs:
     return merged(tuple(need._replace(components=(), title="") for need in needs if need.pods > 0))
 
 
-def _promised(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
-    """The room that those who try will take, and who of them has no room: its pods may take any node that suits them, for as
-    long as its try lasts. A service that serves and finds no room keeps nobody from nodes.
+def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
+    """The room that those who try will take, and which of them have no room: their pods may take any node that suits them,
+    for as long as the try lasts. A service that serves and finds no room keeps nobody from nodes.
     """
-    ground, blocked = Ground(free), list[Claim]()
-    promised: Needs = ()
-    everything = merged(beside(*(_plain(claim.needs) for claim in active)))
-    if fits(everything, ground):
-        return everything, []
+    ground, known = Ground(free), dict[Needs, bool]()
+    room, blocked = list[tuple[Claim, Needs]](), list[Claim]()
     for claim in active:
-        more = merged(beside(promised, _plain(claim.needs)))
-        if fits(more, ground):
-            promised = more
+        needs = _plain(claim.needs)
+        if needs not in known:
+            known[needs] = fits(needs, ground)
+        if known[needs]:
+            room.append((claim, needs))
         elif not claim.serves:
             blocked.append(claim)
+    promised = merged(beside(*(needs for _, needs in room)))
+    if not fits(promised, ground):
+        promised = ()
+        for claim, needs in room:
+            if known[needs] and fits(more := merged(beside(promised, needs)), ground):
+                promised = more
+                continue
+            known[needs] = False  # what has no place beside these has none beside more
+            if not claim.serves:
+                blocked.append(claim)
+    if not blocked:
+        return promised, []
     rest = Ground(_without(free, blocked))
     return promised if rest.nodes and fits(promised, rest) else (), blocked
 

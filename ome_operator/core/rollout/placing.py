@@ -7,6 +7,7 @@ Only of the slice that the service goes to, and only where the operator was told
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -37,6 +38,9 @@ LONGEST = 300
 """Characters that a status keeps of why pods could not be created."""
 
 
+EMPTY: Mapping[str, frozenset[int]] = MappingProxyType({})
+
+
 class Placing(NamedTuple):
     """What becomes of a service's gangs in this pass."""
 
@@ -45,13 +49,15 @@ class Placing(NamedTuple):
     withheld: Numbers
     """Groups by role that are wanted and not made for now."""
     served: Mapping[str, frozenset[int]]
-    """Numbers of the groups that have served, by role: they are never given back."""
+    """Numbers of the groups that have served and are not given back, by role."""
     claim: Claim | None = None
     again: float | None = None
     waits: str = ""
     """For what it waits, "" where it does not, or nobody knows."""
     refused: str = ""
     """Why pods could not be created in its last try."""
+    placed: Mapping[str, frozenset[int]] = EMPTY
+    """Numbers of the groups that have served or are placed, by role: others go first."""
 
 
 PLACED = Placing({}, {}, {})
@@ -67,18 +73,25 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     if share is None or not (deps.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
         return PLACED
     found = snapshot.slices.get(target, Slice(target, (), ()))
-    served: Groups = _served(snapshot, roles, share, found)
     before, told = _record(snapshot, found), snapshot.observed.turn
+    ready = _ready(snapshot, roles, found)
+    if before is not None and all(ready[name] for name in ready if share.get(name)):
+        before = before._replace(anew=False)
+    whole = before is None or not before.anew
+    served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
     on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
     timeout = ON_DEMAND if on_demand else deps.gang_timeout
     lost = None if held else stranded(snapshot, intent, roles, served, timeout)
-    gives_way = lost is not None and bool(told.gives_way)
+    held_back = idle(snapshot, intent, roles, share, lost) if lost is not None else None
+    gives_way = held_back is not None and told.gives_way == held_back.goes
     if lost is not None and gives_way:
         served = lost.stays
-    seen = _seen(roles, share, served, found)
+    placed = _placed(roles, share, served, found)
+    seen = _seen(roles, share, served, placed, found)
     if held or (before is not None and not before.trying and not any(share.values())):  # or what it gave back still ends
         # No turn is spent on it, and nobody waits for room that only it could give back.
-        return _placing(snapshot, roles, seen, served, Decision(before), {})._replace(claim=None)
+        placing = _placing(snapshot, roles, seen, served, Decision(before), {})
+        return placing._replace(placed=placed, claim=None)
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != target)
     new = before is None and not replaces and not any(members.existing(name, found) for name in roles)
     wanted = new or (before is not None and before.trying and not seen.half)
@@ -93,25 +106,30 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     )
     if decision.failed and decision.record is not None:
         decision = decision._replace(record=decision.record._replace(refused=_refused(snapshot)))
-    placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))
-    return placing if lost is None or gives_way else _asking(placing, idle(snapshot, intent, roles, share, lost), lost, told)
+    placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))._replace(placed=placed)
+    return placing if lost is None or gives_way else _asking(placing, held_back, lost, told)
 
 
-def _asking(placing: Placing, held: Idle | None, lost: Stranded, told: Turn) -> Placing:
+def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: Turn) -> Placing:
     """With the question whether what serves nobody is given back, which is asked again and again."""
-    waits = [LOOK if told.gives_way is not None else SOON] if held is not None else []
+    waits = [LOOK if told.gives_way is not None else SOON] if asks is not None else []
     waits += [again for again in (placing.again, lost.again) if again is not None]
-    return placing._replace(claim=placing.claim and placing.claim._replace(idle=held), again=min(waits, default=None))
+    return placing._replace(claim=placing.claim and placing.claim._replace(idle=asks), again=min(waits, default=None))
 
 
-def _seen(roles: Mapping[str, Stored], share: Numbers, served: Mapping[str, frozenset[int]], found: Slice) -> Seen:
-    """The groups as they are on nodes."""
+def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: Slice) -> Groups:
+    """Groups that are not given back: those that have served, and where there is one of every role all that are on nodes."""
     bound = {name: members.on_nodes(name, role.size, found) for name, role in roles.items()}
     founded = all(bound[name] | served[name] for name in roles if share.get(name))
-    placed = {name: served[name] | (bound[name] if founded else frozenset()) for name in roles}
+    return {name: served[name] | (bound[name] if founded else frozenset()) for name in roles}
+
+
+def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: Groups, found: Slice) -> Seen:
+    """The groups as they are on nodes."""
+    there = {name: len(members.on_nodes(name, role.size, found) | served[name]) for name, role in roles.items()}
     pods = (pod for name in roles for pod in members.pods(name, found) if pod.group not in placed[name])
     half = any(pod.node and not pod.deleting for pod in pods)
-    return Seen(share, {name: len(bound[name]) for name in roles}, {name: len(served[name]) for name in roles}, half)
+    return Seen(share, there, {name: len(served[name]) for name in roles}, half)
 
 
 def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, new: bool) -> bool:
@@ -199,20 +217,22 @@ def _record(snapshot: Snapshot, found: Slice) -> Record | None:
     return record._replace(priority=max((pod.priority for pod in found.pods), default=record.priority))
 
 
-def _served(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, found: Slice) -> dict[str, frozenset[int]]:
-    """Groups that have served: they are ready, or were by what recovery has noted. Where there never was a group of every
-    role, none has served anybody, ready or not.
-    """
+def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dict[str, frozenset[int]]:
+    """Groups that are ready, or were by what recovery has noted."""
     noted: dict[str, set[int]] = {name: set() for name in roles}
     for group in snapshot.service.status.get("groups") or ():
         if group.get("revision") == found.revision and group.get("incarnation") and group.get("component") in noted:
             noted[group["component"]].add(group.get("index") or 0)
-    ready = {
+    return {
         name: (members.existing(name, found) & noted[name]) | members.ready_groups(name, role.size, found)
         for name, role in roles.items()
     }
+
+
+def _served(snapshot: Snapshot, ready: Groups, share: Numbers, found: Slice) -> Groups:
+    """Groups that have served. Where there never was a group of every role, none has served anybody, ready or not."""
     whole = found.revision in whole_before(snapshot.service.status) or all(ready[name] for name in ready if share.get(name))
-    return ready if whole else dict.fromkeys(roles, frozenset())
+    return ready if whole else dict.fromkeys(ready, frozenset())
 
 
 def _seconds(text: str) -> float:
@@ -221,6 +241,12 @@ def _seconds(text: str) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return 0.0
+
+
+def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
+    """Groups of a role in this order, but those that have served first, and those that are given back last."""
+    served, placed = placing.served.get(component, ()), placing.placed.get(component, ())
+    return tuple(sorted(order, key=lambda number: (number not in served, number not in placed)))
 
 
 def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:

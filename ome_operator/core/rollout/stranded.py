@@ -4,16 +4,19 @@ A lost rank is a matter of recovery, and its group is never given back for that 
 for as long as a gang may try, and when somebody would be placed in what it holds (`core/placement/giving_way.py`).
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from ome_operator import quantity
+from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.observed.snapshot import Snapshot
+from ome_operator.core.placement.demand import demand
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.placement.gangs import Numbers
-from ome_operator.core.placement.turns import Idle
+from ome_operator.core.placement.turns import Idle, Member
 from ome_operator.core.render.statefulsets import Stored
 from ome_operator.core.rollout import members
 from ome_operator.core.rollout.fitting import needs
@@ -29,11 +32,13 @@ class Stranded(NamedTuple):
     """Groups that hold nodes and serve nobody, or will when their time is over."""
 
     goes: Groups
-    """What is given back when somebody else would be placed then."""
+    """What is given back when somebody else would be placed then; nothing while no time is over."""
     stays: Groups
     """The other groups that have served."""
     founded: bool
     """Whether the service may serve with those."""
+    since: float
+    """When the first of those that go lost its rank, in seconds since the epoch; 0.0 while none goes."""
     again: float | None
     """Seconds until the next group has looked for a node for long enough."""
 
@@ -48,52 +53,86 @@ def stranded(
         return None
     found = snapshot.slices.get(intent.target, Slice(intent.target, (), ()))
     bound = {name: members.on_nodes(name, role.size, found) for name, role in roles.items()}
-    left = {
-        (role, index): lasts - (snapshot.now - since).total_seconds()
-        for (role, index, revision), since in _pending(snapshot.service.status, snapshot.now).items()
-        if revision == intent.target and index in served.get(role, frozenset()) - bound.get(role, frozenset())
+    leads = {(pod.component, pod.group) for pod in found.pods if pod.rank == 0 and pod.ready and not pod.deleting}
+    since = {
+        (role, index): since
+        for role, index, revision, since in _pending(snapshot.service.status, snapshot.now)
+        if revision == intent.target
+        and index in served.get(role, frozenset()) - bound.get(role, frozenset())
+        and (role, index) not in leads  # its leader says that it serves, with the ranks that are left
     }
-    if not left:
+    if not since:
         return None
-    lost = {name: frozenset(index for role, index in left if role == name and left[role, index] <= 0) for name in roles}
+    left = {group: lasts - (snapshot.now - when).total_seconds() for group, when in since.items()}
+    over = {group for group, seconds in left.items() if seconds <= 0}
+    lost = {name: frozenset(index for role, index in over if role == name) for name in roles}
     there = {name: (served[name] - lost[name]) | bound[name] for name in roles}
     founded = all(there[name] or not lost[name] for name in roles)
     goes = lost if founded else {name: served[name] | bound[name] for name in roles}
-    again = min((seconds for seconds in left.values() if seconds > 0), default=None)
-    return Stranded(goes, {name: served[name] - goes[name] for name in roles}, founded, again)
+    return Stranded(
+        goes,
+        {name: served[name] - goes[name] for name in roles},
+        founded,
+        min((since[group].timestamp() for group in over), default=0.0),
+        min((seconds for seconds in left.values() if seconds > 0), default=None),
+    )
 
 
 def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share: Numbers, lost: Stranded) -> Idle | None:
     """What the service asks about them; None while the time of none is over."""
-    if not any(lost.goes.values()):
+    goes = frozenset((name, number) for name in roles for number in lost.goes[name])
+    if not goes:
         return None
     found = snapshot.slices.get(intent.target, Slice(intent.target, (), ()))
-    bound = {name: members.on_nodes(name, role.size, found) for name, role in roles.items()}
-    keeps = {name: len(lost.stays[name] | (bound[name] - lost.goes[name])) for name in roles}
-    goes = {name: len(lost.goes[name]) for name in roles}
-    unit = [next(name for name in roles if goes[name])] if lost.founded else [name for name in roles if share.get(name)]
-    holding = {(pod.component, pod.group) for name in roles for pod in members.pods(name, found) if pod.node}
-    several = sum((name, number) in holding for name in roles for number in lost.goes[name]) > 1
-
-    def pods(groups: Numbers) -> Needs:
-        return needs(roles, {name: groups.get(name, 0) for name in roles}, snapshot.service.namespace, True)
-
+    holding: dict[Member, set[int]] = {group: set() for group in goes}
+    rooms: dict[str, Counter[str]] = {}
+    for pod in found.pods:
+        if (pod.component, pod.group) in goes and pod.node:
+            holding[pod.component, pod.group].add(pod.rank)
+            rooms.setdefault(pod.node, Counter()).update(_requests(roles[pod.component], pod))
+    wanted = [name for name in roles if (lost.goes[name] if lost.founded else share.get(name))]
+    parts = [[name] for name in wanted] if lost.founded else [wanted]
+    several = sum(map(bool, holding.values())) > 1
+    namespace = snapshot.service.namespace
     return Idle(
-        pods(keeps), pods(goes), pods(dict.fromkeys(unit, 1)), several, lost_since(snapshot.service.status, snapshot.now)
+        goes,
+        tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(rooms.items())),
+        tuple(_lacking(roles, namespace, part, holding) for part in parts),
+        tuple(_lacking(roles, namespace, part, {}) for part in parts) if several else (),
+        lost.since,
     )
 
 
-def lost_since(status: Mapping[str, Any], now: datetime) -> float:
-    """When the first of the groups that have served began to look for a node, in seconds since the epoch; 0.0 for none."""
-    return min((since.timestamp() for since in _pending(status, now).values()), default=0.0)
+def lost_since(status: Mapping[str, Any], now: datetime) -> datetime | None:
+    """When the first of the groups that have served began to look for a node; None where none does."""
+    return min((since for *_, since in _pending(status, now)), default=None)
 
 
-def _pending(status: Mapping[str, Any], now: datetime) -> dict[tuple[str, int, str], datetime]:
+def _requests(role: Stored, pod: Pod) -> dict[str, int]:
+    workload = role.worker if pod.rank and role.worker else role.leader
+    return dict(demand(workload["spec"]["template"], True).requests)
+
+
+def _lacking(roles: Mapping[str, Stored], namespace: str, part: list[str], holding: Mapping[Member, set[int]]) -> Needs:
+    """The pods that a group of each role of a part lacks, of the group that lacks fewest."""
+    lacks: Counter[tuple[str, bool]] = Counter()
+    for name in part:
+        groups = [ranks for (role, _), ranks in holding.items() if role == name]
+        most = max(groups, key=len, default=set())
+        lacks.update((name, rank == 0) for rank in range(roles[name].size) if rank not in most)
+    found, led = [], set[str]()
+    for need in needs(roles, dict.fromkeys(roles, 1), namespace, True):
+        (name,) = need.components
+        found.append(need._replace(pods=lacks[name, name not in led]))
+        led.add(name)
+    return tuple(found)
+
+
+def _pending(status: Mapping[str, Any], now: datetime) -> Iterator[tuple[str, int, str, datetime]]:
     """Role, number and revision of the groups that have served and are not on nodes as a whole, by what recovery has noted;
     and since when.
     """
-    return {
-        (group["component"], group.get("index") or 0, group["revision"]): quantity.moment(group["since"], now) or now
-        for group in status.get("groups") or ()
-        if group.get("incarnation") and group.get("phase") == PENDING
-    }
+    for group in status.get("groups") or ():
+        if group.get("incarnation") and group.get("phase") == PENDING:
+            since = quantity.moment(group.get("since") or "", now) or now
+            yield group.get("component") or "", group.get("index") or 0, group.get("revision") or "", since

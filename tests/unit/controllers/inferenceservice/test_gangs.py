@@ -169,18 +169,23 @@ def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch
     assert made.turn(A, {}, NOW).rivals == (claim(B, 9),), "whose turn it is, who waits asks"
 
 
-def test_who_holds_nodes_for_nobody_is_told_whether_others_could_use_them() -> None:
-    """Its pods are none that anybody knows here, so all four nodes are free without them, and with them."""
-    made, _ = gangs(4)
+def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
+    """It is woken; what was decided counts for as long as its pods end, and for these groups alone."""
+    made, woken = gangs(4)
+    goes, need = frozenset({("engine", 1), ("engine", 2)}), claim(A, 1).needs[0]
+    unit = (need._replace(pods=3),)
     mine = claim(A, 4, trying=True)._replace(serves=True)
     made.tell(A, mine)
     assert made.turn(A, {}, NOW).gives_way is None, "it asked nothing"
-    need = claim(A, 1).needs[0]
-    lost, unit = (need._replace(pods=6),), (need._replace(pods=3),)
-    made.tell(A, mine._replace(idle=Idle((need,), lost, unit, several=False, since=1.0)))
-    assert made.turn(A, {}, NOW).gives_way is False
-    made.tell(A, mine._replace(idle=Idle((need,), lost, unit, several=True, since=1.0)))
-    assert made.turn(A, {}, NOW).gives_way is True, "one of its groups is whole then"
+    lost = Idle(goes, (), ((need._replace(pods=6),),), (), since=1.0)
+    made.tell(A, mine._replace(idle=lost))
+    assert made.turn(A, {}, NOW).gives_way == frozenset()
+    made.tell(A, mine._replace(idle=lost._replace(units=(unit,))))
+    assert made.turn(A, {}, NOW + timedelta(seconds=1)).gives_way == frozenset(), "it was asked a second ago"
+    assert made.turn(A, {}, NOW + timedelta(seconds=5)).gives_way == goes and woken == ["a"]
+    made.tell(A, mine._replace(idle=lost._replace(goes=frozenset({("engine", 7)}))))
+    assert made.turn(A, {}, NOW + timedelta(seconds=19)).gives_way == goes
+    assert made.turn(A, {}, NOW + timedelta(seconds=21)).gives_way == frozenset()
     made.tell(A, None)
     assert made.turn(A, {}, NOW).gives_way is None
 
@@ -190,7 +195,7 @@ async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes()
     known: Any = Known(3)
     made = Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None)
     need = claim(A, 1).needs
-    lost = claim(A, 1, trying=True)._replace(serves=True, idle=Idle((), need, need, several=False, since=1.0))
+    lost = claim(A, 1, trying=True)._replace(serves=True, idle=Idle(frozenset(), (), (need,), (), since=1.0))
     for _ in range(3):
         await made.look(lost)
     assert len(api.calls) == 3
