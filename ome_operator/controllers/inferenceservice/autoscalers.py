@@ -1,13 +1,14 @@
 """Looks whether an autoscaler makes nodes for a gang, or for a rank that was lost, whose time is nearly over."""
 
 import logging
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ome_operator import quantity
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import Resource
 from ome_operator.controllers.events import EventReader
 from ome_operator.controllers.inferenceservice.memory import ServiceMemory
+from ome_operator.core.rollout.placing import ON_DEMAND
 from ome_operator.core.rollout.stranded import lost_since
 from ome_operator.kube.errors import KubeError
 
@@ -15,8 +16,6 @@ logger = logging.getLogger(__name__)
 
 BEFORE = 5.0
 """Seconds before the end of a try from which on the events of its namespace are read."""
-AFTER = 120.0
-"""Seconds after it for which they are read, where nothing has ended: a lost rank that nobody could use the nodes of."""
 
 
 async def inspect(
@@ -30,13 +29,13 @@ async def inspect(
 ) -> None:
     """Read the events of the namespace once a try, which `lasts` so many seconds, is about to end; what was found counts
     until the next try. What was said of a pod before counts as long as the pod exists: an autoscaler speaks once, and nodes
-    come minutes later.
+    come minutes later. For a lost rank they are read until the time is over that an autoscaler would give it.
     """
     since = _since(resource, now)
     began = quantity.moment(since, now) if since and lasts else None
-    if began is None or known(resource, memory, now):
+    if began is None or known(resource, memory, now) or now - began < timedelta(seconds=lasts - BEFORE):
         return
-    if not -BEFORE <= (now - began).total_seconds() - lasts <= AFTER:
+    if not _tries(resource) and now - began > timedelta(seconds=ON_DEMAND):
         return
     ref = resource.ref
     try:
@@ -56,8 +55,12 @@ def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
 
 def _since(resource: Resource, now: datetime) -> str:
     """When the present try began, or the first of the groups that have served lost its rank."""
-    stored = resource.status.get("placement") or {}
-    if stored.get("trying") and stored.get("since"):
-        return str(stored["since"])
+    if _tries(resource):
+        return str(resource.status["placement"]["since"])
     lost = lost_since(resource.status, now)
     return lost.isoformat() if lost else ""
+
+
+def _tries(resource: Resource) -> bool:
+    stored = resource.status.get("placement") or {}
+    return bool(stored.get("trying") and stored.get("since"))

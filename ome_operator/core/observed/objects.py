@@ -262,8 +262,8 @@ class Turn(NamedTuple):
     coming: bool = False
     """Whether an autoscaler said of its pods that it makes nodes for them."""
     gives_way: frozenset[tuple[str, int]] | None = None
-    """Groups that hold nodes, serve nobody and are given back for others now; empty where that helps nobody, None where
-    nobody has looked."""
+    """Groups that hold nodes, serve nobody and are given back for others now; empty where there are none, or nobody has
+    looked since they asked; None where the service has not asked."""
 
 
 NO_TURN = Turn()

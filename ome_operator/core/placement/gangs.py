@@ -80,7 +80,8 @@ def advance(
     """
     missing = _missing(seen)
     if not any(missing.values()):
-        return Decision(None)
+        # Kept until it serves: with a rank less before that it is half a gang, and none that has served.
+        return Decision(record._replace(waiting={}, since="", trying=True) if record is not None and record.anew else None)
     told = now.isoformat(timespec="seconds")
     if gives_way or (record is None and contested):
         before = record or Record({}, told)

@@ -7,16 +7,17 @@ own nodes gives nothing back.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
 from ome_operator.core.placement.packing import most
-from ome_operator.core.placement.turns import Claim, Room, promises
+from ome_operator.core.placement.turns import Claim, Idle, Room, promises, unwanted
 
 MOST = 20
 """Services of each kind that are looked at in a decision; others have their turn with the clock."""
 TURN = 60.0
-"""Seconds after which others are looked at."""
+"""Seconds after which others are looked at: all that have lost a rank beside some that wait, then beside others."""
+BELIEVED = 1200.0
+"""Seconds since a rank was lost for which room that is known counts as its own: after that something else keeps it away."""
 
 
 def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: float) -> frozenset[str]:
@@ -24,14 +25,16 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
     seconds that others have waited first.
     """
     everybody = list(claims)
-    stranded = _some([claim for claim in everybody if claim.idle], now)
-    if not stranded:
+    lost = [claim for claim in everybody if claim.idle]
+    if not lost:
         return frozenset()
-    waiting = _some([claim for claim in everybody if not claim.serves and _waits(claim, now, patience)], now)
+    turn = int(now // TURN)
+    stranded = _some(lost, turn)
+    waiting = _some([each for each in everybody if not each.serves and _waits(each, now, patience)], turn // _windows(lost))
     tries = [claim for claim in everybody if claim.trying and not claim.idle and (claim.serves or claim.since)]
-    taken, _ = promises(tries, nodes)
-    room = _Room(nodes, taken, [*stranded, *waiting])
-    stranded = [claim for claim in stranded if claim.idle and not any(room.takes(lack) for lack in claim.idle.missing)]
+    taken, blocked = promises(tries, nodes)
+    room = _Room(unwanted(nodes, blocked), taken, [*stranded, *waiting])
+    stranded = [claim for claim in stranded if claim.idle and not _comes(claim.idle, room, now)]
     for claim in reversed(stranded):
         if claim.idle and any(room.takes(unit, [claim]) for unit in claim.idle.units):
             return frozenset({claim.key})
@@ -41,6 +44,11 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
             if found := _least(needs, givers, room):
                 return found
     return frozenset()
+
+
+def _comes(idle: Idle, room: "_Room", now: float) -> bool:
+    """Whether lost ranks would find their nodes by what is known, which is believed for a while."""
+    return now - idle.since < BELIEVED and any(map(room.takes, idle.missing))
 
 
 class _Room:
@@ -89,7 +97,7 @@ def _wanting(stranded: Sequence[Claim], waiting: Sequence[Claim]) -> list[tuple[
 
 def _may(giver: Claim, other: Claim, room: _Room) -> bool:
     """Whether a service may give way to another: to none of a lower priority, and of two that have lost a rank the later
-    one, but where the other could not mend it in turn.
+    alone, but where the other could not mend it in turn.
     """
     if giver.key == other.key or giver.priority > other.priority or giver.idle is None:
         return False
@@ -123,9 +131,11 @@ def order(claim: Claim) -> tuple[int, float, str]:
     return (-claim.priority, claim.idle.since if claim.idle else claim.first, claim.key)
 
 
-def _some(claims: Sequence[Claim], now: float) -> list[Claim]:
-    """A few of these in their order, and others a minute later."""
-    sorted_ = sorted(claims, key=order)
-    windows = -(-len(sorted_) // MOST) or 1
-    start = int(now // TURN) % windows * MOST
-    return list(islice(sorted_, start, start + MOST))
+def _some(claims: Sequence[Claim], turn: int) -> list[Claim]:
+    """A few of these in their order: with every turn others, until all were there."""
+    start = turn % _windows(claims) * MOST
+    return sorted(claims, key=order)[start : start + MOST]
+
+
+def _windows(claims: Sequence[Claim]) -> int:
+    return -(-len(claims) // MOST) or 1

@@ -87,8 +87,8 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
     waiting = [claim for claim in everybody if not claim.trying]
     promised, blocked = promises([claim for claim in everybody if claim.trying], free)
     keeper = _keeper(waiting, nodes, free, promised, now)
-    ground = Ground(_without(free, blocked))
-    kept = Ground(_without(free, [*blocked, keeper])) if keeper is not None else ground
+    ground = Ground(unwanted(free, blocked))
+    kept = Ground(unwanted(free, [*blocked, keeper])) if keeper is not None else ground
     active = [claim for claim in everybody if claim.trying and not claim.serves]
     known: dict[tuple[Needs, bool], bool] = {}
     granted, waits = dict[str, bool](), dict[str, str]()
@@ -119,7 +119,7 @@ def has_room(needs: Needs, claims: Iterable[Claim], free: Nodes) -> bool:
     seen only, make way as soon as others ask for the nodes.
     """
     promised, blocked = promises([claim for claim in claims if claim.trying and (claim.serves or claim.since)], free)
-    ground = Ground(_without(free, blocked))
+    ground = Ground(unwanted(free, blocked))
     return bool(ground.nodes) and fits(beside(promised, _plain(needs)), ground)
 
 
@@ -168,7 +168,7 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
                 blocked.append(claim)
     if not blocked:
         return promised, []
-    rest = Ground(_without(free, blocked))
+    rest = Ground(unwanted(free, blocked))
     return promised if rest.nodes and fits(promised, rest) else (), blocked
 
 
@@ -183,7 +183,7 @@ def _keeper(waiting: Iterable[Claim], nodes: Nodes, free: Nodes, promised: Needs
     return passed[window // 4 % len(passed)] if passed else None
 
 
-def _without(free: Nodes, claims: Sequence[Claim]) -> Nodes:
+def unwanted(free: Nodes, claims: Sequence[Claim]) -> Nodes:
     """The nodes that these gangs do not want."""
     wanted = {_plain(claim.needs) for claim in claims}
     return {name: node for name, node in free.items() if not any(suit(needs, node) for needs in wanted)} if wanted else free

@@ -104,6 +104,9 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         now=snapshot.now,
         gives_way=gives_way,
     )
+    if decision.record is not None and before is None:
+        priority = max((pod.priority for pod in found.pods), default=0)
+        decision = decision._replace(record=decision.record._replace(priority=priority))
     if decision.failed and decision.record is not None:
         decision = decision._replace(record=decision.record._replace(refused=_refused(snapshot)))
     placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))._replace(placed=placed)
@@ -118,7 +121,7 @@ def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: Turn) -> 
 
 
 def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: Slice) -> Groups:
-    """Groups that are not given back: those that have served, and where there is one of every role all that are on nodes."""
+    """Groups that are not given back: those that have served, and where each role has such a group all that are on nodes."""
     bound = {name: members.on_nodes(name, role.size, found) for name, role in roles.items()}
     founded = all(bound[name] | served[name] for name in roles if share.get(name))
     return {name: served[name] | (bound[name] if founded else frozenset()) for name in roles}

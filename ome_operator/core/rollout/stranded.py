@@ -88,7 +88,8 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
     rooms: dict[str, Counter[str]] = {}
     for pod in found.pods:
         if (pod.component, pod.group) in goes and pod.node:
-            holding[pod.component, pod.group].add(pod.rank)
+            if not pod.deleting:
+                holding[pod.component, pod.group].add(pod.rank)
             rooms.setdefault(pod.node, Counter()).update(_requests(roles[pod.component], pod))
     wanted = [name for name in roles if (lost.goes[name] if lost.founded else share.get(name))]
     parts = [[name] for name in wanted] if lost.founded else [wanted]

@@ -79,6 +79,11 @@ def test_pods_that_are_on_nodes_need_none() -> None:
     assert looked(Known(node="n1"), 58, event("TriggeredScaleUp", 20)) == (False, 1)
 
 
+def test_a_new_process_reads_in_the_middle_of_a_try_that_was_given_more_time() -> None:
+    assert looked(Known(), 300, event("TriggeredScaleUp", 20)) == (True, 1)
+    assert looked(Known().lost(), 300, event("TriggeredScaleUp", 20)) == (True, 1)
+
+
 def test_a_rank_that_was_lost_has_more_time_too() -> None:
     assert looked(Known().lost(), 58, event("TriggeredScaleUp", 20)) == (True, 1)
     assert looked(Known().lost(), 30, event("TriggeredScaleUp", 20)) == (False, 0)

@@ -100,3 +100,21 @@ def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) 
     assert found.record is not None and not found.record.trying and found.again == 0
     assert found.record.waiting == {"engine": 1, "decoder": 1}
     assert found.record.first == (before.first if before else NOW.isoformat())
+
+
+def test_what_was_given_back_whole_is_no_service_that_has_served_before_it_serves_again() -> None:
+    """All its ranks are on nodes, and then all but a rank, before anything was ready."""
+    seen = Seen({"engine": 1, "decoder": 1}, {}, {})
+    given = advance(None, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True).record
+    assert given is not None and given.anew
+    tries = after(given, 10, 60, turn=True).record
+    bound = after(tries, 20, 60, Seen(seen.wanted, {"engine": 1, "decoder": 1}, {}))
+    assert bound.record is not None and bound.record.anew and not bound.record.waiting
+    half = Seen(seen.wanted, {"decoder": 1}, {})
+    begun = after(bound.record, 100, 60, half)
+    assert begun.record is not None and begun.again == 60, "it has the time of a try, from now on"
+    ended = after(begun.record, 160, 60, half)
+    assert ended.failed and ended.record is not None and ended.record.waiting == {"engine": 1, "decoder": 1}
+    assert (
+        after(bound.record._replace(anew=False), 20, 60, Seen(seen.wanted, {"engine": 1, "decoder": 1}, {})).record is None
+    )

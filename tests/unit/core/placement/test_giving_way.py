@@ -75,6 +75,13 @@ def test_who_finds_its_own_node_gives_nothing_back() -> None:
     assert asked([lost("a", ["n1", "n2"], 1, units=2)], nodes("n3", held="n1 n2")) == set()
 
 
+def test_room_that_nothing_comes_to_is_believed_for_twenty_minutes() -> None:
+    """Something that nobody knows here keeps its rank away from the free node."""
+    claims = [lost("a", ["n1"], 1, since=NOW), waits("w", 2)]
+    assert asked(claims, nodes("n3", held="n1"), NOW + 1199) == set()
+    assert asked(claims, nodes("n3", held="n1"), NOW + 1200) == {"a"}
+
+
 def test_room_that_is_promised_is_not_free() -> None:
     """Somebody tries, and goes to the only free node."""
     tries = waits("t", 1, trying=True)
@@ -123,8 +130,20 @@ def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
 
 
 def test_all_are_looked_at_in_turn() -> None:
-    """Many wait for more than there is, and one for a single node: it is asked about within some minutes."""
+    """Many wait for more than there is, and a service for a single node: it is asked about within some minutes."""
     many = [waits(f"w{at}", 50, since=float(at)) for at in range(3 * MOST)]
     claims = [lost("a", ["n1"], 1), *many, waits("z", 1)]
     found = [asked(claims, nodes(held="n1 n2"), NOW + 60 * minute) for minute in range(4)]
     assert found.count({"a"}) == 1 and found.count(set()) == 3
+
+
+def test_each_of_many_that_have_lost_a_rank_is_looked_at_beside_each_that_waits() -> None:
+    """The first and the last of forty, and the last of forty: only these two can help each other."""
+    stranded = [lost(f"s{at:02}", [f"n{at}"], 99, since=float(at), pool="x") for at in range(40)]
+    others = [waits(f"w{at:02}", 50, since=float(at)) for at in range(39)]
+    room = {
+        **nodes(held="n0", pool="small"),
+        **nodes(held=" ".join(f"n{at}" for at in range(1, 40)), pool="x"),
+    }
+    claims = [*stranded, *others, waits("z", 1, pool="small")]
+    assert {"s00"} in [asked(claims, room, NOW + 60 * minute) for minute in range(4)]
