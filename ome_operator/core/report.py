@@ -14,6 +14,7 @@ from ome_operator.core.plan import NEEDED, Plan
 from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
+from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import router_key, services
 from ome_operator.core.resolve.inputs import runtime_refs
 from ome_operator.core.resolve.pinned import tokens
@@ -39,7 +40,13 @@ def report(decided: Decided, work: Plan) -> Report:
         now=snapshot.now,
         progress=want.progress,
         problems=tuple(_problems(decided, work)),
-        advice=(*want.advice, *_judged(snapshot, intent, want), *_untold(snapshot, intent), *snapshot.observed.warnings),
+        advice=(
+            *want.advice,
+            *_judged(snapshot, intent, want),
+            *_untold(snapshot, intent),
+            *_left_out(decided.recovery),
+            *snapshot.observed.warnings,
+        ),
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
         url=_url(service, intent, want),
@@ -104,6 +111,16 @@ def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
                 f"{component}: the engine serves no metrics without {flag}, and metrics.engines.podMonitor of the chart has "
                 "Prometheus ask for them: add it to the args, which makes a new revision"
             )
+
+
+def _left_out(recovery: Recovery) -> Iterator[str]:
+    """Groups of which the status can keep nothing."""
+    if recovery.left_out:
+        groups = len(recovery.groups)
+        yield (
+            f"status.groups has room for {groups} of {groups + recovery.left_out} groups: when the others lose a rank they "
+            "are not recycled; divide the service into several"
+        )
 
 
 def _named_runtime(service: InferenceService) -> str:

@@ -1,6 +1,7 @@
 """What is remembered of a group: an entry of `status.groups`, and nothing else. A restart of the operator loses nothing."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -104,6 +105,37 @@ def _read(one: Mapping[str, Any]) -> GroupRecord:
 def written(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
     """The same for the status, sorted, with only the fields that have something to say."""
     return [_written(one) for one in sorted(records, key=lambda one: (one.component, one.revision, one.index))]
+
+
+LARGEST = 900 * 1024
+"""Bytes of all groups in a status: etcd stores no object of more than 1.5 MiB, and spec and conditions need room."""
+WORDS = 200
+"""Characters of what a failed group said, where there are too many groups for more."""
+
+
+def bounded(told: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:
+    """What `written` made, within LARGEST, and how many groups are left out, the last of them: first failures say less."""
+    if sum(map(_most, told)) <= LARGEST:
+        return tuple(told), 0
+    found, left = [], LARGEST
+    for each in map(_short, told):
+        left -= len(json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")) + 1
+        if left < 0:
+            break
+        found.append(each)
+    return tuple(found), len(told) - len(found)
+
+
+def _most(group: dict[str, Any]) -> int:
+    """More bytes than a group takes."""
+    words = sum(map(len, map(str, (group.get("lastFailure") or {}).values())))
+    names = len(group["name"]) + len(group.get("node") or "")
+    return 400 + 2 * names + 30 * len(group.get("members") or ()) + 6 * words
+
+
+def _short(group: dict[str, Any]) -> dict[str, Any]:
+    failure = group.get("lastFailure")
+    return {**group, "lastFailure": {**failure, "message": str(failure.get("message") or "")[:WORDS]}} if failure else group
 
 
 def _written(one: GroupRecord) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import RecoveryPolicy, policy
-from ome_operator.core.recovery.record import RECYCLING, GroupRecord, passed, read, written
+from ome_operator.core.recovery.record import RECYCLING, GroupRecord, bounded, passed, read, written
 from ome_operator.core.recovery.scope import RoleGroups, scope
 from ome_operator.core.recovery.state_machine import Transition
 from ome_operator.core.recovery.systemic import together
@@ -35,6 +35,8 @@ class Recovery:
 
     groups: tuple[dict[str, Any], ...] = ()
     """`status.groups`."""
+    left_out: int = 0
+    """Groups for which the status has no room."""
     recycle: tuple[Recycle, ...] = ()
     delete: tuple[Delete, ...] = ()
     """By force: pods that stay Terminating on lost nodes."""
@@ -66,8 +68,10 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
     begun = sorted(name for name in goes if not announced(before.get(name)))
     recycle = [_recycling(service.name, *found[name], after[name]) for name in sorted(goes.difference(begun))]
     waits = [step.again for step in steps.values() if step.again is not None] + force.again + [READ_BACK] * bool(begun)
+    told, left_out = bounded(written([*after.values(), *_carried(before, after, roles, snapshot.slices.keys())]))
     return Recovery(
-        groups=tuple(written([*after.values(), *_carried(before, after, roles, snapshot.slices.keys())])),
+        groups=told,
+        left_out=left_out,
         recycle=tuple(one for one in recycle if one.delete),
         delete=force.delete,
         events=() if frozen else tuple(messages.event(after[name], groups[name]) for name in begun),

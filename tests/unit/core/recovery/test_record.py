@@ -1,0 +1,72 @@
+"""What is kept of groups fits into a status, whatever they say and however many there are."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.core.recovery import record as module
+from ome_operator.core.recovery.record import LARGEST, WORDS, GroupRecord, bounded, read, stamp, written
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+
+NOW = stamp(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def group(index: int, ranks: int = 4, words: str = "", name: str = "svc-decoder-10d64ba8") -> GroupRecord:
+    failure = {"podName": f"{name}-{index}-0", "reason": "Error", "message": words, "time": NOW} if words else None
+    return GroupRecord(
+        f"{name}-{index}-0", "decoder", "10d64ba8", index, "Ready", NOW, 3, NOW,
+        {str(rank): "0123abcd.12" for rank in range(ranks)}, "node-0123456789", 7, 2, NOW, failure,
+    )  # fmt: skip
+
+
+def size(told: object) -> int:
+    return len(json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def test_a_thousand_groups_say_everything() -> None:
+    told = written(map(group, range(1000)))
+    assert bounded(told) == (tuple(told), 0)
+
+
+def test_where_many_failures_say_much_they_say_less() -> None:
+    """Two thousand groups, each with the four kilobytes that a container may leave."""
+    told = written(group(index, words="é" * 4000) for index in range(1000))
+    assert size(told) > 4 * LARGEST
+    found, left = bounded(told)
+    assert left == 0 and size(found) <= LARGEST
+    assert {len(each["lastFailure"]["message"]) for each in found} == {WORDS}
+    assert [{**each, "lastFailure": 0} for each in found] == [{**each, "lastFailure": 0} for each in told]
+    assert bounded(found) == (found, 0), "the next pass, which starts from it, changes nothing"
+
+
+def test_groups_for_which_there_is_no_room_are_the_last() -> None:
+    told = written(group(index, ranks=64) for index in range(1000))
+    found, left = bounded(told)
+    assert 0 < left < 1000 and size(found) <= LARGEST and [*found] == told[: 1000 - left]
+
+
+@given(st.integers(0, 40), st.text(), st.text(min_size=1, max_size=63), st.integers(0, 10**6))
+def test_no_group_takes_more_than_is_reckoned(ranks: int, words: str, name: str, index: int) -> None:
+    (told,) = written([group(index, ranks, words, name)])
+    assert size(told) + 1 <= module._most(told)
+
+
+def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are watched over, and nothing is written again and again."""
+    world = World(Shape(size=2, engines=3, router=False).service(), Shape(size=2).deps(), 1)
+    while world.condition("Ready").get("status") != "True":
+        world.run(1)
+    whole = written(read(world.service.status).values())
+    assert len(whole) == 3
+    monkeypatch.setattr(module, "LARGEST", size(whole[:2]) + 2)
+    world.run(2)
+    assert world.service.status["groups"] == whole[:2]
+    said = world.condition("Advice")["message"]
+    assert "status.groups has room for 2 of 3 groups" in said
+    before = world.service.status
+    world.run(3)
+    assert world.service.status == before and world.condition("Ready")["status"] == "True"
