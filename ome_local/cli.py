@@ -139,7 +139,7 @@ def status(name: Which = None) -> None:
 @app.command(epilog="Example: export KUBECONFIG=$(ome local kubeconfig)")
 def kubeconfig(name: Which = None) -> None:
     """Print the path of the cluster's kubeconfig."""
-    typer.echo(Cluster.open(layout.chosen(name)).kubeconfig)
+    typer.echo(_opened(name).kubeconfig)
 
 
 @app.command(context_settings=_PASS_ON, epilog="Example: ome local kubectl --name mine get pods -A")
@@ -162,7 +162,7 @@ def logs(
     count: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many from the end.")] = 100,
 ) -> None:
     """Show what a process said."""
-    cluster = Cluster.open(layout.chosen(name))
+    cluster = _opened(name)
     names = [row.name for row in cluster.status()]
     if not process:
         typer.echo("\n".join(names))
@@ -181,7 +181,7 @@ def load(
     name: Which = None,
 ) -> None:
     """Give the real node images from files; pods use them without a pull."""
-    cluster = Cluster.open(layout.chosen(name))
+    cluster = _opened(name)
     for file in files:
         with step(f"loading {file.name}"):
             cluster.load_image(file)
@@ -228,9 +228,20 @@ def _models(name: str | None) -> Path:
     return Cluster.open(layout.chosen(name)).models
 
 
+def _opened(name: str | None) -> Cluster:
+    """The cluster; what of it has ended is said beside."""
+    cluster = Cluster.open(layout.chosen(name))
+    if ended := cluster.ended():
+        has, option = "has" if len(ended) == 1 else "have", _option(cluster.name)
+        typer.echo(
+            f"{', '.join(ended)} of cluster {cluster.name} {has} ended: `ome local up{option}` starts again.", err=True
+        )
+    return cluster
+
+
 def _become(program: str, name: str | None, words: list[str]) -> None:
     """Replace this process, so that signals, the terminal and the exit code are the program's own."""
-    cluster = Cluster.open(layout.chosen(name))
+    cluster = _opened(name)
     path = str(cluster.program(program))
     os.execve(path, [path, *words], cluster.environment())  # noqa: S606 a program of the cluster, without a shell
 

@@ -198,12 +198,14 @@ class Cluster:
         return file
 
     def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-        """Run a process that belongs to the cluster: `down` ends it, its words go to `log(name)`."""
+        """Run a process that belongs to the cluster: `down` ends it, its words go to `log(name)`. When it ends by itself
+        `up` starts it again.
+        """
         if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES):
             raise UserError(f"{name} is a component of the cluster; choose another name for your process.")
         if processes.find(self.at, name):
             raise UserError(f"{name} runs already.")
-        return processes.spawn(self.at, name, argv, env)
+        return processes.keep(self.at, name, argv, env)
 
     def process(self, name: str) -> Process | None:
         """A component or spawned process, while it runs."""
@@ -218,6 +220,10 @@ class Cluster:
         own = self._own()
         listed = [*own, *(name for name in processes.names(self.at) if name not in own)]
         return [Row(name, found.pid if (found := self.process(name)) else None) for name in listed]
+
+    def ended(self) -> list[str]:
+        """Processes that should run and do not."""
+        return [row.name for row in self.status() if not row.pid]
 
     def ready(self) -> bool:
         """True when the API server says so."""

@@ -28,7 +28,7 @@ VERSION = "OME_KUBERNETES"
 
 
 def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
-    """Create the cluster if there is none, start what does not run, add the nodes that are missing.
+    """Create the cluster if there is none, start what does not run, spawned processes too, add the nodes that are missing.
 
     Without `join` the real node takes images and no pods: its programs may still be missing, and another `up` starts them.
     """
@@ -62,6 +62,7 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
             bootstrap.add_nodes(at, _nodes_of(kept))
             joined = kept.spec.real_node and join
             bootstrap.wait_usable(api, kept.spec.nodes + joined + len(_of_kind(at, kept)))
+            processes.again(at)
             api.close()
     return kept
 

@@ -83,6 +83,21 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
     return remember(at, name, child.pid)
 
 
+def keep(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
+    """Start it, and remember how: `again` starts it anew when it has ended by itself, until somebody stops it."""
+    write_atomically(_how(at, name), json.dumps({"argv": [*argv], "env": dict(env or {})}))
+    return spawn(at, name, argv, env)
+
+
+def again(at: Layout) -> list[str]:
+    """Start what was kept and has ended; the names."""
+    ended = [name for path in sorted(at.run.glob("*.how")) if not find(at, name := path.name.removesuffix(".how"))]
+    for name in ended:
+        how = json.loads(_how(at, name).read_text())
+        spawn(at, name, how["argv"], how["env"])
+    return ended
+
+
 def remember(at: Layout, name: str, pid: int) -> Process:
     """Give a living process this name: `find` finds it, `stop` ends it."""
     process = Process(pid, started_at(pid) or "")
@@ -134,7 +149,7 @@ def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 1
         if not gone([process], grace_s):
             process.signal(signal.SIGKILL)
             gone([process], 10.0)
-    for file in (_file(at, name), _early(at, name)):
+    for file in (_file(at, name), _early(at, name), _how(at, name)):
         file.unlink(missing_ok=True)
 
 
@@ -194,6 +209,10 @@ def last_words(at: Layout, name: str, lines: int = 3) -> str:
 
 def _file(at: Layout, name: str) -> Path:
     return at.run / f"{name}.pid"
+
+
+def _how(at: Layout, name: str) -> Path:
+    return at.run / f"{name}.how"
 
 
 def _early(at: Layout, name: str) -> Path:
