@@ -53,13 +53,14 @@ def stranded(
         return None
     found = snapshot.slices.get(intent.target, Slice(intent.target, (), ()))
     bound = {name: members.on_nodes(name, role.size, found) for name, role in roles.items()}
-    leads = {(pod.component, pod.group) for pod in found.pods if pod.rank == 0 and pod.ready and not pod.deleting}
+    leads = {(pod.component, pod.group): pod.uid for pod in found.pods if pod.rank == 0 and pod.ready and not pod.deleting}
     since = {
-        (role, index): since
-        for role, index, revision, since in _pending(snapshot.service.status, snapshot.now)
-        if revision == intent.target
-        and index in served.get(role, frozenset()) - bound.get(role, frozenset())
-        and (role, index) not in leads  # its leader says that it serves, with the ranks that are left
+        (lost.role, lost.number): lost.since
+        for lost in _pending(snapshot.service.status, snapshot.now)
+        if lost.revision == intent.target
+        and lost.number in served.get(lost.role, frozenset()) - bound.get(lost.role, frozenset())
+        # A leader that was there when all served says that it serves with the ranks that are left; a new one has none.
+        and not (lost.leader and leads.get((lost.role, lost.number), "").startswith(lost.leader))
     }
     if not since:
         return None
@@ -106,7 +107,7 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
 
 def lost_since(status: Mapping[str, Any], now: datetime) -> datetime | None:
     """When the first of the groups that have served began to look for a node; None where none does."""
-    return min((since for *_, since in _pending(status, now)), default=None)
+    return min((lost.since for lost in _pending(status, now)), default=None)
 
 
 def _requests(role: Stored, pod: Pod) -> dict[str, int]:
@@ -129,11 +130,24 @@ def _lacking(roles: Mapping[str, Stored], namespace: str, part: list[str], holdi
     return tuple(found)
 
 
-def _pending(status: Mapping[str, Any], now: datetime) -> Iterator[tuple[str, int, str, datetime]]:
-    """Role, number and revision of the groups that have served and are not on nodes as a whole, by what recovery has noted;
-    and since when.
-    """
+class _Pending(NamedTuple):
+    """A group that has served and is not on nodes as a whole, by what recovery has noted."""
+
+    role: str
+    number: int
+    revision: str
+    since: datetime
+    leader: str
+    """The beginning of the UID of the leader with which it served."""
+
+
+def _pending(status: Mapping[str, Any], now: datetime) -> Iterator[_Pending]:
     for group in status.get("groups") or ():
         if group.get("incarnation") and group.get("phase") == PENDING:
-            since = quantity.moment(group.get("since") or "", now) or now
-            yield group.get("component") or "", group.get("index") or 0, group.get("revision") or "", since
+            yield _Pending(
+                group.get("component") or "",
+                group.get("index") or 0,
+                group.get("revision") or "",
+                quantity.moment(group.get("since") or "", now) or now,
+                str((group.get("members") or {}).get("0") or "").partition(".")[0],
+            )
