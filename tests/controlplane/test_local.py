@@ -6,14 +6,11 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from ome_local import layout, ports, processes, prometheus, servers, stages, targets
-from ome_local.cli import app
 from ome_local.cluster import Cluster
 from ome_local.kind import config
 from ome_local.kubeapi import ApiError, KubeApi, Unreachable
@@ -21,17 +18,6 @@ from ome_local.servers import SECOND
 from ome_operator.errors import UserError
 from tests.support.local import asked, eventually, listens, pod, ready, statefulset, trusting
 from tests.support.prometheus import Prometheus
-
-
-@pytest.fixture(scope="module")
-def own(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two nodes, in a home of its own. The session's cluster comes first: made there, it would never be found again."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("OME_LOCAL_HOME", str(tmp_path_factory.mktemp("home") / "clusters"))
-    cluster = Cluster.up("own", nodes=2, audit=True)
-    yield cluster
-    cluster.down()
-    patch.undo()
 
 
 def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,25 +251,6 @@ def test_names_of_spawned_processes(own: Cluster) -> None:
     assert [row.pid for row in own.status() if row.name == "helper"] == [process.pid]
     own.stop("helper", signal.SIGKILL)
     assert own.process("helper") is None
-
-
-def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
-    """As an operator that lost its Lease: nobody sees that it is gone, and nothing follows an edit any more."""
-    first = own.spawn("helper", ["sh", "-c", 'echo "says $WORD"; exec sleep 1000'], {"WORD": "this"})
-    assert CliRunner().invoke(app, ["kubeconfig", "--name", "own"]).stderr == ""
-    for process, name in ((first, "helper"), (own.process("kwok"), "kwok")):
-        assert process is not None
-        process.signal(signal.SIGKILL)
-        eventually(f"{name} has ended", lambda name=name: own.process(name) is None)
-    told = CliRunner().invoke(app, ["kubeconfig", "--name", "own"])
-    assert told.stderr == "kwok, helper of cluster own have ended: `ome local up --name own` starts again.\n"
-    assert told.stdout == f"{own.kubeconfig}\n"
-    Cluster.up("own")
-    assert own.ended() == [] and (second := own.process("helper")) is not None and second.pid != first.pid
-    eventually("it says the same", lambda: own.log("helper").read_text() == "says this\nsays this\n")
-    own.stop("helper")
-    Cluster.up("own")
-    assert own.process("helper") is None, "somebody stopped it"
 
 
 def test_what_the_directory_tells_is_private(own: Cluster) -> None:

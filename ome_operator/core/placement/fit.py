@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term
-from ome_operator.core.placement.packing import PodClass, holds, most, together
+from ome_operator.core.placement.packing import PodClass, holds, least, most, together
 from ome_operator.quantity import canonical
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -123,7 +123,14 @@ def fits(needs: Needs, ground: Ground) -> bool:
     wanted = [need for need in needs if need.pods > 0]
     if not ground.nodes or _on_nodes_of_their_own(wanted, ground):
         return True
-    return not (_lacking(wanted, ground) or _beside(needs, wanted, ground))
+    return not (_crowded(wanted, ground) or _lacking(wanted, ground) or _beside(needs, wanted, ground))
+
+
+def _crowded(wanted: Sequence[Need], ground: Ground) -> bool:
+    """Whether there are more pods than places if each asked for the least of all: a bound that costs little."""
+    requests, pods = least([need.demand.requests for need in wanted]), sum(need.pods for need in wanted)
+    rooms = Counter(node.room for node in ground.nodes)
+    return sum(count * most(requests, room, pods) for room, count in rooms.items()) < pods
 
 
 def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:

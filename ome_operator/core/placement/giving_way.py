@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
-from ome_operator.core.placement.packing import most
-from ome_operator.core.placement.turns import Claim, Idle, Room, promises, unwanted
+from ome_operator.core.placement.turns import Claim, Idle, promises, unwanted, with_room
 
 MOST = 20
 """Services of each kind that are looked at in a decision; others have their turn with the clock."""
@@ -54,15 +53,10 @@ def _comes(idle: Idle, room: "_Room", now: float) -> bool:
 class _Room:
     """What is free, with what services may give back."""
 
-    def __init__(self, nodes: Nodes, taken: Needs, claims: Iterable[Claim]) -> None:
-        asked = {need.demand.requests for claim in claims for needs in _asked(claim) for need in needs if need.pods}
+    def __init__(self, nodes: Nodes, taken: Needs, claims: Sequence[Claim]) -> None:
         held = {node for claim in claims if claim.idle for node, _ in claim.idle.holds}
-        wanted = {need.demand.requests for need in taken} | asked
-        known = dict[Room, bool]()
-        for node in nodes.values():
-            if node.room not in known:
-                known[node.room] = any(most(requests, node.room, 1) for requests in wanted)
-        self._nodes = {name: node for name, node in nodes.items() if name in held or known[node.room]}
+        asked = [taken, *(needs for claim in claims for needs in _asked(claim))]
+        self._nodes = with_room(nodes, asked) | {name: nodes[name] for name in held if name in nodes}
         self._taken = taken
 
     def takes(self, needs: Needs, givers: Sequence[Claim] = ()) -> bool:

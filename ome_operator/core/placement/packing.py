@@ -71,12 +71,12 @@ def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Room, frozenset[int
             held = 0
             for (room, takes), times in nodes.items():
                 here = [kinds[number].requests for number in some if number in takes]
-                held += times * most(_least(here), room, pods) if here else 0
+                held += times * most(least(here), room, pods) if here else 0
             found = max(found, pods - held)
     return found
 
 
-def _least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
+def least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
     """What each of several pods asks for at least."""
     if len(requests) == 1:
         return requests[0]

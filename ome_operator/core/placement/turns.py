@@ -87,8 +87,9 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
     waiting = [claim for claim in everybody if not claim.trying]
     promised, blocked = promises([claim for claim in everybody if claim.trying], free)
     keeper = _keeper(waiting, nodes, free, promised, now)
-    ground = Ground(unwanted(free, blocked))
-    kept = Ground(unwanted(free, [*blocked, keeper])) if keeper is not None else ground
+    left = with_room(free, [promised, *(claim.needs for claim in waiting)])
+    ground = Ground(unwanted(left, blocked))
+    kept = Ground(unwanted(left, [*blocked, keeper])) if keeper is not None else ground
     active = [claim for claim in everybody if claim.trying and not claim.serves]
     known: dict[tuple[Needs, bool], bool] = {}
     granted, waits = dict[str, bool](), dict[str, str]()
@@ -101,10 +102,20 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
             granted[claim.key] = known[asked]
             promised = merged(beside(promised, asked[0]))
             active.append(claim._replace(trying=True))
-            known.clear()
+            known = {other: False for other, fit in known.items() if not fit}  # what had no room has none beside more
         else:
             waits[claim.key] = _why(claim, known[asked], keeper, granted)
     return Turns(granted, waits)
+
+
+def with_room(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
+    """The nodes with room for a pod of any of these: others are of no matter, and may be thousands."""
+    asked = {need.demand.requests for needs in several for need in needs if need.pods}
+    known = dict[Room, bool]()
+    for node in free.values():
+        if node.room not in known:
+            known[node.room] = any(most(requests, node.room, 1) for requests in asked)
+    return {name: node for name, node in free.items() if known[node.room]}
 
 
 def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
@@ -146,12 +157,13 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
     """The room that those who try will take, and which of them have no room: their pods may take any node that suits them,
     for as long as the try lasts. A service that serves and finds no room keeps nobody from nodes.
     """
-    ground, known = Ground(free), dict[Needs, bool]()
+    left = with_room(free, [claim.needs for claim in active])
+    ground, known = Ground(left), dict[Needs, bool]()
     room, blocked = list[tuple[Claim, Needs]](), list[Claim]()
     for claim in active:
         needs = _plain(claim.needs)
         if needs not in known:
-            known[needs] = fits(needs, ground)
+            known[needs] = bool(left) and fits(needs, ground)
         if known[needs]:
             room.append((claim, needs))
         elif not claim.serves:

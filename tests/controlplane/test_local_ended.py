@@ -1,0 +1,28 @@
+"""What ended by itself in a local cluster."""
+
+import signal
+
+from typer.testing import CliRunner
+
+from ome_local.cli import app
+from ome_local.cluster import Cluster
+from tests.support.local import eventually
+
+
+def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
+    """As an operator that lost its Lease: nobody sees that it is gone, and nothing follows an edit any more."""
+    first = own.spawn("helper", ["sh", "-c", 'echo "says $WORD"; exec sleep 1000'], {"WORD": "this"})
+    assert CliRunner().invoke(app, ["kubeconfig", "--name", "own"]).stderr == ""
+    for process, name in ((first, "helper"), (own.process("kwok"), "kwok")):
+        assert process is not None
+        process.signal(signal.SIGKILL)
+        eventually(f"{name} has ended", lambda name=name: own.process(name) is None)
+    told = CliRunner().invoke(app, ["kubeconfig", "--name", "own"])
+    assert told.stderr == "kwok, helper of cluster own have ended: `ome local up --name own` starts again.\n"
+    assert told.stdout == f"{own.kubeconfig}\n"
+    Cluster.up("own")
+    assert own.ended() == [] and (second := own.process("helper")) is not None and second.pid != first.pid
+    eventually("it says the same", lambda: own.log("helper").read_text() == "says this\nsays this\n")
+    own.stop("helper")
+    Cluster.up("own")
+    assert own.process("helper") is None, "somebody stopped it"
