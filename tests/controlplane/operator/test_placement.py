@@ -61,7 +61,7 @@ def ready_groups(rig: Rig, namespace: str, size: int) -> dict[tuple[str, str], d
     return {group: pods for group, pods in found.items() if len(pods) == size}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2000)
 def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, namespace: str) -> None:
     """Eight groups of two nodes held all. Three of them have three nodes then: a group of them serves, and the third node is
     for who can use it, a service of a single node. All come back when the nodes do and it has gone.
@@ -87,7 +87,8 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
         now = gangs.wait("both serve", lambda: len(found := ready_groups(gangs, namespace, 2)) == 6 and found, 120)
         assert now and {group: {*now[group]} for group in stay} == stay
     gangs.delete("InferenceService", namespace, "small")
-    gangs.wait("all serve again", lambda: len(ready_groups(gangs, namespace, 2)) == 8, 120)
+    # Two tries that seemed to fit and did not cost three minutes of pauses.
+    gangs.wait("all serve again", lambda: len(ready_groups(gangs, namespace, 2)) == 8, 420)
     now = ready_groups(gangs, namespace, 2)
     assert {group: {*now[group]} for group in stay} == stay
     gangs.ready(namespace, "kimi", 60)
