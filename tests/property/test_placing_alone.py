@@ -10,7 +10,7 @@ from ome_operator.core.observed.objects import Turn
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.turns import Claim
-from tests.support.placing import TIMEOUT, Race, role
+from tests.support.placing import TIMEOUT, Race, role, whole
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -147,14 +147,7 @@ def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(rank
 @pytest.mark.parametrize("beside", [(), (WAITS,)])
 def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) -> None:
     """The default came with a new version: services that run have no record of it, and some have just lost a rank."""
-    shape = Shape(size=2, engines=2, decoders=1, router=False)
-    nodes = Race({"a": shape}, 6, 1).nodes
-    world = World(shape.service(), replace(shape.deps(), nodes=nodes), 1)
-    world.run(1)
-    while world.condition("Ready").get("status") != "True":
-        world.run(1)
-        for number, pod in enumerate(world.pods.values()):
-            pod.node = f"n{number}"
+    world = whole(Shape(size=2, engines=2, decoders=1, router=False))
     assert "placement" not in world.service.status
     lost = next(pod for pod in world.pods.values() if role(pod) == "decoder")
     lost.node, lost.ready = "", False

@@ -189,3 +189,14 @@ class Race:
         world.service = replace(world.service, deleting=True)
         self.gangs.tell(Ref("InferenceService", name, name), None)
         self.gangs.freed()
+
+
+def whole(shape: Shape) -> World:
+    """A service all of whose pods are on nodes of their own, and ready, while gangs are switched off."""
+    world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, shape.pods, 1).nodes), 1)
+    world.run(1)
+    while world.condition("Ready").get("status") != "True":
+        world.run(1)
+        for number, pod in enumerate(world.pods.values()):
+            pod.node = f"n{number}"
+    return world

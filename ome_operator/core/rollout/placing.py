@@ -38,7 +38,7 @@ LONGEST = 300
 """Characters that a status keeps of why pods could not be created."""
 
 
-EMPTY: Mapping[str, frozenset[int]] = MappingProxyType({})
+EMPTY: Groups = MappingProxyType({})
 
 
 class Placing(NamedTuple):
@@ -48,7 +48,7 @@ class Placing(NamedTuple):
     """`status.placement`; {} where everything is placed."""
     withheld: Numbers
     """Groups by role that are wanted and not made for now."""
-    served: Mapping[str, frozenset[int]]
+    served: Groups
     """Numbers of the groups that have served and are not given back, by role."""
     claim: Claim | None = None
     again: float | None = None
@@ -56,7 +56,7 @@ class Placing(NamedTuple):
     """For what it waits, "" where it does not, or nobody knows."""
     refused: str = ""
     """Why pods could not be created in its last try."""
-    placed: Mapping[str, frozenset[int]] = EMPTY
+    placed: Groups = EMPTY
     """Numbers of the groups that have served or are placed, by role: others go first."""
 
 
@@ -180,7 +180,7 @@ def _placing(
     snapshot: Snapshot,
     roles: Mapping[str, Stored],
     seen: Seen,
-    served: Mapping[str, frozenset[int]],
+    served: Groups,
     decision: Decision,
     room: Numbers,
 ) -> Placing:

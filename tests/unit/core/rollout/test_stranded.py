@@ -9,21 +9,14 @@ from ome_operator.core.placement.turns import Idle
 from ome_operator.core.rollout.placing import PLACED, served_first
 from ome_operator.core.rollout.stranded import lost_since
 from tests.support.live import LivePod
-from tests.support.placing import TIMEOUT, Race, role
+from tests.support.placing import TIMEOUT, role, whole
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
 
 def serving(engines: int, decoders: int = 0, size: int = 2) -> World:
     """A service all of whose pods are on nodes of their own, and ready."""
-    shape = Shape(size=size, engines=engines, decoders=decoders, router=False)
-    nodes = Race({"a": shape}, shape.pods, 1).nodes
-    world = World(shape.service(), replace(shape.deps(), nodes=nodes), 1)
-    world.run(1)
-    while world.condition("Ready").get("status") != "True":
-        world.run(1)
-        for number, pod in enumerate(world.pods.values()):
-            pod.node = f"n{number}"
+    world = whole(Shape(size=size, engines=engines, decoders=decoders, router=False))
     world.edit(deps=replace(world.deps, gang_timeout=TIMEOUT))
     world.run(3)
     return world
