@@ -93,10 +93,16 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
     main = runtime["spec"]["routerConfig"]["runner"]
     main["command"], main["args"] = ["python3", "-m", "sglang_router.launch_router"], ["--pd-disaggregation", "--port=8080"]
     # A real leader is ready when its ranks have joined; one that was ready before is not trusted for a minute.
-    rig.cluster.set_stages(stages.ready(2, {keys.WORKER_INDEX: "0"}))
+    rig.cluster.set_stages(stages.ready(3600, {keys.WORKER_INDEX: "0"}))
     rig.create(runtime)
+
+    def ranks() -> list[dict[str, Any]]:
+        return rig.all("Pod", namespace, f"{keys.SERVICE}=seen,{keys.POD_INDEX}=1")
+
     try:
         rig.create(yamls.service(namespace, "seen", "registered", "engine", "decoder", "router", engine={"minReplicas": 2}))
+        rig.wait("ranks run", lambda: [one["status"]["phase"] for one in ranks()] == ["Running"] * 3)
+        rig.cluster.set_stages()
         rig.ready(namespace, "seen")
         words = sidecar(rig, namespace, "seen")
         where = account(rig, namespace, "seen-router", tmp_path)
