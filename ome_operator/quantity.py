@@ -37,7 +37,13 @@ _LONGEST = 128
 def _split(quantity: Any) -> tuple[Fraction, str] | None:
     """Value and the family of the suffix ("binary", "decimal", "exponent"), or None when it is no quantity."""
     text = str(quantity).strip()
-    found = _QUANTITY.match(text) if len(text) <= _LONGEST else None
+    return _read(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(4096)
+def _read(text: str) -> tuple[Fraction, str] | None:
+    """The same amounts stand in every pod; fractions are dear."""
+    found = _QUANTITY.match(text)
     if not found:
         return None
     number, exponent, binary, decimal = found.groups()
@@ -72,9 +78,11 @@ def parse(quantity: Any) -> Fraction:
 def canonical(quantity: Any) -> str:
     """The spelling in which the API server stores a quantity; text that is no quantity is returned as it is."""
     parts = _split(quantity)
-    if parts is None:
-        return str(quantity)
-    value, family = parts
+    return str(quantity) if parts is None else _spelled(*parts)
+
+
+@lru_cache(4096)
+def _spelled(value: Fraction, family: str) -> str:
     if value == 0:
         return "0"
     if family == "binary" and value.denominator == 1 and abs(value) >= 1024:

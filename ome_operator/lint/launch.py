@@ -70,9 +70,12 @@ class Launch:
     def given(self, name: str) -> Argument | None:
         """The last argument that means this flag, by whatever name the version calls it; None without."""
         flag = self._flag(name)
-        wanted = flag.name if flag is not None else name
-        same = (given for given in reversed(self.arguments) if (given.flag.name if given.flag else given.word) == wanted)
-        return next(same, None)
+        return self._last.get(flag.name if flag is not None else name)
+
+    @cached_property
+    def _last(self) -> Mapping[str, Argument]:
+        """Flag -> its last argument: rules ask for hundreds."""
+        return {given.flag.name if given.flag else given.word: given for given in self.arguments}
 
     def _flag(self, name: str) -> Flag | None:
         return self.read_as.flags.get(name) if self.read_as is not None else None

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from ome_operator.lint.launch import Launch, number
+from ome_operator.util.memoize import memoize_by_identity
 
 SPANNING = frozenset(
     {
@@ -46,8 +47,9 @@ class Sizes(NamedTuple):
         return self.tp * self.pp * self.copies
 
 
+@memoize_by_identity(64, grows=False)
 def sizes(start: Launch) -> Sizes:
-    """The sizes of a server."""
+    """The sizes of a server, for which a dozen rules ask."""
     tp, pp, dp = (_size(start, name) for name in ("--tp-size", "--pp-size", "--dp-size"))
     attention, copies = _size(start, "--attn-dp-size"), dp
     if start.on("--enable-dp-attention") and attention in (None, 1):
