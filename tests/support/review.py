@@ -81,4 +81,4 @@ def _cell(text: str) -> str:
 
 
 def _read() -> Any:
-    return yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return yaml.load(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)

@@ -19,7 +19,7 @@ GPUS = 8
 
 @cache
 def documents(path: str) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all((CONFIG / path).read_text(encoding="utf-8")) if one]
+    return [one for one in yaml.load_all((CONFIG / path).read_text(encoding="utf-8"), yaml.CSafeLoader) if one]
 
 
 def runtime(path: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
 
     try:
         rig.create(yamls.service(namespace, "seen", "registered", "engine", "decoder", "router", engine={"minReplicas": 2}))
-        rig.wait("ranks run", lambda: [one["status"]["phase"] for one in ranks()] == ["Running"] * 3)
+        rig.wait("ranks run", lambda: [pod["status"]["phase"] for pod in ranks()] == ["Running"] * 3)
         rig.cluster.set_stages()
         rig.ready(namespace, "seen")
         words = sidecar(rig, namespace, "seen")

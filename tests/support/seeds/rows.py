@@ -54,7 +54,7 @@ class Section(NamedTuple):
 
 def sections() -> Iterator[Section]:
     """All rows, as the data file groups them."""
-    for document in yaml.safe_load_all(FILE.read_text(encoding="utf-8")):
+    for document in yaml.load_all(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader):
         for data in document["sections"]:
             rows = tuple(_rows(document["document"], data))
             yield Section(document["document"], data["title"], data.get("generate", ""), rows)
