@@ -19,6 +19,8 @@ from tests.support.shapes import Shape
 from tests.support.simulator import World
 
 STORIES = 300 if SOAK else 8
+LONG = 300 if SOAK else 130
+"""Steps of 11 seconds in which nothing may happen: longer than `giving_way.BELIEVED`."""
 PATIENCE = 15 * TIMEOUT
 """Seconds in which everything has found its place again: tries that seemed to fit and did not cost minutes of pauses."""
 
@@ -86,7 +88,7 @@ def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
         for _ in range(20):
             race.step()  # pods of recycled groups end
         held = used(race, "a")
-        for _ in range(300):
+        for _ in range(LONG):
             race.step()
         assert {*held} <= {*used(race, "a")}
     else:
@@ -108,7 +110,7 @@ def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: 
     for _ in range(3):
         race.step()
     until(race, "serving", lambda: any(map(race.serving, race.worlds)))
-    for _ in range(200):
+    for _ in range(LONG):
         race.step()
     assert any(map(race.serving, race.worlds)), "it goes on"
     race.have(nodes)
@@ -148,7 +150,7 @@ def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
     for _ in range(60):
         race.step()
     before = race.worlds["a"].alive()
-    for _ in range(600):
+    for _ in range(LONG):
         race.step()
     assert race.worlds["a"].alive() == before and len(before) == 6
     assert "placement" not in race.worlds["a"].service.status
@@ -181,7 +183,7 @@ def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
     race.have({name: node for name, node in race.nodes.items() if name not in gone})
     comes()
     until(race, "the other serves", lambda: "b" in race.whole())
-    for _ in range(100):
+    for _ in range(LONG):
         race.step()
         assert of(world, 1, 0).uid == leader and not of(world, 1, 0).deleting
 
@@ -194,7 +196,7 @@ def test_a_group_whose_leader_is_ready_stays() -> None:
     race.have({name: node._replace(ready=name != worker.node) for name, node in race.nodes.items()})
     worker.deleting, worker.ready, worker.left = True, False, 10**9
     comes()
-    for _ in range(200):
+    for _ in range(LONG):
         race.step()
         assert of(world, 0, 0).uid == before and not of(world, 0, 0).deleting
     assert [group["phase"] for group in world.service.status["groups"]] == ["Pending"]
