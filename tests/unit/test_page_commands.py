@@ -19,7 +19,7 @@ from ome_operator.cli.app import app
 from tests.support.parts import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "charts").glob("*/README.md"))]
-LISTED: dict[str, Any] = yaml.safe_load((ROOT / "tests/data/page_commands.yaml").read_text())
+LISTED: dict[str, Any] = yaml.load((ROOT / "tests/data/page_commands.yaml").read_text(), yaml.CSafeLoader)
 COMMANDS: Any = typer.main.get_command(app)
 
 

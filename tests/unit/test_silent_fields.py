@@ -264,7 +264,8 @@ def test_what_we_ship_says_nothing_without_effect() -> None:
 
 # --- annotations ---------------------------------------------------------------------------------------------------------
 
-NOTES: Mapping[str, Mapping[str, str]] = yaml.safe_load(Path(__file__).with_name("annotations.yaml").read_text())
+_NOTES = Path(__file__).with_name("annotations.yaml").read_text()
+NOTES: Mapping[str, Mapping[str, str]] = yaml.load(_NOTES, yaml.CSafeLoader)
 """Kind, or `pods`, -> annotations that OME or this operator reads there, with a value each."""
 ASKS = {
     "rdma.ome.io/profile": {"rdma.ome.io/auto-inject": "true"},

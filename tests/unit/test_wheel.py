@@ -23,7 +23,7 @@ from tests.support.parts import ROOT
 from tests.unit.sizing.test_compare import JOB
 
 UV = Path(sys.executable).parent / "uv"
-PARTS: Mapping[str, Mapping[str, Any]] = yaml.safe_load((ROOT / "tests/data/commands.yaml").read_text())
+PARTS: Mapping[str, Mapping[str, Any]] = yaml.load((ROOT / "tests/data/commands.yaml").read_text(), yaml.CSafeLoader)
 REFUSES = "http://127.0.0.1:1"
 """An address where nobody listens."""
 LEAVES = """

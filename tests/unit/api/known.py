@@ -9,7 +9,7 @@ import yaml
 from ome_operator.api.kinds import KINDS, Kind
 
 Tree = dict[str, Any]
-FIELDS: Tree = yaml.safe_load(Path(__file__).with_name("fields.yaml").read_text())
+FIELDS: Tree = yaml.load(Path(__file__).with_name("fields.yaml").read_text(), yaml.CSafeLoader)
 VARIANTS = ("minAvailable", "maxUnavailable")
 """Fields that exclude each other: each variant of a sample leaves one of them out."""
 

@@ -10,11 +10,11 @@ from ome_operator.core.selection.model_profile import size
 from ome_operator.modelinfo.extract import CONFIG, facts
 from tests.support.parts import ROOT
 
-NAMES = yaml.safe_load((ROOT / "ome_operator/cookbook/data/shapes.yaml").read_text(encoding="utf-8"))
+NAMES = yaml.load((ROOT / "ome_operator/cookbook/data/shapes.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 SPECS = {
     spec["storage"]["storageUri"].rpartition("/")[2]: spec
     for path in (ROOT / "config/models").rglob("*.yaml")
-    for spec in [yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]]
+    for spec in [yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)["spec"]]
 }
 
 

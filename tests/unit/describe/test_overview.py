@@ -1,10 +1,12 @@
 """Rows of all services, waves, nodes with groups and weights, and who waits for what."""
 
+from functools import cache
 from typing import Any
 
 import pytest
 
 from ome_operator import keys
+from ome_operator.cli.live.board import Board
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.nodes import node
 from ome_operator.describe import cluster, overview, rollout
@@ -13,17 +15,23 @@ from ome_operator.describe.rollout import StageState
 from ome_operator.describe.states import State
 from tests.support import console
 
-BOARD = console.fleet(hostile=False).seen()
-ROWS = overview.ordered(overview.row(tree, BOARD.bodies[key]) for key, tree in BOARD.trees.items())
+
+@cache
+def board() -> Board:
+    return console.fleet(hostile=False).seen()
+
+
+def rows() -> list[overview.Row]:
+    return overview.ordered(overview.row(tree, board().bodies[key]) for key, tree in board().trees.items())
 
 
 def row(name: str) -> overview.Row:
-    return next(found for found in ROWS if found.name == name)
+    return next(found for found in rows() if found.name == name)
 
 
 def test_the_worst_come_first() -> None:
-    assert [found.state for found in ROWS] == sorted((found.state for found in ROWS), key=list(State).index)
-    assert overview.counted(ROWS)[State.BROKEN] == 2
+    assert [found.state for found in rows()] == sorted((found.state for found in rows()), key=list(State).index)
+    assert overview.counted(rows())[State.BROKEN] == 2
 
 
 def test_a_row_says_how_far_and_why_not() -> None:
@@ -36,7 +44,7 @@ def test_a_row_says_how_far_and_why_not() -> None:
 
 
 def wave(**more: Any) -> dict[str, Any]:
-    rollout = {**BOARD.shared[0]["status"]["rollout"], **more}
+    rollout = {**board().shared[0]["status"]["rollout"], **more}
     return {
         "kind": "ServingRuntime",
         "metadata": {"name": "rt", "namespace": "team", "generation": 3},
@@ -56,7 +64,7 @@ def test_waves_that_are_over_are_not_shown_and_those_that_stopped_come_first() -
 
 
 def test_nodes_have_their_groups_and_gpus() -> None:
-    found = {each.name: each for each in cluster.rows(BOARD.trees.values(), BOARD.nodes, BOARD.records)}
+    found = {each.name: each for each in cluster.rows(board().trees.values(), board().nodes, board().records)}
     seventh = found["h200-07"]
     assert (seventh.held, seventh.gpus, seventh.product) == (8, 8, "NVIDIA-H200")
     assert [(use.place, use.state, use.reason) for use in seventh.uses] == [
@@ -67,13 +75,13 @@ def test_nodes_have_their_groups_and_gpus() -> None:
 
 
 def test_every_gpu_is_counted_in_a_single_place() -> None:
-    found = cluster.totals(cluster.rows(BOARD.trees.values(), BOARD.nodes, BOARD.records))
+    found = cluster.totals(cluster.rows(board().trees.values(), board().nodes, board().records))
     assert found.gpus == found.serving + found.idle_held + found.free + found.away == 192
     assert (found.away, found.nodes_ready) == (16, 22)
 
 
 def test_nodes_that_nobody_may_list_are_known_by_their_pods() -> None:
-    found = cluster.rows(BOARD.trees.values(), (), ())
+    found = cluster.rows(board().trees.values(), (), ())
     assert found[0].word == "not known" and found[0].gpus == -1 and found[0].uses
     assert cluster.totals(found).gpus == 0
 
@@ -94,13 +102,13 @@ def test_weights_of_a_node(held: dict[str, Any], part: float, said: str) -> None
 
 
 def test_a_model_over_all_nodes() -> None:
-    found = {each.model: each for each in cluster.models(BOARD.records)}
+    found = {each.model: each for each in cluster.models(board().records)}
     assert (found["kimi-k2-instruct"].word, found["kimi-k2-instruct"].state) == ("Failed", State.BROKEN)
     assert found["kimi-k2-instruct"].said.startswith("16/19 nodes, ") and found["minimax-m2"].part == 1
 
 
 def test_who_waits_for_what_is_told_once_for_alike_groups() -> None:
-    (wait,) = cluster.waits([(tree, BOARD.bodies[key]) for key, tree in BOARD.trees.items()], Shell())
+    (wait,) = cluster.waits([(tree, board().bodies[key]) for key, tree in board().trees.items()], Shell())
     assert (wait.service, wait.place, wait.gpus) == ("minimax-m2", "engine group 0 ranks 0–1 and 1 group more", 4)
     assert wait.said[0] == "20 nodes: Insufficient nvidia.com/gpu"
 
@@ -145,5 +153,5 @@ def test_a_rollout_that_is_over_has_nothing_left() -> None:
 def test_rejections_are_told() -> None:
     body = {"status": {"rejected": [{"revision": "a", "reason": "ProgressDeadlineExceeded", "message": "m"}]}}
     assert list(rollout.rejected(body)) == [("a", "ProgressDeadlineExceeded: m")]
-    shares = list(rollout.shares(BOARD.trees["code", "qwen3-coder"]))
+    shares = list(rollout.shares(board().trees["code", "qwen3-coder"]))
     assert [share.state for share in shares] == ["old", "wanted"] and keys.ROUTER in {part.role for part in shares[0].parts}
