@@ -91,15 +91,22 @@ def test_the_shipped_files_are_as_the_extractor_writes_them(path: Path) -> None:
     assert packaged().get(path.stem) is not None
 
 
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is another for the rest of the program, which ends; tests after these here have theirs again."""
+    monkeypatch.setenv("HOME", "/root")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the router is for Linux")
+@pytest.mark.usefixtures("home")
 def test_the_router_that_is_installed_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a dependency of the tests, as a package of its own."""
     monkeypatch.setattr(extract, "PROGRAMS", [extract.PROGRAMS[1]])
-    monkeypatch.setenv("HOME", "/root")
     assert extract.main() == 0
     assert capsys.readouterr().out == (DATA / "sglang-router-0.3.2.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("home")
 def test_where_nothing_is_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extract, "PROGRAMS", [extract.Program("no-such-package", "m", "C")])
     assert extract.main() == 1
