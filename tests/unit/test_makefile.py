@@ -1,7 +1,11 @@
-"""`make help` shows everything that can be made."""
+"""`make help` shows everything that can be made, and `make setup` takes the Python that is fastest."""
 
 import re
+import shutil
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from tests.support import parts
 
@@ -14,3 +18,21 @@ def test_every_target_is_shown() -> None:
     assert {line.split()[1] for line in told.splitlines() if line.startswith("  make ")} == set(
         phony[1].replace("\\", "").split()
     )
+
+
+@pytest.mark.parametrize(
+    ("here", "taken"),
+    [
+        ({"python3": "fast", "python3.13": "fast"}, "python3"),
+        ({"python3": "slow", "python3.12": "slow", "python3.11": "fast"}, "python3.11"),
+        ({"python3": "old", "python3.14": "fast"}, "python3.14"),
+    ],
+)
+def test_an_optimized_python_is_taken(here: dict[str, str], taken: str, tmp_path: Path) -> None:
+    answers = {"fast": "exit 0", "slow": 'case "$2" in *optimizations*) exit 1;; esac', "old": "exit 1"}
+    for name, what in here.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{answers[what]}\n")
+        (tmp_path / name).chmod(0o755)
+    command = [str(shutil.which("make")), "-C", str(parts.ROOT), "-s", "--eval=shown: ; @echo $(PYTHON)", "shown"]
+    told = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == taken
