@@ -10,8 +10,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Without optimizations, as pyenv builds it, Python takes half as long again for everything. A distribution's has them and does not say so.
 FAST := import ensurepip, sysconfig; assert sys.base_prefix == "/usr" or "--enable-optimizations" in sysconfig.get_config_var("CONFIG_ARGS")
-PYTHON ?= $(shell for more in '$(FAST)' pass; do for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3; do \
+FOUND = $(shell for more in '$(FAST)' pass; do for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3; do \
 	if $$p -c "import sys; assert sys.version_info >= (3, 11); $$more" >/dev/null 2>&1; then echo $$p; exit; fi; done; done)
+PYTHON ?= $(eval PYTHON := $(FOUND))$(PYTHON)
 BIN := .venv/bin
 READY := .venv/.ready
 UV := uv==0.13.8

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,15 @@ def test_an_optimized_python_is_taken(here: dict[str, str], taken: str, tmp_path
     for name, what in here.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{answers[what]}\n")
         (tmp_path / name).chmod(0o755)
-    command = [str(shutil.which("make")), "-C", str(parts.ROOT), "-s", "--eval=shown: ; @echo $(PYTHON)", "shown"]
-    told = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == taken
+    assert shown(tmp_path) == taken
+
+
+def test_where_none_is_optimized_the_first_that_is_new_enough_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "python3.12").symlink_to(sys.executable)
+    assert shown(tmp_path, "FAST=raise SystemExit(1)") == "python3.12"
+
+
+def shown(path: Path, *words: str) -> str:
+    """The interpreter that is taken, where only these programs are on the path."""
+    command = [str(shutil.which("make")), "-C", str(parts.ROOT), "-s", "--eval=shown: ; @echo $(PYTHON)", *words, "shown"]
+    return subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, check=True).stdout.strip()
