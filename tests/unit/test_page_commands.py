@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 import typer
-import yaml
 from typer.testing import CliRunner
 
 from ome_operator.cli.app import app
-from tests.support.parts import ROOT
+from tests.support.parts import ROOT, read
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "charts").glob("*/README.md"))]
-LISTED: dict[str, Any] = yaml.load((ROOT / "tests/data/page_commands.yaml").read_text(), yaml.CSafeLoader)
+LISTED: dict[str, Any] = read(ROOT / "tests/data/page_commands.yaml")[0]
 COMMANDS: Any = typer.main.get_command(app)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ome_operator.api import Invalid
 from ome_operator.api.kinds import KINDS, Kind
@@ -264,8 +263,7 @@ def test_what_we_ship_says_nothing_without_effect() -> None:
 
 # --- annotations ---------------------------------------------------------------------------------------------------------
 
-_NOTES = Path(__file__).with_name("annotations.yaml").read_text()
-NOTES: Mapping[str, Mapping[str, str]] = yaml.load(_NOTES, yaml.CSafeLoader)
+NOTES: Mapping[str, Mapping[str, str]] = parts.read(Path(__file__).with_name("annotations.yaml"))[0]
 """Kind, or `pods`, -> annotations that OME or this operator reads there, with a value each."""
 ASKS = {
     "rdma.ome.io/profile": {"rdma.ome.io/auto-inject": "true"},

@@ -17,13 +17,12 @@ from string import Template
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.support.parts import ROOT
+from tests.support.parts import ROOT, read
 from tests.unit.sizing.test_compare import JOB
 
 UV = Path(sys.executable).parent / "uv"
-PARTS: Mapping[str, Mapping[str, Any]] = yaml.load((ROOT / "tests/data/commands.yaml").read_text(), yaml.CSafeLoader)
+PARTS: Mapping[str, Mapping[str, Any]] = read(ROOT / "tests/data/commands.yaml")[0]
 REFUSES = "http://127.0.0.1:1"
 """An address where nobody listens."""
 LEAVES = """

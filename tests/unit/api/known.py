@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ome_operator.api.kinds import KINDS, Kind
+from tests.support.parts import read
 
 Tree = dict[str, Any]
-FIELDS: Tree = yaml.load(Path(__file__).with_name("fields.yaml").read_text(), yaml.CSafeLoader)
+FIELDS: Tree = read(Path(__file__).with_name("fields.yaml"))[0]
 VARIANTS = ("minAvailable", "maxUnavailable")
 """Fields that exclude each other: each variant of a sample leaves one of them out."""
 

@@ -3,18 +3,17 @@
 import json
 
 import pytest
-import yaml
 
 from ome_operator.cookbook.library import published_config
 from ome_operator.core.selection.model_profile import size
 from ome_operator.modelinfo.extract import CONFIG, facts
-from tests.support.parts import ROOT
+from tests.support.parts import ROOT, read
 
-NAMES = yaml.load((ROOT / "ome_operator/cookbook/data/shapes.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+NAMES = read(ROOT / "ome_operator/cookbook/data/shapes.yaml")[0]
 SPECS = {
     spec["storage"]["storageUri"].rpartition("/")[2]: spec
     for path in (ROOT / "config/models").rglob("*.yaml")
-    for spec in [yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)["spec"]]
+    for spec in [read(path)[0]["spec"]]
 }
 
 

@@ -21,6 +21,7 @@ def board() -> Board:
     return console.fleet(hostile=False).seen()
 
 
+@cache
 def rows() -> list[overview.Row]:
     return overview.ordered(overview.row(tree, board().bodies[key]) for key, tree in board().trees.items())
 
