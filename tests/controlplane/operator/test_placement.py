@@ -51,10 +51,10 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
     gangs.delete("ClusterServingRuntime", "", runtime)
 
 
-def ready_groups(rig: Rig, namespace: str, size: int) -> dict[tuple[str, str], dict[str, Manifest]]:
-    """Role and number -> UID -> pod, of the groups all of whose ranks are ready."""
+def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[str, str], dict[str, Manifest]]:
+    """Role and number -> UID -> pod, of the groups of a service all of whose ranks are ready."""
     found: dict[tuple[str, str], dict[str, Manifest]] = {}
-    for pod in rig.all("Pod", namespace, f"{keys.COMPONENT}!={keys.ROUTER}"):
+    for pod in rig.all("Pod", namespace, f"{keys.SERVICE}={name},{keys.COMPONENT}!={keys.ROUTER}"):
         labels = pod["metadata"]["labels"]
         if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]:
             found.setdefault((labels[keys.COMPONENT], labels[keys.GROUP_INDEX]), {})[pod["metadata"]["uid"]] = pod
@@ -72,7 +72,7 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
     gangs.create(yamls.runtime(small, gpus=8, router=False))
     gangs.create(yamls.service(namespace, "kimi", runtime, "router", engine=quick, decoder=quick))
     gangs.ready(namespace, "kimi", 120)
-    before = ready_groups(gangs, namespace, 2)
+    before = ready_groups(gangs, namespace, "kimi", 2)
     hit = [("engine", "0"), ("engine", "1"), ("decoder", "0")]
     nodes = [next(iter(before[group].values()))["spec"]["nodeName"] for group in hit]
     stay = {group: {*pods} for group, pods in before.items() if group not in hit}
@@ -80,16 +80,16 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
     with ExitStack() as lost:
         for node in nodes:
             lost.enter_context(deleted(gangs, node))
-        gangs.wait("a group of three serves", lambda: len(ready_groups(gangs, namespace, 2)) == 6, 120)
+        gangs.wait("a group of three serves", lambda: len(ready_groups(gangs, namespace, "kimi", 2)) == 6, 120)
         gangs.create(yamls.service(namespace, "small", small, "engine"))
         gangs.ready(namespace, "small", 120)
         # The group may have been whole for a moment only, before its recycle, in which the small service took a node.
-        now = gangs.wait("both serve", lambda: len(found := ready_groups(gangs, namespace, 2)) == 6 and found, 120)
+        now = gangs.wait("both serve", lambda: len(found := ready_groups(gangs, namespace, "kimi", 2)) == 6 and found, 120)
         assert now and {group: {*now[group]} for group in stay} == stay
     gangs.delete("InferenceService", namespace, "small")
     # Two tries that seemed to fit and did not cost three minutes of pauses.
-    gangs.wait("all serve again", lambda: len(ready_groups(gangs, namespace, 2)) == 8, 420)
-    now = ready_groups(gangs, namespace, 2)
+    gangs.wait("all serve again", lambda: len(ready_groups(gangs, namespace, "kimi", 2)) == 8, 420)
+    now = ready_groups(gangs, namespace, "kimi", 2)
     assert {group: {*now[group]} for group in stay} == stay
     gangs.ready(namespace, "kimi", 60)
     for name in (runtime, small):
