@@ -4,7 +4,7 @@ They are facts and parsed specs, never bodies.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -122,10 +122,16 @@ class ClusterCache:
         """All pods with the label of a service, in a stable order."""
         return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
 
-    def holds_room(self, uid: str) -> bool:
-        """Whether `occupancy` counts a pod once it is on a node."""
-        pod = self.pods.get(uid)
-        return pod is not None and pod.component != keys.ROUTER
+    def holds_room(self, body: Mapping[str, Any], namespaces: Collection[str] = ()) -> bool:
+        """Whether `occupancy` counts a pod once it is on a node: what is known, and what has our labels in the namespaces
+        that are watched (none named: all). An event of it may be on its way, also that it has gone.
+        """
+        metadata = body.get("metadata") or {}
+        labels = metadata.get("labels") or {}
+        if (pod := self.pods.get(metadata.get("uid") or "")) is not None:
+            return pod.component != keys.ROUTER
+        told = labels.get(keys.MANAGED_BY) == keys.MANAGER and (not namespaces or metadata.get("namespace") in namespaces)
+        return told and labels.get(keys.COMPONENT) != keys.ROUTER
 
     def record(self, node: str) -> NodeRecord | None:
         """The record of a node; the newest where an old one of the same name is still going."""

@@ -90,7 +90,8 @@ async def _waits(client: Client, after: EventHandler, which: Ref) -> str:
 
 async def _room(client: Client, look: RoomCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
     """What keeps pods from room on nodes, "" where nothing does, or this person may not read what pods hold there."""
-    others = ForeignPods(client, time.monotonic, {pod.uid for pod in mine}.__contains__)
+    uids = {pod.uid for pod in mine}
+    others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
     await others.read(roomy(look.needs, nodes))
     free = {name: less(node, others.on(name)) for name, node in nodes.items()}
     return "" if has_room(look.needs, (), free) else without_room(look.needs, nodes, free, lambda _: ())

@@ -24,9 +24,9 @@ ENDED = ("Succeeded", "Failed")
 
 
 class ForeignPods:
-    """`counted` says whether the pod of a UID counts as ours."""
+    """`counted` says whether a pod counts as ours."""
 
-    def __init__(self, client: Client, clock: Callable[[], float], counted: Callable[[str], bool]) -> None:
+    def __init__(self, client: Client, clock: Callable[[], float], counted: Callable[[Mapping[str, Any]], bool]) -> None:
         self._client, self._clock, self._counted = client, clock, counted
         self._held: dict[str, tuple[float, Mapping[str, int]]] = {}
         self._moved: set[str] = set()
@@ -62,11 +62,11 @@ class ForeignPods:
         return len(old) > MOST
 
 
-def held(pods: Iterable[Mapping[str, Any]], counted: Callable[[str], bool]) -> Mapping[str, int]:
+def held(pods: Iterable[Mapping[str, Any]], counted: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, int]:
     """What pods hold that are not counted otherwise."""
     found: Counter[str] = Counter()
     for pod in pods:
         ended = (pod.get("status") or {}).get("phase") in ENDED
-        if not ended and not counted((pod.get("metadata") or {}).get("uid") or ""):
+        if not ended and not counted(pod):
             found.update(dict(requests(pod.get("spec") or {})))
     return found

@@ -74,7 +74,7 @@ class InferenceServiceReconciler:
         )
         cluster.child_gone = self._child_gone
         self._scale_ups = kube_events.scale_ups(client, clock, wall)
-        foreign = ForeignPods(client, clock, cluster.holds_room)
+        foreign = ForeignPods(client, clock, partial(cluster.holds_room, namespaces=settings.watch_namespaces))
         self._gangs = Gangs(cluster, foreign, self._add_soon)
         cluster.room_freed = self._gangs.freed
         self.flight = Flight(settings.recorder_bytes, wall)

@@ -3,12 +3,14 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.occupancy import Occupancy, PodOrigin
-from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.objects import Deps, Pod
 from tests.unit.core.rollout.makers import pod
 
 STATES = st.lists(
@@ -48,3 +50,31 @@ def test_only_nodes_where_something_moved_are_looked_at_again() -> None:
     assert occupancy.moved() == set()
     occupancy.pod(first, None)
     assert occupancy.moved() == {"n1"} and occupancy.on("n1") == {}
+
+
+@pytest.mark.parametrize(
+    ("uid", "component", "manager", "namespaces", "counts"),
+    [
+        ("known", "engine", keys.MANAGER, ("other",), True),
+        ("router", keys.ROUTER, keys.MANAGER, (), False),
+        ("", "engine", keys.MANAGER, (), True),
+        ("", "engine", keys.MANAGER, ("other", "team"), True),
+        ("", "engine", keys.MANAGER, ("other",), False),
+        ("", "engine", "helm", (), False),
+        ("", keys.ROUTER, keys.MANAGER, (), False),
+    ],
+)
+def test_a_pod_of_which_an_event_is_on_its_way_is_no_stranger(
+    uid: str, component: str, manager: str, namespaces: tuple[str, ...], counts: bool
+) -> None:
+    """It was remembered as a stranger for five minutes, beside itself, or after it had gone."""
+    cluster = ClusterCache(Deps())
+    for name, role in (("known", "engine"), ("router", keys.ROUTER)):
+        cluster.pods.see(pod(name, component=role)._replace(uid=name))
+    labels = {keys.MANAGED_BY: manager, keys.COMPONENT: component}
+    body = {"metadata": {"uid": uid or "new", "namespace": "team", "labels": labels}}
+    assert cluster.holds_room(body, namespaces) == counts
+
+
+def test_a_pod_without_anything_is_a_stranger() -> None:
+    assert not ClusterCache(Deps()).holds_room({})

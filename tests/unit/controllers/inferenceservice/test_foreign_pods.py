@@ -16,7 +16,8 @@ def pod(uid: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
 
 
 def test_pods_that_are_ours_or_have_ended_are_not_counted() -> None:
-    found = held([pod("theirs", 4), pod("ours", 2), pod("done", 1, "Succeeded"), {}], lambda uid: uid == "ours")
+    pods = [pod("theirs", 4), pod("ours", 2), pod("done", 1, "Succeeded"), {}]
+    found = held(pods, lambda pod: pod.get("metadata") == {"uid": "ours"})
     assert found == {GPU: 4, "pods": 2}
 
 
