@@ -1,7 +1,7 @@
 """A whole service whose pods get few nodes, or none: passes of `sync` beside rivals that only ask."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -10,6 +10,7 @@ from ome_operator.core.observed.objects import Turn
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.turns import Claim
+from ome_operator.core.rollout.placing import LOOK
 from tests.support.placing import TIMEOUT, Race, role, whole
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -80,6 +81,20 @@ def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> No
     put(world, 4)
     later(world, 3600)
     assert world.alive() == before
+
+
+@pytest.mark.parametrize(("timeout", "looks"), [(5.0, [5.0, LOOK]), (45.0, [LOOK, 15.0, LOOK]), (60.0, [LOOK, LOOK, LOOK])])
+def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, looks: list[float]) -> None:
+    world = alone(4, 3)
+    later(world, 120)
+    assert not world.alive(), "it has given back"
+    world.edit(deps=replace(world.deps, gang_timeout=timeout))
+    world.now = datetime.fromisoformat(world.service.status["placement"]["since"])
+    found: list[float | None] = []
+    for _ in looks:
+        found.append(world.sync().requeue_after)
+        world.now += timedelta(seconds=found[-1] or 0)
+    assert found == looks
 
 
 def test_what_gives_back_waits_for_no_leader() -> None:

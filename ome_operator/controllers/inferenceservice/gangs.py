@@ -53,7 +53,9 @@ class Gangs:
         """What a service with this status is told."""
         mine = self._claims.get(ref)
         told = self._turn(ref, status, now)
-        return told if mine is None or mine.idle is None else told._replace(gives_way=self._gives_way(mine, now))
+        if mine is not None and (mine.idle is not None or not mine.trying):
+            self._decide_giving(now)
+        return told if mine is None or mine.idle is None else told._replace(gives_way=self._gives.get(mine.key, frozenset()))
 
     def _turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         everybody = self._claims.items()
@@ -106,17 +108,17 @@ class Gangs:
                 if answers[each.needs]:
                     self._wake(ref)
 
-    def _gives_way(self, mine: Claim, now: datetime) -> frozenset[Member]:
-        """What it gives back. Decided for all at once, and not again while what was given back is on its way."""
-        second = now.timestamp()
-        if not 0 <= second - self._decided < (GIVEN if self._gives else TICK):
-            free, patience = self._room.nodes(), self._cluster.deps().gang_timeout
-            keys = giving_way(self._claims.values(), free, second, patience)
-            gives = {ref: claim for ref, claim in self._claims.items() if claim.key in keys}
-            self._decided, self._gives = second, {claim.key: claim.idle.goes for claim in gives.values() if claim.idle}
-            for ref in gives:
-                self._wake(ref)
-        return self._gives.get(mine.key, frozenset())
+    def _decide_giving(self, now: datetime) -> None:
+        """Who gives back what it holds for nobody: for all at once, and not again while what was given back ends."""
+        second, asked = now.timestamp(), any(claim.idle for claim in self._claims.values())
+        if not asked or 0 <= second - self._decided < (GIVEN if self._gives else TICK):
+            return
+        free, patience = self._room.nodes(), self._cluster.deps().gang_timeout
+        keys = giving_way(self._claims.values(), free, second, patience)
+        gives = {ref: claim for ref, claim in self._claims.items() if claim.key in keys}
+        self._decided, self._gives = second, {claim.key: claim.idle.goes for claim in gives.values() if claim.idle}
+        for ref in gives:
+            self._wake(ref)
 
     async def look(self, claim: Claim) -> None:
         """Read what strangers hold on nodes that seemed to have room for a try that failed, or for a lost rank."""

@@ -203,11 +203,17 @@ def _placing(
         priority_class=pods,
         failed=decision.failed,
     )
-    again = LOOK if decision.again is None else decision.again
+    again = _again(claim, snapshot) if decision.again is None else decision.again
     waits = "" if record.trying else snapshot.observed.turn.waits
     revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
     stored = {"revision": revision, **record._asdict()}
     return Placing(stored, record.waiting, served, claim if groups else None, again, waits, record.refused)
+
+
+def _again(claim: Claim, snapshot: Snapshot) -> float:
+    """Seconds until it looks again: at the latest when it has waited for so long that others give way to it."""
+    left = claim.since + snapshot.deps.gang_timeout - snapshot.now.timestamp()
+    return min(left, LOOK) if left > 0 else LOOK
 
 
 def _record(snapshot: Snapshot, found: Slice) -> Record | None:

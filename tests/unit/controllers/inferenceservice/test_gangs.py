@@ -11,7 +11,7 @@ from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.core.observed.objects import NO_TURN, Deps, Node, Pod, Ref
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Need
-from ome_operator.core.placement.turns import Claim, Idle
+from ome_operator.core.placement.turns import Claim, Idle, less
 from tests.support.fake_api import FakeApi
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -188,6 +188,25 @@ def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
     assert made.turn(A, {}, NOW + timedelta(seconds=21)).gives_way == frozenset()
     made.tell(A, None)
     assert made.turn(A, {}, NOW).gives_way is None
+
+
+def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
+    """The other asked when nobody waited, and would ask again after half a minute."""
+    made, woken = gangs(0)
+    need = claim(A, 1).needs
+    lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
+    known: Any = Known(1)
+    known.timeout, known.held = 5.0, {"n0": 8}
+    made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name))
+    made._room.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8})}  # type: ignore[method-assign]
+    made.tell(A, claim(A, 0, trying=True)._replace(serves=True, idle=lost))
+    assert made.turn(A, {}, NOW).gives_way == frozenset()
+    made.tell(B, claim(B, 1)._replace(needs=need))
+    woken.clear()
+    made.turn(B, waiting(), NOW + timedelta(seconds=4))
+    assert woken == []
+    made.turn(B, waiting(), NOW + timedelta(seconds=5))
+    assert woken == ["a"] and made.turn(A, {}, NOW + timedelta(seconds=5)).gives_way == lost.goes
 
 
 async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes() -> None:
