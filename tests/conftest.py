@@ -7,6 +7,7 @@ is printed with the line that repeats it.
 import contextlib
 import gc
 import os
+import signal
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from xdist.workermanage import WorkerController
 os.environ.pop("KUBECONFIG", None)  # a person's own cluster, or another checkout's demo: no test may speak with it
 os.environ.setdefault("GOGC", "400")  # servers that live for minutes: a fifth of what they cost was their own collector
 os.environ.setdefault("GOMAXPROCS", "1")  # handing work from core to core was a tenth of what clusters cost
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # below a script's &: commands honour that, and tests send it to them
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()  # nothing that is made while tests are collected is garbage
 SOAK = bool(os.environ.get("OME_SOAK"))
 settings.register_profile(

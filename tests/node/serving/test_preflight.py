@@ -100,9 +100,8 @@ class Place:
         command = [sys.executable, "-m", "ome_operator", "preflight", *words]
         environment = {**os.environ, "KUBECONFIG": str(self.rig.cluster.kubeconfig)}
         return subprocess.Popen(
-            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's & ignores it
-        )  # fmt: skip
+            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
 
     def made(self) -> list[dict[str, Any]]:
         """What runs on demand have made and not removed."""

@@ -158,7 +158,7 @@ def test_a_signal_ends_all_programs(tmp_path: Path, number: int) -> None:
 import signal
 from ome_local import cancel, parts
 from ome_local.board import Board
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored below a shell's background job
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored below nohup
 program = "echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000"
 parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Board({{"a": ()}}))
 """
@@ -167,6 +167,20 @@ parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Board({{
     child.send_signal(number)
     assert child.wait(SOON_S) != 0
     wait(lambda: not alive(int((tmp_path / "pid").read_text())))
+
+
+def test_below_nohup_a_terminal_that_closes_ends_nothing(tmp_path: Path) -> None:
+    script = f"""
+import signal
+from ome_local import cancel, parts
+from ome_local.board import Board
+program = "touch {tmp_path}/began; sleep 1; touch {tmp_path}/done"
+parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Board({{"a": ()}}))
+"""
+    child = subprocess.Popen(["nohup", sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait((tmp_path / "began").exists)
+    child.send_signal(signal.SIGHUP)
+    assert child.wait(SOON_S) == 0 and (tmp_path / "done").exists()
 
 
 def test_programs_of_a_part_are_as_nice_as_it_is() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -125,6 +125,15 @@ async def test_a_pod_that_somebody_removes() -> None:
 # --- nothing is left ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Below nohup a command is right to ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_removes_all(number: int) -> None:
     before = signal.getsignal(number)

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,6 @@ async def running(folder: Path, *words: str) -> AsyncIterator[tuple[Any, str, Ap
         process = await asyncio.create_subprocess_exec(
             *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # shells let what runs behind them ignore it
         )  # fmt: skip
         try:
             assert process.stdout is not None
