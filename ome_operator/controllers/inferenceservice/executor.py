@@ -7,17 +7,16 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.controllers.inferenceservice import controller_ref, secretdata
+from ome_operator.controllers.inferenceservice import controller_ref, dry_run, secretdata
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.journal import DELETED
-from ome_operator.controllers.inferenceservice.memory import PATIENCE, DryRun, Key, pause
+from ome_operator.controllers.inferenceservice.memory import PATIENCE, Key
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
 from ome_operator.core.plan import (
     Apply,
     ApplyStatus,
-    Check,
     Create,
     Delete,
     EnsureSecret,
@@ -53,7 +52,7 @@ class Executor:
     async def effects(self, plan: Plan, execution: Execution) -> None:
         """Everything but status and events, in the plan's order."""
         for check in plan.check:
-            await self._try(execution, self._check(execution, check))
+            await self._try(execution, dry_run.ask(self._client, execution, check))
         for apply in plan.first:
             await self._try(execution, self._apply(execution, apply))
         stored = all(self._stored(execution, apply.manifest) for apply in plan.first)
@@ -163,23 +162,6 @@ class Executor:
         else:
             self._cluster.gone(key[0], uid)
             execution.result.requeue_within(self._guard_delay)
-
-    async def _check(self, execution: Execution, check: Check) -> None:
-        memory = execution.memory
-        hash_ = "".join(managed_fields.digest(manifest) for manifest in check.manifests)
-        known = memory.checked.get(check.revision)
-        if known is not None and known.hash == hash_ and (not known.why or execution.clock() < known.next):
-            return
-        why = ""
-        for manifest in check.manifests:
-            try:
-                await self._client.apply(manifest, dry_run=True)
-            except (Invalid, Forbidden) as error:
-                why = str(error)
-                break
-        tries = known.tries + 1 if known is not None and known.hash == hash_ else 1
-        memory.checked[check.revision] = DryRun(hash_, why, tries, execution.clock() + pause(tries))
-        execution.result.status_changed = True  # also by the same answer: this plan's status says that there is none
 
     # --- other effects ----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ KNOWN = {
     "controllers/benchmarkjob.py": {"apply"},  # the Job
     "controllers/events.py": {"create"},  # an Event, of those that a Plan has
     "controllers/former_exposure.py": {"delete"},  # Ingresses and HTTPRoutes of another exposure.kind; waits while frozen
+    "controllers/inferenceservice/dry_run.py": {"apply"},  # stores nothing
     "controllers/inferenceservice/executor.py": {"apply", "create", "patch_merge", "delete"},  # what a Plan has
     "controllers/nodemodels.py": {"apply"},  # labels of a node
     "controllers/policies.py": {"apply"},  # dry runs, which store nothing

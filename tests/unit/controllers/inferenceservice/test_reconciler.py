@@ -15,7 +15,7 @@ from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler, another
 from ome_operator.core.observed.objects import Observed, Ref
 from ome_operator.core.plan import Apply, Check, Plan, RoomCheck
-from ome_operator.kube.errors import Forbidden, Invalid, KubeError, TooMany
+from ome_operator.kube.errors import Forbidden, Invalid, KubeError, ServerError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 from tests.support.fake_api import Call, FakeApi
@@ -89,14 +89,20 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     assert plans == [] and "Service" not in api.kinds("apply")
 
 
-async def test_a_refusal_that_is_asked_about_again_stays_in_the_status() -> None:
-    """The plan that asks says that nobody knows yet: that is written for no moment, however often it is asked."""
+@pytest.mark.parametrize(
+    "later", [Invalid("no such policy", 422), TooMany("wait", 429, 5.0), ServerError("webhook is down", 500)]
+)
+async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: KubeError) -> None:
+    """The plan that asks says that nobody knows yet: that is written for no moment, however often it is asked, and who
+    cannot answer has taken nothing back.
+    """
     now, api = 0.0, FakeApi()
+    answers = iter([Invalid("no such policy", 422)])
 
     def refuse(_: Call) -> KubeError:
         nonlocal now
         now += 6.0  # a webhook takes its time, longer than the first refusals count
-        return Invalid("no such policy", 422)
+        return next(answers, later)
 
     api.answers["apply StatefulSet"] = refuse
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
