@@ -1,5 +1,6 @@
 """Services that race for nodes in memory: passes of `sync`, the arbiter of turns, and a scheduler that binds pod by pod."""
 
+import asyncio
 import random
 from collections import Counter
 from dataclasses import replace
@@ -86,7 +87,9 @@ class Race:
         self.woken: set[str] = set()
         known: Any = Known(self)
         self.gangs = Gangs(
-            known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: self.woken.add(ref.name)
+            known,
+            ForeignPods(FakeApi({"list_objects Pod": []}), lambda: 0.0, lambda _: False),
+            lambda ref: self.woken.add(ref.name),
         )
         self.half: dict[str, datetime] = {}
         self.seconds = 0.0
@@ -113,6 +116,8 @@ class Race:
                 plan = world.sync()
                 claim = plan.claim and plan.claim._replace(key=name)
                 self.gangs.tell(Ref("InferenceService", name, name), claim)
+                if claim is not None and claim.idle is not None:
+                    asyncio.run(self.gangs.look(claim))
                 served = self.serving(name)
                 world.carry_out(plan)
                 if self.chance.random() < 0.2:

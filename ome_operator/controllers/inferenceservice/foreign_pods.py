@@ -35,9 +35,9 @@ class ForeignPods:
         """Amounts by resource; {} where nobody looked lately."""
         return self._held[node][1] if node in self._held else {}
 
-    def known(self) -> set[str]:
-        """Nodes where somebody looked lately."""
-        return {*self._held}
+    def known(self, seconds: float = 0.0) -> set[str]:
+        """Nodes where somebody looked lately, and whose answer counts for so long from now on."""
+        return {node for node, (until, _) in self._held.items() if until >= self._clock() + seconds}
 
     def moved(self) -> set[str]:
         """Nodes of which something else is known than at the last call."""

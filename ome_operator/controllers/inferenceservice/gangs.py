@@ -20,6 +20,7 @@ from ome_operator.core.placement.giving_way import giving_way
 from ome_operator.core.placement.turns import Claim, Member, Turns, contested, has_room, roomy, turns
 from ome_operator.core.placement.words import awaited, without_room
 from ome_operator.core.reasons import READY
+from ome_operator.core.rollout.placing import LOOK
 from ome_operator.core.status import conditions as cond
 
 TICK = 5
@@ -46,6 +47,8 @@ class Gangs:
         self._words: dict[Needs, str] = {}
         self._gives, self._decided = dict[str, frozenset[Member]](), 0.0
         """What services give back of what they hold for nobody, and when that was decided."""
+        self._read = dict[str, frozenset[Member]]()
+        """For which groups that have lost a rank strangers were read."""
         self._going: dict[Ref, Needs] = {}
         """What services were told that there is room for, and have no claim to yet: what serves there is still going."""
 
@@ -53,8 +56,8 @@ class Gangs:
         """What a service with this status is told."""
         mine = self._claims.get(ref)
         told = self._turn(ref, status, now)
-        if mine is not None and (mine.idle is not None or not mine.trying):
-            self._decide_giving(now)
+        if mine is not None and (mine.idle is not None or _waits(mine)):
+            self._decide_giving(mine, now)
         return told if mine is None or mine.idle is None else told._replace(gives_way=self._gives.get(mine.key, frozenset()))
 
     def _turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
@@ -85,6 +88,8 @@ class Gangs:
             self._claims[ref] = claim
         else:
             self._granted.pop(ref, None)
+        if before is not None and (claim is None or claim.idle is None):
+            self._read.pop(before.key, None)
         if before != claim:
             self._told += 1
             self.freed(ref)
@@ -108,23 +113,39 @@ class Gangs:
                 if answers[each.needs]:
                     self._wake(ref)
 
-    def _decide_giving(self, now: datetime) -> None:
-        """Who gives back what it holds for nobody: for all at once, and not again while what was given back ends."""
-        second, asked = now.timestamp(), any(claim.idle for claim in self._claims.values())
-        if not asked or 0 <= second - self._decided < (GIVEN if self._gives else TICK):
+    def _decide_giving(self, mine: Claim, now: datetime) -> None:
+        """Who gives back what it holds for nobody: for all at once, and not again while what was given back ends. Who has
+        waited for long enough since the last decision waits for no tick.
+        """
+        second, patience = now.timestamp(), self._cluster.deps().gang_timeout
+        due = not self._gives and not mine.trying and self._decided < mine.since + patience <= second
+        if 0 <= second - self._decided < (GIVEN if self._gives else TICK) and not due:
             return
-        free, patience = self._room.nodes(), self._cluster.deps().gang_timeout
-        keys = giving_way(self._claims.values(), free, second, patience)
+        asked = [self._as_read(claim) for claim in self._claims.values()]
+        if not any(claim.idle for claim in asked):
+            return
+        keys = giving_way(asked, self._room.nodes(), second, patience)
         gives = {ref: claim for ref, claim in self._claims.items() if claim.key in keys}
         self._decided, self._gives = second, {claim.key: claim.idle.goes for claim in gives.values() if claim.idle}
         for ref in gives:
             self._wake(ref)
 
+    def _as_read(self, claim: Claim) -> Claim:
+        """Without its question, before what strangers hold on its nodes was read."""
+        return claim if claim.idle is None or self._read.get(claim.key) == claim.idle.goes else claim._replace(idle=None)
+
     async def look(self, claim: Claim) -> None:
-        """Read what strangers hold on nodes that seemed to have room for a try that failed, or for a lost rank."""
-        if claim.failed or claim.idle is not None:
-            found, known = roomy(claim.needs, self._room.nodes()), set() if claim.failed else self._foreign.known()
-            await self._foreign.read(name for name in found if name not in known)
+        """Read what strangers hold on nodes that seemed to have room for a try that failed, or would have room for a lost
+        rank without them: there that is known until the next look.
+        """
+        if claim.failed:
+            await self._foreign.read(roomy(claim.needs, self._room.nodes()))
+        elif claim.idle is not None:
+            known = self._foreign.known(2 * LOOK)
+            seem = roomy(claim.needs, self._room.without((), strangers=False))
+            await self._foreign.read(name for name in seem if name not in known)
+        if claim.idle is not None:
+            self._read[claim.key] = claim.idle.goes
 
     async def room(self, ref: Ref, needs: Needs) -> str:
         """What keeps pods of a service from room on nodes, with what its own pods would give up; "" where nothing does. What
@@ -201,6 +222,11 @@ class Gangs:
 def _asks(claim: Claim) -> bool:
     """Whether those that hold no node make way for it."""
     return claim.serves or not claim.trying
+
+
+def _waits(claim: Claim) -> bool:
+    """Whether others may give way to it: it has no pods, or pods that hold no node and whose time is over."""
+    return not claim.serves and not (claim.trying and claim.since)
 
 
 def _waited(status: Mapping[str, Any]) -> str:

@@ -49,7 +49,8 @@ def gangs(nodes: int) -> tuple[Gangs, list[str]]:
     """On a cluster; and who was woken."""
     woken: list[str] = []
     known: Any = Known(nodes)
-    return Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name)), woken
+    api = FakeApi({"list_objects Pod": []})
+    return Gangs(known, ForeignPods(api, lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name)), woken
 
 
 def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
@@ -169,7 +170,7 @@ def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch
     assert made.turn(A, {}, NOW).rivals == (claim(B, 9),), "whose turn it is, who waits asks"
 
 
-def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
+async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
     """It is woken; what was decided counts for as long as its pods end, and for these groups alone."""
     made, woken = gangs(4)
     goes, need = frozenset({("engine", 1), ("engine", 2)}), claim(A, 1).needs[0]
@@ -179,34 +180,76 @@ def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
     assert made.turn(A, {}, NOW).gives_way is None, "it asked nothing"
     lost = Idle(goes, (), ((need._replace(pods=6),),), (), since=1.0)
     made.tell(A, mine._replace(idle=lost))
+    await made.look(mine._replace(idle=lost))
     assert made.turn(A, {}, NOW).gives_way == frozenset()
     made.tell(A, mine._replace(idle=lost._replace(units=(unit,))))
     assert made.turn(A, {}, NOW + timedelta(seconds=1)).gives_way == frozenset(), "it was asked a second ago"
     assert made.turn(A, {}, NOW + timedelta(seconds=5)).gives_way == goes and woken == ["a"]
-    made.tell(A, mine._replace(idle=lost._replace(goes=frozenset({("engine", 7)}))))
+    other = mine._replace(idle=lost._replace(goes=frozenset({("engine", 7)})))
+    made.tell(A, other)
+    await made.look(other)
     assert made.turn(A, {}, NOW + timedelta(seconds=19)).gives_way == goes
     assert made.turn(A, {}, NOW + timedelta(seconds=21)).gives_way == frozenset()
     made.tell(A, None)
     assert made.turn(A, {}, NOW).gives_way is None
 
 
-def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
+async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
     """The other asked when nobody waited, and would ask again after half a minute."""
-    made, woken = gangs(0)
-    need = claim(A, 1).needs
+    woken: list[str] = []
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     known: Any = Known(1)
-    known.timeout, known.held = 5.0, {"n0": 8}
+    known.timeout = 60.0
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name))
     made._room.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8})}  # type: ignore[method-assign]
-    made.tell(A, claim(A, 0, trying=True)._replace(serves=True, idle=lost))
+    mine = claim(A, 0, trying=True)._replace(serves=True, idle=lost)
+    made.tell(A, mine)
+    await made.look(mine)
     assert made.turn(A, {}, NOW).gives_way == frozenset()
-    made.tell(B, claim(B, 1)._replace(needs=need))
+    made.tell(B, claim(B, 1))
     woken.clear()
-    made.turn(B, waiting(), NOW + timedelta(seconds=4))
-    assert woken == []
-    made.turn(B, waiting(), NOW + timedelta(seconds=5))
-    assert woken == ["a"] and made.turn(A, {}, NOW + timedelta(seconds=5)).gives_way == lost.goes
+    for seconds in (30, 57):  # the second is less than a tick before its time is over
+        made.turn(B, waiting(), NOW + timedelta(seconds=seconds))
+        assert woken == []
+    made.turn(B, waiting(), NOW + timedelta(seconds=60))
+    assert woken == ["a"] and made.turn(A, {}, NOW + timedelta(seconds=60)).gives_way == lost.goes
+
+
+async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
+    lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
+    made, woken = gangs(1)
+    made._room.nodes = lambda: {"n0": Node("n0", 1, {}, True, 8, room=(("nvidia.com/gpu", 0), ("pods", 109)))}  # type: ignore[method-assign]
+    mine = claim(A, 0, trying=True)._replace(serves=True, idle=lost)
+    made.tell(A, mine)
+    await made.look(mine)
+    shown = claim(B, 1, trying=True)._replace(since=0.0)
+    made.tell(B, shown)
+    woken.clear()
+    made.turn(B, {}, NOW)
+    assert woken == ["a"]
+
+
+async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_read_is_known_at_each_question() -> None:
+    """Where a stranger's pod was unseen a group went for who did not fit then."""
+    clock, woken = [1000.0], list[str]()
+    box = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    api, known = FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), Known(2)
+    cluster: Any = known
+    made = Gangs(cluster, ForeignPods(api, lambda: clock[0], lambda _: False), lambda ref: woken.append(ref.name))
+    lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
+    mine = claim(A, 1, trying=True)._replace(serves=True, idle=lost)
+    made.tell(B, claim(B, 2))
+    made.tell(A, mine)
+    free = made._room.nodes
+    made._room.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8}), "n1": free()["n1"]}  # type: ignore[method-assign]
+    made.turn(B, waiting(), NOW + timedelta(seconds=60))
+    assert made.turn(A, {}, NOW + timedelta(seconds=60)).gives_way == frozenset(), "it was not asked"
+    await made.look(mine)
+    for seconds in range(0, 900, 30):
+        clock[0] = 1000.0 + seconds
+        assert made.turn(A, {}, NOW + timedelta(seconds=65 + seconds)).gives_way == frozenset(), seconds
+        await made.look(mine)
+    assert 3 <= len(api.calls) <= 6, "a few minutes apart"
 
 
 async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes() -> None:
