@@ -46,6 +46,13 @@ class DryRun(NamedTuple):
     tries: int
     next: float
     """Monotonic time after which a refusal is asked about again."""
+    unanswered: str = ""
+    """What kept the server from an answer when it was asked again."""
+
+    @property
+    def said(self) -> str:
+        """What is known: a refusal stands until there is another answer."""
+        return f"{self.why} (asked again, without an answer: {self.unanswered})" if self.unanswered else self.why
 
 
 class RoomAnswer(NamedTuple):
@@ -138,7 +145,7 @@ class ServiceMemory:
 
     def checks(self, now: float) -> dict[str, str]:
         """For `Observed`: a refusal is forgotten after a while, so that it is asked about again; of nodes any answer."""
-        tried = {revision: run.why for revision, run in self.checked.items() if not run.why or now < run.next}
+        tried = {revision: run.said for revision, run in self.checked.items() if not run.why or now < run.next}
         return tried | {asked: answer.why for asked, answer in self.rooms.items() if now < answer.until}
 
     def found_room(self, key: str, why: str, now: float) -> None:
