@@ -56,7 +56,7 @@ def test_only_nodes_where_something_moved_are_looked_at_again() -> None:
     ("uid", "component", "manager", "namespaces", "counts"),
     [
         ("known", "engine", keys.MANAGER, ("other",), True),
-        ("router", keys.ROUTER, keys.MANAGER, (), False),
+        ("router", "engine", keys.MANAGER, (), False),
         ("", "engine", keys.MANAGER, (), True),
         ("", "engine", keys.MANAGER, ("other", "team"), True),
         ("", "engine", keys.MANAGER, ("other",), False),

@@ -174,12 +174,13 @@ def test_below_nohup_a_terminal_that_closes_ends_nothing(tmp_path: Path) -> None
 import signal
 from ome_local import cancel, parts
 from ome_local.board import Board
-program = "touch {tmp_path}/began; sleep 1; touch {tmp_path}/done"
+program = "touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; touch {tmp_path}/done"
 parts.run([parts.Part("a", lambda: cancel.run(["sh", "-c", program]))], Board({{"a": ()}}))
 """
     child = subprocess.Popen(["nohup", sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait((tmp_path / "began").exists)
     child.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
     assert child.wait(SOON_S) == 0 and (tmp_path / "done").exists()
 
 
