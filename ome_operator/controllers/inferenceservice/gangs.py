@@ -16,7 +16,7 @@ from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
 from ome_operator.controllers.inferenceservice.free_room import FreeRoom
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
 from ome_operator.core.placement.fit import Needs, Nodes
-from ome_operator.core.placement.giving_way import giving_way
+from ome_operator.core.placement.giving_way import giving_way, waits
 from ome_operator.core.placement.turns import Claim, Member, Turns, contested, has_room, roomy, turns
 from ome_operator.core.placement.words import awaited, without_room
 from ome_operator.core.reasons import READY
@@ -56,7 +56,7 @@ class Gangs:
         """What a service with this status is told."""
         mine = self._claims.get(ref)
         told = self._turn(ref, status, now)
-        if mine is not None and (mine.idle is not None or _waits(mine)):
+        if mine is not None:
             self._decide_giving(mine, now)
         return told if mine is None or mine.idle is None else told._replace(gives_way=self._gives.get(mine.key, frozenset()))
 
@@ -118,6 +118,8 @@ class Gangs:
         waited for long enough since the last decision waits for no tick.
         """
         second, patience = now.timestamp(), self._cluster.deps().gang_timeout
+        if mine.idle is None and not waits(mine, second, patience):
+            return
         due = not self._gives and not mine.trying and self._decided < mine.since + patience <= second
         if 0 <= second - self._decided < (GIVEN if self._gives else TICK) and not due:
             return
@@ -222,11 +224,6 @@ class Gangs:
 def _asks(claim: Claim) -> bool:
     """Whether those that hold no node make way for it."""
     return claim.serves or not claim.trying
-
-
-def _waits(claim: Claim) -> bool:
-    """Whether others may give way to it: it has no pods, or pods that hold no node and whose time is over."""
-    return not claim.serves and not (claim.trying and claim.since)
 
 
 def _waited(status: Mapping[str, Any]) -> str:

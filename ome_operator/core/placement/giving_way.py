@@ -29,7 +29,7 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
         return frozenset()
     turn = int(now // TURN)
     stranded = _some(lost, turn)
-    waiting = _some([each for each in everybody if not each.serves and _waits(each, now, patience)], turn // _windows(lost))
+    waiting = _some([each for each in everybody if waits(each, now, patience)], turn // _windows(lost))
     tries = [claim for claim in everybody if claim.trying and not claim.idle and (claim.serves or claim.since)]
     taken, blocked = promises(tries, nodes)
     room = _Room(unwanted(nodes, blocked), taken, [*stranded, *waiting])
@@ -113,11 +113,11 @@ def _least(needs: Needs, givers: Sequence[Claim], room: _Room) -> frozenset[str]
     return frozenset(giver.key for giver in found)
 
 
-def _waits(claim: Claim, now: float, patience: float) -> bool:
-    """Whether it has waited for so long, without pods, or with pods that hold no node and whose time is over. A time that is
-    still to come is of a clock that was set back.
+def waits(claim: Claim, now: float, patience: float) -> bool:
+    """Whether others may give way to it: it has waited for so long, without pods, or with pods that hold no node and whose
+    time is over. A time that is still to come is of a clock that was set back.
     """
-    return not claim.since if claim.trying else abs(now - claim.since) >= patience
+    return not claim.serves and (not claim.since if claim.trying else abs(now - claim.since) >= patience)
 
 
 def order(claim: Claim) -> tuple[int, float, str]:

@@ -209,7 +209,8 @@ async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
     made.tell(B, claim(B, 1))
     woken.clear()
     for seconds in (30, 57):  # the second is less than a tick before its time is over
-        made.turn(B, waiting(), NOW + timedelta(seconds=seconds))
+        for ref, status in ((B, waiting()), (A, {})):
+            made.turn(ref, status, NOW + timedelta(seconds=seconds))
         assert woken == []
     made.turn(B, waiting(), NOW + timedelta(seconds=60))
     assert woken == ["a"] and made.turn(A, {}, NOW + timedelta(seconds=60)).gives_way == lost.goes
@@ -231,11 +232,11 @@ async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
 
 async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_read_is_known_at_each_question() -> None:
     """Where a stranger's pod was unseen a group went for who did not fit then."""
-    clock, woken = [1000.0], list[str]()
+    clock = [1000.0]
     box = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     api, known = FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), Known(2)
     cluster: Any = known
-    made = Gangs(cluster, ForeignPods(api, lambda: clock[0], lambda _: False), lambda ref: woken.append(ref.name))
+    made = Gangs(cluster, ForeignPods(api, lambda: clock[0], lambda _: False), lambda _: None)
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     mine = claim(A, 1, trying=True)._replace(serves=True, idle=lost)
     made.tell(B, claim(B, 2))
