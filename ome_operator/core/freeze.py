@@ -18,6 +18,7 @@ from ome_operator.core.reasons import ORDER, RECOVERED, ROLLED_OUT, Reason
 from ome_operator.core.resolve.pinned import WORDS
 from ome_operator.core.rollout.drain import serving_again
 from ome_operator.core.rollout.shared_edits import whole_before
+from ome_operator.core.rollout.step import stored_hold
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import RoleProgress
 from ome_operator.core.status.service import Report
@@ -260,8 +261,7 @@ def _recovered(item: cond.Condition | None, brake: Brake) -> cond.Condition | No
 
 def _hold(report: Report, brake: Brake, snapshot: Snapshot) -> dict[str, Any]:
     """Why the rollout does not move, as the status of a component has it."""
-    parts = (report.before.get("components") or {}).values()
-    known: Mapping[str, Any] = next((item["rolloutHold"] for item in parts if item.get("rolloutHold")), {})
+    known = stored_hold(report.before)
     same = (known.get("gate"), known.get("target")) == (brake.reason, report.revision)
     since = known.get("since") if same else None
     said = {"gate": str(brake.reason), "reason": brake.sentence, "target": report.revision}

@@ -22,6 +22,7 @@ from ome_operator.core.rollout import judging, progress_deadline, shared_edits
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.placing import Placing
 from ome_operator.core.rollout.progress_deadline import Clock
+from ome_operator.core.rollout.step import stored_hold
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status import preflight, rollout, strangers
 from ome_operator.core.status.service import Report
@@ -54,7 +55,7 @@ def report(decided: Decided, work: Plan) -> Report:
         serving=_serving(snapshot, intent),
         rollout=rolled_out,
         reached=_reached(decided, whole=rolled_out is not None and bool(rolled_out.status)),
-        hold=rollout.hold(intent.target, decided.step, _held(service.status), snapshot.now),
+        hold=rollout.hold(intent.target, decided.step, stored_hold(service.status), snapshot.now),
         updated={role: groups.have for role, groups in decided.counts.built.get(intent.target, {}).items()},
         bounded=rollout.bounded(intent.target, decided.counts),
         clock=clock.stored,
@@ -183,11 +184,6 @@ def _rollout(decided: Decided) -> cond.Condition | None:
         pinned = "; spec.rollout.revision pins it, so edits wait" if intent.aim.pin else ""
         return cond.Condition(ROLLED_OUT, True, Reason.COMPLETE, f"revision {intent.target} is complete and alone{pinned}")
     return cond.Condition(ROLLED_OUT, False, Reason.PROGRESSING, f"revision {intent.target} comes up")
-
-
-def _held(before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The hold that the status tells; every component has the same."""
-    return next((one["rolloutHold"] for one in (before.get("components") or {}).values() if "rolloutHold" in one), {})
 
 
 def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:

@@ -10,19 +10,21 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.observed.snapshot import Snapshot
 from ome_operator.core.plan import RoomCheck
-from ome_operator.core.reasons import ROLLED_OUT, Reason
+from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import Bounds
-from ome_operator.core.rollout.step import Gate
+from ome_operator.core.rollout.step import Gate, stored_hold
 from ome_operator.names import digest
 
 
 def waited(status: Mapping[str, Any]) -> bool:
-    """Whether a service waits for room by its status. It took no turn for that, so it looks for room before it asks for a
-    turn: else its reason would change with every pass, for ever.
+    """Return whether the last pass stopped the rollout because nodes had no capacity, by `rolloutHold.gate` of the status.
+
+    Such a service holds no turn of a progressive rollout. It is checked for capacity before it asks for a turn, because a
+    turn that it gives back at once would change the reason of RolledOut with every pass. Every version that has written
+    the reason WaitingForRoom has written `rolloutHold` with it, so an upgrade needs no other source.
     """
-    said = {each["type"]: each["reason"] for each in status.get("conditions") or ()}
-    return said.get(ROLLED_OUT) == Reason.WAITING_FOR_ROOM
+    return stored_hold(status).get("gate") == Reason.WAITING_FOR_ROOM
 
 
 def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.plan import Delete
@@ -44,6 +45,15 @@ class RolloutStep:
 
 
 OPEN = Gate("", "")
+
+
+def stored_hold(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `rolloutHold` of a stored status: gate, reason, target and since. {} while no gate is closed.
+
+    Every component of a service has the same `rolloutHold`, so the first that has it is read.
+    """
+    components: Mapping[str, Mapping[str, Any]] = status.get("components") or {}
+    return next((component["rolloutHold"] for component in components.values() if component.get("rolloutHold")), {})
 
 
 def decide(

@@ -6,6 +6,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.placement.fit import Needs
+from ome_operator.core.rollout import making_room
 from tests.support import parts
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -120,6 +121,72 @@ def test_who_waits_for_room_waits_for_a_turn_when_there_is_room() -> None:
         plan = world.settle()
         assert world.condition("RolledOut")["reason"] == reason and plan.rolls == (reason == "WaitingForTurn")
     world.may_roll = True
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+
+
+def waiting_for_capacity() -> World:
+    """A service whose next revision waits for capacity, while another service has the turn of the progressive rollout."""
+    world = with_other_nodes()
+    world.room = lambda _: TAKEN
+    moved(world)
+    world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
+    world.settle()
+    world.may_roll = False
+    return world
+
+
+def test_a_service_that_never_ran_has_not_waited_for_capacity() -> None:
+    assert not making_room.waited({})
+    assert not making_room.waited({"conditions": [], "components": {"engine": {"ready": "0/2"}, "decoder": {}}})
+    assert not making_room.waited(with_other_nodes().service.status)
+
+
+def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
+    """The status as versions up to 0.1.0 store it: `rolloutHold` is in every component, with the gate and the target."""
+    hold = {"gate": "WaitingForRoom", "reason": "waits", "target": "tiny-1", "since": "2026-11-25T00:00:00+00:00"}
+    stored = {"components": {"engine": {"ready": "4/4"}, "decoder": {"ready": "4/4", "rolloutHold": hold}}}
+    assert making_room.waited(stored)
+    assert not making_room.waited({"components": {"decoder": {"rolloutHold": {**hold, "gate": "DoesNotFit"}}}})
+
+
+def test_the_hold_decides_and_not_the_condition() -> None:
+    """A problem that takes the place of RolledOut's reason does not send the service back to ask for a turn."""
+    world = waiting_for_capacity()
+    others = [each for each in world.service.status["conditions"] if each["type"] != "RolledOut"]
+    world.service = replace(world.service, status={**world.service.status, "conditions": others})
+    assert said(world.sync(), "RolledOut")[1] == "WaitingForRoom"
+    kept = {name: {**each, "rolloutHold": None} for name, each in world.service.status["components"].items()}
+    world.service = replace(world.service, status={**world.service.status, "components": kept})
+    assert said(world.sync(), "RolledOut")[1] == "WaitingForTurn"
+
+
+def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_dry_run() -> None:
+    """The answer of the dry run is forgotten, so the gate is Checking for a pass, and the service asks for its turn again.
+    It does not keep the turn while nodes have no capacity.
+    """
+    world = waiting_for_capacity()
+    world.restart()
+    plan = world.settle()
+    assert said(plan, "RolledOut")[1] == "WaitingForTurn" and plan.rolls
+    world.may_roll = True
+    plan = world.settle()
+    assert said(plan, "RolledOut")[1] == "WaitingForRoom" and not plan.rolls
+
+
+def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass() -> None:
+    """`settle` fails where the status changes for ever. After the thaw the rollout goes on."""
+    world = waiting_for_capacity()
+    pods = world.alive()
+    world.edit(replace(world.service, annotations={keys.FREEZE: "drill"}))
+    plan = world.settle()
+    assert said(plan, "RolledOut")[1] == "Frozen" and not making_room.waited(plan.status)
+    assert plan.status["components"]["decoder"]["rolloutHold"]["gate"] == "Frozen" and world.alive() == pods
+    world.edit(replace(world.service, annotations={}))
+    world.may_roll = True
+    plan = world.settle()
+    assert said(plan, "RolledOut")[1] == "WaitingForRoom" and making_room.waited(plan.status) and world.alive() == pods
+    world.room, world.checks = lambda _: "", _asked_anew(world)
     world.settle()
     assert world.condition("RolledOut")["status"] == "True"
 
