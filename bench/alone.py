@@ -19,8 +19,8 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.core.plan import Plan
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 
 CONFIG = Path(__file__).parent.parent / "config"
 FILES = (

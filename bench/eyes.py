@@ -14,7 +14,7 @@ from bench.scenarios import HOLDS, SINGLE, catalog
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import keep
 from ome_operator.controllers.base import CORE
-from ome_operator.controllers.eyes import Eyes
+from ome_operator.controllers.metrics_collector import Eyes
 from ome_operator.core.observed.objects import Ref
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings

@@ -14,7 +14,7 @@ from ome_operator.api import InferenceService
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.manifests import read
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.lint.judge import Judge
 
 ROOT = Path(__file__).parent.parent

@@ -6,8 +6,8 @@ from typing import Any
 from bench.scenarios import HOLDS, NAMESPACE, Manifest, Scenario, catalog, name
 from ome_operator.api import InferenceService, Invalid, Model, Runtime
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.plan import Plan
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 
 
 def read(kind: Any, body: Manifest) -> Any:

@@ -20,10 +20,10 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers import former_exposure, start
 from ome_operator.controllers.base import CORE, Core
+from ome_operator.controllers.conflicting_operators import Rivals
 from ome_operator.controllers.manager import WRITTEN, Manager, scope_of, watched
 from ome_operator.controllers.policies import Policies
-from ome_operator.controllers.rivals import Rivals
-from ome_operator.core.observed.brake import frozen
+from ome_operator.core.freeze.hold import frozen
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import KubeError

@@ -13,12 +13,12 @@ from ome_operator.cache.indices import Index
 from ome_operator.cache.mounts import MountIndex
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.cache.resources import BENCHMARK, CATALOG, HELD, JOB, MODELS, SERVICE, SERVING, SHORT, Resource, same
+from ome_operator.core.freeze.hold import Brake, brake
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.brake import Brake, brake
 from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
 from ome_operator.core.render.statefulsets import Stored, stored
-from ome_operator.core.rollout import waves
-from ome_operator.core.rollout.waves import Terms
+from ome_operator.core.waves import terms as wave_terms
+from ome_operator.core.waves.terms import Terms
 from ome_operator.kube.resources import CHILDREN, ON_DEMAND
 from ome_operator.machinery.quota import Quota
 from ome_operator.machinery.store import Store
@@ -156,7 +156,7 @@ class ClusterCache:
     def terms(self, ref: Ref, default: Terms) -> Terms:
         """How edits of an object go on from service to service."""
         resource = self.find(ref)
-        return default if resource is None else waves.terms(resource.annotations, default)[0]
+        return default if resource is None else wave_terms.terms(resource.annotations, default)[0]
 
     def brake(self, resource: Resource) -> Brake | None:
         """Who holds an object of our kinds: a service by its annotations, too."""

@@ -173,7 +173,7 @@ async def _found(client: "Client", name: str, namespace: str) -> str:
 
 async def _annotate(client: "Client", kind: str, namespace: str, name: str, value: str | None) -> str:
     """Set or remove the annotation; what it was."""
-    from ome_operator.core.observed.brake import frozen
+    from ome_operator.core.freeze.hold import frozen
     from ome_operator.kube.errors import NotFound
 
     notes: Manifest = {} if value is None else {keys.FREEZE: value}
@@ -228,7 +228,7 @@ def _told(body: "Manifest", value: str) -> bool:
 
 async def _left(client: "Client", of: str) -> None:
     """Say which services stay frozen."""
-    from ome_operator.core.observed.brake import frozen
+    from ome_operator.core.freeze.hold import frozen
 
     bodies = await client.list_objects("InferenceService", label_selector=_selector(of))
     found = [item["metadata"] for item in bodies if frozen(item["metadata"].get("annotations") or {})]
@@ -242,7 +242,7 @@ async def _left(client: "Client", of: str) -> None:
 
 async def _frozen_with_all(client: "Client", name: str, lease: str) -> str:
     """What the operator's Lease says, where we may read it."""
-    from ome_operator.core.observed.brake import frozen, said
+    from ome_operator.core.freeze.hold import frozen, said
     from ome_operator.kube.errors import KubeError
 
     try:

@@ -14,7 +14,7 @@ from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.cli.connect import Context
 from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel, preflight_mode, roots
-from ome_operator.core.rollout.waves import read, read_bake
+from ome_operator.core.waves.terms import read, read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.machinery.health import PortTaken

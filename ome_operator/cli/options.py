@@ -22,7 +22,7 @@ def roots(given: list[str] | None) -> tuple[str, ...]:
 
 def preflight_mode(said: str) -> str:
     """A mode of the preflight. Raises UserError."""
-    from ome_operator.core.resolve.preflight import MODES, read
+    from ome_operator.core.preflight.mode import MODES, read
 
     if found := read(said):
         return found

@@ -15,7 +15,7 @@ from ome_operator.cli.output import Format, complain, emit
 from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
-    from ome_operator.core.render.on_demand import Trial
+    from ome_operator.core.preflight.on_demand import Trial
     from ome_operator.describe.preflight import PreflightReport
     from ome_operator.kube.client import Client
 

@@ -14,9 +14,9 @@ from ome_operator.cache.resources import Resource
 from ome_operator.controllers import status_writer
 from ome_operator.core.catalog import status as catalog_status
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import refuse_spec, sync
 from ome_operator.core.resolve.inputs import object_refs, runtime_refs
-from ome_operator.core.sync import refuse_spec, sync
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue

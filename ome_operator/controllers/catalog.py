@@ -14,9 +14,9 @@ from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler
 from ome_operator.controllers.waves import WaveRegistry
-from ome_operator.core.catalog import waves
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
+from ome_operator.core.waves import status as waves_status
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock
@@ -68,7 +68,7 @@ class CatalogReconciler(StatusReconciler):
         if await self.write(resource, status):
             self._written_at[ref] = time.monotonic()
             held = self._cluster.brake(resource)
-            for event in waves.events(before, rollout) if held is None or not held.observed else ():
+            for event in waves_status.events(before, rollout) if held is None or not held.observed else ():
                 await kube_events.tell(self._client, resource, event, self._wall())
         pin = status.get("weights")
         if self._pinned.get(ref) != pin:  # also where it was written before, and the answer got lost
@@ -100,7 +100,7 @@ class CatalogReconciler(StatusReconciler):
 def _only_progress(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     """Whether a status differs in nothing but how far nodes and services are, which can wait."""
     plain = status.keys() - {"nodes", "summary", "conditions", "rollout"}
-    if waves.steps(status.get("rollout")) != waves.steps(before.get("rollout")):
+    if waves_status.steps(status.get("rollout")) != waves_status.steps(before.get("rollout")):
         return False
     return all(status[key] == before.get(key) for key in plain) and _reasons(status) == _reasons(before)
 

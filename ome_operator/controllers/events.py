@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 from ome_operator import keys
 from ome_operator.cache.resources import Resource
 from ome_operator.core.observed.starts import failure
-from ome_operator.core.plan import Event
 from ome_operator.core.reasons import Why
+from ome_operator.core.reconcile.plan import Event
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 

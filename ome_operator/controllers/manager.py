@@ -19,9 +19,9 @@ from ome_operator.controllers import tidying
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
-from ome_operator.controllers.eyes import Eyes
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
+from ome_operator.controllers.metrics_collector import Eyes
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.router_watch import RouterWatch
 from ome_operator.controllers.sglang import SglangReconciler

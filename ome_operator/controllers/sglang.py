@@ -8,9 +8,9 @@ from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Resource
 from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import NOTHING, Reason, Why
+from ome_operator.core.reconcile.sync import refuse_spec
 from ome_operator.core.sglang import convert
 from ome_operator.core.sglang.status import mirrored
-from ome_operator.core.sync import refuse_spec
 from ome_operator.kube import errors
 
 

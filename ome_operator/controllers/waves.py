@@ -12,10 +12,10 @@ from enum import StrEnum
 from itertools import count
 from typing import Any, NamedTuple
 
-from ome_operator.core.catalog import waves as told
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import EditState, Stand
-from ome_operator.core.rollout.waves import CurrentWave, Terms, decide, wave_of
+from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.waves import status as waves_status
+from ome_operator.core.waves.terms import CurrentWave, Terms, decide, wave_of
 
 Service = Ref
 
@@ -110,9 +110,9 @@ class _Object:
             if place.since is not None and holds:
                 _insert(moments, place.since) if comes else _remove(moments, place.since)
 
-    def tally(self) -> told.Tally:
+    def tally(self) -> waves_status.Tally:
         """How many there are of each kind."""
-        return told.Tally(len(self._done), self._under_way, self._counts[MemberState.WAITING], tuple(self._failed))
+        return waves_status.Tally(len(self._done), self._under_way, self._counts[MemberState.WAITING], tuple(self._failed))
 
     def counts(self) -> Mapping[MemberState, int]:
         """How many services count how."""
@@ -226,7 +226,7 @@ class WaveRegistry:
         turn = shared.turn(self._terms(ref), now)
         if turn is None:
             return None, None
-        return told.status(shared.epoch.generation, turn, shared.tally()), turn.again(now)
+        return waves_status.status(shared.epoch.generation, turn, shared.tally()), turn.again(now)
 
     def edits(self) -> Mapping[str, int]:
         """Edits that are not everywhere: on their way, and those with which a service failed."""

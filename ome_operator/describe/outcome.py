@@ -8,9 +8,8 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Runtime, migrate
-from ome_operator.core.observed import brake
+from ome_operator.core.freeze import hold
 from ome_operator.core.observed.objects import Child, Deps, Manifest, Observed, Ref
-from ome_operator.core.plan import Apply, Create
 from ome_operator.core.reasons import (
     ADVICE,
     DECODER_READY,
@@ -22,12 +21,13 @@ from ome_operator.core.reasons import (
     RUNTIME_READY,
     Reason,
 )
+from ome_operator.core.reconcile.plan import Apply, Create
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta, scaling
 from ome_operator.core.render.statefulsets import Stored, gpus, stored
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.rollout.planner import Bounds
 from ome_operator.core.rollout.strategy import strategy
-from ome_operator.core.sync import sync
 from ome_operator.names import title
 
 SURVIVES = frozenset({"ControllerRevision", "RoleScale"})
@@ -71,7 +71,7 @@ class Outcome:
 
 def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> Outcome:
     """Where a service is going; `children` is what exists of it now. A brake says when, not what, as a pause does."""
-    notes = {name: value for name, value in service.annotations.items() if name not in brake.ANNOTATIONS}
+    notes = {name: value for name, value in service.annotations.items() if name not in hold.ANNOTATIONS}
     service = replace(service, spec=_unpaused(service), annotations=notes, deleting=False)
     known = {(one.kind, one.name): one for one in children if one.kind in SURVIVES}
     plan = sync(service, deps, Observed(children=known), _NEVER)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.catalog.waves import COMPLETE, STOPPED
 from ome_operator.core.reasons import ROLLED_OUT
+from ome_operator.core.waves.status import COMPLETE, STOPPED
 from ome_operator.describe import states, waves
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.observed import from_api, preflight
-from ome_operator.core.observed.preflight import Checked
-from ome_operator.core.render.on_demand import RankKey, Trial
-from ome_operator.core.status.preflight import ABSENT, line, told
+from ome_operator.core.observed import from_api
+from ome_operator.core.preflight import results
+from ome_operator.core.preflight.on_demand import RankKey, Trial
+from ome_operator.core.preflight.results import Checked
+from ome_operator.core.preflight.status import ABSENT, line, told
 from ome_operator.describe.text import count, numbers
 from ome_operator.names import title
 from ome_operator.util.visible import visible
@@ -78,8 +79,8 @@ def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checku
         return Checkup(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
     status, pod = body.get("status") or {}, from_api.pod(body)
     box = trial.pods[place]["spec"]["containers"][0]["name"]
-    checked = preflight.alone(status, box)
-    runs = checked is None and preflight.began(status, box) and not pod.over
+    checked = results.alone(status, box)
+    runs = checked is None and results.began(status, box) and not pod.over
     why = f"{pod.reason}: {pod.message}" if pod.message else pod.reason
     if checked is not None or runs:
         why = "" if checked is not None else "its check did not end in time"
@@ -99,7 +100,7 @@ def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
             if found.check == ABSENT and found.rank in away:
                 continue
             node = members[found.rank].node if found.rank in members else ""
-            fix = found.fix.replace(preflight.LOG, "its log, which --logs shows")
+            fix = found.fix.replace(results.LOG, "its log, which --logs shows")
             findings.append(FoundOnRank(service, role, group, found.rank, node, found.check, found.said, fix))
         missed += [
             Missed(service, role, group, number, members[number].node, members[number].why) for number in sorted(away)
@@ -121,7 +122,7 @@ def lines(seen: PreflightReport) -> list[str]:
         return f"{each.service}: {group}" if len(services) > 1 else group
 
     out = [
-        f"{where(each)}, {line(preflight.PreflightFinding(each.check, each.rank, each.cause, each.fix), each.node)}"
+        f"{where(each)}, {line(results.PreflightFinding(each.check, each.rank, each.cause, each.fix), each.node)}"
         for each in seen.findings
     ]
     alike: dict[tuple[str, str, str], list[Missed]] = {}

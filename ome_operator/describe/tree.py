@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ome_operator import keys
+from ome_operator.core.group_numbers import existing
 from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.reasons import (
@@ -27,7 +28,6 @@ from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.recovery.record import FAILED, HELD, NODE_LOST, RECYCLING, RESTARTING, SYSTEMIC
 from ome_operator.core.render.statefulsets import Stored, pod_gpus, stored
 from ome_operator.core.resolve.finetuned import mounted
-from ome_operator.core.rollout.members import existing
 from ome_operator.core.weights.mount import claim, directories, placed, required_label
 from ome_operator.describe.text import count
 from ome_operator.names import title

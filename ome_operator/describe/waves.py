@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ome_operator.core.catalog.waves import BAKING, COMPLETE, STOPPED
-from ome_operator.core.rollout.waves import Terms, terms
+from ome_operator.core.waves.status import BAKING, COMPLETE, STOPPED
+from ome_operator.core.waves.terms import Terms, terms
 from ome_operator.describe.text import count
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed.judging import Asked, Objection, Verdict
+from ome_operator.core.observed.validation import Asked, Objection, Verdict
 from ome_operator.engines import images
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import arguments

@@ -8,7 +8,7 @@ from ome_operator import keys
 from ome_operator.api import AcceleratorClass, Model, Runtime
 from ome_operator.api.well_known import WellKnown
 from ome_operator.cookbook.library import memory, published_config, widths
-from ome_operator.core.observed.judging import RenderedComponent
+from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.selection.model_profile import facts_of, learned
 from ome_operator.lint.subject import ModelFacts
 from ome_operator.modelinfo.extract import CONFIG, facts

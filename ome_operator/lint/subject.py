@@ -9,7 +9,7 @@ from typing import Any
 from ome_operator import keys, quantity
 from ome_operator.api import Component, InferenceService, Runtime
 from ome_operator.api.learned import Facts
-from ome_operator.core.observed.judging import RenderedComponent
+from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.engines.flags import Versions
 from ome_operator.lint.launch import Launch, launch
 from ome_operator.modelinfo.weight_sizes import WeightBytes

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ome_operator.machinery.families import BY_NAME, COUNTER, Family
+from ome_operator.machinery.metric_catalog import BY_NAME, COUNTER, Family
 
 Values = Callable[[], Mapping[tuple[str, ...], float]]
 """Values of the labels -> number, read when somebody scrapes. Cheap: the event loop waits for it."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ome_operator.machinery.families import FAMILIES, Family
+from ome_operator.machinery.metric_catalog import FAMILIES, Family
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 MARK = "## All metrics of the operator\n"
@@ -16,7 +16,7 @@ def text() -> str:
 
 def tables() -> str:
     """A table for each part."""
-    parts = ["\n`python -m ome_operator.machinery.page` writes this from `ome_operator/machinery/families.py`.\n"]
+    parts = ["\n`python -m ome_operator.machinery.page` writes this from `ome_operator/machinery/metric_catalog.py`.\n"]
     for title, families in FAMILIES.items():
         rows = "\n".join(map(_row, families))
         parts.append(f"### {title}\n\n| metric | kind | labels | what |\n|---|---|---|---|\n{rows}\n")

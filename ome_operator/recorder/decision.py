@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Plan
+from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Plan
 
 _MISSING = object()
 

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.judging import Asked, Verdict
 from ome_operator.core.observed.objects import Deps, Epoch, Node, Observed, Ref
-from ome_operator.core.plan import Plan
+from ome_operator.core.observed.validation import Asked, Verdict
+from ome_operator.core.reconcile.plan import Plan
 from ome_operator.recorder.decision import Decision, decision, failed
 
 K = TypeVar("K")

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.plan import Plan
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder.decision import Decision, decision, differences, failed, plain
 from ome_operator.recorder.passes import Pass
 from ome_operator.recorder.recording import Replayed

@@ -8,9 +8,9 @@ from typing import Any, get_type_hints
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime, well_known
 from ome_operator.api.well_known import NOBODY
-from ome_operator.core.observed.judging import Verdict
 from ome_operator.core.observed.objects import Child, Deps, Node, Observed, Pod, Ref, Refusal, Strangers, Turn
-from ome_operator.core.placement.turns import Claim
+from ome_operator.core.observed.validation import Verdict
+from ome_operator.core.placement.admission import Claim
 from ome_operator.recorder import decision
 from ome_operator.recorder.decision import Decision
 from ome_operator.recorder.facts import Unreadable, plain, read

@@ -13,7 +13,7 @@ from unittest import mock
 import yaml
 
 from ome_operator.core.observed.objects import Manifest, Observed
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.preflight import code
 from tests.support import parts
 from tests.support.simulator import START

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.core.observed.judging import Asked, Objection, Verdict
+from ome_operator.core.observed.validation import Asked, Objection, Verdict
 from ome_operator.lint.judge import Judge
 from tests.golden.stored import RECORDS, restored
 from tests.support.simulator import World

@@ -10,7 +10,7 @@ import pytest
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Deps
-from ome_operator.core.plan import Apply, Delete, Patch, Plan
+from ome_operator.core.reconcile.plan import Apply, Delete, Patch, Plan
 from tests.support import invariants as laws
 from tests.support import parts, routing
 from tests.support.live import Live, LivePod

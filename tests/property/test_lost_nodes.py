@@ -20,7 +20,7 @@ from tests.support.simulator import World
 
 STORIES = 300 if SOAK else 8
 LONG = 300 if SOAK else 130
-"""Steps of 11 seconds in which nothing may happen: longer than `giving_way.BELIEVED`."""
+"""Steps of 11 seconds in which nothing may happen: longer than `timing.RECOVERY_EXPECTED`."""
 PATIENCE = 15 * TIMEOUT
 """Seconds in which everything has found its place again: tries that seemed to fit and did not cost minutes of pauses."""
 

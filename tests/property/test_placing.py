@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Turn
+from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
-from ome_operator.core.placement.turns import Claim
 from tests.support import parts
 from tests.support.placing import TIMEOUT, Race, role
 from tests.support.shapes import Shape

@@ -7,10 +7,10 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Turn
+from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
-from ome_operator.core.placement.turns import Claim
-from ome_operator.core.rollout.placing import LOOK
+from ome_operator.core.placement.timing import RECHECK
 from tests.support.placing import TIMEOUT, Race, role, whole
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -83,7 +83,9 @@ def test_nodes_that_come_after_an_hour_have_their_time_from_the_first_on() -> No
     assert world.alive() == before
 
 
-@pytest.mark.parametrize(("timeout", "looks"), [(5.0, [5.0, LOOK]), (45.0, [LOOK, 15.0, LOOK]), (60.0, [LOOK, LOOK, LOOK])])
+@pytest.mark.parametrize(
+    ("timeout", "looks"), [(5.0, [5.0, RECHECK]), (45.0, [RECHECK, 15.0, RECHECK]), (60.0, [RECHECK, RECHECK, RECHECK])]
+)
 def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, looks: list[float]) -> None:
     world = alone(4, 3)
     later(world, 120)

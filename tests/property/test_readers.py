@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ome_operator.benchmark_pod import inside, inside_genai, steps
 from ome_operator.benchmark_pod.results import failed, results, summary
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed import preflight as checks
+from ome_operator.core.preflight import results as checks
 from ome_operator.preflight import said
 from ome_operator.preflight.group import Line, Meeting
 from ome_operator.preflight.node import Words
@@ -41,7 +41,7 @@ READERS = {
     "benchmark_pod/steps.py": f"{HERE}::test_files_of_a_benchmark",
     "core/benchmarkjob/traffic.py": f"{PARSERS}::test_objects_that_people_write",
     "core/observed/managed_fields.py": f"{PARSERS}::test_facts_of_what_the_api_server_sends",
-    "core/observed/preflight.py": f"{HERE}::test_messages_of_checks",
+    "core/preflight/results.py": f"{HERE}::test_messages_of_checks",
     "kube/client.py": "tests/unit/kube/test_client.py::test_an_object_as_deep_as_the_api_server_takes_is_an_answer",
     "modelinfo/json_fields.py": f"{PARSERS}::test_files_of_models",
     "preflight/group.py": f"{HERE}::test_what_ranks_say",

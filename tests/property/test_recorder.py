@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder import recording, replay
 from ome_operator.recorder.passes import Around, Ear
 from ome_operator.recorder.store import Recorder

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Node, Turn
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.rollout.planner import Bounds, GroupCounts, routers, stay, step
 from tests.conftest import SOAK
 from tests.support import parts, rollouts

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Deps, Ref
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
 from tests.conftest import STORY
 from tests.support import parts
 from tests.support.live import Live

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.plan import EditState, Stand
-from ome_operator.core.rollout.waves import Terms
+from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.waves.terms import Terms
 from tests.support.fleet import RUNTIME, Fleet, service
 
 WAVES = st.sampled_from([("1", "5%", "25%", "100%"), ("1",), ("100%",), ("2", "3", "50%"), ("20%", "4")])

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from ome_local import ports
 from ome_operator import keys
 from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render.registry_sidecar import NAME
-from ome_operator.core.sync import sync
 from tests.conftest import SOAK
 from tests.router.conftest import PORT, Api, Engine, Process, address, until
 from tests.support import parts

@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 
 from ome_local import ports
-from ome_operator.core.render.traces import SpanOrigin, traced
+from ome_operator.core.traces.pods import SpanOrigin, traced
 from ome_operator.engines.traces import lacks
 from tests.router.conftest import PORT, Engine, address, router_process, until
 from tests.support.otlp import Collector

@@ -12,7 +12,7 @@ from ome_operator import keys
 from ome_operator.cli.live.board import Board, board
 from ome_operator.cli.ui.server import Reads
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.kube.errors import NotFound, Transient
 from ome_operator.kube.podlogs import LogLine, Wanted
 from tests.support.fake_api import Call, FakeApi

@@ -1,6 +1,6 @@
 """What a plan would change."""
 
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
 
 
 def effects(plan: Plan) -> tuple[str, ...]:

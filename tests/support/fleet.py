@@ -5,8 +5,8 @@ from typing import Any
 
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import EditState, Stand
-from ome_operator.core.rollout.waves import Terms
+from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.waves.terms import Terms
 
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
 START = datetime(2026, 1, 1, tzinfo=UTC)

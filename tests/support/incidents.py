@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ome_operator.core.observed.objects import Node, Observed, Ref, Refusal, Taint, Termination
-from ome_operator.core.plan import Plan
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder import recording
 from ome_operator.recorder.passes import Around, Ear
 from ome_operator.recorder.store import Recorder

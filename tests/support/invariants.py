@@ -38,7 +38,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Manifest
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.rollout.drain import NOTICE
 from tests.support.live import Key, Live, LivePod
 

@@ -13,7 +13,7 @@ from ome_operator.api import InferenceService
 from ome_operator.controllers.base import CORE, Sync
 from ome_operator.controllers.manager import Manager, watched
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.machinery.metrics import Metrics

@@ -11,9 +11,9 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS, RECORD
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.base import CORE
+from ome_operator.controllers.conflicting_operators import Rivals
 from ome_operator.controllers.manager import Manager
 from ome_operator.controllers.policies import Policies
-from ome_operator.controllers.rivals import Rivals
 from ome_operator.core.observed.objects import Ref
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings

@@ -32,12 +32,12 @@ from ome_operator.core.benchmarkjob import job
 from ome_operator.core.benchmarkjob.status import benchmark_status
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.plan import Plan
 from ome_operator.core.reasons import NOTHING
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.recovery.policy import policy
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.sglang import convert
-from ome_operator.core.sync import sync
 from ome_operator.storage.grants import Grant, Trust
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ome_operator import keys, names
 from ome_operator.core.observed import route
-from ome_operator.core.plan import Delete
+from ome_operator.core.reconcile.plan import Delete
 from ome_operator.core.rollout.traffic import NOTICE, SETTLED
 from tests.support.live import Key, Live, LivePod
 

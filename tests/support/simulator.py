@@ -16,11 +16,11 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.brake import brake
+from ome_operator.core.freeze.hold import brake
 from ome_operator.core.observed.objects import NO_TURN, Deps, Manifest, Observed, Pod, Refusal
 from ome_operator.core.placement.fit import Needs
-from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, fingerprint
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, fingerprint
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.names import digest
 from tests.support import invariants, routing
 from tests.support.effects import effects

@@ -18,6 +18,7 @@ from ome_operator.api import Invalid
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Exposure, Observed
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.resolve.no_effect import (
     ANNOTATIONS,
     FIELDS,
@@ -28,7 +29,6 @@ from ome_operator.core.resolve.no_effect import (
     Tree,
     Unless,
 )
-from ome_operator.core.sync import sync
 from tests.support import parts, readings
 from tests.support.fields import Body, Field, fields, merged, with_value
 from tests.support.simulator import START

@@ -9,8 +9,8 @@ from ome_operator.api import InferenceService, Invalid, Model, Runtime
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
-from ome_operator.core.observed.judging import RenderedComponent
 from ome_operator.core.observed.objects import Manifest, Ref
+from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.describe.outcome import Outcome, outcome
 from ome_operator.engines.flags import Versions, packaged

@@ -14,7 +14,7 @@ from ome_operator.cache.resources import CATALOG, SERVICE, SHORT, Resource
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import found, selector
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.render.on_demand import Trial, owned, patience, trial
+from ome_operator.core.preflight.on_demand import Trial, owned, patience, trial
 from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
 from ome_operator.describe.preflight import Checkup, rank, standing
 from ome_operator.errors import Unanswered

@@ -14,13 +14,13 @@ from ome_operator.cli.live import dry_run
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.trees import OURS, selector
-from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
+from ome_operator.controllers.placement.foreign_pods import ForeignPods
 from ome_operator.core.observed.objects import Manifest, Node, Observed, Pod, Ref
-from ome_operator.core.placement.turns import has_room, less, roomy
-from ome_operator.core.placement.words import without_room
-from ome_operator.core.plan import Check, RoomCheck
+from ome_operator.core.placement.admission import has_room, less, roomy
+from ome_operator.core.placement.messages import without_room
 from ome_operator.core.reasons import ROLLED_OUT, Reason
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Check, RoomCheck
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.outcome import SURVIVES
 from ome_operator.describe.preview import Preview, Side, edited, forecasts
 from ome_operator.kube.client import Client

@@ -8,8 +8,8 @@ from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import selector
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.plan import Plan
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed

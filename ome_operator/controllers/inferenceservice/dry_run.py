@@ -6,7 +6,7 @@ from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.memory import STEP, DryRun, pause
 from ome_operator.core.observed import managed_fields
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.plan import Check
+from ome_operator.core.reconcile.plan import Check
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, Invalid, TooMany, Transient
 

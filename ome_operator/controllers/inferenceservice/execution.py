@@ -10,7 +10,7 @@ from ome_operator.controllers.inferenceservice import journal
 from ome_operator.controllers.inferenceservice.journal import Deeds
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory
 from ome_operator.core.observed.objects import Child, Refusal
-from ome_operator.core.plan import Guard, NodeLost
+from ome_operator.core.reconcile.plan import Guard, NodeLost
 from ome_operator.kube.client import Applied
 from ome_operator.kube.errors import KubeError
 

@@ -14,7 +14,8 @@ from ome_operator.controllers.inferenceservice.memory import PATIENCE, Key
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
-from ome_operator.core.plan import (
+from ome_operator.core.reasons import Reason
+from ome_operator.core.reconcile.plan import (
     Apply,
     ApplyStatus,
     Create,
@@ -27,7 +28,6 @@ from ome_operator.core.plan import (
     Recycle,
     fingerprint,
 )
-from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Applied, Client
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
 

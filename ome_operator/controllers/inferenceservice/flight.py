@@ -14,7 +14,7 @@ from pathlib import Path
 from ome_operator import __version__
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
 from ome_operator.recorder import recording
 from ome_operator.recorder.passes import Around, Ear, Pass
 from ome_operator.recorder.store import Recorder

@@ -13,24 +13,25 @@ from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE, Core
-from ome_operator.controllers.inferenceservice import autoscalers, journal, starting
+from ome_operator.controllers.inferenceservice import journal, starting
 from ome_operator.controllers.inferenceservice.count_pace import CountPace, only_numbers
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
-from ome_operator.controllers.inferenceservice.foreign_pods import ForeignPods
-from ome_operator.controllers.inferenceservice.gangs import Gangs
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
+from ome_operator.controllers.placement import autoscalers
+from ome_operator.controllers.placement.foreign_pods import ForeignPods
+from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.waves import WaveRegistry
+from ome_operator.core.freeze.hold import Brake
 from ome_operator.core.observed import starts
-from ome_operator.core.observed.brake import Brake
 from ome_operator.core.observed.objects import Child, Epoch, Observed, Pod, Ref, Strangers
-from ome_operator.core.plan import NEEDED, Event, Plan
 from ome_operator.core.reasons import READY, Reason
-from ome_operator.core.rollout.shared_edits import whole_before
-from ome_operator.core.rollout.waves import Terms
+from ome_operator.core.reconcile.plan import NEEDED, Event, Plan
+from ome_operator.core.reconcile.sync import braked
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.sync import braked
+from ome_operator.core.waves.shared_edits import whole_before
+from ome_operator.core.waves.terms import Terms
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue

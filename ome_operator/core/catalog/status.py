@@ -18,10 +18,10 @@ from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.resolve.inputs import runtime_parts
-from ome_operator.core.rollout import waves
 from ome_operator.core.selection.capability import carries
 from ome_operator.core.selection.model_profile import facts_of, known
 from ome_operator.core.status import conditions as cond
+from ome_operator.core.waves import terms as wave_terms
 from ome_operator.core.weights.mount import claim, node_label, unserved, weights
 from ome_operator.engines.servers import server, strategy
 from ome_operator.names import title
@@ -198,7 +198,7 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
 
 def _told(ready: cond.Condition, about: Model | FineTunedWeight | Runtime | AcceleratorClass) -> list[cond.Condition]:
     """Ready, and what of the object has no effect."""
-    return [ready, *cond.advice((*ignored(about), *waves.terms(about.annotations, waves.Terms())[1]))]
+    return [ready, *cond.advice((*ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1]))]
 
 
 def _users(users: tuple[str, ...]) -> dict[str, Any]:

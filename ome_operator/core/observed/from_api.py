@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed import managed_fields, preflight, route
+from ome_operator.core.observed import managed_fields, route
 from ome_operator.core.observed.objects import Child, Holding, NodeRecord, Pod, Ref, Termination, Times, Unused
-from ome_operator.core.observed.termination import tail, telling
+from ome_operator.core.preflight import results as preflight_results
 from ome_operator.core.reasons import Reason
+from ome_operator.core.termination import tail, telling
 from ome_operator.quantity import gpus
 
 Body = Mapping[str, Any]
@@ -90,7 +91,7 @@ def pod(body: Body) -> Pod:
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     ready = (conditions.get("Ready") or {}).get("status") == "True"
     deleting = bool(metadata.get("deletionTimestamp"))
-    checked = preflight.read(status)
+    checked = preflight_results.read(status)
     reason, message = ("", "") if ready and not deleting else why_not_ready(body, conditions, checked)
     boxes = (body.get("spec") or {}).get("containers") or ()
     main = _main(boxes, status)
@@ -173,7 +174,9 @@ def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
     return _number(labels.get(keys.GROUP_INDEX), NO_NUMBER), rank
 
 
-def why_not_ready(body: Body, conditions: Mapping[str, Body], checked: preflight.Checked | None = None) -> tuple[str, str]:
+def why_not_ready(
+    body: Body, conditions: Mapping[str, Body], checked: preflight_results.Checked | None = None
+) -> tuple[str, str]:
     """One word and one sentence on a pod that is not ready, from the most telling source; `checked`: by its preflight."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     phase = status.get("phase") or ""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NOBODY, WellKnown
-from ome_operator.core.observed.judging import Judge, silent
-from ome_operator.core.observed.preflight import Checked
+from ome_operator.core.observed.validation import Judge, silent
+from ome_operator.core.preflight.results import Checked
 
 Manifest = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain JSON data."""
@@ -251,7 +251,7 @@ UNEXPOSED = Exposure()
 
 
 class Turn(NamedTuple):
-    """What a gang that waits for nodes is told (core/placement/turns.py)."""
+    """What a gang that waits for nodes is told (core/placement/admission.py)."""
 
     sure: bool | None = None
     """Whether it seems to fit, where it may try now; else None."""

@@ -1,174 +1,281 @@
-"""Who is not placed as a whole gives all of it back, and waits for its turn (docs/placement.md).
+"""The gangs of a service in a pass: which of its wanted groups are not made for now, and what it wants of the nodes.
 
-A gang is what has to be on nodes together. Until a service has a group of every role there, these first groups are its gang;
-later each group is a gang of its own. What waits is kept as a number of groups of each role that are not made for now: which
-groups these are is decided elsewhere, and those that are on no node go first.
+Only of the slice that the service goes to, and only where the operator was told to (`Deps.gang_timeout`). The rules are in
+`core/placement/attempts.py`, whose turn it is in `core/placement/admission.py`.
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from ome_operator import quantity
+from ome_operator import keys
+from ome_operator.core import group_numbers
+from ome_operator.core.observed.objects import Turn
+from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
+from ome_operator.core.placement import timing
+from ome_operator.core.placement.admission import Claim, Idle, contested
+from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
+from ome_operator.core.placement.capacity_check import needs
+from ome_operator.core.placement.demand import elsewhere
+from ome_operator.core.placement.fit import lacks
+from ome_operator.core.placement.partial_gangs import Groups, Stranded, idle, stranded
+from ome_operator.core.reconcile.plan import Delete
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.retire import hurry
+from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.core.waves.shared_edits import whole_before
 
-Numbers = Mapping[str, int]
-"""Groups by role."""
-
-
-class Record(NamedTuple):
-    """What the status of a service keeps while it is not placed as a whole."""
-
-    waiting: Numbers
-    """Groups that are not made for now."""
-    since: str
-    """When the present try, or the wait for the next, began, in RFC 3339; "" of a try whose time is over and that holds no
-    node: its pods stay for autoscalers and preemption to see, until others want the nodes."""
-    tries: int = 0
-    """Tries in a row that failed although it had seemed to fit."""
-    first: str = ""
-    """When it began to wait, with pods or without, however often it has tried since; "" where it never has."""
-    trying: bool = True
-    """Whether a gang is made and not bound as a whole; else the turn is waited for."""
-    sure: bool = False
-    """Whether it seemed to fit when the present try began."""
-    priority: int = 0
-    """Of its pods, as the API server gave it to them; kept while it has none."""
-    refused: str = ""
-    """Why pods could not be created when its last try ended, as with a quota; the objects that were told so are gone."""
-    anew: bool = False
-    """Whether all of it was given back after it had served: it serves when there is a ready group of every role again."""
+LONGEST = 300
+"""Characters that a status keeps of why pods could not be created."""
 
 
-class Seen(NamedTuple):
-    """The groups of a service as they are."""
-
-    wanted: Numbers
-    bound: Numbers
-    """Groups of which every rank is on a node, or which have served."""
-    served: Numbers
-    """Groups that have served, whether they are whole now or not: these are not given back."""
-    half: bool = True
-    """Whether a rank of what is not placed is on a node."""
+EMPTY: Groups = MappingProxyType({})
 
 
-class Decision(NamedTuple):
-    """What becomes of it in this pass."""
+class Placing(NamedTuple):
+    """What becomes of a service's gangs in this pass."""
 
-    record: Record | None
-    """To be stored; None where everything is placed."""
+    stored: Mapping[str, Any]
+    """`status.placement`; {} where everything is placed."""
+    withheld: Numbers
+    """Groups by role that are wanted and not made for now."""
+    served: Groups
+    """Numbers of the groups that have served and are not given back, by role."""
+    claim: Claim | None = None
     again: float | None = None
-    """Seconds until time alone changes something."""
-    failed: bool = False
-    """Whether a try ended in this pass."""
+    waits: str = ""
+    """For what it waits, "" where it does not, or nobody knows."""
+    refused: str = ""
+    """Why pods could not be created in its last try."""
+    placed: Groups = EMPTY
+    """Numbers of the groups that have served or are placed, by role: others go first."""
 
 
-def advance(
-    record: Record | None,
-    seen: Seen,
-    *,
-    turn: bool | None,
-    contested: bool,
-    timeout: float,
-    now: datetime,
-    gives_way: bool = False,
-) -> Decision:
-    """The next state of a service's gangs.
+PLACED = Placing({}, {}, {})
 
-    `turn`: of a gang that may try now, whether it seems to fit; else None. `contested`: others wait for nodes that it wants,
-    so a first try needs a turn, too, and what holds no node makes way. `timeout`: seconds that a gang has to be bound in.
-    `gives_way`: whether groups that had served, and are not `seen` as such any more, are given back for others now.
+
+def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> Placing:
+    """Look at the gangs of the target. While somebody `held` the service, all stays as it is stored."""
+    deps, target = snapshot.deps, intent.target
+    if not deps.gang_timeout:
+        return PLACED
+    roles, share = intent.roles(target), step.groups.get(target)
+    templates = [work["spec"]["template"] for role in roles.values() for work in (role.leader, role.worker) if work]
+    if share is None or not (deps.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
+        return PLACED
+    found = snapshot.slices.get(target, Slice(target, (), ()))
+    before, told = _record(snapshot, found), snapshot.observed.turn
+    ready = _ready(snapshot, roles, found)
+    if before is not None and all(ready[name] for name in ready if share.get(name)):
+        before = before._replace(anew=False)
+    whole = before is None or not before.anew
+    served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
+    on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
+    timeout = timing.TRY_ON_DEMAND if on_demand else deps.gang_timeout
+    lost = None if held else stranded(snapshot, intent, roles, served, timeout)
+    held_back = idle(snapshot, intent, roles, share, lost) if lost is not None else None
+    gives_way = held_back is not None and told.gives_way == held_back.goes
+    if lost is not None and gives_way:
+        served = lost.stays
+    placed = _placed(roles, share, served, found)
+    seen = _seen(roles, share, served, placed, found)
+    if held or (before is not None and not before.trying and not any(share.values())):  # or what it gave back still ends
+        # No turn is spent on it, and nobody waits for room that only it could give back.
+        placing = _placing(snapshot, roles, seen, served, Decision(before), {})
+        return placing._replace(placed=placed, claim=None)
+    replaces = any(started(other) for name, other in snapshot.slices.items() if name != target)
+    new = before is None and not replaces and not any(group_numbers.existing(name, found) for name in roles)
+    wanted = new or (before is not None and before.trying and not seen.half)
+    decision = advance(
+        before,
+        seen,
+        turn=told.sure,
+        contested=wanted and _contested(snapshot, roles, share, new),
+        timeout=timeout,
+        now=snapshot.now,
+        gives_way=gives_way,
+    )
+    if decision.record is not None and before is None:
+        priority = max((pod.priority for pod in found.pods), default=0)
+        decision = decision._replace(record=decision.record._replace(priority=priority))
+    if decision.failed and decision.record is not None:
+        decision = decision._replace(record=decision.record._replace(refused=_refused(snapshot)))
+    placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))._replace(placed=placed)
+    return placing if lost is None or gives_way else _asking(placing, held_back, lost, told)
+
+
+def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: Turn) -> Placing:
+    """With the question whether what serves nobody is given back, which is asked again and again."""
+    waits = [timing.RECHECK if told.gives_way is not None else timing.FIRST_ANSWER] if asks is not None else []
+    waits += [again for again in (placing.again, lost.again) if again is not None]
+    return placing._replace(claim=placing.claim and placing.claim._replace(idle=asks), again=min(waits, default=None))
+
+
+def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: Slice) -> Groups:
+    """Groups that are not given back: those that have served, and where each role has such a group all that are on nodes."""
+    bound = {name: group_numbers.on_nodes(name, role.size, found) for name, role in roles.items()}
+    founded = all(bound[name] | served[name] for name in roles if share.get(name))
+    return {name: served[name] | (bound[name] if founded else frozenset()) for name in roles}
+
+
+def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: Groups, found: Slice) -> Seen:
+    """The groups as they are on nodes."""
+    there = {name: len(group_numbers.on_nodes(name, role.size, found) | served[name]) for name, role in roles.items()}
+    pods = (pod for name in roles for pod in group_numbers.pods(name, found) if pod.group not in placed[name])
+    half = any(pod.node and not pod.deleting for pod in pods)
+    return Seen(share, there, {name: len(served[name]) for name in roles}, half)
+
+
+def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, new: bool) -> bool:
+    """Whether a newcomer waits for its turn, too, or what is there and holds no node makes way: for those that wait, and for
+    the room that a service which serves makes for itself. A newcomer waits for nobody whom the nodes of the cluster cannot
+    hold; of a PriorityClass that is not known to be no better than those of all who wait it tries at once: preemption has to
+    see its pods.
     """
-    missing = _missing(seen)
-    if not any(missing.values()):
-        # Kept until it serves: with a rank less before that it is half a gang, and none that has served.
-        return Decision(record._replace(waiting={}, since="", trying=True) if record is not None and record.anew else None)
-    told = now.isoformat(timespec="seconds")
-    if gives_way or (record is None and contested):
-        before = record or Record({}, told)
-        anew = before.anew or (gives_way and not any(seen.served.values()))
-        waits = before._replace(
-            waiting=_held_back(missing), since=told, tries=0, first=before.first or told, trying=False, sure=False, anew=anew
+    nodes = snapshot.deps.nodes
+    rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying or (claim.serves and not new)]
+    rivals = [claim for claim in rivals if not (new and lacks(claim.needs, nodes))]
+    if new and (mine := _priority_class(roles)):
+        known = max(
+            (claim.priority for claim in snapshot.observed.turn.rivals if claim.priority_class == mine), default=None
         )
-        return Decision(waits, 0.0)
+        rivals = [claim for claim in rivals if known is not None and claim.priority >= known]
+    return bool(rivals) and contested(needs(roles, share, snapshot.service.namespace, True), rivals, nodes)
+
+
+def _refused(snapshot: Snapshot) -> str:
+    """Why the pods of a StatefulSet could not be created."""
+    told, there = snapshot.observed.failures.items(), snapshot.observed.children
+    return next((why[:LONGEST] for key, why in told if why and key[0] == "StatefulSet" and key in there), "")
+
+
+def _priority_class(roles: Mapping[str, Stored]) -> str:
+    """Of the pods of the first role."""
+    spec = next(iter(roles.values())).leader["spec"]["template"]["spec"]
+    return str(spec.get("priorityClassName") or "")
+
+
+def _room(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored]) -> Numbers:
+    """Groups that the service wants and has in no slice: a rollout, a recycle or a recovery makes room for them, which is
+    promised to it until they are on nodes.
+    """
+    there: Counter[str] = Counter()
+    for revision, found in snapshot.slices.items():
+        for name, role in intent.roles(revision).items():
+            there[name] += len(group_numbers.on_nodes(name, role.size, found))
+    missing = {name: intent.groups.get(name, 0) - there[name] for name in roles}
+    return {name: count for name, count in missing.items() if count > 0}
+
+
+def _placing(
+    snapshot: Snapshot,
+    roles: Mapping[str, Stored],
+    seen: Seen,
+    served: Groups,
+    decision: Decision,
+    room: Numbers,
+) -> Placing:
+    service, record = snapshot.service, decision.record
+    key, namespace, pods = f"{service.namespace}/{service.name}", service.namespace, _priority_class(roles)
     if record is None:
-        return Decision(Record({}, told), timeout)
-    record = record._replace(waiting=_within(record.waiting, missing))
-    if record.trying:
-        return _tried(record, seen, missing, contested, timeout, now)
-    return Decision(record) if turn is None else Decision(_begun(record, seen, turn, now), timeout)
+        asked = needs({name: roles[name] for name in room}, room, namespace, True)
+        priority = max((pod.priority for pod in snapshot.pods), default=0)
+        promise = Claim(key, asked, trying=True, priority=priority, priority_class=pods, serves=True)
+        return Placing({}, {}, served, promise if room else None)
+    groups = trying(record, seen) if record.trying else gang(record, seen)
+    claim = Claim(
+        key=key,
+        needs=needs({name: roles[name] for name in groups}, groups, namespace, True),
+        trying=record.trying,
+        priority=record.priority,
+        first=_seconds(record.first),
+        since=_seconds(record.since),
+        rested=rested(record, snapshot.now),
+        priority_class=pods,
+        failed=decision.failed,
+    )
+    again = _again(claim, snapshot) if decision.again is None else decision.again
+    waits = "" if record.trying else snapshot.observed.turn.waits
+    revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
+    stored = {"revision": revision, **record._asdict()}
+    return Placing(stored, record.waiting, served, claim if groups else None, again, waits, record.refused)
 
 
-def gang(record: Record | None, seen: Seen) -> Numbers:
-    """What the next try is about: of every role a group, or a group of a single role where each has some."""
-    waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
-    if not _founded(seen):
-        return {role: min(1, count) for role, count in waiting.items() if count}
-    role = next((role for role, count in waiting.items() if count), "")
-    return {role: 1} if role else {}
+def _again(claim: Claim, snapshot: Snapshot) -> float:
+    """Seconds until it looks again: at the latest when it has waited for so long that others give way to it."""
+    left = claim.since + snapshot.deps.gang_timeout - snapshot.now.timestamp()
+    return min(left, timing.RECHECK) if left > 0 else timing.RECHECK
 
 
-def trying(record: Record | None, seen: Seen) -> Numbers:
-    """Groups that are made, or about to be, and are not on nodes: the room that they need is promised to them."""
-    waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
-    made = {role: count - waiting.get(role, 0) - _there(seen, role) for role, count in seen.wanted.items()}
-    return {role: count for role, count in made.items() if count > 0}
+def _record(snapshot: Snapshot, found: Slice) -> Record | None:
+    """What the status keeps of this revision, with the priority of its pods while there are any."""
+    stored = snapshot.service.status.get("placement") or {}
+    if stored.get("revision") != found.revision:
+        return None
+    known = {name: stored[name] for name in Record._fields if stored.get(name) is not None}
+    record = Record(**{"waiting": {}, "since": "", **known})
+    return record._replace(priority=max((pod.priority for pod in found.pods), default=record.priority))
 
 
-def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
-    """A gang was made: is it bound by now? Who holds no node gives back for others only."""
-    told, idle = now.isoformat(timespec="seconds"), not record.since
-    if all(count <= record.waiting.get(role, 0) for role, count in missing.items()):
-        # It is, and others of the service wait.
-        return Decision(record._replace(since=told, tries=0, first=told, trying=False))
-    since = quantity.moment(record.since, now) or now
-    left = timeout - (now - since).total_seconds()
-    if left > 0 and (seen.half or not idle):
-        return Decision(record._replace(since=since.isoformat(timespec="seconds")), left)
-    first = record.first or told
-    if not (seen.half or contested):
-        return Decision(record._replace(since="", first=first))
-    waiting, tries = _held_back(missing), record.tries + record.sure
-    given_back = record._replace(waiting=waiting, since=told, tries=tries, first=first, trying=False, sure=False)
-    return Decision(given_back, failed=not idle)
+def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dict[str, frozenset[int]]:
+    """Groups that are ready, or were by what recovery has noted."""
+    noted: dict[str, set[int]] = {name: set() for name in roles}
+    for group in snapshot.service.status.get("groups") or ():
+        if group.get("revision") == found.revision and group.get("incarnation") and group.get("component") in noted:
+            noted[group["component"]].add(group.get("index") or 0)
+    return {
+        name: (group_numbers.existing(name, found) & noted[name]) | group_numbers.ready_groups(name, role.size, found)
+        for name, role in roles.items()
+    }
 
 
-def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:
-    """Its turn has come."""
-    unit = gang(record, seen)
-    waiting = {role: count - unit.get(role, 0) for role, count in record.waiting.items() if count > unit.get(role, 0)}
-    return record._replace(waiting=waiting, since=now.isoformat(timespec="seconds"), trying=True, sure=sure)
+def _served(snapshot: Snapshot, ready: Groups, share: Numbers, found: Slice) -> Groups:
+    """Groups that have served. Where there never was a group of every role, none has served anybody, ready or not."""
+    whole = found.revision in whole_before(snapshot.service.status) or all(ready[name] for name in ready if share.get(name))
+    return ready if whole else dict.fromkeys(ready, frozenset())
 
 
-def _missing(seen: Seen) -> dict[str, int]:
-    """Groups that are not placed. What is on a node and has not served is not placed while its gang is not whole."""
-    placed = seen.served if not _founded(seen) else {role: _there(seen, role) for role in seen.wanted}
-    return {role: max(0, count - placed.get(role, 0)) for role, count in seen.wanted.items()}
+def _seconds(text: str) -> float:
+    """A time in seconds since the epoch, 0 for none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
 
 
-def _there(seen: Seen, role: str) -> int:
-    return max(seen.bound.get(role, 0), seen.served.get(role, 0))
+def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
+    """Groups of a role in this order, but those that have served first, and those that are given back last."""
+    served, placed = placing.served.get(component, ()), placing.placed.get(component, ())
+    return tuple(sorted(order, key=lambda number: (number not in served, number not in placed)))
 
 
-def _founded(seen: Seen) -> bool:
-    """Whether there is a group of every role on nodes."""
-    return all(_there(seen, role) for role, count in seen.wanted.items() if count)
+def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
+    """A slice without the pods of a role that may be given back at once: they serve nobody, so no router is told first."""
+    if not placing.withheld:
+        return found
+    served = placing.served.get(component, ())
+    return found._replace(pods=tuple(pod for pod in found.pods if pod.component != component or pod.group in served))
 
 
-def _held_back(missing: Numbers) -> dict[str, int]:
-    """What gives back: all that is not placed, so everything but what has served before the first gang is whole."""
-    return {role: count for role, count in missing.items() if count}
+def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
+    """The groups of a role that were made and are to wait now: their StatefulSets, and the pods that none makes anew.
 
-
-def _within(waiting: Numbers, missing: Numbers) -> dict[str, int]:
-    """What waits, of a service that wants fewer groups by now."""
-    return {role: min(count, missing.get(role, 0)) for role, count in waiting.items() if min(count, missing.get(role, 0))}
-
-
-PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
-"""After so many failed tries in a row it waits so long although it seems to fit: what is known of the nodes was wrong."""
-
-
-def rested(record: Record, now: datetime) -> bool:
-    """Whether the pause after the tries that failed is over."""
-    since = quantity.moment(record.since, now) or now
-    return now - since >= PAUSES[min(record.tries, len(PAUSES) - 1)]
+    No worker waits for its leader to end, as in a group that may have answered (`retire.leftovers`): it would hold its node
+    longer, and a worker that has none would take the leader's.
+    """
+    if not placing.withheld:
+        return ()
+    stays = {*kept, *placing.served.get(component, ())}
+    goes = [
+        child for child in group_numbers.sets(component, found) if not child.deleting and group_number(child) not in stays
+    ]
+    remade = {group_number(child) for child in goes if not is_leader_set(child)}
+    pods = [pod for pod in group_numbers.pods(component, found) if pod.group not in stays]
+    return (
+        *(Delete(child.kind, child.name, child.uid) for child in goes),
+        *hurry(pod for pod in pods if pod.rank == 0 or pod.group not in remade),
+    )

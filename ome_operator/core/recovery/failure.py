@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.termination import telling
 from ome_operator.core.recovery.group import Group, uid_of
 from ome_operator.core.recovery.record import UID, GroupRecord, mark, stamp
+from ome_operator.core.termination import telling
 
 Failure = dict[str, Any]
 """As `status.groups[].lastFailure`."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ome_operator.core.plan import Event
 from ome_operator.core.reasons import RECOVERED, Reason, Why
+from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.recovery import failure
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import RecoveryPolicy

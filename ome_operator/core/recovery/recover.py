@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import Delete, Event, NodeLost, Recycle, fingerprint
 from ome_operator.core.reasons import Reason, Why
+from ome_operator.core.reconcile.plan import Delete, Event, NodeLost, Recycle, fingerprint
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import RecoveryPolicy, policy

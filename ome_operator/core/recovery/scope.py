@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ome_operator import keys, names
-from ome_operator.core.observed.snapshot import Snapshot
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.rollout.drain import Held
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.names import title

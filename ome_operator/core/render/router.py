@@ -1,4 +1,4 @@
-"""The router of a slice: Deployment, ServiceAccount, and a Role that can only see pods.
+"""The router of a slice: Deployment, ServiceAccount, and a Role that can only see traces.
 
 It belongs to the slice (its selectors carry the revision) but not to the revision: it is rendered by the running operator
 and updated in place, so that a log level never reloads a terabyte of weights (decisions 5).
@@ -13,9 +13,10 @@ from ome_operator.api import Component
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed
 from ome_operator.core.podspec.flags import grouped
-from ome_operator.core.render import meta, router_key, traces
+from ome_operator.core.render import meta, router_key
 from ome_operator.core.render.pod_template import add_env, base_env
 from ome_operator.core.render.registry_sidecar import Sidecar, with_registry
+from ome_operator.core.traces import pods as traces
 from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, sglang_router, takes_flags, takes_key
 from ome_operator.util.memoize import memoize_by_identity
 

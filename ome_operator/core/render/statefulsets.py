@@ -15,11 +15,13 @@ from ome_operator import keys, names, quantity
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.queues import queued
-from ome_operator.core.render import meta, pod_template, preflight, traces
+from ome_operator.core.preflight import container as preflight
+from ome_operator.core.preflight.mode import OFF, mode
+from ome_operator.core.render import meta, pod_template
 from ome_operator.core.resolve.finetuned import mounted
-from ome_operator.core.resolve.preflight import OFF, mode
-from ome_operator.core.resolve.traces import endpoint
 from ome_operator.core.selection.accelerator import beneath
+from ome_operator.core.traces import pods as traces
+from ome_operator.core.traces.collector import endpoint
 from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
 

@@ -14,9 +14,9 @@ from ome_operator.api.well_known import WellKnown
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.spelling import misspelled
+from ome_operator.core.preflight import mode as preflight_mode
 from ome_operator.core.problem import UNREAD, Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
-from ome_operator.core.resolve import preflight, traces
 from ome_operator.core.resolve.finetuned import BASE, fine_tuned, named
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ignored_fields import in_service
@@ -27,6 +27,7 @@ from ome_operator.core.selection.accelerator import Accelerated, accelerated
 from ome_operator.core.selection.match import broken
 from ome_operator.core.selection.model_profile import known
 from ome_operator.core.selection.runtime import select, still, unread
+from ome_operator.core.traces import collector as traces_collector
 from ome_operator.core.weights.mount import weights
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -130,7 +131,7 @@ def resolve(
     if runtime is not None:
         advice += unpaired(service, runtime)
     advice += misspelled(service, runtime)
-    advice += preflight.advice(service, runtime) + traces.advice(service, runtime)
+    advice += preflight_mode.advice(service, runtime) + traces_collector.advice(service, runtime)
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
     labels = {} if inputs is None or model is None or runtime is None else ome_labels(model, runtime, named(service, deps))
     drift = {"runtime": of_runtime.drift, "model": of_model.drift}
@@ -168,10 +169,10 @@ def _inputs(
         out["accelerator"] = chosen.parts
     if queue := queues.asked(service.annotations):
         out["queue"] = queue
-    if mode := preflight.asked(service):
-        out[preflight.STORED] = mode
-    if collector := traces.asked(service):
-        out[traces.STORED] = collector
+    if mode := preflight_mode.asked(service):
+        out[preflight_mode.STORED] = mode
+    if collector := traces_collector.asked(service):
+        out[traces_collector.STORED] = collector
     if spec.rollout is not None and spec.rollout.restarted_at:
         out["restartedAt"] = spec.rollout.restarted_at
     return out

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ome_operator import keys, quantity
+from ome_operator.core.group_numbers import sets
 from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.observed.slices import Slice, is_leader_set
-from ome_operator.core.plan import Patch
-from ome_operator.core.rollout.members import sets
+from ome_operator.core.reconcile.plan import Patch
 
 NOTICE = 15.0
 """Seconds between the mark and the stop: the registry lists pods every 5 s, and a request on its way arrives."""

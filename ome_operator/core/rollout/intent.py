@@ -8,26 +8,27 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Epoch, Manifest, Ref
-from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import Check, RoomCheck
+from ome_operator.core.placement.capacity_check import UNASKED, Fitting, fitting
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ROUTER_READY, RUNTIME_READY, Reason
+from ome_operator.core.reconcile.plan import Check, RoomCheck
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
 from ome_operator.core.render.router import untraced
 from ome_operator.core.render.statefulsets import Stored, stamp, stored
-from ome_operator.core.resolve import traces
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import ReplicaPolicy, policy
-from ome_operator.core.rollout import judging, shared_edits, target
-from ome_operator.core.rollout.fitting import UNASKED, Fitting, fitting
+from ome_operator.core.rollout import target, validation
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
 from ome_operator.core.rollout.strategy import Strategy, strategy
 from ome_operator.core.rollout.target import TargetRevision
+from ome_operator.core.traces import collector as traces_collector
+from ome_operator.core.waves import shared_edits
 from ome_operator.core.weights import mount
 from ome_operator.core.weights.availability import Availability, availability
 from ome_operator.names import digest
@@ -86,14 +87,14 @@ class Intent:
     def collector(self, revision: str) -> str:
         """Where the router of a slice sends its spans, "" for nowhere."""
         inputs = (self.data.get(revision) or {}).get("inputs") or {}
-        return traces.of_router(inputs, *self.resolved.router) if self.resolved.router is not None else ""
+        return traces_collector.of_router(inputs, *self.resolved.router) if self.resolved.router is not None else ""
 
 
 def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     """Decide which revision is wanted, record it if it is not stored, and say what it waits for."""
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
-    refused = partial(judging.refusal, snapshot, owner, resolved)
+    refused = partial(validation.refusal, snapshot, owner, resolved)
     stored, looked = snapshot.revisions, snapshot.deps.preflight
     ledger = record(owner, resolved.inputs, stored, _directories(snapshot, resolved), resolved.labels, looked, refused)
     aim = target.of(service, ledger.numbers)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from ome_operator import keys
 from ome_operator.core.observed.managed_fields import digest
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import EnsureSecret
+from ome_operator.core.reconcile.plan import EnsureSecret
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import router_key, ssh
 from ome_operator.core.rollout.drain import Held
 from ome_operator.core.rollout.intent import Intent

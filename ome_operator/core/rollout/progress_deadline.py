@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ome_operator import keys, quantity
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.slices import Slice
-from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.rollout.shared_edits import whole_before
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.rollout.target import TargetRevision
+from ome_operator.core.waves.shared_edits import whole_before
 
 DEFAULT = "1h"
 """As long as the start-up probes of the shipped runtimes allow (360 times 10 s): loading a terabyte takes its time."""

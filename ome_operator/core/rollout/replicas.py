@@ -1,10 +1,10 @@
 """What exists and what is wanted, as the numbers that a rollout is planned with."""
 
 from ome_operator import keys
+from ome_operator.core.group_numbers import by_worth, left, ready_groups
 from ome_operator.core.observed.slices import Slice
-from ome_operator.core.observed.snapshot import Snapshot
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.members import by_worth, left, ready_groups
 from ome_operator.core.rollout.planner import Counts, GroupCounts, ReplicaCounts, Share
 from ome_operator.core.rollout.strategy import RECREATE, Strategy
 

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ome_operator import keys
+from ome_operator.core.group_numbers import is_leader, pods, sets
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
-from ome_operator.core.plan import Delete, Guard, NodeLost
+from ome_operator.core.reconcile.plan import Delete, Guard, NodeLost
 from ome_operator.core.render import meta
-from ome_operator.core.rollout.members import is_leader, pods, sets
 
 WORKER_GRACE = 1
 """Seconds for ranks above 0 whose leader is gone."""

@@ -9,12 +9,12 @@ from typing import Any
 from ome_operator import names
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.observed.revisions import Revision
+from ome_operator.core.preflight.mode import OFF
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ENGINE_READY, Reason
 from ome_operator.core.render import meta
 from ome_operator.core.render.statefulsets import OLDEST, RENDER, workloads
 from ome_operator.core.resolve.identity import identity, same
-from ome_operator.core.resolve.preflight import OFF
 
 SIZE_LIMIT = 200_000
 """Bytes of JSON that a ControllerRevision may hold; etcd refuses requests above 1.5 MB, and ten of them are kept."""

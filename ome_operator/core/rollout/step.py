@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ome_operator.core.observed.slices import Slice, started
-from ome_operator.core.plan import Delete
 from ome_operator.core.reasons import Reason
+from ome_operator.core.reconcile.plan import Delete
 from ome_operator.core.rollout.planner import ReplicaCounts, Share, stay, step
 from ome_operator.core.rollout.retire import Retirement, retire
 

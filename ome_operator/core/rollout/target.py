@@ -12,7 +12,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ROLLED_OUT, Reason
-from ome_operator.core.rollout.shared_edits import whole_before
+from ome_operator.core.waves.shared_edits import whole_before
 
 
 class TargetRevision(NamedTuple):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ome_operator import keys, names
 from ome_operator.core.observed import route
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import Delete
+from ome_operator.core.reconcile.plan import Delete
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render.router import ENDPOINT_LAG
 from ome_operator.core.rollout.planner import ReplicaCounts, capacity
 from ome_operator.core.rollout.step import RolloutStep

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.plan import Event
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import (
     CONDITION,
@@ -21,6 +20,7 @@ from ome_operator.core.reasons import (
     RUNTIME_READY,
     Reason,
 )
+from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.loaded_model import loaded_model
 from ome_operator.core.status.progress import RoleProgress

@@ -8,7 +8,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import managed_fields
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.core.plan import Apply, Create, Delete, Event, Guard, Plan
+from ome_operator.core.reconcile.plan import Apply, Create, Delete, Event, Guard, Plan
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from tests.support.manager import Counted, leading, service, small_role, status, until

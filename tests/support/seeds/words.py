@@ -13,7 +13,7 @@ from ome_operator import keys
 from ome_operator.cli.generate import app
 from ome_operator.cookbook.library import Engine, engine
 from ome_operator.core.observed.objects import Manifest, Observed
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from tests.support import parts
 from tests.support.simulator import START
 

@@ -12,8 +12,8 @@ from ome_operator.cache.scope import Scope
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import EditState, Stand
-from ome_operator.core.rollout.waves import Terms
+from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.waves.terms import Terms
 from ome_operator.kube.errors import Forbidden
 from ome_operator.machinery.workqueue import WorkQueue
 from tests.support import yamls

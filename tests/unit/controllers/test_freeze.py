@@ -18,7 +18,7 @@ from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob.job import Images
 from ome_operator.core.observed.objects import Deps, Ref
-from ome_operator.core.plan import Delete, Patch, Plan
+from ome_operator.core.reconcile.plan import Delete, Patch, Plan
 from ome_operator.settings import Settings
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
@@ -35,7 +35,7 @@ KNOWN = {
     "controllers/inferenceservice/executor.py": {"apply", "create", "patch_merge", "delete"},  # what a Plan has
     "controllers/nodemodels.py": {"apply"},  # labels of a node
     "controllers/policies.py": {"apply"},  # dry runs, which store nothing
-    "controllers/rivals.py": {"create", "update"},  # Leases that say which class works in a namespace
+    "controllers/conflicting_operators.py": {"create", "update"},  # Leases that say which class works in a namespace
     "controllers/sglang.py": {"apply"},  # what is made of an object of sglang.ai
     "controllers/status_writer.py": {"apply"},  # a status
     "controllers/weights_gc.py": {"apply"},  # leave to remove weights

@@ -10,7 +10,7 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager, Place
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import EditState, Plan, Stand
+from ome_operator.core.reconcile.plan import EditState, Plan, Stand
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery import collector
 from ome_operator.machinery.metrics import Metrics

@@ -8,8 +8,8 @@ from types import FrameType
 import pytest
 
 from ome_operator.core.observed.objects import Epoch, Ref
-from ome_operator.core.plan import EditState, Stand
-from ome_operator.core.rollout.waves import Terms
+from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.waves.terms import Terms
 from tests.support.fleet import RUNTIME, START, Fleet, service
 
 MODEL = Ref("BaseModel", "team", "m")

@@ -10,10 +10,10 @@ import pytest
 from ome_operator import keys
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.observed.objects import Deps, Ref
-from ome_operator.core.plan import Plan
-from ome_operator.core.rollout.shared_edits import whole_before
-from ome_operator.core.rollout.waves import Terms
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
+from ome_operator.core.waves.shared_edits import whole_before
+from ome_operator.core.waves.terms import Terms
 from tests.support.shapes import Shape
 from tests.support.simulator import START, World
 

@@ -19,7 +19,7 @@ from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.preset import in_pods, in_shell
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.engines.flags import SWITCH, command_line
 from tests.support import parts
 from tests.support.simulator import START

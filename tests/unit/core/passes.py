@@ -1,7 +1,7 @@
 """What tests of whole passes ask of a plan and of a cluster."""
 
 from ome_operator import keys
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 

@@ -7,7 +7,7 @@ import pytest
 
 from ome_operator.api import InferenceService, Runtime
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.changes import CHANGED
 from ome_operator.describe.forecast import Forecast, forecast
 from ome_operator.describe.outcome import outcome

@@ -13,7 +13,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from ome_operator import keys
 from ome_operator.cli import status
 from ome_operator.core.observed.objects import Observed, Pod
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.tree import Tree, tree
 from tests.support import parts
 from tests.support.simulator import World

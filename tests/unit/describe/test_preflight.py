@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.render.on_demand import RankKey, Trial, trial
+from ome_operator.core.preflight.on_demand import RankKey, Trial, trial
 from ome_operator.describe.outcome import outcome
 from ome_operator.describe.preflight import Checkup, in_place, lines, rank, report, standing
 from tests.support import parts

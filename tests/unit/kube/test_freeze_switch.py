@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.brake import frozen
+from ome_operator.core.freeze.hold import frozen
 from ome_operator.kube.errors import Forbidden, KubeError, NotFound, Transient
 from ome_operator.kube.freeze_switch import FreezeSwitch
 from tests.support.fake_api import Call, FakeApi

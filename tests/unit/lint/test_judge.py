@@ -15,8 +15,8 @@ from ome_operator.cli.app import app
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.manifests import read
 from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.status.conditions import MESSAGE_LIMIT
-from ome_operator.core.sync import sync
 from ome_operator.engines import images
 from ome_operator.lint import judge as judging
 from ome_operator.lint.judge import REFUSING, Judge

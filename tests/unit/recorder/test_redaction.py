@@ -10,7 +10,7 @@ import pytest
 
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Observed, Refusal, Termination
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder import recording, replay
 from ome_operator.recorder.passes import Around, Ear, Pass
 from ome_operator.recorder.redaction import Redaction

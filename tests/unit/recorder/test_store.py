@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from ome_operator.core.observed.objects import Node, Observed, Ref
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder.passes import Around, Ear, Pass, looked_at
 from ome_operator.recorder.store import PASSES, Recorder
 from tests.support.shapes import Shape

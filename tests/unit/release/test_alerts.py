@@ -12,7 +12,7 @@ import yaml
 from ome_local.binaries import debian
 from ome_local.binaries.releases import Unavailable
 from ome_operator.engines import series
-from ome_operator.machinery.families import BY_NAME, HISTOGRAM
+from ome_operator.machinery.metric_catalog import BY_NAME, HISTOGRAM
 from release import alerts
 from tests.support import promql
 from tests.support.prometheus import divided

@@ -10,7 +10,7 @@ import pytest
 
 from ome_operator.cli.live import preflight
 from ome_operator.cli.live.preflight import Look, Stopped
-from ome_operator.core.render.on_demand import Trial
+from ome_operator.core.preflight.on_demand import Trial
 from ome_operator.describe.preflight import lines, report
 from ome_operator.kube import errors
 from tests.support.fake_api import Call

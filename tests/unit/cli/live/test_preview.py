@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.cli.live.preview import preview
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.kube.errors import Forbidden
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi

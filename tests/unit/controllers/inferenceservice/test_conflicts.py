@@ -15,7 +15,7 @@ from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import ServiceMemory
 from ome_operator.core.observed.objects import Ref, Refusal
-from ome_operator.core.plan import Apply, Delete, Plan
+from ome_operator.core.reconcile.plan import Apply, Delete, Plan
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, ServerError
 from tests.support import yamls
 from tests.support.fake_api import FakeApi

@@ -19,7 +19,7 @@ from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import FILES, Flight
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
 from ome_operator.recorder import recording
 from ome_operator.recorder.passes import Ear
 from ome_operator.settings import Settings

@@ -7,7 +7,7 @@ import pytest
 from ome_operator.controllers.inferenceservice import journal
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.core.observed.objects import Refusal
-from ome_operator.core.plan import Apply, Delete, Plan
+from ome_operator.core.reconcile.plan import Apply, Delete, Plan
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
 from tests.unit.controllers.inferenceservice.test_reconciler import SERVICE, applies, passes

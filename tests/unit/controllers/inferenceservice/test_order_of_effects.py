@@ -8,7 +8,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.core.plan import Apply, Plan
+from ome_operator.core.reconcile.plan import Apply, Plan
 from ome_operator.core.render.router import RULES
 from ome_operator.kube.errors import Conflict, Forbidden, NotFound
 from tests.support.fake_api import FakeApi

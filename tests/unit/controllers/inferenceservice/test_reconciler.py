@@ -14,7 +14,7 @@ from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler, another
 from ome_operator.core.observed.objects import Observed, Ref
-from ome_operator.core.plan import Apply, Check, Plan, RoomCheck
+from ome_operator.core.reconcile.plan import Apply, Check, Plan, RoomCheck
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, ServerError, TooMany
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings

@@ -8,7 +8,7 @@ from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.plan import ApplyStatus, Create, Plan
+from ome_operator.core.reconcile.plan import ApplyStatus, Create, Plan
 from ome_operator.kube.errors import AlreadyExists
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers

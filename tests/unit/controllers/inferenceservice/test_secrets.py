@@ -7,7 +7,7 @@ import pytest
 from ome_operator.controllers.inferenceservice.execution import Result
 from ome_operator.controllers.inferenceservice.executor import SECRET_AGAIN, Executor
 from ome_operator.controllers.inferenceservice.memory import STEP, ServiceMemory
-from ome_operator.core.plan import Apply, EnsureSecret, Plan
+from ome_operator.core.reconcile.plan import Apply, EnsureSecret, Plan
 from ome_operator.core.render import meta, router_key, ssh
 from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, Transient
 from tests.support.fake_api import FakeApi

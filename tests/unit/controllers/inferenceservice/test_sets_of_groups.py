@@ -8,7 +8,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.core.plan import Apply, Delete, Guard, NodeLost, Plan
+from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Plan
 from ome_operator.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
 from tests.support.fake_api import Call, FakeApi
 from tests.unit.controllers import makers

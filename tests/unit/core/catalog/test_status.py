@@ -8,7 +8,7 @@ import pytest
 from ome_operator.core.catalog.node_models import LISTED
 from ome_operator.core.catalog.status import accelerator_status, model_status, runtime_status
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.sync import refuse_spec
+from ome_operator.core.reconcile.sync import refuse_spec
 from tests.support import parts
 
 NOW = datetime(2026, 1, 1)

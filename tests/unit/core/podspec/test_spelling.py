@@ -7,7 +7,7 @@ import pytest
 from ome_operator.api import Runtime
 from ome_operator.core.observed.objects import Observed, Refusal
 from ome_operator.core.podspec.spelling import misspelled, translated
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.outcome import outcome
 from tests.support import parts
 from tests.support.simulator import START, World

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Node, Observed, Pod, Termination
-from ome_operator.core.plan import NodeLost, Plan, fingerprint
+from ome_operator.core.reconcile.plan import NodeLost, Plan, fingerprint
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.recovery.record import stamp
-from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.selectors import matches
 from tests.support.shapes import Shape

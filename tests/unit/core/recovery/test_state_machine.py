@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Pod, Termination
-from ome_operator.core.observed.preflight import Checked
+from ome_operator.core.preflight.results import Checked
 from ome_operator.core.recovery import record as rec
 from ome_operator.core.recovery.group import Group
 from ome_operator.core.recovery.policy import FIRST, STABLE, RecoveryPolicy

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta
 from ome_operator.core.render.networkpolicy import policies
-from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.simulator import START, World
 

@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 from ome_operator.cli import registry as command
 from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta, registry_sidecar
 from ome_operator.core.render.registry_sidecar import Groups, Sidecar
 from ome_operator.core.render.statefulsets import Stored
-from ome_operator.core.sync import sync
 from ome_operator.engines.routers import sglang_router
 from tests.support import parts
 from tests.support.simulator import START

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta, router_key
-from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.simulator import World
 

@@ -9,7 +9,7 @@ import pytest
 from ome_operator import names
 from ome_operator.api import FineTunedWeight, Invalid, Model
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.observed.snapshot import Snapshot
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import workloads
 from ome_operator.core.resolve.inputs import object_refs, resolve
 from ome_operator.core.rollout.intent import choose

@@ -7,9 +7,9 @@ import pytest
 
 from ome_operator.api import InferenceService, Model, Runtime
 from ome_operator.core.observed.objects import Deps, Observed, Ref
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.resolve.identity import same
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
-from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.simulator import START
 

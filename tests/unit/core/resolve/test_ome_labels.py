@@ -6,8 +6,8 @@ from typing import Any
 
 from ome_operator.api import InferenceService, Model
 from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.resolve.ome_labels import KEYS
-from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.shapes import Shape
 from tests.support.simulator import World

@@ -8,7 +8,7 @@ import pytest
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
 from ome_operator.core.observed.slices import Slice
-from ome_operator.core.plan import Patch
+from ome_operator.core.reconcile.plan import Patch
 from ome_operator.core.rollout.drain import NOTICE, Retained, hold
 from tests.unit.core.rollout import makers
 from tests.unit.core.rollout.makers import STEM, leader_set, worker, worker_set

@@ -7,7 +7,7 @@ import pytest
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Child, Pod
 from ome_operator.core.observed.slices import Slice
-from ome_operator.core.plan import Delete, NodeLost
+from ome_operator.core.reconcile.plan import Delete, NodeLost
 from ome_operator.core.render import meta
 from ome_operator.core.rollout.retire import WORKER_GRACE, leftovers, retire
 from tests.support.selectors import matches

@@ -10,8 +10,8 @@ import pytest
 from ome_operator import keys, names
 from ome_operator.core.observed import from_api, route
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.core.observed.snapshot import Snapshot
-from ome_operator.core.plan import Plan
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.rollout import traffic
 from ome_operator.core.rollout.traffic import NOTICE, SETTLED
 from tests.support import parts, routing

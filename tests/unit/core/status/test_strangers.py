@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ome_operator.core.observed.objects import Strangers
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.status.strangers import TOLD, condition
-from ome_operator.core.sync import sync
 from tests.support import parts
 from tests.support.simulator import START, World
 

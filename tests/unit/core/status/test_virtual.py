@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Observed
-from ome_operator.core.plan import Plan
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
 from tests.support import parts
 from tests.support.shapes import Shape
 from tests.support.simulator import START, World

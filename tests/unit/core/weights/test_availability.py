@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator import names
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.core.sync import sync
+from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.weights.mount import weights
 from tests.support import parts
 from tests.support.simulator import START

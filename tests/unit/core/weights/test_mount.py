@@ -11,7 +11,7 @@ from ome_operator.agent import record
 from ome_operator.agent.places import Roots
 from ome_operator.api import Model
 from ome_operator.core.observed.objects import Child, Deps, Observed
-from ome_operator.core.observed.snapshot import Snapshot
+from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import availability

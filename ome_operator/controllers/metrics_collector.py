@@ -1,0 +1,193 @@
+"""What the leader's metrics are made of: each pass tells its object's numbers, and a scrape reads sums (docs/metrics.md)."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import partial
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import RECORD, ClusterCache
+from ome_operator.cache.resources import SERVICE, Resource
+from ome_operator.core import service_metrics
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.service_metrics import OTHER, Figures, seconds_since
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.machinery.sums import Key, Slots, Sums
+
+logger = logging.getLogger(__name__)
+
+NODES = 500
+"""Nodes with series of their own; the others are summed with an empty label."""
+_STATES = frozenset({keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED})
+_SUMMED = (
+    "ome_advised_services", "ome_groups", "ome_gangs_waiting", "ome_rollouts", "ome_service_ready", "ome_service_groups",
+    "ome_service_gpus_wanted", "ome_service_gpus_held", "ome_service_gpus_wasted", "ome_weights", "ome_node_weights_bytes",
+    "ome_node_weights_missing_bytes", "ome_node_weights_bytes_per_second",
+)  # fmt: skip
+
+
+class Eyes:
+    """Numbers of services and nodes, kept by difference: a pass costs its own object, and a scrape what is to be seen."""
+
+    def __init__(
+        self, cluster: ClusterCache, metrics: Metrics, wall: Callable[[], datetime], per_service: int, nodes: int = NODES
+    ) -> None:
+        self._cluster, self._metrics, self._wall = cluster, metrics, wall
+        self._sums: Sums[Ref] = Sums()
+        self._figures: dict[Ref, tuple[str, Figures]] = {}
+        """Service -> its UID and numbers."""
+        self._own: Slots[Ref] = Slots(per_service)
+        self._nodes: Slots[Ref] = Slots(nodes)
+        self._recycles: Counter[tuple[str, str]] = Counter()
+        self._broken = False
+
+    def watch(self) -> None:
+        """Let metrics ask."""
+        ask = self._metrics.ask
+        for name in _SUMMED:
+            ask(name, partial(self._sums.of, name))
+        ask("ome_services", self._services)
+        for name in ("wanted", "held", "wasted"):
+            ask(f"ome_gpus_{name}", partial(self._summed_gpus, name))
+        ask("ome_gpus_allocatable", lambda: {(): self._allocatable()})
+        ask("ome_gpus_idle", lambda: {(): max(0, self._allocatable() - self._gpus("held"))})
+        ask("ome_nodes", self._node_states)
+        ask("ome_rollout_oldest_seconds", self._oldest_rollouts)
+        ask("ome_gang_oldest_seconds", lambda: {(): self._oldest(each.waits for _, each in self._figures.values())})
+        ask("ome_group_recycles_total", self._recycled)
+        ask("ome_services_summed", lambda: {(): self._own.waiting})
+
+    def passed(self, ref: Ref) -> None:
+        """A pass over an object ended. What fails here costs numbers alone."""
+        try:
+            if ref.kind == SERVICE:
+                self._service(ref)
+            elif ref.kind == RECORD:
+                self._record(ref)
+        except Exception:
+            if not self._broken:
+                logger.exception("no metrics of %s %s/%s", *ref)
+            self._broken = True
+
+    # --- what passes tell -------------------------------------------------------------------------------------------
+
+    def _service(self, ref: Ref) -> None:
+        resource = self._cluster.find(ref)
+        if resource is None:
+            self._figures.pop(ref, None)
+            self._sums.tell(ref, {})
+            if (follows := self._own.leave(ref)) is not None:
+                self._tell(follows)
+            return
+        pods = self._cluster.pods_of(ref.namespace, ref.name)
+        uid, before = self._figures.get(ref, ("", None))
+        now = service_metrics.figures(resource.status, pods, self._roles(resource))
+        self._figures[ref] = resource.uid, now
+        self._tell(ref)
+        if before is not None and uid == resource.uid:
+            self._count_recycles(before, now)
+            if now.ready_at and not before.ready_at and not before.was_whole:
+                self._started(service_metrics.start(resource.created, now.ready_at, pods))
+
+    def _roles(self, resource: Resource) -> Mapping[str, Stored]:
+        """Of the wanted revision."""
+        components: Mapping[str, Mapping[str, str]] = resource.status.get("components") or {}
+        wanted = next((each["updateRevision"] for each in components.values() if each.get("updateRevision")), "")
+        return self._cluster.roles(resource.ref.namespace, resource.ref.name, wanted) if wanted else {}
+
+    def _tell(self, ref: Ref) -> None:
+        found = self._figures.get(ref)
+        if found is not None:
+            own = (ref.namespace, ref.name) if self._own.holds(ref) else ("", "")
+            self._sums.tell(ref, _numbers(found[1], own))
+
+    def _count_recycles(self, before: Figures, now: Figures) -> None:
+        for group, after in now.recycled.items():
+            known = before.recycled.get(group)
+            times = after.times - (known.times if known is not None else 0)
+            if times > 0:
+                self._recycles[after.reason, after.node] += times
+
+    def _started(self, parts: Mapping[str, float]) -> None:
+        if parts:
+            self._metrics.starts.observe(sum(parts.values()))
+        for part, seconds in parts.items():
+            self._metrics.start_parts.labels(part).observe(seconds)
+
+    def _record(self, ref: Ref) -> None:
+        record = self._cluster.record(ref.name)
+        if record is None:
+            self._sums.tell(ref, {})
+            if (follows := self._nodes.leave(ref)) is not None:
+                self._record(follows)
+            return
+        node = (ref.name if self._nodes.holds(ref) else "",)
+        numbers: Counter[Key] = Counter()
+        for each in record.holdings:
+            numbers["ome_weights", (each.state if each.state in _STATES else OTHER,)] += 1
+            numbers["ome_node_weights_bytes", node] += each.bytes
+            numbers["ome_node_weights_missing_bytes", node] += max(0, each.total - each.bytes)
+            numbers["ome_node_weights_bytes_per_second", node] += each.speed
+        self._sums.tell(ref, numbers)
+
+    # --- what a scrape asks -----------------------------------------------------------------------------------------
+
+    def _services(self) -> Mapping[tuple[str, ...], float]:
+        """Those without a pass yet are Unknown: their number is right from the first scrape on."""
+        found = dict(self._sums.of("ome_services"))
+        if (unseen := len(self._cluster.resources[SERVICE]) - len(self._figures)) > 0:
+            key = ("Unknown", OTHER)
+            found[key] = found.get(key, 0) + unseen
+        return found
+
+    def _summed_gpus(self, which: str) -> Mapping[tuple[str, ...], float]:
+        return {(): self._gpus(which)}
+
+    def _gpus(self, which: str) -> int:
+        return sum(self._sums.of(f"ome_service_gpus_{which}").values())
+
+    def _allocatable(self) -> int:
+        return sum(each.node.gpus for each in self._cluster.nodes if each.node.ready)
+
+    def _node_states(self) -> Mapping[tuple[str, ...], float]:
+        ready = sum(each.node.ready for each in self._cluster.nodes)
+        return {("ready",): ready, ("unready",): len(self._cluster.nodes) - ready}
+
+    def _oldest_rollouts(self) -> Mapping[tuple[str, ...], float]:
+        now, oldest = self._wall(), dict[tuple[str, ...], float]()
+        for _, each in self._figures.values():
+            if each.step:
+                oldest[each.step,] = max(oldest.get((each.step,), 0.0), seconds_since(each.stepped, now))
+        return oldest
+
+    def _oldest(self, moments: Iterable[str]) -> float:
+        earliest = min((moment for moment in moments if moment), default="")
+        return seconds_since(earliest, self._wall())
+
+    def _recycled(self) -> Mapping[tuple[str, ...], float]:
+        """Without those of nodes that are gone: names of nodes come and go without end."""
+        for key in [key for key in self._recycles if key[1] and self._cluster.node(key[1]) is None]:
+            del self._recycles[key]
+        return {key: float(times) for key, times in self._recycles.items()}
+
+
+def _numbers(now: Figures, own: tuple[str, str]) -> Mapping[Key, int]:
+    found: dict[Key, int] = {
+        ("ome_services", now.ready): 1,
+        ("ome_service_ready", own): int(now.ready[0] == "True"),
+        ("ome_service_gpus_wanted", own): now.wanted,
+        ("ome_service_gpus_held", own): now.held,
+        ("ome_service_gpus_wasted", own): now.wasted,
+    }
+    if now.advice:
+        found["ome_advised_services", (now.advice,)] = 1
+    if now.step:
+        found["ome_rollouts", (now.step,)] = 1
+    for place, number in now.groups.items():
+        found["ome_groups", place] = number
+        found["ome_service_groups", (*own, *place)] = number
+    for place, number in now.waiting.items():
+        found["ome_gangs_waiting", place] = number
+    return found

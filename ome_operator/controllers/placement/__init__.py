@@ -1,0 +1,1 @@
+"""Placement between passes: capacity, admission of gangs and release of nodes over all services (docs/placement.md)."""

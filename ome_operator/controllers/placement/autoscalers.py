@@ -1,0 +1,66 @@
+"""Looks whether an autoscaler makes nodes for a gang, or for a rank that was lost, whose time is nearly over."""
+
+import logging
+from datetime import datetime, timedelta
+
+from ome_operator import quantity
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.resources import Resource
+from ome_operator.controllers.events import EventReader
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory
+from ome_operator.core.placement import timing
+from ome_operator.core.placement.partial_gangs import lost_since
+from ome_operator.kube.errors import KubeError
+
+logger = logging.getLogger(__name__)
+
+BEFORE = 5.0
+"""Seconds before the end of a try from which on the events of its namespace are read."""
+
+
+async def inspect(
+    told: EventReader[datetime],
+    cluster: ClusterCache,
+    resource: Resource,
+    memory: ServiceMemory,
+    *,
+    now: datetime,
+    lasts: float,
+) -> None:
+    """Read the events of the namespace once a try, which `lasts` so many seconds, is about to end; what was found counts
+    until the next try. What was said of a pod before counts as long as the pod exists: an autoscaler speaks once, and nodes
+    come minutes later. For a lost rank they are read until the time is over that an autoscaler would give it.
+    """
+    since = _since(resource, now)
+    began = quantity.moment(since, now) if since and lasts else None
+    if began is None or known(resource, memory, now) or now - began < timedelta(seconds=lasts - BEFORE):
+        return
+    if not _tries(resource) and now - began > timedelta(seconds=timing.TRY_ON_DEMAND):
+        return
+    ref = resource.ref
+    try:
+        found = await told.of(ref.namespace)
+    except KubeError as error:
+        logger.info("cannot read events in %s: %s", ref.namespace, error)
+        return
+    pods = cluster.pods_of(ref.namespace, ref.name)
+    if any(not pod.node and pod.uid in found for pod in pods):
+        memory.coming = since
+
+
+def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
+    """Whether nodes are being made for the present try."""
+    return bool(memory.coming) and memory.coming == _since(resource, now)
+
+
+def _since(resource: Resource, now: datetime) -> str:
+    """When the present try began, or the first of the groups that have served lost its rank."""
+    if _tries(resource):
+        return str(resource.status["placement"]["since"])
+    lost = lost_since(resource.status, now)
+    return lost.isoformat() if lost else ""
+
+
+def _tries(resource: Resource) -> bool:
+    stored = resource.status.get("placement") or {}
+    return bool(stored.get("trying") and stored.get("since"))

@@ -1,0 +1,48 @@
+"""What serves goes for a slice that needs other nodes only when these have room, read live right before (decisions 38).
+
+Asked last of all, because the answer is true for seconds: when the revision is accepted and it is its turn.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.reasons import Reason
+from ome_operator.core.reconcile.plan import RoomCheck
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.planner import Bounds
+from ome_operator.core.rollout.step import Gate, stored_hold
+from ome_operator.names import digest
+
+
+def waited(status: Mapping[str, Any]) -> bool:
+    """Return whether the last pass stopped the rollout because nodes had no capacity, by `rolloutHold.gate` of the status.
+
+    Such a service holds no turn of a progressive rollout. It is checked for capacity before it asks for a turn, because a
+    turn that it gives back at once would change the reason of RolledOut with every pass. Every version that has written
+    the reason WaitingForRoom has written `rolloutHold` with it, so an upgrade needs no other source.
+    """
+    return stored_hold(status).get("gate") == Reason.WAITING_FOR_ROOM
+
+
+def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
+    """The intent with a closed gate while nobody has looked, or there is no room. Where nothing that serves goes before the
+    target serves, nothing is lost, and its pods are made for autoscalers and preemption to see.
+    """
+    target, needs = intent.target, intent.fit.moves
+    goes = bounds.alone or any(bounds.unavailable.values())
+    if not needs or not goes or intent.gate.reason or snapshot.started(target):
+        return intent
+    key = f"{target}.room.{digest(repr(needs))}"
+    answer = snapshot.observed.checks.get(key)
+    if answer is None:
+        gate = Gate(Reason.CHECKING, f"revision {target}: what is free on the nodes that it needs")
+        return replace(intent, gate=gate, look=(RoomCheck(key, needs),))
+    if not answer:
+        return intent
+    anyway = f"to go all the same, annotate the service: {keys.IGNORE_FIT}=true"
+    return replace(
+        intent, gate=Gate(Reason.WAITING_FOR_ROOM, f"revision {target} waits, and what serves stays: {answer}; {anyway}")
+    )

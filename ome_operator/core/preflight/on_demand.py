@@ -1,0 +1,229 @@
+"""Pods that look at nodes as the pods of a service would, and end: `ome preflight` (docs/preflight.md).
+
+Each is the service's own pod as the operator writes it, with the check as its only container. None has a label of the
+service's pods, so nobody takes it for them: no router, no Service, no budget, not the operator.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.placement.demand import expressions
+from ome_operator.core.preflight import container as check_container
+from ome_operator.core.preflight.mode import WARN
+from ome_operator.core.render import pod_template
+from ome_operator.core.render.statefulsets import Stored, stem
+
+KEPT = (keys.KUEUE_LABEL, keys.VOLCANO_LABEL, "sidecar.istio.io/inject")
+"""Labels that decide whether a pod is let in, and how: they stay as they are."""
+ANOTHERS = frozenset(
+    {"initContainers", "ephemeralContainers", "readinessGates", "priorityClassName", "priority", "preemptionPolicy"}
+)
+"""Fields that go: a check preempts nobody, fetches nothing, and is never ready."""
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+"""Begins annotations about a container, which has to be there."""
+GRACE, MARGIN = 1, 120
+"""Seconds that a pod has for its end, and that its life lasts beyond those of whoever made it."""
+_REQUIRED, _PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+_LABEL = re.compile(r"metadata\.labels\['(.+)'\]")
+
+Rename = Callable[[Any], Any]
+
+
+class RankKey(NamedTuple):
+    """Where a pod stands in a service."""
+
+    component: str
+    group: int
+    rank: int
+
+
+class Trial(NamedTuple):
+    """What is made to look at groups of a service, and removed afterwards."""
+
+    service: str
+    namespace: str
+    run: str
+    headless: Manifest
+    """Names the pods, and owns them: what somebody forgets goes with it."""
+    pods: Mapping[RankKey, Manifest]
+    disaggregated: bool
+
+    @property
+    def selector(self) -> str:
+        """All that is made for it."""
+        return f"{keys.PREFLIGHT_RUN}={self.run}"
+
+
+def patience(size: int, timeout: int) -> int:
+    """Seconds of a check whose ranks may begin `timeout` seconds apart."""
+    return timeout + (check_container.MANY_SECONDS if size >= check_container.MANY else check_container.SECONDS)
+
+
+def trial(
+    service: str, namespace: str, roles: Mapping[str, Stored], groups: Mapping[str, int], run: str, timeout: int
+) -> Trial:
+    """So many groups of each role. `run` is no other run's name; `timeout`: seconds in which all ranks have to run."""
+    name = names.trial(run)
+    stems = {each: f"{name}-{each}" for each in roles}
+    rename = _renaming({stem(role): stems[each] for each, role in roles.items()}, names.headless(service), name)
+    pods = {}
+    for component, role in roles.items():
+        if component not in groups:
+            continue
+        port = pod_template.port(_main(role.leader), 0)
+        # No prefill leaders: their pods, which end when their own group is done, would look unreachable.
+        place = check_container.placed(stems[component], f"{name}.{namespace}", role.size, port, prefill="")
+        place["seconds"] = patience(role.size, timeout)
+        for group in range(groups[component]):
+            for rank in range(role.size):
+                workload = role.leader if rank == 0 or role.worker is None else role.worker
+                made = _pod(workload["spec"]["template"], RankKey(component, group, rank), run, rename, place, service)
+                life = timeout + place["seconds"] + MARGIN
+                made["spec"] |= {"activeDeadlineSeconds": life, "hostname": made["metadata"]["name"], "subdomain": name}
+                made["metadata"]["namespace"] = namespace
+                pods[RankKey(component, group, rank)] = made
+    # Nobody asks for the port: see core/render/services.py for why there is one.
+    ports = [{"name": "http", "port": next(iter(roles.values())).port, "protocol": "TCP"}]
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {keys.PREFLIGHT_RUN: run}, "ports": ports}
+    metadata = {"name": name, "namespace": namespace, "labels": {keys.PREFLIGHT_RUN: run}}
+    headless = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+    return Trial(service, namespace, run, headless, pods, keys.DECODER in roles)
+
+
+def owned(pod: Manifest, headless: Manifest) -> Manifest:
+    """The pod as a dependent of its Service, as the API server gave that back."""
+    metadata = headless["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Service", "name": metadata["name"], "uid": metadata["uid"]}
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+
+
+def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Mapping[str, Any], service: str) -> Manifest:
+    """A pod of this template with the check in place of its containers; `known`: what the check knows of its group."""
+    own = {keys.GROUP_INDEX: str(place.group), keys.POD_INDEX: str(place.rank)}
+    labels = {**(template["metadata"].get("labels") or {}), **own}
+    spec = {name: value for name, value in template["spec"].items() if name not in ANOTHERS}
+    main = rename(spec["containers"][0])
+    main["env"] = [_literal(each, labels) for each in main.get("env") or ()]
+    filled = sorted(_filled(template["spec"], main))
+    box = check_container.container(main, WARN, {**known, **({"fetched": filled} if filled else {})})
+    box["name"] = main["name"]  # variables and annotations refer to it
+    if main.get("ports"):
+        box["ports"] = main["ports"]  # the scheduler keeps pods apart that share the host's
+    spec |= {
+        "containers": [box],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE,
+        "automountServiceAccountToken": False,
+    }
+    if spec.get("volumes"):
+        spec["volumes"] = [_there(volume, service) for volume in spec["volumes"]]
+    if spec.get("affinity"):
+        spec["affinity"] = _affinity(spec["affinity"], labels, run)
+    if spreads := spec.get("topologySpreadConstraints"):
+        spec["topologySpreadConstraints"] = [each for term in spreads for each in _terms(term, labels, run, beside=False)]
+    stem = f"{names.trial(run)}-{place.component}"
+    metadata: Manifest = {
+        "name": names.leader_pod(stem, place.group)
+        if place.rank == 0
+        else f"{names.worker(stem, place.group)}-{place.rank}",
+        "labels": {
+            **{_marked(key): value for key, value in labels.items()},
+            **{key: labels[key] for key in KEPT if key in labels},
+            keys.PREFLIGHT_RUN: run,
+        },
+    }
+    notes = template["metadata"].get("annotations") or {}  # networks and the like are asked for by annotation
+    others = {f"{APPARMOR}{each['name']}" for each in template["spec"]["containers"]} - {f"{APPARMOR}{main['name']}"}
+    if kept := {key: value for key, value in notes.items() if key not in others}:
+        metadata["annotations"] = kept
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _main(workload: Manifest) -> Manifest:
+    found: Manifest = workload["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def _marked(key: str) -> str:
+    """A label of the service's pods by a name that nobody selects."""
+    return keys.PREFLIGHT_LABEL + names.fit(key.replace("/", "_"), names.LABEL)
+
+
+def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
+    """Puts names of this run in place of those of the service's pods, in every text of a container."""
+    known = {**stems, headless: name}
+    words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    pattern = re.compile(rf"(?<![\w-])(?:({words}))(?=-(?:\d|\$)|[.:/\s,]|$)")
+
+    def rename(value: Any) -> Any:
+        if isinstance(value, str):
+            return pattern.sub(lambda found: known[found[1]], value)
+        if isinstance(value, list):
+            return [rename(each) for each in value]
+        if isinstance(value, Mapping):
+            return {key: each if key in ("name", "image") else rename(each) for key, each in value.items()}
+        return value
+
+    return rename
+
+
+def _literal(variable: Manifest, labels: Mapping[str, str]) -> Manifest:
+    """A variable that the kubelet would take from a label, with the label's value: the pod has no such label."""
+    path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
+    found = _LABEL.fullmatch(path)
+    return {"name": variable["name"], "value": labels[found[1]]} if found and found[1] in labels else variable
+
+
+def _there(volume: Manifest, service: str) -> Manifest:
+    """The volume of the SSH keys need not be there: before a service starts there is no such Secret."""
+    secret = volume.get("secret") or {}
+    return (
+        {**volume, "secret": {**secret, "optional": True}}
+        if secret.get("secretName") == names.ssh_secret(service)
+        else volume
+    )
+
+
+def _filled(spec: Manifest, main: Manifest) -> set[str]:
+    """Where the engine mounts what an init container may write."""
+    boxes = [box for box in spec.get("initContainers") or () if box["name"] != keys.PREFLIGHT_CONTAINER]
+    written = {mount["name"] for box in boxes for mount in box.get("volumeMounts") or () if not mount.get("readOnly")}
+    return {mount["mountPath"] for mount in main.get("volumeMounts") or () if mount["name"] in written}
+
+
+def _affinity(affinity: Manifest, labels: Mapping[str, str], run: str) -> Manifest:
+    """What is asked of the neighbours: the pods of a run stand to each other as those of the service would."""
+    out = dict(affinity)
+    for kind in {"podAffinity", "podAntiAffinity"} & affinity.keys():
+        part, beside = dict(affinity[kind] or {}), kind == "podAntiAffinity"
+        if part.get(_REQUIRED):
+            part[_REQUIRED] = [each for term in part[_REQUIRED] for each in _terms(term, labels, run, beside)]
+        if part.get(_PREFERRED):
+            part[_PREFERRED] = [
+                {**wish, "podAffinityTerm": each}
+                for wish in part[_PREFERRED]
+                for each in _terms(wish["podAffinityTerm"], labels, run, beside)
+            ]
+        out[kind] = part
+    return out
+
+
+def _terms(term: Manifest, labels: Mapping[str, str], run: str, beside: bool) -> Iterator[Manifest]:
+    """A term about pods like this pod is about those of the run, and with `beside` about those of the service, too."""
+    selector = term.get("labelSelector")
+    own = selector is not None and all(each.met(labels) for each in expressions(selector))
+    if beside or not own:
+        yield term
+    if selector is None or not own:
+        return
+    same = {_marked(key): value for key, value in (selector.get("matchLabels") or {}).items()}
+    asked = [{**each, "key": _marked(each["key"])} for each in selector.get("matchExpressions") or ()]
+    marked = {**term, "labelSelector": {"matchLabels": {**same, keys.PREFLIGHT_RUN: run}}}
+    if asked:
+        marked["labelSelector"]["matchExpressions"] = asked
+    for name in {"matchLabelKeys", "mismatchLabelKeys"} & term.keys():
+        marked[name] = [_marked(key) for key in term[name] or ()]
+    yield {name: value for name, value in marked.items() if name not in ("namespaces", "namespaceSelector")}

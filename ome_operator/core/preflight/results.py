@@ -1,0 +1,150 @@
+"""What the check before an engine left in a pod's status (docs/preflight.md): bounded, and readable whatever it says.
+
+The message comes out of a user's image: it may be cut, be no JSON, or be meant to look like ours.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.termination import printable, telling
+
+Body = Mapping[str, Any]
+
+LIMIT = 8192
+"""Characters of a message that are read: the kubelet keeps 4,096 bytes."""
+MANY = 12
+"""Findings of a pod that are kept."""
+SAID, FIX, CHECK = 300, 200, 40
+"""Characters of each."""
+RANKS = 10_000
+OWN = -1
+"""The pod's own rank."""
+LOG = f"the log of container {keys.PREFLIGHT_CONTAINER}"
+
+
+class PreflightFinding(NamedTuple):
+    """Something that is wrong."""
+
+    check: str
+    rank: int
+    """Whom it is about; OWN for the pod's own."""
+    said: str
+    fix: str
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        whom = f"rank {self.rank}: " if self.rank != OWN else ""
+        return f"{whom}{self.check}: {self.said}" + (f" ({self.fix})" if self.fix else "")
+
+
+class Checked(NamedTuple):
+    """What the check of a pod found."""
+
+    findings: tuple[PreflightFinding, ...]
+    held: bool
+    """Whether the engine may not start for it."""
+
+    @property
+    def sentence(self) -> str:
+        """All of it, in an order that all ranks of a group have."""
+        ordered = sorted(self.findings, key=lambda found: (found.rank, found.check, found.said))
+        return "; ".join(found.sentence for found in ordered)
+
+
+def read(status: Body) -> Checked | None:
+    """What a pod's status says of its check; None where there was none, or nothing was found.
+
+    While it runs again its last result counts, so that nothing flickers.
+    """
+    box = _box(status, "initContainerStatuses", keys.PREFLIGHT_CONTAINER)
+    ended = (box.get("state") or {}).get("terminated") or (box.get("lastState") or {}).get("terminated")
+    if not ended:
+        return None
+    code = ended.get("exitCode") or 0
+    found = tuple(_findings(str(ended.get("message") or ""), code))
+    held = code != 0
+    return Checked(found, held) if found or held else None
+
+
+def alone(status: Body, name: str) -> Checked | None:
+    """What a pod's status says of a check that is its only container, of this name; None until it has ended."""
+    ended = (_box(status, "containerStatuses", name).get("state") or {}).get("terminated")
+    if not ended:
+        return None
+    code = ended.get("exitCode") or 0
+    found = tuple(_findings(str(ended.get("message") or ""), code))
+    if code and not found:
+        found = (_own(f"it ended with code {code} after it had said that nothing was found", "look at its node"),)
+    return Checked(found, False)
+
+
+def began(status: Body, name: str) -> bool:
+    """Whether such a check runs, or has ended."""
+    state = _box(status, "containerStatuses", name).get("state") or {}
+    return bool(state.get("running") or state.get("terminated"))
+
+
+def _box(status: Body, where: str, name: str) -> Body:
+    return next((box for box in status.get(where) or () if box.get("name") == name), {})
+
+
+def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
+    """What a message says, and what is wrong with the message."""
+    text = message[:LIMIT].strip()
+    data = _json(text)
+    if isinstance(data, dict) and "preflight" in data:
+        if data.get("failed"):
+            yield _own(f"it could not look: {_clean(data['failed'], SAID)}", f"see {LOG}")
+        listed, more = data.get("findings"), data.get("more")
+        yield from _listed(listed if isinstance(listed, list) else [], more if type(more) is int and more > 0 else 0)
+        return
+    if '"preflight"' in text[:40]:
+        yield from _listed(list(_whole(text)))
+        yield _own("its message was cut", f"{LOG} has all of it")
+        return
+    words = _clean(telling(text), SAID) or "nothing"
+    yield _own(f"it ended with code {code} and says: {words}", f"see {LOG}")
+
+
+def _own(said: str, fix: str) -> PreflightFinding:
+    return PreflightFinding("preflight", OWN, said, fix)
+
+
+def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
+    """The findings of a message; `more`: how many had no room in it."""
+    known = [item for item in items if isinstance(item, dict)]
+    for item in known[:MANY]:
+        rank = item.get("rank")
+        whom = rank if type(rank) is int and 0 <= rank < RANKS else OWN
+        check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
+        yield PreflightFinding(check or "preflight", whom, said or "it does not say what", fix)
+    if left := min(more, RANKS) + max(0, len(known) - MANY):
+        yield _own(f"and {left} more findings", f"{LOG} has all of them")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(text: str) -> Iterator[Any]:
+    """The findings that stand before the cut."""
+    decoder, at = json.JSONDecoder(), text.find('{"check"')
+    while at >= 0:
+        try:
+            item, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return
+        yield item
+        at = text.find('{"check"', end)
+
+
+def _clean(value: Any, most: int) -> str:
+    """A line of a stranger's text, without what would move a cursor."""
+    text = value if isinstance(value, str) else ""
+    return printable(text[: most * 2]).strip()[:most]

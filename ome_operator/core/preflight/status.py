@@ -1,0 +1,87 @@
+"""What the checks before engines found, over all pods of a service: a condition, and a few lines for each group."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.preflight.results import OWN, Checked, PreflightFinding
+from ome_operator.core.reasons import PREFLIGHT, Reason
+from ome_operator.core.status.conditions import Condition
+
+ABSENT = "absent"
+"""The check that tells of a rank that did not come: once its group serves, it came."""
+LINES = 8
+"""Lines of a group in the status."""
+
+
+class GroupChecked(NamedTuple):
+    """What was found in a group."""
+
+    title: str
+    """What people call it: "prefill group 0"."""
+    lines: tuple[str, ...]
+    held: bool
+
+
+def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
+    """Name of a group (its leader's pod) -> what was found there; only groups of which something is to be told."""
+    if all(pod.preflight is None for pod in pods):
+        return {}
+    both = any(pod.component == keys.DECODER for pod in pods)
+    groups: dict[tuple[str, str, int], list[Pod]] = {}
+    for pod in pods:
+        if pod.component != keys.ROUTER and not pod.deleting:
+            groups.setdefault((pod.component, pod.revision, pod.group), []).append(pod)
+    out = {}
+    for (component, revision, number), members in sorted(groups.items()):
+        lines = tuple(_lines(members))
+        held = any(pod.preflight is not None and pod.preflight.held for pod in members)
+        if lines or held:
+            name = names.leader_pod(names.stem(members[0].service, component, revision), number)
+            out[name] = GroupChecked(f"{names.title(component, both)} group {number}", lines, held)
+    return out
+
+
+def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
+    """Each finding of a group once, however many of its ranks tell it; none is about `OWN`."""
+    out: dict[tuple[int, str, str], PreflightFinding] = {}
+    for number, checked in sorted(said.items()):
+        for found in checked.findings if checked is not None else ():
+            rank = number if found.rank == OWN else found.rank
+            out.setdefault((rank, found.check, found.said), found._replace(rank=rank))
+    return [out[key] for key in sorted(out)]
+
+
+def line(found: PreflightFinding, node: str) -> str:
+    """Whom a finding is about, on which node ("" where that is not known), why, and what to do."""
+    where = f"rank {found.rank}" + (f" on node {node}" if node else "")
+    return f"{where}: {found._replace(rank=OWN).sentence}"
+
+
+def _lines(members: list[Pod]) -> list[str]:
+    """What is to be told of a group, bounded."""
+    nodes = {pod.rank: pod.node for pod in members}
+    serves = any(pod.rank == 0 and pod.ready for pod in members)
+    found = [each for each in told({pod.rank: pod.preflight for pod in members}) if not (serves and each.check == ABSENT)]
+    out = [line(each, nodes.get(each.rank, "")) for each in found]
+    more = len(out) - LINES
+    return out if more <= 0 else [*out[: LINES - 1], f"and {more + 1} more findings"]
+
+
+def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
+    """Preflight: False while something is found; None else."""
+    if not found:
+        return None
+    held = any(group.held for group in found.values())
+    groups = sorted(found.values(), key=lambda group: not group.held)
+    said = "; ".join(f"{group.title}{' waits' if group.held else ''}, {', '.join(group.lines)}" for group in groups)
+    return Condition(PREFLIGHT, False, Reason.PREFLIGHT_FAILED if held else Reason.PREFLIGHT_FINDINGS, said)
+
+
+def beside(groups: Iterable[Mapping[str, Any]], found: Mapping[str, GroupChecked]) -> tuple[dict[str, Any], ...]:
+    """`status.groups` with what was found in each."""
+    return tuple(
+        {**group, "preflight": list(found[group["name"]].lines)} if group["name"] in found else dict(group)
+        for group in groups
+    )

@@ -1,0 +1,52 @@
+"""What the user should know about what is rendered: it runs, and is not what somebody may expect."""
+
+from collections.abc import Mapping
+
+from ome_operator import names
+from ome_operator.core.podspec import queues
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render import exposure, probes, rdma, router, scaling, services, ssh
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.status.progress import RoleProgress
+
+
+def advice(
+    snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
+) -> tuple[str, ...]:
+    """Sentences for the condition Advice. `scaled`: components that have a scale object; `far`: how far each role is."""
+    service = snapshot.service
+    said = [*intent.advice, *services.advice(service.annotations)]
+    said += exposure.advice(intent.owner, snapshot.deps.exposure, service.annotations)
+    if service.spec.router is not None:
+        said += router.advice(service.spec.router, "spec.router")
+        if (runtime := intent.resolved.runtime) is not None:
+            said += router.advice(runtime.spec.router_config, f"runtime {runtime.name}: spec.routerConfig")
+    for name, one in intent.policies.items():
+        scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
+        asked = scale.replicas if scale is not None and not scale.deleting else None
+        said += scaling.advice(intent.owner, name, one, intent.groups[name], asked)
+    said += _unmetered(snapshot, intent, far)
+    data = intent.data.get(intent.target) or {}
+    said += data.get("dropped") or ()
+    for part in (data.get("workloads") or {}).values():
+        template = part["leader"]["spec"]["template"]
+        boxes = [one["name"] for one in template["spec"]["containers"]]
+        said += rdma.advice(template["metadata"].get("annotations") or {}, boxes)
+        said += ssh.advice(template)
+        said += queues.advice(
+            template["metadata"].get("annotations") or {}, str(template["spec"].get("schedulerName") or "")
+        )
+        if part["worker"]:
+            said += probes.advice(part["worker"]["spec"]["template"]["spec"])
+    return tuple(dict.fromkeys(one for one in said if one))
+
+
+def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]) -> list[str]:
+    """What our autoscalers say that cannot scale. Pods that start have no metrics yet, so only whole roles are looked at."""
+    said = []
+    for role in (one.role.component for one in far if one.complete):
+        name = names.component(intent.owner.name, role)
+        found = snapshot.controlled("HorizontalPodAutoscaler", name)
+        if found is not None and found.message and intent.policies[role].autoscaled:
+            said.append(f"HorizontalPodAutoscaler {name} does not scale: {found.message}")
+    return said

@@ -1,0 +1,305 @@
+"""Everything that should exist for a service right now, given which slices are kept."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ome_operator import keys, names
+from ome_operator.api import InferenceService
+from ome_operator.core.group_numbers import by_worth, chosen, taken
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.slices import Slice
+from ome_operator.core.placement.gangs import PLACED, Placing, served_first, without_gangs
+from ome_operator.core.reconcile.advice import advice
+from ome_operator.core.reconcile.plan import ApplyStatus, Create, EnsureSecret
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render import exposure, meta, networkpolicy, registry_sidecar, router, scaling, services
+from ome_operator.core.render.pod_template import port
+from ome_operator.core.render.statefulsets import Stored, sets, stamp
+from ome_operator.core.resolve.ome_labels import carried
+from ome_operator.core.rollout import pod_secrets
+from ome_operator.core.rollout.drain import Held, hold
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.planner import ReplicaCounts, routers
+from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.core.rollout.traffic import TrafficSplit, weigh
+from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec, progress
+from ome_operator.names import title
+
+ROUTER_PORT = 8080
+
+
+@dataclass(frozen=True)
+class Desired:
+    """What should exist, and how far it is."""
+
+    manifests: tuple[Manifest, ...]
+    create: tuple[Create, ...]
+    secrets: tuple[EnsureSecret, ...]
+    """Those that pods which are not ready may wait for."""
+    scale_status: tuple[ApplyStatus, ...]
+    complete: bool
+    """False while something needed for rendering is missing: then nothing is pruned."""
+    ports: Mapping[str, int]
+    front: str
+    """The component behind the URL."""
+    scales: frozenset[str]
+    """Names of the RoleScales that should exist."""
+    held: Held
+    traffic: TrafficSplit | None
+    """Where the HTTPRoute is to lead; None where none is wanted."""
+    progress: tuple[RoleProgress, ...]
+    advice: tuple[str, ...]
+    missing: tuple[tuple[str, str], ...]
+    """(kind, name) of workloads that have fewer pods than they want."""
+
+
+def desired(
+    snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing = PLACED
+) -> Desired:
+    """The manifests of every kept slice and of what they share."""
+    source = step.keep[-1] if step.keep else intent.target
+    roles = intent.roles(source)
+    ports = _ports(intent, roles)
+    front = _front(snapshot, ports)
+    lives_on = _lives_on(snapshot, intent, step)
+    complete = bool(roles) and _readable(snapshot.service, intent) and not lives_on
+    scaled = {name: policy for name, policy in intent.policies.items() if policy.scaled and name in roles}
+    manifests = _shared(snapshot, intent, ports, front) if complete else []
+    traffic = _traffic(snapshot, intent, step, counts, front)
+    manifests += _outside(snapshot, intent, front, traffic) if complete else []
+    held = _held(snapshot, intent, step, placing)
+    replicas = _routers(snapshot, intent, step, counts) if complete and intent.router is not None else {}
+    for revision in step.keep:
+        manifests += _engines(intent, revision, held)
+        if revision in replicas:
+            manifests += _router(snapshot, intent, revision, held, replicas[revision])
+            manifests += [services.of_slice(intent.owner, revision, ports[keys.ROUTER])] if traffic else []
+    manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.autoscaled]
+    far = tuple(
+        progress(role, snapshot.pods, snapshot.observed.failures)
+        for role in _roles(intent, held, source, counts, routed=not lives_on)
+    )
+    return Desired(
+        manifests=tuple(manifests),
+        create=_scales(snapshot, intent, scaled),
+        secrets=(*pod_secrets.ssh_keys(snapshot, intent, step, held), *pod_secrets.router_keys(snapshot, intent, manifests)),
+        scale_status=_scale_status(snapshot, intent, scaled, far),
+        complete=complete,
+        ports=ports,
+        front=front,
+        scales=frozenset(names.component(intent.owner.name, name) for name in scaled),
+        progress=far,
+        advice=advice(snapshot, intent, scaled, far),
+        held=held,
+        traffic=traffic,
+        missing=tuple(key for one in far if one.missing for key in one.role.workloads if key in snapshot.observed.children),
+    )
+
+
+def _readable(service: InferenceService, intent: Intent) -> bool:
+    """Whether the runtime is there, and the router can be made from it where the service names one."""
+    return intent.resolved.runtime is not None and (intent.router is not None or service.spec.router is None)
+
+
+def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
+    """Whether a slice that runs is kept although the service names other roles by now.
+
+    What stands before such a slice was made for it (prefill and decode need a router, one engine may have none), so its
+    router and Services stay as they are until it goes.
+    """
+    named = intent.policies.keys() - {keys.ROUTER}
+    return any(intent.roles(revision).keys() != named for revision in step.keep if snapshot.started(revision))
+
+
+def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
+    """Services, and what routers need to see pods."""
+    asked, notes = tuple(ports.items()), snapshot.service.annotations
+    type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
+    inside = services.services(intent.owner, asked, front, type_, address)
+    guarded = networkpolicy.policies(intent.owner, asked, front, snapshot.deps.policies_from)
+    return [*inside, *guarded, *(router.access(intent.owner, intent.router) if intent.router else [])]
+
+
+def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSplit | None = None) -> list[Manifest]:
+    """What leads to the service from outside of the cluster."""
+    how, notes = snapshot.deps.exposure, tuple(sorted(snapshot.service.annotations.items()))
+    weights = tuple(traffic.weights.items()) if traffic else ()
+    return exposure.manifests(intent.owner, front, how, notes, weights) if how.kind else []
+
+
+def _traffic(
+    snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str
+) -> TrafficSplit | None:
+    """Where the HTTPRoute is to lead; None where none is wanted."""
+    if snapshot.deps.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
+        return None
+    return weigh(snapshot, step, counts, routed=front == keys.ROUTER)
+
+
+def _scales(snapshot: Snapshot, intent: Intent, scaled: Iterable[str]) -> tuple[Create, ...]:
+    """The scale objects that are not there yet."""
+    out = []
+    for name in scaled:
+        found = snapshot.observed.children.get(("RoleScale", names.component(intent.owner.name, name)))
+        if found is None or (found.owner != intent.owner.uid and not found.deleting):
+            out.append(Create(scaling.role_scale(intent.owner, name, intent.groups[name])))
+    return tuple(out)
+
+
+def _ports(intent: Intent, roles: Mapping[str, Stored]) -> dict[str, int]:
+    ports = {name: role.port for name, role in roles.items()}
+    if ports and intent.router is not None:
+        ports[keys.ROUTER] = port(intent.router.leader["containers"][0], ROUTER_PORT)
+    return ports
+
+
+def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
+    """The component behind the URL: an engine that serves keeps it until the first router is ready."""
+    wanted = keys.ROUTER if keys.ROUTER in ports else keys.ENGINE
+    current = snapshot.controlled("Service", snapshot.service.name)
+    if wanted == keys.ENGINE or keys.DECODER in ports or current is None:
+        return wanted
+    ready = {pod.component for pod in snapshot.pods if pod.ready and not pod.deleting and pod.rank == 0}
+    serves = current.labels.get(keys.COMPONENT) == keys.ENGINE and keys.ENGINE in ready
+    return keys.ENGINE if serves and keys.ROUTER not in ready else wanted
+
+
+def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing) -> Held:
+    """The groups of every kept slice."""
+    out = {}
+    for revision, share in step.groups.items():
+        found = snapshot.slices.get(revision, Slice(revision, (), ()))
+        routed = keys.ROUTER in intent.groups or any(pod.component == keys.ROUTER for pod in found.pods)
+        for name, role in intent.roles(revision).items():
+            if name not in share:
+                continue
+            order = by_worth(name, role.size, found)
+            if revision == intent.target and placing.withheld:
+                order = served_first(placing, name, order)
+            wanted = chosen(share[name], order, taken(name, found))
+            known = found if revision != intent.target else without_gangs(placing, name, found)
+            out[revision, name] = hold(name, wanted, known, snapshot.now, routed)
+    return out
+
+
+def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """For each role of a slice the addresses of its leaders, for a router that does not look for them itself.
+
+    Those that are wanted and ready; all that are wanted while none is, so that one that comes up alone changes nothing.
+    """
+    ready = {
+        (pod.component, pod.group)
+        for pod in snapshot.pods
+        if pod.revision == revision and pod.rank == 0 and pod.ready and not pod.deleting and not pod.draining
+    }
+    out = []
+    for name in intent.roles(revision):
+        wanted = held[revision, name].wanted
+        serving = [group for group in wanted if (name, group) in ready] or wanted
+        out.append((name, tuple(meta.address(intent.owner, name, revision, group) for group in serving)))
+    return tuple(out)
+
+
+def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts) -> dict[str, int]:
+    """Kept slice -> replicas of its router. Where a slice has to be whole before it serves, it has no router before."""
+    seen = {name: counts.seen.get(name, {}) for name in step.keep}
+    replicas = routers(intent.groups[keys.ROUTER], counts.wanted[step.keep[-1]], seen) if seen else {}
+    return {name: count for name, count in replicas.items() if not _hidden(snapshot, intent, name, counts)}
+
+
+def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCounts) -> bool:
+    """Whether a slice that comes up beside another is not to serve yet; one that had a router keeps it."""
+    present = snapshot.slices
+    if not counts.bounds.whole or revision != intent.target or not present.keys() - {revision}:
+        return False
+    has = revision in present and any(child.kind == "Deployment" for child in present[revision].workloads)
+    return not has and not counts.complete(revision)
+
+
+def _engines(intent: Intent, revision: str, held: Held) -> list[Manifest]:
+    """The engines of one kept slice as they are stored, and their budgets."""
+    out: list[Manifest] = []
+    for name, role in intent.roles(revision).items():
+        numbers = held[revision, name].numbers
+        out += stamp(intent.owner, role, numbers)
+        if name in intent.policies:
+            allowed = scaling.allowed_disruptions(intent.policies[name], len(numbers))
+            out.append(scaling.budget(intent.owner, name, revision, allowed))
+    return out
+
+
+def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, replicas: int) -> list[Manifest]:
+    """The router of one kept slice as rendered now, and its budget."""
+    if intent.router is None:
+        return []
+    switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
+    image = "" if switched_off else snapshot.deps.registry_image
+    sidecar = registry_sidecar.sidecar(image, intent.roles(revision), snapshot.deps.pull_secrets)
+    leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()
+    allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
+    runtime = intent.resolved.runtime
+    replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
+    said = snapshot.service.annotations.get(keys.ROUTER_KEY) or intent.router.annotations.get(keys.ROUTER_KEY) or ""
+    key = said if snapshot.deps.router_keys else "false"
+    labels = _besides(intent.roles(revision))
+    settings = router.RouterSettings(leaders, replaced, labels, key, intent.collector(revision))
+    return [
+        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, settings),
+        scaling.budget(intent.owner, keys.ROUTER, revision, allowed),
+    ]
+
+
+def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
+    """OME's labels that the engines of a slice were stored with."""
+    engine = roles.get(keys.ENGINE)
+    return carried(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()
+
+
+def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:
+    """What progress is measured against: the roles of the slice that serves or comes, and the router; over all slices."""
+    roles = intent.roles(source)
+    both = keys.DECODER in roles
+    kept = dict.fromkeys(revision for revision, _ in held)
+    out = []
+    for name, role in roles.items():
+        sets = [("StatefulSet", one) for revision in kept for one in _sets(intent, held, revision, name)]
+        groups = counts.wanted[source][name]
+        out.append(RoleProgressSpec(name, title(name, both), groups, role.size, tuple(sets)))
+    if routed and roles and keys.ROUTER in intent.groups:
+        deployments = tuple(("Deployment", names.router(intent.owner.name, revision)) for revision in kept)
+        out.append(RoleProgressSpec(keys.ROUTER, keys.ROUTER, intent.groups[keys.ROUTER], 1, deployments))
+    return out
+
+
+def _sets(intent: Intent, held: Held, revision: str, component: str) -> list[str]:
+    """Names of the StatefulSets of the wanted groups of a role of a slice."""
+    role = intent.roles(revision).get(component)
+    if role is None:
+        return []
+    return [name for number in held[revision, component].wanted for name in sets(role, number)]
+
+
+def _scale_status(
+    snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
+) -> tuple[ApplyStatus, ...]:
+    out = []
+    for one in far:
+        name = one.role.component
+        child = snapshot.controlled("RoleScale", names.component(intent.owner.name, name))
+        if name not in scaled or child is None:
+            continue
+        have = sum(
+            pod.rank == 0 and pod.component == name and not pod.deleting
+            for found in snapshot.slices.values()
+            for pod in found.pods
+        )
+        wanted = scaling.role_scale_status(intent.owner, name, have, min(one.ready_groups, have))
+        if child.content != wanted["status"]:
+            out.append(ApplyStatus(wanted))
+    return tuple(out)
+
+
+def selector(owner: meta.Owner, revision: str) -> str:
+    """Engine pods of this service that belong to another revision."""
+    mine = meta.requirement(meta.labels(owner.name))
+    return f"{mine},{keys.COMPONENT} in ({keys.ENGINE},{keys.DECODER}),{keys.REVISION}!={revision}"

@@ -1,0 +1,178 @@
+"""What has to be written: the difference between what should exist and what does (decisions 13 and 19)."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.core.observed.managed_fields import digest
+from ome_operator.core.observed.objects import Child, Manifest
+from ome_operator.core.placement.gangs import PLACED, Placing, give_back
+from ome_operator.core.reasons import Reason
+from ome_operator.core.reconcile.desired import Desired, selector
+from ome_operator.core.reconcile.plan import Apply, Delete, Guard, Plan
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.resolve.pinned import named
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.retire import leftovers
+from ome_operator.core.rollout.revisions import surplus
+from ome_operator.core.rollout.step import RolloutStep
+from ome_operator.core.rollout.traffic import allowed
+from ome_operator.util.memoize import memoize_by_identity
+
+HISTORY = 10
+"""Revisions kept per service."""
+PRUNED = frozenset(
+    {
+        "Service", "ServiceAccount", "Role", "RoleBinding", "HorizontalPodAutoscaler", "RoleScale",
+        "PodDisruptionBudget", "Deployment", "Ingress", "HTTPRoute", "NetworkPolicy",
+    }
+)  # fmt: skip
+"""Kinds that are deleted as soon as they are not wanted; StatefulSets go by the steps of a rollout or of scaling down."""
+
+ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding"})
+"""What routers need to see pods: they keep it until the last of them is gone."""
+
+
+def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired, placing: Placing = PLACED) -> Plan:
+    """Applies of what differs, creations, and deletions of what is not wanted any more."""
+    unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.complete else ()))
+    gone = allowed(snapshot, want.traffic, unwanted)
+    waits = (gone.again, want.traffic.again if want.traffic else None, *(held.again for held in want.held.values()))
+    return Plan(
+        first=_applies(snapshot, intent.ledger.write),
+        apply=_applies(snapshot, want.manifests, _alone(snapshot, intent, step)),
+        create=want.create,
+        ensure_secret=want.secrets,
+        patch=tuple(patch for held in want.held.values() for patch in held.patch),
+        delete=(
+            *gone.delete,
+            *_fewer(snapshot, intent, want, placing),
+            *_forgotten(snapshot, intent, step),
+            *_strayed(snapshot),
+        ),
+        requeue_after=min((wait for wait in waits if wait is not None), default=None),
+    )
+
+
+class Alone(NamedTuple):
+    """A revision whose StatefulSets are only created where no engine pod of another revision is left (decisions 6)."""
+
+    revision: str
+    guard: Guard
+
+    def guards(self, manifest: Manifest) -> bool:
+        """Whether it is about this manifest."""
+        mine: bool = manifest["kind"] == "StatefulSet" and manifest["metadata"]["labels"][keys.REVISION] == self.revision
+        return mine
+
+
+def _alone(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Alone | None:
+    others = len(snapshot.revisions) > 1 or len(snapshot.slices) > 1
+    if len(step.keep) != 1 or not step.alone or not others:
+        return None
+    (revision,) = step.keep
+    return Alone(revision, Guard(selector(intent.owner, revision)))
+
+
+_digest = memoize_by_identity(32768)(digest)
+
+
+def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: Alone | None = None) -> tuple[Apply, ...]:
+    """The applies of manifests whose stored objects are not as we want them."""
+    found = (_apply(snapshot, manifest, alone) for manifest in manifests)
+    return tuple(apply for apply in found if apply is not None)
+
+
+def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply | None:
+    """The apply of one manifest with its hash, or None when the stored object is as we want it."""
+    wanted = _digest(manifest)
+    found = snapshot.observed.children.get((manifest["kind"], manifest["metadata"]["name"]))
+    if found is not None and found.deleting:
+        return None  # its delete event brings us back
+    if found is not None and found.owner == snapshot.service.uid and found.owned:
+        if found.hash == wanted and snapshot.observed.intact(found):
+            return None
+        return Apply(_hashed(manifest, wanted), found.uid, after=_role(manifest))
+    guard = alone.guard if alone is not None and alone.guards(manifest) else None
+    return Apply(_hashed(manifest, wanted), "", guard, _before(manifest))
+
+
+def _before(manifest: Manifest) -> tuple[str, str] | None:
+    """What has to be stored before: workers without a leader are no group, and a binding is refused without its Role."""
+    if role := _role(manifest):
+        return role
+    leader = names.leader_of(manifest["metadata"]["name"]) if manifest["kind"] == "StatefulSet" else ""
+    return ("StatefulSet", leader) if leader else None
+
+
+def _role(manifest: Manifest) -> tuple[str, str] | None:
+    """What a RoleBinding binds."""
+    return ("Role", manifest["roleRef"]["name"]) if manifest["kind"] == "RoleBinding" else None
+
+
+def _hashed(manifest: Manifest, wanted: str) -> Manifest:
+    metadata = manifest["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), keys.HASH: wanted}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: Placing) -> Iterable[Delete]:
+    """Groups that go: at once what gives its nodes back, the others in their steps."""
+    back: list[Delete] = []
+    for (revision, component), held in want.held.items():
+        if revision == intent.target and revision in snapshot.slices:
+            back += give_back(placing, component, held.numbers, snapshot.slices[revision])
+    meant = {delete.uid for delete in back}
+    return (*back, *(delete for delete in _scaled_down(snapshot, want) if delete.uid not in meant))
+
+
+def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
+    """Workers of groups beyond those that are kept, once their leader is gone."""
+    for (revision, component), held in want.held.items():
+        if revision in snapshot.slices:
+            found = snapshot.slices[revision]
+            abandoned = frozenset(pod.uid for pod in found.pods if snapshot.abandoned(pod))
+            yield from leftovers(snapshot.service.name, component, held.numbers, found, abandoned)
+
+
+def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:
+    """Our objects that nothing wants: those of no slice, or of a slice that is kept without them."""
+    wanted = {(one["kind"], one["metadata"]["name"]) for one in want.manifests}
+    wanted |= {("RoleScale", name) for name in want.scales}
+    kept = {"", *step.keep}
+    draining = any(pod.component == keys.ROUTER for found in snapshot.slices.values() for pod in found.pods)
+    return [
+        Delete(child.kind, child.name, child.uid)
+        for key, child in snapshot.observed.children.items()
+        if key not in wanted
+        and child.kind in PRUNED
+        and child.owner == snapshot.service.uid
+        and (child.owned or child.kind == "RoleScale")
+        and not child.deleting
+        and (child.labels.get(keys.REVISION, "") in kept or _left_behind(snapshot, child))
+        and not (draining and child.kind in ACCESS)
+    ]
+
+
+def _left_behind(snapshot: Snapshot, child: Child) -> bool:
+    """Whether it is the Service of a slice of which nothing is left."""
+    return child.kind == "Service" and child.labels.get(keys.REVISION, "") not in snapshot.slices
+
+
+def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
+    """Our binding where a Role of somebody else has the name by now, whose rights it would hand out."""
+    for (kind, name), refusal in snapshot.observed.refusals.items():
+        binding = snapshot.observed.children.get(("RoleBinding", name))
+        if kind != "Role" or refusal.reason != Reason.NAME_TAKEN or binding is None or binding.deleting:
+            continue
+        if binding.owner == snapshot.service.uid and binding.owned:
+            yield Delete(binding.kind, binding.name, binding.uid)
+
+
+def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:
+    """Stored revisions beyond the history limit that nothing uses."""
+    used = frozenset({*snapshot.slices, *step.keep}) | intent.aim.used | named(snapshot.service.spec)
+    return [
+        Delete("ControllerRevision", revision.child.name, revision.child.uid)
+        for revision in surplus(snapshot.revisions, used, HISTORY)
+    ]

@@ -1,0 +1,277 @@
+"""Gather what the status of a service is made of."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ome_operator import keys, names
+from ome_operator.api import InferenceService
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.observed.slices import started
+from ome_operator.core.placement.gangs import Placing
+from ome_operator.core.podspec.spelling import translated
+from ome_operator.core.preflight import status as preflight_status
+from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import CONDITION, MODEL_READY, READY, ROLLED_OUT, Reason
+from ome_operator.core.reconcile.decided import Decided
+from ome_operator.core.reconcile.desired import Desired
+from ome_operator.core.reconcile.plan import NEEDED, Plan
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.recovery.recover import Recovery
+from ome_operator.core.render import router_key, services
+from ome_operator.core.resolve.inputs import runtime_refs
+from ome_operator.core.resolve.pinned import tokens
+from ome_operator.core.rollout import progress_deadline, validation
+from ome_operator.core.rollout.intent import Intent
+from ome_operator.core.rollout.progress_deadline import Clock
+from ome_operator.core.rollout.step import stored_hold
+from ome_operator.core.status import conditions as cond
+from ome_operator.core.status import rollout, strangers
+from ome_operator.core.status.service import Report
+from ome_operator.core.waves import shared_edits
+from ome_operator.engines import series
+
+
+def report(decided: Decided, work: Plan) -> Report:
+    """Everything that `status.service.status` needs. `work`: all that is to be written and deleted."""
+    snapshot, intent, want, clock = decided.snapshot, decided.intent, decided.want, decided.clock
+    service, resolved = snapshot.service, intent.resolved
+    rolled_out = _rollout(decided)
+    checked = preflight_status.checked(snapshot.pods)
+    return Report(
+        generation=service.generation,
+        before=service.status,
+        now=snapshot.now,
+        progress=want.progress,
+        problems=tuple(_problems(decided, work)),
+        advice=(
+            *want.advice,
+            *_judged(snapshot, intent, want),
+            *_untold(snapshot, intent),
+            *_left_out(decided.recovery),
+            *snapshot.observed.warnings,
+        ),
+        model=_model(intent),
+        runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
+        url=_url(service, intent, want),
+        revision=intent.target,
+        serving=_serving(snapshot, intent),
+        rollout=rolled_out,
+        reached=_reached(decided, whole=rolled_out is not None and bool(rolled_out.status)),
+        hold=rollout.hold(intent.target, decided.step, stored_hold(service.status), snapshot.now),
+        updated={role: groups.have for role, groups in decided.counts.built.get(intent.target, {}).items()},
+        bounded=rollout.bounded(intent.target, decided.counts),
+        clock=clock.stored,
+        drift=resolved.drift,
+        tokens=tokens(service, done=intent.ledger.current),
+        rejected=_rejected(snapshot, intent, want, clock),
+        pods=snapshot.observed.pods,
+        component_urls=_urls(intent, want),
+        groups=preflight_status.beside(decided.recovery.groups, checked),
+        preflight=preflight_status.condition(checked),
+        placement=decided.placing.stored,
+        recovered=decided.recovery.condition,
+        intact=_intact(snapshot, intent, want),
+    )
+
+
+def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
+    """What keeps the service from what its user asks for."""
+    snapshot, intent, want = decided.snapshot, decided.intent, decided.want
+    yield from intent.problems
+    yield from _refused(work, snapshot, intent)
+    yield from _undeletable(work, snapshot.observed)
+    yield from _without_room(snapshot, intent, want)
+    yield from _waiting(decided.placing, want)
+
+
+def _reached(decided: Decided, *, whole: bool) -> tuple[Any, ...]:
+    """The edits of shared objects that the service has come to be whole with."""
+    before, arrived = decided.snapshot.service.status.get("reached") or (), decided.pending if whole else ()
+    return tuple(shared_edits.reached(before, arrived, decided.intent.epochs, decided.snapshot.now))
+
+
+def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[str, ...]:
+    """What the rules of `ome lint` say of the target."""
+    data = intent.data.get(intent.target)
+    return validation.advice(snapshot, intent.owner, intent.resolved, intent.target, data, want.manifests)
+
+
+def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition | None:
+    """What the registries of the service's own routers say of strangers."""
+    found = [snapshot.observed.strangers[pod.uid] for pod in snapshot.pods if pod.uid in snapshot.observed.strangers]
+    if not found:
+        return None
+    keyed = any(one["kind"] == "Deployment" and router_key.secret(intent.owner, one) for one in want.manifests)
+    return strangers.condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
+
+
+def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
+    """Engines that tell Prometheus nothing, where the chart has it ask them. Nothing is added to a revision for it."""
+    stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
+    for component, role in stored.items() if snapshot.deps.scrapes_engines else ():
+        if flag := series.lacks(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
+            yield (
+                f"{component}: the engine serves no metrics without {flag}, and metrics.engines.podMonitor of the chart has "
+                "Prometheus ask for them: add it to the args, which makes a new revision"
+            )
+
+
+def _left_out(recovery: Recovery) -> Iterator[str]:
+    """Groups of which the status can keep nothing."""
+    if recovery.left_out:
+        groups = len(recovery.groups)
+        yield (
+            f"status.groups has room for {groups} of {groups + recovery.left_out} groups: when the others lose a rank they "
+            "are not recycled; divide the service into several"
+        )
+
+
+def _named_runtime(service: InferenceService) -> str:
+    """The runtime that a service names; a chosen one that is gone stays named."""
+    named = runtime_refs(service)
+    return named[0].name if named else str(service.status.get("runtime") or "")
+
+
+def _serving(snapshot: Snapshot, intent: Intent) -> tuple[str, ...]:
+    """Revisions of which something exists, else the target."""
+    if snapshot.slices:
+        return tuple(snapshot.slices)
+    return (intent.target,) if intent.target else ()
+
+
+def _url(service: InferenceService, intent: Intent, want: Desired) -> str:
+    """The URL; while it cannot be known (the runtime is gone) or nothing changes it, the one that we told before."""
+    if not want.complete and (before := service.status.get("url")):
+        return str(before)
+    return services.url(intent.owner, want.ports[want.front]) if want.ports else ""
+
+
+def _model(intent: Intent) -> cond.Condition | None:
+    """ModelReady from the nodes that hold it; None when there is no model to speak of."""
+    model, here = intent.resolved.model, intent.held
+    if model is None or here is None:
+        return None
+    if here.everywhere:
+        return cond.Condition(MODEL_READY, True, Reason.CLAIM, f"model {model.name} comes with its claim")
+    if not here.known:
+        said = "this operator reads no nodes (clusterWideKinds is false), so it cannot tell whether any holds"
+        label = " and ".join(f"{part.label}=Ready" for part in here.parts)
+        text = f"{said} model {model.name}; its pods wait for a node with the label {label}"
+        return cond.Condition(MODEL_READY, None, Reason.NODES_UNKNOWN, text)
+    if here.enough:
+        return cond.Condition(MODEL_READY, True, Reason.READY, here.sentence)
+    said = f"{here.sentence}: pods wait until more nodes hold it; {here.remedy}"
+    return cond.Condition(MODEL_READY, False, Reason.WAITING_FOR_NODES, said)
+
+
+def _rollout(decided: Decided) -> cond.Condition | None:
+    """RolledOut: what the user asks for is complete and alone."""
+    service, intent, step = decided.snapshot.service, decided.intent, decided.step
+    want, clock = decided.want, decided.clock
+    if not intent.target:
+        return None
+    whole = bool(want.progress) and all(one.complete for one in want.progress)
+    if (rejection := intent.aim.rejection) is not None:
+        waits = f": {step.message}" if step.message else ""
+        comes = "serves" if whole and not waits else f"comes back{waits}"
+        said = f"{rejection.get('message')}: it was rejected, and revision {intent.target} {comes}"
+        remedy = f"Edit what is wrong, or try it again: `ome retry {service.name} -n {service.namespace}`"
+        return cond.Condition(ROLLED_OUT, False, Reason.ROLLED_BACK, f"{said}. {remedy}")
+    if clock.left == 0:
+        said = f"{_failure(service, intent, want)}. {_way_out(service, intent, clock)}"
+        return cond.Condition(ROLLED_OUT, False, Reason.PROGRESS_DEADLINE_EXCEEDED, said)
+    if step.reason:
+        return cond.Condition(ROLLED_OUT, False, step.reason, rollout.words(intent.target, step, decided.counts))
+    if whole:
+        pinned = "; spec.rollout.revision pins it, so edits wait" if intent.aim.pin else ""
+        return cond.Condition(ROLLED_OUT, True, Reason.COMPLETE, f"revision {intent.target} is complete and alone{pinned}")
+    return cond.Condition(ROLLED_OUT, False, Reason.PROGRESSING, f"revision {intent.target} comes up")
+
+
+def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
+    """What to do about a slice that failed, or what happens by itself."""
+    if clock.back:
+        return f"Revision {intent.aim.back} comes back"
+    undo = f", or go back to {intent.aim.back}: `ome undo {service.name} -n {service.namespace}`" if intent.aim.back else ""
+    return f"Mend what that says{undo}"
+
+
+def _failure(service: InferenceService, intent: Intent, want: Desired) -> str:
+    """Why the new slice counts as failed."""
+    lacks = "; ".join(one.message for one in want.progress if not one.complete) or "its pods are not all ready"
+    limit = f"{progress_deadline.allowed(service)} (spec.rollout.readyTimeout)"
+    return f"revision {intent.target} has not come farther for {limit}: {lacks}"
+
+
+def _rejected(snapshot: Snapshot, intent: Intent, want: Desired, clock: Clock) -> tuple[Mapping[str, Any], ...]:
+    """The rejections that count, with a new one when the slice failed and the user wants the one before back.
+
+    It is stored first; the pass that reads it back acts on it.
+    """
+    if clock.left != 0 or not clock.back:
+        return intent.aim.rejected
+    failure = _failure(snapshot.service, intent, want)
+    return (*intent.aim.rejected, intent.aim.reject(Reason.PROGRESS_DEADLINE_EXCEEDED, failure, snapshot.now))
+
+
+def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, ...]:
+    """What the API server refused, under the condition of the component that it belongs to.
+
+    Only what is still to be written: a write can be carried out without our hearing of it, and be refused when repeated.
+    """
+    out = []
+    applied = [one.manifest for one in (*plan.first, *plan.apply)]
+    posted = [*(one.manifest for one in plan.create), *(one.manifest for one in plan.ensure_secret)]
+    labels = {(one["kind"], one["metadata"]["name"]): one["metadata"]["labels"] for one in (*applied, *posted)}
+    for key, refusal in sorted(snapshot.observed.refusals.items()):
+        if key not in labels or refusal.uid:
+            continue
+        component = labels[key].get(keys.COMPONENT, "")
+        needed = key[0] in NEEDED and keys.REVISION not in labels[key]  # without a slice's own Service another leads there
+        condition = READY if needed else CONDITION.get(component, READY)
+        said = translated(refusal.message, snapshot.service, intent.resolved.runtime)
+        if said != refusal.message:
+            out.append(Problem(condition, Reason.INVALID_POD, said))
+        else:
+            out.append(Problem(condition, refusal.reason, f"{key[0]} {key[1]}: {said}"))
+    return tuple(out)
+
+
+def _undeletable(plan: Plan, observed: Observed) -> Iterator[Problem]:
+    """What the API server does not let go: the service is not alone with what its user asks for, whatever serves."""
+    recycled = (delete for recycle in plan.recycle for delete in recycle.delete)
+    for one in (*plan.delete, *recycled):
+        refusal = observed.refusals.get((one.kind, one.name))
+        if refusal is not None and refusal.uid == one.uid:
+            yield Problem(ROLLED_OUT, refusal.reason, f"{one.kind} {one.name} cannot be deleted: {refusal.message}")
+
+
+def _without_room(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[Problem]:
+    """What of a slice that stands alone has no place on nodes. Beside a slice that serves the rollout says it."""
+    if any(started(found) for name, found in snapshot.slices.items() if name != intent.target):
+        return
+    lacking = {one.role.component for one in want.progress if not one.complete}
+    for lack in intent.fit.lacks:
+        for component in lack.components:
+            if component in lacking:
+                yield Problem(CONDITION[component], Reason.DOES_NOT_FIT, lack.sentence)
+
+
+def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
+    """Which roles have groups that wait for their turn."""
+    for each in want.progress:
+        groups = placing.withheld.get(each.role.component, 0)
+        if groups and not each.complete:
+            why = placing.waits or "its turn: it has just given back what it had, or others come first"
+            of = f" ({groups} of {each.role.groups} groups)" if each.role.groups > 1 else ""
+            before = f"; in its last try pods could not be created: {placing.refused}" if placing.refused else ""
+            said = f"{each.role.title}{of} waits for {why}{before}"
+            yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, said)
+
+
+def _urls(intent: Intent, want: Desired) -> dict[str, str]:
+    owner = intent.owner
+    return {
+        component: f"http://{names.component(owner.name, component)}.{owner.namespace}.{services.DOMAIN}:{port}"
+        for component, port in want.ports.items()
+    }

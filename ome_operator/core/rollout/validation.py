@@ -1,0 +1,102 @@
+"""What the rules of `ome lint` say of a service's revisions: a new revision may be refused, a stored revision gets advice.
+
+What is stored is never refused, so scaling, recovery and going back to a revision never wait for a rule, and a rule that
+comes with a newer operator stops nothing that exists.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.validation import Asked, Objection, RenderedComponent
+from ome_operator.core.problem import Problem
+from ome_operator.core.reasons import ROLLED_OUT, Reason
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render import meta
+from ome_operator.core.render.statefulsets import stamp, stored
+from ome_operator.core.resolve.finetuned import BASE
+from ome_operator.core.resolve.inputs import Resolved
+from ome_operator.core.rollout.revisions import former
+from ome_operator.names import title
+
+TOLD = 3
+"""Refusals that a condition tells; the others come when these are mended."""
+
+
+def advice(
+    snapshot: Snapshot,
+    owner: meta.Owner,
+    resolved: Resolved,
+    revision: str,
+    data: Mapping[str, Any] | None,
+    manifests: Iterable[Manifest],
+) -> tuple[str, ...]:
+    """What should be known of the target, whose router is among the manifests that should exist."""
+    if data is None:
+        return ()
+    ours = ("Deployment", revision)
+    router = next((one for one in manifests if (one["kind"], one["metadata"]["labels"].get(keys.REVISION)) == ours), None)
+    return snapshot.deps.judge(_asked(snapshot, owner, resolved, revision, data, router)).advice
+
+
+def refusal(
+    snapshot: Snapshot, owner: meta.Owner, resolved: Resolved, revision: str, data: Mapping[str, Any]
+) -> Problem | None:
+    """Why a new revision is not stored. What a stored revision has, too, was taken once: it is no reason."""
+    judge = snapshot.deps.judge
+    refused = judge(_asked(snapshot, owner, resolved, revision, data)).refused
+    if not refused:
+        return None
+    known = {
+        (each.rule, each.says)
+        for one in snapshot.revisions
+        if not former(one)
+        for each in judge(_asked(snapshot, owner, resolved, one.name, one.data)).refused
+    }
+    new = [each for each in refused if (each.rule, each.says) not in known]
+    if not new:
+        return None
+    return Problem(ROLLED_OUT, Reason.CONFIGURATION_REFUSED, _sentence(new))
+
+
+def _sentence(refused: list[Objection]) -> str:
+    told = "; ".join(each.sentence for each in refused[:TOLD])
+    more = f"; and {len(refused) - TOLD} more" if len(refused) > TOLD else ""
+    rules = ",".join(dict.fromkeys(each.rule for each in refused))
+    return (
+        f"this would end at once on every GPU, so it is not rolled out: {told}{more}. Where that is wrong, annotate the "
+        f"InferenceService with {keys.LINT_IGNORE}: {rules}"
+    )
+
+
+def _asked(
+    snapshot: Snapshot,
+    owner: meta.Owner,
+    resolved: Resolved,
+    revision: str,
+    data: Mapping[str, Any],
+    router: Manifest | None = None,
+) -> Asked:
+    inputs = data.get("inputs") or {}
+    of, model = inputs.get(BASE) or inputs.get("model") or {}, resolved.model
+    same = model is not None and all(of.get(name) == getattr(model, name) for name in ("kind", "namespace", "name"))
+    return Asked(
+        service=snapshot.service,
+        revision=revision,
+        inputs=inputs,
+        parts=tuple(_parts(owner, data, router)),
+        runtime=resolved.runtime,
+        model=model if same else None,
+        accelerators=snapshot.deps.accelerators,
+        well_known=snapshot.deps.well_known,
+    )
+
+
+def _parts(owner: meta.Owner, data: Mapping[str, Any], router: Manifest | None) -> Iterator[RenderedComponent]:
+    roles = stored(data)
+    for name, role in roles.items():
+        pods = tuple(one["spec"]["template"] for one in stamp(owner, role, (0,)))
+        yield RenderedComponent(name, title(name, keys.DECODER in roles), role.size, pods)
+    if router is not None:
+        yield RenderedComponent(keys.ROUTER, keys.ROUTER, 1, (router["spec"]["template"],))

@@ -1,0 +1,186 @@
+"""Which edits of shared objects a service rolls out, and which are proven by it (decisions 30).
+
+A service that its own user edits rolls at once; an edit of a runtime, a model or an accelerator class goes in waves over its
+services, and stops at the first that fails with it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from ome_operator import quantity
+from ome_operator.api import Invalid
+from ome_operator.core.observed.objects import Deps, Epoch, Ref
+from ome_operator.core.reasons import READY, RECOVERED, ROLLED_OUT
+from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.resolve.finetuned import BASE
+from ome_operator.core.resolve.identity import CHOSEN
+
+_CLASS, _TUNED = "AcceleratorClass", "FineTunedWeight"
+_WEIGHTS = frozenset({"ClusterBaseModel", "BaseModel", _TUNED})
+_CLASS_OWN = frozenset({"class", "asked", "nodeSelector"})
+"""Of what a component has of its class: what comes from the class or the service. The rest is said by the runtime."""
+
+
+def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref, ...]:
+    """The objects that a revision was made of and other services may share: the runtime first, accelerator classes last.
+
+    `keeps`: `runtime` and `model`, where the service does not follow the object.
+    """
+    runtime, kept = _runtime(inputs), set[Ref | None]()
+    if "runtime" in keeps:
+        kept.add(runtime)
+    if "model" in keeps:
+        kept.add(_weights(inputs.get(BASE) or inputs.get("model") or {}))
+    return tuple(ref for ref in (runtime, *_parts(inputs)) if ref is not None and ref not in kept)
+
+
+def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> dict[Ref, bool]:
+    """The shared objects whose edit makes the target differ from a revision that was whole or exists before it, the runtime
+    first -> whether it is narrow (`Stand.narrow`).
+
+    `data` has what each revision stores. A revision that is not kept any more differs in all of them. Another object than
+    before is the service's own edit.
+    """
+    wanted = _inputs(target, data)
+    if wanted is None:
+        return {}
+    found: dict[Ref, bool] = {}
+    for revision in before:
+        if revision != target:
+            for ref, narrow in _changed(wanted, _inputs(revision, data)).items():
+                found[ref] = narrow and found.get(ref, True)
+    return {ref: found[ref] for ref in shared_by(wanted) if ref in found}
+
+
+def whole_before(status: Mapping[str, Any]) -> frozenset[str]:
+    """The revisions that were complete last, from a service's stored status."""
+    parts = (status.get("components") or {}).values()
+    return frozenset(one["latestReadyRevision"] for one in parts if one.get("latestReadyRevision"))
+
+
+def epochs(refs: Iterable[Ref], deps: Deps) -> dict[Ref, Epoch]:
+    """Between which edits the objects are now."""
+    return {ref: _epoch(ref, deps) for ref in refs}
+
+
+def reached(
+    stored: Iterable[Mapping[str, Any]], arrived: Iterable[Ref], now_at: Mapping[Ref, Epoch], now: datetime
+) -> list[dict[str, Any]]:
+    """What the status tells of the edits that reached a service: those that still count, and those that `arrived` now."""
+    proven = dict(_proven(stored, now_at))
+    proven |= {ref: now.isoformat(timespec="seconds") for ref in arrived if now_at[ref].uid}
+    return [
+        {**{key: part for key, part in ref._asdict().items() if part}, **now_at[ref]._asdict(), "time": time}
+        for ref, time in sorted(proven.items())
+    ]
+
+
+def stands(
+    now_at: Mapping[Ref, Epoch],
+    waits: Mapping[Ref, bool],
+    *,
+    failed: bool,
+    current: bool,
+    status: Mapping[str, Any],
+    now: datetime,
+) -> dict[Ref, Stand]:
+    """How a service with this status stands to each object. `waits`: as `pending` found them; `current`: what it goes to was
+    made of the objects as they are now.
+    """
+    proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
+    recovered: Mapping[str, Any] = said.get(RECOVERED, {})
+    # By Ready: a service that waits for its turn serves on, and is as it was when the object is put back.
+    since = _whole_since(said[READY]["lastTransitionTime"], recovered, now) if current and _serves_alone(said) else None
+    out = {}
+    for ref, epoch in now_at.items():
+        if ref in waits:
+            out[ref] = Stand(epoch, EditState.FAILED if failed else EditState.PENDING, narrow=waits[ref])
+        elif ref in proven:
+            out[ref] = Stand(epoch, EditState.DONE, _whole_since(proven[ref], recovered, now))
+        else:
+            out[ref] = Stand(epoch) if since is None else Stand(epoch, EditState.EQUAL, since)
+    return out
+
+
+def _serves_alone(said: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether what a service asks for is complete, alone and ready."""
+    return all(name in said and said[name]["status"] == "True" for name in (READY, ROLLED_OUT))
+
+
+def _whole_since(time: str, recovered: Mapping[str, Any], now: datetime) -> datetime | None:
+    """Since when a service is whole that became whole then; None while a group of it is lost, as its condition says. A time
+    that is still to come counts as now.
+    """
+    if recovered.get("status") == "False":
+        return None
+    moments = [time, *([recovered["lastTransitionTime"]] if recovered else [])]
+    return max(quantity.moment(text, now) or now for text in moments)
+
+
+def _proven(stored: Iterable[Mapping[str, Any]], now_at: Mapping[Ref, Epoch]) -> Iterator[tuple[Ref, str]]:
+    for each in stored:
+        ref = Ref(each.get("kind") or "", each.get("namespace") or "", each.get("name") or "")
+        if now_at.get(ref) == (each.get("uid"), each.get("generation")):
+            yield ref, str(each.get("time") or "")
+
+
+def _inputs(revision: str, data: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    stored = data.get(revision)
+    return None if stored is None else stored["inputs"]
+
+
+def _changed(wanted: Mapping[str, Any], old: Mapping[str, Any] | None) -> dict[Ref, bool]:
+    """The objects of `wanted` that were other in `old`, and were the same objects -> whether the edit is narrow."""
+    if old is None:
+        return dict.fromkeys(shared_by(wanted), False)
+    parts = _parts(old)
+    found = {ref: False for ref, part in _parts(wanted).items() if ref in parts and parts[ref] != part}
+    runtime = _runtime(wanted)
+    if runtime is None or _runtime(old) not in (None, runtime):
+        return found
+    if wanted.get("runtime") != old.get("runtime"):
+        return found | {runtime: False}
+    return found | {runtime: True} if _by_runtime(wanted, old) else found
+
+
+def _runtime(inputs: Mapping[str, Any]) -> Ref | None:
+    return Ref(**inputs[CHOSEN]) if inputs.get(CHOSEN) else None
+
+
+def _weights(identity: Mapping[str, Any]) -> Ref:
+    return Ref(identity.get("kind", ""), identity.get("namespace", ""), identity.get("name", ""))
+
+
+def _parts(inputs: Mapping[str, Any]) -> dict[Ref, Any]:
+    """Models and accelerator classes of a revision, with what it has of them."""
+    models = {
+        _weights(each): each for each in (inputs.get("model"), inputs.get(BASE)) if each and each.get("kind") in _WEIGHTS
+    }
+    classes = {
+        Ref(_CLASS, "", part["class"]): part.get("nodeSelector") for part in (inputs.get("accelerator") or {}).values()
+    }
+    return {**models, **classes}
+
+
+def _by_runtime(wanted: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether the runtime has another word on accelerators: what it adds for a class, or that it asks for a class at all."""
+    mine, before = wanted.get("accelerator") or {}, old.get("accelerator") or {}
+    for component in mine.keys() | before.keys():
+        now, then = mine.get(component), before.get(component)
+        if now and then and now["class"] == then["class"]:
+            if _of_runtime(now) != _of_runtime(then):
+                return True
+        elif "by" in ((now or then or {}).get("asked") or {}):
+            return True
+    return False
+
+
+def _of_runtime(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if key not in _CLASS_OWN}
+
+
+def _epoch(ref: Ref, deps: Deps) -> Epoch:
+    named = {_CLASS: deps.accelerators, _TUNED: deps.weights}
+    found = named[ref.kind].get(ref.name) if ref.kind in named else deps.runtimes.get(ref) or deps.models.get(ref)
+    return Epoch("", 0) if found is None or isinstance(found, Invalid) else Epoch(found.uid, found.generation)

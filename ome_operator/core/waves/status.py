@@ -1,0 +1,98 @@
+"""What the status of a shared object tells of the waves in which its last edit reaches services, and what is news of it."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ome_operator.core.observed.objects import Ref
+from ome_operator.core.reconcile.plan import Event
+from ome_operator.core.waves.terms import CurrentWave
+
+LISTED = 10
+"""Services that are named."""
+ROLLING, BAKING, STOPPED, COMPLETE = "Rolling", "Baking", "Stopped", "Complete"
+BEGINS, WHOLE, STOPS = "WaveBegins", "WaveWhole", "WaveStopped"
+"""Reasons of Events."""
+
+
+class Tally(NamedTuple):
+    """How the services stand that the edit changes or has changed."""
+
+    done: int
+    rolling: int
+    waiting: int
+    failed: tuple[Ref, ...]
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.done + self.rolling + self.waiting + len(self.failed)
+
+
+def status(generation: int, turn: CurrentWave, tally: Tally) -> dict[str, Any]:
+    """`status.rollout` of a shared object."""
+    named = [{"namespace": ref.namespace, "name": ref.name} for ref in sorted(tally.failed)[:LISTED]]
+    return {
+        "generation": generation,
+        "state": _state(turn, tally),
+        "wave": turn.wave,
+        "waves": turn.of,
+        "size": turn.size,
+        "services": tally.total,
+        "done": tally.done,
+        "rolling": tally.rolling,
+        "waiting": tally.waiting,
+        "failed": len(tally.failed),
+        **({"failedServices": named} if named else {}),
+        **({"bakesUntil": _time(turn.until)} if turn.until is not None else {}),
+    }
+
+
+def _state(turn: CurrentWave, tally: Tally) -> str:
+    if tally.failed:
+        return STOPPED
+    if tally.done == tally.total:
+        return COMPLETE
+    return ROLLING if turn.until is None else BAKING
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def steps(rollout: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    """What of it is more than a count: it is written at once."""
+    found = rollout or {}
+    return tuple(found.get(name) for name in ("generation", "state", "wave", "waves", "failedServices"))
+
+
+def events(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Event, ...]:
+    """What happened between two statuses that a person may want to know."""
+    if after is None or steps(before) == steps(after):
+        return ()
+    same = before is not None and before.get("generation") == after["generation"]
+    was = (before or {}) if same else {}
+    found: list[Event] = []
+    if after["wave"] > was.get("wave", 0) and after["rolling"] + after["done"] + after["failed"]:
+        found.append(Event("Normal", BEGINS, f"{_wave(after)} begins: it ends with service {_of(after)}"))
+    if after["state"] == STOPPED and was.get("failedServices") != after["failedServices"]:
+        names = _names(after["failedServices"])
+        said = f"{_wave(after)} stops: {names} did not become whole with this edit, and nobody else begins"
+        found.append(Event("Warning", STOPS, f"{said}. Mend what its status says, or edit this object again"))
+    elif after["state"] == BAKING and was.get("state") != BAKING:
+        found.append(Event("Normal", WHOLE, f"{_wave(after)} is whole; the next begins at {after['bakesUntil']}"))
+    elif after["state"] == COMPLETE and was.get("state") != COMPLETE:
+        found.append(Event("Normal", WHOLE, f"{_wave(after)} is whole: all {after['services']} services have this edit"))
+    return tuple(found)
+
+
+def _wave(rollout: Mapping[str, Any]) -> str:
+    return f"wave {rollout['wave']} of {rollout['waves']} of generation {rollout['generation']}"
+
+
+def _of(rollout: Mapping[str, Any]) -> str:
+    return f"{rollout['size']} of {rollout['services']}"
+
+
+def _names(services: Iterable[Mapping[str, str]]) -> str:
+    return ", ".join(f"{each['namespace']}/{each['name']}" for each in services)

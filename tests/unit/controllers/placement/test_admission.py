@@ -1,0 +1,126 @@
+"""Passes over services of a runtime that was edited: who begins, and who is looked at next."""
+
+from datetime import timedelta
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.controllers.base import Core
+from ome_operator.controllers.inferenceservice.executor import Executor
+from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
+from ome_operator.core.observed.objects import Epoch, Observed, Ref
+from ome_operator.core.reconcile.plan import Check, EditState, Plan, Stand
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.settings import Settings
+from tests.support.fake_api import FakeApi
+from tests.unit.controllers import makers
+
+RUNTIME, EPOCH = Ref("ClusterServingRuntime", "", "rt"), Epoch("u", 2)
+A, B = Ref("InferenceService", "ns", "a"), Ref("InferenceService", "ns", "b")
+
+
+class Rig:
+    """Two services whose plans a test says."""
+
+    def __init__(self) -> None:
+        self.now, self.said = makers.NOW, dict[str, str]()
+        self.plans: dict[str, Plan] = {}
+        self.api = FakeApi()
+        bodies = [{"kind": "InferenceService", **body("a")}, {"kind": "InferenceService", **body("b")}]
+        self.cluster = makers.cluster(*bodies)
+        self.queue: WorkQueue[Ref] = makers.queue()
+        self.woken: list[Ref] = []
+        self.queue.add = lambda ref, after=0.0, **_: self.woken.append(ref) if not after else None  # type: ignore[method-assign, misc]
+        self.start()
+
+    def start(self) -> None:
+        made: Any = InferenceServiceReconciler
+        executor, core = Executor(self.api, self.cluster, 1.0), Core(sync=self.sync)
+        self.passes = made(self.cluster, self.api, executor, self.queue, Settings(), lambda: self.now, core)
+        self.passes.seed()
+
+    def sync(self, service: Any, _: Any, observed: Observed, __: Any) -> Plan:
+        self.said[service.name] = observed.ahead({RUNTIME: EPOCH})
+        found = self.plans.get(service.name, plan(EditState.PENDING, rolls=True))
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def look(self, ref: Ref) -> str:
+        """A pass; what the service waits for."""
+        self.woken.clear()
+        await self.passes.reconcile(ref)
+        return self.said[ref.name]
+
+
+def body(name: str) -> dict[str, Any]:
+    return {**makers.BODY, "metadata": {**makers.BODY["metadata"], "name": name, "uid": f"uid-{name}"}}
+
+
+def plan(state: EditState, **more: Any) -> Plan:
+    since = makers.NOW if state == EditState.DONE else None
+    return Plan(stands={RUNTIME: Stand(EPOCH, state, since)}, status={"conditions": []}, **more)
+
+
+def replaced(name: str) -> dict[str, Any]:
+    """A StatefulSet of another revision than the one that was whole."""
+    labels = {keys.SERVICE: name, keys.MANAGED_BY: keys.MANAGER}
+    made = [{**labels, keys.REVISION: revision} for revision in ("old", "new")]
+    return {
+        "items": [
+            {"metadata": {"name": each[keys.REVISION], "namespace": "ns", "uid": f"{name}-{each[keys.REVISION]}",
+                          "resourceVersion": "7", "labels": each}, "spec": {"replicas": 1}}
+            for each in made
+        ]
+    }  # fmt: skip
+
+
+async def test_the_first_begins_when_both_were_looked_at_and_the_second_when_it_has_baked() -> None:
+    rig = Rig()
+    assert "wave 1 of 2" in await rig.look(A) and A not in rig.woken, "nobody knows how the other stands"
+    assert "wave 2 of 2" in await rig.look(B) and A in rig.woken
+    assert await rig.look(A) == ""
+    rig.plans["a"] = plan(EditState.DONE)
+    await rig.look(A)
+    assert B not in rig.woken
+    rig.now += timedelta(minutes=5)
+    rig.woken.clear()
+    rig.passes.waves.look(RUNTIME, None)
+    assert rig.woken == [B] and await rig.look(B) == ""
+
+
+async def test_what_has_begun_goes_on_after_a_restart() -> None:
+    rig = Rig()
+    for item in replaced("b")["items"]:
+        rig.cluster.seen("StatefulSet", item)
+    assert await rig.look(B) == "", "its slices tell"
+    assert "wave 2 of 2" in await rig.look(A) and A not in rig.woken
+
+
+async def test_who_was_called_keeps_its_turn_in_a_dry_run_and_loses_it_behind_a_closed_gate() -> None:
+    rig = Rig()
+    await rig.look(A)
+    await rig.look(B)
+    rig.plans["a"] = plan(EditState.PENDING, check=(Check("r.1", ()),))
+    await rig.look(A)
+    assert B not in rig.woken
+    rig.plans["a"] = plan(EditState.PENDING)
+    await rig.look(A)
+    assert B in rig.woken
+
+
+async def test_a_service_that_cannot_be_handled_holds_up_nobody() -> None:
+    rig = Rig()
+    await rig.look(A)
+    await rig.look(B)
+    rig.plans["a"] = ValueError("a bug")  # type: ignore[assignment]
+    await rig.look(A)
+    assert B in rig.woken
+
+
+async def test_a_service_that_is_gone_holds_up_nobody() -> None:
+    rig = Rig()
+    await rig.look(B)
+    rig.woken.clear()
+    rig.cluster.gone("InferenceService", "uid-a")
+    await rig.passes.reconcile(A)
+    assert B in rig.woken

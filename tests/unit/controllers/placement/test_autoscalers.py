@@ -1,0 +1,90 @@
+"""An autoscaler that makes nodes for a gang's pods gives its try more time."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.controllers import events
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory
+from ome_operator.controllers.placement import autoscalers
+from ome_operator.core.observed.objects import Pod, Ref
+from tests.support.fake_api import FakeApi
+from tests.unit.core.rollout.makers import pod
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+LASTS = 60.0
+
+
+class Known:
+    """A service that tries."""
+
+    ref = Ref("InferenceService", "team", "svc")
+
+    def __init__(self, *, trying: bool = True, node: str = "") -> None:
+        self.status = {"placement": {"trying": trying, "since": BEGAN.isoformat(timespec="seconds")}}
+        self._pod = pod("p", node=node)
+
+    def lost(self) -> "Known":
+        """It served, and a rank of it has looked for a node since then."""
+        told = {"name": "g", "component": "engine", "revision": "r", "index": 0, "phase": "Pending", "incarnation": 1}
+        self.status = {"groups": [{**told, "since": BEGAN.isoformat()}]}
+        return self
+
+    def pods_of(self, *_: str) -> tuple[Pod, ...]:
+        return (self._pod,)
+
+
+def event(reason: str, after: float, uid: str = "uid-p") -> dict[str, Any]:
+    at = (BEGAN + timedelta(seconds=after)).isoformat()
+    return {"reason": reason, "involvedObject": {"uid": uid}, "lastTimestamp": at}
+
+
+def looked(known: Any, seconds: float, *told: dict[str, Any]) -> tuple[bool, int]:
+    """Whether nodes are known to come, and how often events were read."""
+    memory, now = ServiceMemory(), BEGAN + timedelta(seconds=seconds)
+    api = FakeApi({"list_objects Event": list(told)})
+    reader = events.scale_ups(api, lambda: 0.0, lambda: now)
+    asyncio.run(autoscalers.inspect(reader, known, known, memory, now=now, lasts=LASTS))
+    asyncio.run(autoscalers.inspect(reader, known, known, memory, now=now, lasts=LASTS))
+    return autoscalers.known(known, memory, now), len(api.calls)
+
+
+@pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
+@pytest.mark.parametrize("after", [20, -400])
+def test_what_an_autoscaler_said_of_a_pod_counts(reason: str, after: float) -> None:
+    """Also before the time of the try began, which it does when the first of its nodes is there."""
+    assert looked(Known(), 58, event(reason, after)) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        event("NotTriggerScaleUp", 20),
+        event("TriggeredScaleUp", 20, "uid-of-another"),
+        {"reason": "TriggeredScaleUp"},
+    ],
+)
+def test_what_was_said_of_others_or_otherwise_does_not(told: dict[str, Any]) -> None:
+    assert looked(Known(), 58, told) == (False, 1)
+
+
+def test_nobody_reads_events_before_the_time_is_nearly_over_or_while_nothing_tries() -> None:
+    assert looked(Known(), 30, event("TriggeredScaleUp", 20)) == (False, 0)
+    assert looked(Known(trying=False), 58, event("TriggeredScaleUp", 20)) == (False, 0)
+
+
+def test_pods_that_are_on_nodes_need_none() -> None:
+    assert looked(Known(node="n1"), 58, event("TriggeredScaleUp", 20)) == (False, 1)
+
+
+def test_a_new_process_reads_in_the_middle_of_a_try_that_was_given_more_time() -> None:
+    assert looked(Known(), 300, event("TriggeredScaleUp", 20)) == (True, 1)
+    assert looked(Known().lost(), 300, event("TriggeredScaleUp", 20)) == (True, 1)
+
+
+def test_a_rank_that_was_lost_has_more_time_too() -> None:
+    assert looked(Known().lost(), 58, event("TriggeredScaleUp", 20)) == (True, 1)
+    assert looked(Known().lost(), 30, event("TriggeredScaleUp", 20)) == (False, 0)
+    assert looked(Known().lost(), 1300, event("TriggeredScaleUp", 20)) == (False, 0), "after 20 minutes nobody asks"

@@ -1,0 +1,50 @@
+"""What strangers hold on nodes is read live, counted once, and forgotten."""
+
+import asyncio
+from typing import Any
+
+from ome_operator.controllers.placement.foreign_pods import FRESH, KEPT, MOST, ForeignPods, held
+from ome_operator.kube.errors import Forbidden
+from tests.support.fake_api import FakeApi
+
+GPU = "nvidia.com/gpu"
+
+
+def pod(uid: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
+    box = {"name": "c", "resources": {"limits": {GPU: str(gpus)}}}
+    return {"metadata": {"uid": uid}, "spec": {"containers": [box]}, "status": {"phase": phase}}
+
+
+def test_pods_that_are_ours_or_have_ended_are_not_counted() -> None:
+    pods = [pod("theirs", 4), pod("ours", 2), pod("done", 1, "Succeeded"), {}]
+    found = held(pods, lambda pod: pod.get("metadata") == {"uid": "ours"})
+    assert found == {GPU: 4, "pods": 2}
+
+
+def test_an_answer_counts_for_five_minutes_and_is_not_read_again_in_the_same_moment() -> None:
+    clock = [1000.0]
+    api = FakeApi({"list_objects Pod": [pod("theirs", 8)]})
+    foreign = ForeignPods(api, lambda: clock[0], lambda _: False)
+    asyncio.run(foreign.read(["n1"]))
+    assert [call.selector for call in api.calls] == ["spec.nodeName=n1"]
+    assert foreign.moved() == {"n1"} and foreign.on("n1")[GPU] == 8 and foreign.on("n2") == {}
+    asyncio.run(foreign.read(["n1"]))
+    assert len(api.calls) == 1
+    clock[0] += FRESH + 1
+    asyncio.run(foreign.read(["n1"]))
+    assert len(api.calls) == 2 and foreign.moved() == {"n1"}
+    clock[0] += KEPT + 1
+    assert foreign.moved() == {"n1"} and foreign.on("n1") == {} and foreign.moved() == set()
+
+
+def test_a_try_costs_no_more_than_so_many_reads_and_a_refusal_costs_the_answer_alone() -> None:
+    api = FakeApi({"list_objects Pod": []})
+    foreign = ForeignPods(api, lambda: 1000.0, lambda _: False)
+    asyncio.run(foreign.read(f"n{at}" for at in range(5000)))
+    assert len(api.calls) == MOST
+    asyncio.run(foreign.read(f"n{at}" for at in range(5000)))
+    assert len(api.calls) == 2 * MOST, "the next hundred"
+    refused = FakeApi({"list_objects Pod": Forbidden("no")})
+    foreign = ForeignPods(refused, lambda: 1000.0, lambda _: False)
+    asyncio.run(foreign.read(["n1", "n2"]))
+    assert len(refused.calls) == 1 and foreign.on("n1") == {}

@@ -1,0 +1,142 @@
+"""What is free on nodes is looked at again only where something has changed."""
+
+from dataclasses import replace
+from typing import Any
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.occupancy import Occupancy
+from ome_operator.controllers.placement.foreign_pods import ForeignPods
+from ome_operator.controllers.placement.free_capacity import FreeRoom
+from ome_operator.core.observed.objects import Child, Deps, Node, Pod, Ref
+from tests.support.fake_api import FakeApi
+from tests.unit.core.rollout.makers import pod
+
+GPU = "nvidia.com/gpu"
+
+
+def workload(gpus: int) -> dict[str, Any]:
+    """A stored StatefulSet."""
+    box = {"name": "c", "resources": {"limits": {GPU: str(gpus)}}}
+    return {"spec": {"template": {"spec": {"containers": [box]}}}}
+
+
+class Known:
+    """A cluster with two nodes and a revision."""
+
+    roles = ClusterCache.roles
+
+    def __init__(self) -> None:
+        self.found = {name: Node(name, 1, {}, True, 8, room=((GPU, 8),)) for name in ("n1", "n2")}
+        self.occupancy, self.children = Occupancy(), {"ControllerRevision": self}
+        self.revisions: list[Child] = []
+        self.pods: list[Pod] = []
+
+    def deps(self) -> Deps:
+        return replace(Deps(), nodes=self.found)
+
+    def group(self, _: tuple[str, str]) -> list[Child]:
+        return self.revisions
+
+    def pods_of(self, namespace: str, service: str) -> list[Pod]:
+        return [pod for pod in self.pods if (pod.namespace, pod.service) == (namespace, service)]
+
+    def store(self) -> None:
+        """The revision of the pods becomes known."""
+        roles = {"engine": {"leader": workload(2), "worker": workload(3), "size": 2, "port": 80}}
+        content = {"revision": 1, "data": {"workloads": roles}}
+        labels = {keys.REVISION: "r1"}
+        self.revisions = [Child("ControllerRevision", "team", "r", "u", 1, "", labels, "", "", False, 0, "", content)]
+
+
+def room(known: Any, foreign: ForeignPods | None = None) -> FreeRoom:
+    return FreeRoom(known, foreign or ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False))
+
+
+def free(made: FreeRoom) -> dict[str, int]:
+    return {name: dict(node.room)[GPU] for name, node in made.nodes().items()}
+
+
+def test_it_is_allocatable_less_what_pods_hold_there() -> None:
+    known = Known()
+    known.store()
+    made = room(known)
+    leader, worker = pod("l", node="n1"), pod("w", 1, node="n1")
+    known.occupancy.pod(None, leader)
+    known.occupancy.pod(None, worker)
+    assert free(made) == {"n1": 3, "n2": 8}
+    known.occupancy.pod(worker, None)
+    assert free(made) == {"n1": 6, "n2": 8}
+    known.found = {**known.found, "n3": known.found["n2"]._replace(name="n3")}
+    del known.found["n2"]
+    assert free(made) == {"n1": 6, "n3": 8}
+
+
+def test_nothing_is_made_anew_while_nothing_changes() -> None:
+    known = Known()
+    known.store()
+    made = room(known)
+    first, version = dict(made.nodes()), made.version
+    assert made.nodes() == first and made.version == version
+    known.occupancy.pod(None, pod("l", node="n1"))
+    then = dict(made.nodes())
+    assert then["n2"] is first["n2"] and then["n1"] is not first["n1"] and made.version == version + 1
+
+
+def test_a_heartbeat_of_a_node_is_no_change() -> None:
+    """It gives a node another version in the same map. A thousand nodes send several of them a second."""
+    known = Known()
+    made = room(known)
+    made.nodes()
+    version = made.version
+    known.found["n1"] = known.found["n1"]._replace(version=2)
+    assert free(made) == {"n1": 8, "n2": 8} and made.version == version
+    known.found = {**known.found, "n2": known.found["n2"]._replace(room=((GPU, 4),))}
+    assert free(made) == {"n1": 8, "n2": 4} and made.version == version + 1
+
+
+def test_pods_whose_revision_is_not_known_yet_are_looked_at_again() -> None:
+    known = Known()
+    made = room(known)
+    known.occupancy.pod(None, pod("l", node="n1"))
+    assert free(made) == {"n1": 8, "n2": 8}
+    known.store()
+    assert free(made) == {"n1": 6, "n2": 8}
+
+
+async def test_what_strangers_hold_counts_besides() -> None:
+    known = Known()
+    known.store()
+    box = {"name": "c", "resources": {"limits": {GPU: "5"}}}
+    foreign = ForeignPods(FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), lambda: 1000.0, lambda _: False)
+    made = room(known, foreign)
+    known.occupancy.pod(None, pod("l", node="n1"))
+    await foreign.read(["n1"])
+    assert free(made) == {"n1": 1, "n2": 8}
+
+
+def test_a_revision_that_somebody_wrote_by_hand_costs_no_other_service_its_turn() -> None:
+    known = Known()
+    known.store()
+    for data in ({"workloads": {"engine": {}}}, {"workloads": []}, {"workloads": {"engine": {"size": "x", "port": 1}}}, []):
+        known.revisions = [known.revisions[0]._replace(content={"data": data})]
+        known.occupancy.pod(None, pod("l", node="n1"))
+        assert free(room(known)) == {"n1": 8, "n2": 8}
+
+
+async def test_what_is_free_without_the_pods_of_a_service() -> None:
+    known = Known()
+    known.store()
+    box = {"name": "c", "resources": {"limits": {GPU: "1"}}}
+    foreign = ForeignPods(FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), lambda: 1000.0, lambda _: False)
+    made, mine = room(known, foreign), pod("l", node="n1")
+    other = pod("o", node="n1")._replace(service="other")
+    known.occupancy.pod(None, mine)
+    known.occupancy.pod(None, other)
+    known.pods = [mine]
+    assert free(made) == {"n1": 4, "n2": 8}
+    await foreign.read(["n1", "n2"])
+    for strangers, left in ((True, {"n1": 5, "n2": 7}), (False, {"n1": 6, "n2": 8})):
+        without = made.without([Ref("InferenceService", mine.namespace, mine.service)], strangers=strangers)
+        assert {name: dict(node.room)[GPU] for name, node in without.items()} == left
+    assert free(made) == {"n1": 3, "n2": 7}, "nothing is changed"

@@ -1,0 +1,94 @@
+"""Two operators of a class, as far as either can see."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.cache.scope import Scope
+from ome_operator.controllers.conflicting_operators import Rivals
+from ome_operator.kube.errors import Forbidden, NotFound
+from tests.support.fake_api import FakeApi
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+NAMES = ("a", "b")
+
+
+def lease(
+    namespace: str, name: str = "ome-operator", holder: str = "pod", age: float = 1.0, lasts: int = 15
+) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": lasts, "renewTime": (NOW - timedelta(seconds=age)).isoformat()}
+    return {"kind": "Lease", "metadata": {"namespace": namespace, "name": name, "labels": {}}, "spec": spec}
+
+
+def rivals(api: FakeApi, scope: Scope) -> Rivals:
+    return Rivals(api, scope, ("ome", "ome-operator"), lambda name: name != "absent", lambda: NOW)
+
+
+@pytest.mark.parametrize(
+    ("other", "namespaces", "found"),
+    [
+        (lease("ome"), (), False),
+        (lease("ml"), (), True),
+        (lease("ml"), NAMES, True),
+        (lease("ml", age=100), (), False),
+        (lease("ml", holder=""), (), False),
+        (lease("a", "ome-operator-claim", "ml/x", lasts=300), NAMES, True),
+        (lease("c", "ome-operator-claim", "ml/x", lasts=300), NAMES, False),
+        (lease("c", "ome-operator-claim", "ml/x", lasts=300), (), True),
+        (lease("a", "ome-operator-claim", "ome/ome-operator", lasts=300), NAMES, False),
+    ],
+)
+async def test_who_reads_all_leases_of_his_class_finds_them(
+    other: dict[str, Any], namespaces: tuple[str, ...], found: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not its own, none that has ended, and of claims only those on its namespaces."""
+    api = FakeApi({"list_objects Lease": [other]})
+    made = rivals(api, Scope(namespaces))
+    await made.look()
+    await made.look()
+    assert bool(made.found) == found
+    assert api.calls[0].selector == "ome.io/operator-lease="
+    assert len([said for said in caplog.records if "another operator" in said.message]) == found, "it is said once"
+
+
+async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
+    answers: dict[str, Any] = {"get Lease": NotFound("none"), "update": lambda call: None}
+    api = FakeApi(answers)
+    made = rivals(api, Scope((*NAMES, "absent"), cluster_kinds=False))
+
+    async def update(manifest: dict[str, Any], manager: str = "") -> dict[str, Any]:
+        updated.append(manifest["spec"]["holderIdentity"])
+        return manifest
+
+    updated: list[str] = []
+    api.update = update  # type: ignore[method-assign]
+    await made.look()
+    assert [made["metadata"]["namespace"] for made in api.bodies("create")] == ["a", "b"], "none where nothing is watched"
+    api.answers["get Lease"] = lease("a", "ome-operator-claim", "ome/ome-operator")
+    await made.look()
+    assert updated == ["ome/ome-operator"] * 2 and made.found == {}
+    api.answers["get Lease"] = lease("a", "ome-operator-claim", "ml/ome-operator", age=10, lasts=300)
+    await made.look()
+    assert updated == ["ome/ome-operator"] * 2 and set(made.found) == {"a", "b"}
+    api.answers["get Lease"] = lease("a", "ome-operator-claim", "ml/ome-operator", age=10_000, lasts=300)
+    await made.look()
+    assert len(updated) == 4 and made.found == {}
+
+
+async def test_what_cannot_be_asked_is_no_rival() -> None:
+    made = rivals(FakeApi({"list_objects": Forbidden("no")}), Scope())
+    await made.look()
+    assert made.found == {}
+
+
+async def test_a_lease_that_nobody_can_read_does_not_end_the_operator(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may write a Lease somewhere chooses its label, and so who reads it."""
+    odd = lease("ml")
+    odd["spec"]["leaseDurationSeconds"] = "soon"
+    api = FakeApi({"list_objects Lease": [odd]})
+    looking = asyncio.create_task(rivals(api, Scope()).run())
+    await asyncio.sleep(0.05)
+    assert not looking.done() and "the look for other operators failed" in caplog.text
+    looking.cancel()

@@ -1,0 +1,64 @@
+"""Who holds a service, in whose words, and how that ends."""
+
+from dataclasses import replace
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.freeze.hold import Brake, brake, frozen
+from ome_operator.core.observed.objects import Deps
+
+WHEN = "2026-11-24T15:40:00Z by alice: driver"
+
+
+def held(deps: Deps = Deps(), **notes: str) -> Brake | None:  # noqa: B008 (nobody changes it)
+    return brake(deps, "team", "svc", {f"{keys.GROUP}/{name}": value for name, value in notes.items()})
+
+
+@pytest.mark.parametrize("value", ["", " ", "false", "False"])
+def test_what_holds_nothing(value: str) -> None:
+    assert held(freeze=value, observe=value) is None
+    assert frozen({keys.FREEZE: value}) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("true", "frozen"),
+        (WHEN, f"frozen since {WHEN}"),
+        ("new\n driver", "frozen (new driver)"),
+        ("yes", "frozen (yes)"),
+        ("x" * 9999, f"frozen ({'x' * 200})"),
+    ],
+)
+def test_any_other_value_freezes(value: str, sentence: str) -> None:
+    assert held(freeze=value) == Brake(False, sentence, "`ome thaw svc -n team` ends it")
+    assert frozen({keys.FREEZE: value}) == value
+
+
+def test_who_freezes_all() -> None:
+    assert held(Deps(frozen=WHEN)) == Brake(False, f"frozen with all services since {WHEN}", "`ome thaw --all` ends it")
+
+
+@pytest.mark.parametrize(
+    ("deps", "notes", "word"),
+    [
+        (Deps(observe=True), {}, "operator.observe "),
+        (Deps(observe_namespaces=frozenset({"team"})), {}, "operator.observeNamespaces"),
+        (Deps(), {"observe": "true"}, "annotation ome.io/observe"),
+    ],
+)
+def test_who_observes(deps: Deps, notes: dict[str, str], word: str) -> None:
+    item = held(deps, **notes)
+    assert item is not None and item.observed and word in item.sentence and item.reason == "Observed"
+
+
+def test_another_namespace_is_none_of_ours() -> None:
+    assert held(Deps(observe_namespaces=frozenset({"other"}))) is None
+
+
+def test_the_stricter_counts_and_both_are_told() -> None:
+    item = held(replace(Deps(), frozen=WHEN), freeze="true", observe="true")
+    assert item is not None and item.reason == "Observed"
+    assert item.sentence == f"observed (annotation ome.io/observe), and frozen with all services since {WHEN}, and frozen"
+    assert item.ends == "remove the annotation to go on, and `ome thaw --all` ends it, and `ome thaw svc -n team` ends it"

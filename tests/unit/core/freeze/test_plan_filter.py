@@ -1,0 +1,270 @@
+"""What of a Plan passes a brake, for every field that a Plan has; and what is told of the rest."""
+
+from dataclasses import fields, is_dataclass, replace
+from inspect import getmembers, isclass
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.freeze import plan_filter
+from ome_operator.core.freeze.hold import Brake
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reconcile import plan
+from ome_operator.core.reconcile.plan import (
+    Apply,
+    ApplyStatus,
+    Check,
+    Create,
+    Delete,
+    EnsureSecret,
+    Event,
+    Patch,
+    Plan,
+    Recycle,
+)
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.reconcile.sync import sync
+from tests.support.effects import effects
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+
+FROZEN, OBSERVED = Brake(False, "frozen", "thaw it"), Brake(True, "observed", "go on")
+SHAPE = Shape(size=2, engines=2)
+
+
+def settled(shape: Shape = SHAPE) -> World:
+    """A service that serves."""
+    world = World(shape.service(), shape.deps(), 3)
+    world.settle()
+    return world
+
+
+def manifest(kind: str, name: str = "svc", hash_: str = "new") -> dict[str, Any]:
+    labels = {keys.COMPONENT: keys.ENGINE, keys.REVISION: "abc"}
+    return {"kind": kind, "metadata": {"name": name, "labels": labels, "annotations": {keys.HASH: hash_}}}
+
+
+DELETE = Delete("StatefulSet", "svc-engine-abc-0", "uid-1")
+MARK = Patch("Pod", "svc-engine-abc-0-0", "uid-2", {"metadata": {"annotations": {keys.DRAINING: "2026-01-01T00:00:00Z"}}})
+STEPS: dict[str, tuple[Any, str]] = {
+    "check": (Check("abc.123", ()), "try revision abc in a dry run"),
+    "first": (Apply(manifest("ControllerRevision"), ""), "store revision abc"),
+    "ensure_secret": (EnsureSecret(manifest("Secret", "svc-ssh")), "create Secret svc-ssh"),
+    "apply": (Apply(manifest("StatefulSet"), ""), "create StatefulSet svc"),
+    "create": (Create(manifest("RoleScale", "svc-engine")), "create RoleScale svc-engine"),
+    "apply_status": (ApplyStatus(manifest("RoleScale", "svc-engine")), "tell RoleScale svc-engine"),
+    "patch": (MARK, "drain Pod svc-engine-abc-0-0"),
+    "delete": (DELETE, "delete StatefulSet svc-engine-abc-0"),
+    "recycle": (
+        Recycle((Delete("Pod", "p", "uid-3"),), "", frozenset()),
+        "delete Pod p to recycle their group",
+    ),
+}
+"""Field of a Plan -> a step that stands in it, and what is told of the step."""
+WHILE_FROZEN = {"check", "apply_status"}
+"""Steps that pass a freeze as they are."""
+NO_STEPS = {"look", "status", "urgent", "events", "rolls", "stands", "nodes", "claim", "watch_failures", "requeue_after"}
+"""What a Plan has besides: what is read and told, and when to look again."""
+PARTS = {"Guard", "NodeLost", "RoomCheck", "Event", "Plan"}
+"""Classes of core/reconcile/plan.py that are no steps."""
+
+
+def test_every_field_of_a_plan_has_a_rule_for_both_brakes() -> None:
+    """Whoever adds a field says here what becomes of it."""
+    known = {item.name for item in fields(Plan)}
+    assert plan_filter.FROZEN.keys() == plan_filter.OBSERVED.keys() == STEPS.keys() | NO_STEPS == known
+    assert plan_filter.SAYS.keys() == STEPS.keys()
+
+
+def test_every_kind_of_step_is_looked_at() -> None:
+    kinds = {name for name, item in getmembers(plan, isclass) if is_dataclass(item) and item.__module__ == plan.__name__}
+    assert {type(step).__name__ for step, _ in STEPS.values()} == kinds - PARTS
+
+
+def test_a_field_without_a_rule_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = {name: rule for name, rule in plan_filter.FROZEN.items() if name != "check"}
+    monkeypatch.setattr(plan_filter, "FROZEN", rules)
+    world = settled()
+    assert plan_filter.allowed(Plan(check=(Check("abc.1", ()),)), FROZEN, snapshot(world)) == Plan()
+
+
+def snapshot(world: World, observed: Observed | None = None) -> Snapshot:
+    return Snapshot(world.service, world.deps, observed or world.observed(), world.now)
+
+
+@pytest.mark.parametrize("field", STEPS)
+@pytest.mark.parametrize("held", [FROZEN, OBSERVED], ids=["frozen", "observed"])
+def test_each_step_passes_or_is_told(field: str, held: Brake) -> None:
+    step, words = STEPS[field]
+    whole = Plan(**{field: (step,)})
+    less = plan_filter.allowed(whole, held, snapshot(settled()))
+    if field in WHILE_FROZEN and not held.observed:
+        assert less == whole and plan_filter.would(whole, less) == ()
+    else:
+        assert less == Plan() and plan_filter.would(whole, less) == (words,)
+
+
+def test_what_is_no_step() -> None:
+    said = {"status": {"a": 1}, "urgent": False, "watch_failures": (("StatefulSet", "x"),)}
+    whole = Plan(**said, requeue_after=0.5, rolls=True, events=(Event("Warning", "R", "m"),))  # type: ignore[arg-type]
+    world = settled()
+    assert plan_filter.allowed(whole, FROZEN, snapshot(world)) == Plan(**said, events=whole.events)  # type: ignore[arg-type]
+    assert plan_filter.allowed(whole, OBSERVED, snapshot(world)) == Plan(**said)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", sorted(plan_filter.MENDED))
+def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
+    """Somebody changed it, or it is missing; what is wanted anew waits."""
+    world = settled()
+    name = "svc" if kind == "Service" else "svc-router"
+    found = world.children[kind, name]
+    found.owned = "changed by a stranger"
+    assert f"apply {kind} {name}" in effects(go(world, "freeze"))
+    assert effects(go(world, "observe")) == ()
+    found.hash = "of another manifest"
+    assert effects(go(world, "freeze")) == ()
+    del world.children[kind, name]
+    assert f"apply {kind} {name}" in effects(go(world, "freeze"))
+    world.pods.clear()
+    assert effects(go(world, "freeze")) == ()
+
+
+def go(world: World, note: str) -> Plan:
+    """What a pass does under a brake."""
+    held = replace(world.service, annotations={f"{keys.GROUP}/{note}": "true"})
+    return sync(held, world.deps, world.observed(), world.now)
+
+
+def test_a_service_that_would_be_new_waits() -> None:
+    """A router is added: its account is missing, but no pod needs it yet."""
+    world = settled(replace(SHAPE, router=False))
+    world.edit(SHAPE.service())
+    assert effects(go(world, "freeze")) == ()
+    assert "create ServiceAccount svc-router" in condition(go(world, "freeze"))
+
+
+def condition(plan: Plan, type_: str = "Frozen") -> str:
+    return next((str(item["message"]) for item in plan.status["conditions"] if item["type"] == type_), "")
+
+
+def test_marked_leaders_serve_again_while_frozen() -> None:
+    world = settled()
+    leader = next(pod for pod in world.pods.values() if pod.rank == 0 and pod.labels[keys.COMPONENT] == keys.ENGINE)
+    leader.draining = world.now.isoformat()
+    world.edit(replace(SHAPE, engines=1).service())
+    (patch,) = go(world, "freeze").patch
+    assert (patch.name, patch.body["metadata"]["annotations"]) == (leader.name, {keys.DRAINING: None})
+    assert go(world, "observe").patch == ()
+
+
+@pytest.mark.parametrize("note", ["freeze", "observe"])
+def test_first_creation_waits_and_says_so(note: str) -> None:
+    world = World(SHAPE.service(), SHAPE.deps(), 3)
+    plan = go(world, note)
+    assert effects(plan) == ()
+    assert "would store revision" in condition(plan) and "4 StatefulSets (svc-engine-" in condition(plan)
+    ready = next(item for item in plan.status["conditions"] if item["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", {"freeze": "Frozen", "observe": "Observed"}[note])
+    assert "revision" not in plan.status and "slices" not in plan.status and "url" not in plan.status
+
+
+def test_an_edit_waits_while_what_serves_stays_ready() -> None:
+    world = settled()
+    world.edit(deps=replace(SHAPE, image="b").deps())
+    before = world.service.status
+    plan = go(world, "freeze")
+    assert plan.status["revision"] == before["revision"] and plan.status["groups"] == before["groups"]
+    assert condition(plan, "RolledOut").startswith("frozen; revision ")
+    assert f"would replace revision {before['revision']} by " in condition(plan)
+    ready = next(item for item in plan.status["conditions"] if item["type"] == "Ready")
+    assert ready["status"] == "True"
+
+
+def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
+    world = settled()
+    world.edit(replace(SHAPE, engines=3).service())
+    told = {item["type"]: (item["status"], item["reason"]) for item in go(world, "freeze").status["conditions"]}
+    assert told["EngineReady"] == told["Ready"] == ("False", "Frozen") and told["RouterReady"] == ("True", "Ready")
+
+
+def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
+    world = settled()
+    lost = next(pod for pod in world.pods.values() if pod.rank == 1 and pod.labels[keys.COMPONENT] == keys.ENGINE)
+    world.lose(lost.name)
+    while not (lost.name in world.pods and world.pods[lost.name].uid != lost.uid):
+        assert world.step(), "its StatefulSet makes it anew"
+    said = {event.reason for event in go(world, "freeze").events}
+    assert "GroupRecycled" not in said and "Frozen" in said
+    assert "GroupRecycled" in {event.reason for event in world.sync().events}
+
+
+def test_a_pass_that_repeats_says_the_same() -> None:
+    """Otherwise each pass would write a status, and that would be a pass."""
+    world = settled()
+    world.edit(replace(SHAPE, engines=1).service(), replace(SHAPE, image="b").deps())
+    for _ in range(2):
+        world.service = replace(world.service, status=go(world, "freeze").status)
+    assert go(world, "freeze").status == world.service.status
+
+
+@pytest.mark.parametrize("note", ["freeze", "observe"])
+def test_that_it_is_held_is_told_at_once_and_what_it_counts_meanwhile_is_not(note: str) -> None:
+    world = settled()
+    plan = go(world, note)
+    assert plan.urgent
+    told = plan.status["conditions"]
+    counted = [{**each, "message": "on 3 nodes"} if each["type"] == "ModelReady" else each for each in told]
+    world.service = replace(world.service, status={**plan.status, "conditions": counted})
+    again = go(world, note)
+    assert again.status == plan.status != world.service.status and not again.urgent
+
+
+def test_the_deadline_of_a_rollout_does_not_run() -> None:
+    """Nothing is rejected for what was frozen, and after the thaw the new slice has the whole time."""
+    shape = replace(SHAPE, rollback=True, strategy="surge")
+    world = World(shape.service(), shape.deps(), 3)
+    world.settle()
+    world.edit(deps=replace(shape, image="b").deps())
+    old = world.service.status["revision"]
+    world.healthy = lambda pod: pod.labels[keys.REVISION] == old
+    world.run(8)
+    assert world.service.status.get("progress")
+    world.now = world.now.replace(year=2027)
+    plan = go(world, "freeze")
+    assert "progress" not in plan.status and "rejected" not in plan.status and plan.requeue_after is None
+    world.service = replace(world.service, status=plan.status)
+    thawed = world.sync()
+    assert "rejected" not in thawed.status and thawed.status["progress"]["since"].startswith("2027")
+
+
+def test_the_condition_goes_with_the_thaw() -> None:
+    world = settled()
+    world.service = replace(world.service, status=go(world, "freeze").status)
+    assert world.condition("Frozen")["reason"] == "Frozen"
+    assert condition(world.sync()) == ""
+
+
+def test_a_service_that_is_left_alone_says_that_it_is_frozen() -> None:
+    world = settled()
+    others = replace(world.observed(), another="ome-controller")
+    held = replace(world.service, annotations={keys.FREEZE: "true"})
+    plan = sync(held, world.deps, others, world.now)
+    assert condition(plan) == "frozen; `ome thaw svc -n team` ends it"
+    assert condition(plan, "AnotherOperator")
+
+
+def test_a_message_has_room_for_how_it_ends() -> None:
+    said = plan_filter.condition(FROZEN, [f"create StatefulSet {'x' * 60}"] * 99).message
+    assert len(said) < 1024 and said.endswith("; thaw it")
+
+
+def test_a_service_lets_others_go_first_only_before_it_has_begun() -> None:
+    world = settled()
+    assert not plan_filter.allowed(Plan(rolls=True), FROZEN, snapshot(world)).rolls
+    world.edit(deps=replace(SHAPE, image="b").deps())
+    for _ in range(60):
+        world.run(1)
+        if len(snapshot(world).slices) > 1:
+            break
+    assert plan_filter.allowed(Plan(rolls=True), FROZEN, snapshot(world)).rolls

@@ -1,0 +1,143 @@
+"""Whose turn it is among gangs that wait, from what each wants and what is free."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement import admission as module
+from ome_operator.core.placement import packing
+from ome_operator.core.placement.admission import Claim, contested, less, turns
+from ome_operator.core.placement.demand import Demand, Expression
+from ome_operator.core.placement.fit import Need, Needs
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+LONG_AGO = NOW.timestamp() - 3600
+GPU = "nvidia.com/gpu"
+
+
+def nodes(**pools: int) -> dict[str, Node]:
+    """So many nodes of each pool."""
+    names = [(f"{pool}{at}", pool) for pool, number in pools.items() for at in range(number)]
+    return {name: Node(name, 1, {"pool": pool}, True, 8, room=((GPU, 8),)) for name, pool in names}
+
+
+def needs(pods: int, pool: str = "") -> Needs:
+    """Pods that take a node each."""
+    selector = (Expression("pool", "In", (pool,)),) if pool else ()
+    return (Need(("engine",), "engine", Demand(selector, requests=((GPU, 8),)), pods),)
+
+
+def claim(key: str, pods: int, pool: str = "", **facts: Any) -> Claim:
+    """Of a gang that waits since a moment ago."""
+    return Claim(**{"key": key, "needs": needs(pods, pool), "trying": False, "since": NOW.timestamp(), **facts})
+
+
+def granted(*claims: Claim, on: dict[str, Node], free: dict[str, Node] | None = None) -> dict[str, bool]:
+    return dict(turns(claims, on, on if free is None else free, NOW).granted)
+
+
+def test_the_priority_of_pods_goes_before_age() -> None:
+    old, young = claim("old", 3, first=1.0), claim("young", 3, first=2.0, priority=1000)
+    assert granted(old, young, on=nodes(a=4)) == {"young": True}
+    assert granted(old, young._replace(priority=0), on=nodes(a=4)) == {"old": True}
+    assert granted(old._replace(priority=-5), young._replace(priority=0), on=nodes(a=4)) == {"young": True}
+
+
+def test_what_fits_passes_what_does_not() -> None:
+    assert granted(claim("large", 9, first=1.0, priority=9), claim("small", 2), on=nodes(a=4)) == {"small": True}
+
+
+def test_room_of_who_tries_is_promised() -> None:
+    assert granted(claim("tries", 3, trying=True), claim("waits", 2), on=nodes(a=4)) == {}
+    assert granted(claim("tries", 2, trying=True), claim("waits", 2), on=nodes(a=4)) == {"waits": True}
+
+
+def test_a_try_that_has_no_room_keeps_others_from_its_own_nodes_only() -> None:
+    """A blind try of a pool stood before everybody in the cluster."""
+    on = nodes(a=4, b=4)
+    tries = claim("tries", 9, "a", trying=True)
+    assert granted(tries, claim("other", 4, "b"), on=on) == {"other": True}
+    assert granted(tries, claim("same", 1, "a"), on=on) == {}
+    assert granted(tries, claim("any", 4), on=on) == {"any": True}, "on the nodes of the other pool"
+    assert granted(tries, claim("any", 5), on=on) == {}
+
+
+def test_a_service_that_serves_and_finds_no_room_keeps_nobody_away() -> None:
+    """A rank was lost with its node, for days."""
+    lost = claim("serves", 2, "a", trying=True, serves=True)
+    on = nodes(a=4)
+    free = {name: node for name, node in on.items() if name == "a0"}
+    assert granted(lost, claim("small", 1, "a"), on=on, free=free) == {"small": True}
+    assert granted(lost, claim("large", 3, "a"), on=on) == {}, "but where it has room, that is promised to it"
+
+
+def test_blind_tries_of_other_nodes_do_not_wait_for_each_other() -> None:
+    on = nodes(a=1, b=1)
+    first, second, third = (
+        claim("first", 9, "a", since=LONG_AGO),
+        claim("second", 9, "b", since=LONG_AGO),
+        claim("third", 9, "a", since=LONG_AGO),
+    )
+    assert granted(first, second, third, on=on) == {"first": False, "second": False}
+    assert granted(claim("serves", 9, "a", trying=True, serves=True), first, on=on) == {"first": False}
+    assert granted(claim("tries", 1, "a", trying=True), first, on=on) == {}
+
+
+def test_why_it_waits() -> None:
+    on = nodes(a=4)
+    rested = turns([claim("a", 2, rested=False)], on, on, NOW)
+    assert rested.granted == {} and "seemed to fit and did not" in rested.waits["a"]
+    assert turns([claim("a", 3, first=1.0), claim("b", 3, first=2.0)], on, on, NOW).waits == {"b": "a has its turn"}
+    free = {name: node for name, node in on.items() if name != "a3"}
+    times = [NOW.replace(minute=minute) for minute in range(0, 40, 10)]
+    told = []
+    for at in times:
+        large, small = (claim(key, pods, first=LONG_AGO, since=at.timestamp()) for key, pods in (("large", 4), ("small", 1)))
+        told.append(turns([large, small], on, free, at).waits.get("small", ""))
+    assert sorted(told) == ["", "", "", "nodes are kept for large just now"], "in ten of forty minutes"
+
+
+def test_who_wants_the_same_nodes_contests_them() -> None:
+    on = nodes(a=2, b=2)
+    assert contested(needs(1), [claim("w", 3, "a")], on)
+    assert not contested(needs(1, "b"), [claim("w", 3, "a")], on)
+    assert not contested(needs(1), [], on)
+
+
+def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: Any) -> None:
+    asked = []
+    from ome_operator.core.placement import admission as module
+
+    fits = module.fits
+    monkeypatch.setattr(module, "fits", lambda *given: (asked.append(1), fits(*given))[1])
+    on = nodes(a=20)
+    told = turns([claim(f"s{at}", 30, first=float(at)) for at in range(1000)], on, on, NOW)
+    assert not told.granted and len(told.waits) == 1000 and len(asked) <= 5
+
+
+def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() -> None:
+    """It told fewer GPUs after pods were put there."""
+    on = nodes(a=1)
+    assert dict(less(on["a0"], {GPU: 20}).room) == {GPU: 0}
+
+
+def test_many_kinds_of_pods_are_decided_about_without_a_search_and_each_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 5,000 nodes 50 are free, and 100 services wait that ask for different CPUs: that took 27 seconds."""
+    asked: list[int] = []
+    compare = module.fits
+    monkeypatch.setattr(module, "fits", lambda needs, ground: (asked.append(len(ground.nodes)), compare(needs, ground))[1])
+    monkeypatch.setattr(packing, "_searched", lambda *_: pytest.fail("it searched"))
+    full = {name: node._replace(room=((GPU, 0), ("cpu", 64_000))) for name, node in nodes(a=5000).items()}
+    free = {**full, **{name: node._replace(room=((GPU, 8), ("cpu", 64_000))) for name, node in nodes(a=50).items()}}
+    claims = []
+    for at in range(100):
+        demand = Demand(requests=((GPU, 8), ("cpu", 1000 + at % 10)))
+        claims.append(claim(f"w{at:02}", 1, first=float(at))._replace(needs=(Need(("e",), "e", demand, 2 + at % 16),)))
+    found = granted(*claims, on=nodes(a=5000), free=free)
+    placed = sum(each.needs[0].pods for each in claims if each.key in found)
+    assert found and 40 <= placed <= 50
+    assert {*asked[1:]} == {50} and len(asked) < 2 * 160 + 2 * len(found), "the nodes that matter, each kind and size once"

@@ -1,0 +1,121 @@
+"""The states of a service whose groups have no place."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ome_operator.core.placement import timing
+from ome_operator.core.placement.attempts import Decision, Record, Seen, advance, rested
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ASKED = Seen({"engine": 1, "decoder": 1}, {}, {})
+
+
+def after(record: Record | None, seconds: float, timeout: float, seen: Seen = ASKED, turn: bool | None = None) -> Decision:
+    return advance(record, seen, turn=turn, contested=False, timeout=timeout, now=NOW + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize("timeout", [1.0, 60.0, 1200.0, 365 * 86400.0])
+def test_a_try_ends_when_its_time_is_over_whether_that_is_a_second_or_a_year(timeout: float) -> None:
+    begun = after(None, 0, timeout)
+    assert begun.record is not None and begun.again == timeout and not begun.failed
+    going = after(begun.record, timeout - 0.5, timeout)
+    assert going.record is not None and going.record.trying and going.again == 0.5
+    ended = after(going.record, timeout, timeout)
+    assert ended.failed and ended.record is not None and not ended.record.trying
+    assert ended.record.waiting == {"engine": 1, "decoder": 1}
+
+
+def test_with_a_timeout_of_a_second_nothing_spins() -> None:
+    """Tries that fail although they seem to fit come after 0, 1, 2, 5, 5, … minutes."""
+    record, second, begun = after(None, 0, 1).record, 0.0, 0
+    while second < 3600:
+        assert record is not None
+        ready = not record.trying and rested(record, NOW + timedelta(seconds=second))
+        begun += ready
+        record = after(record, second, 1, turn=True if ready else None).record
+        second += 1
+    assert begun <= 3600 / timing.PAUSES[-1].total_seconds() + 3
+
+
+def test_the_priority_of_its_pods_is_kept_while_it_has_none() -> None:
+    ended = after(Record({}, NOW.isoformat(), priority=7), 60, 60)
+    assert ended.record is not None and ended.record.priority == 7
+    again = after(ended.record, 100, 60, turn=True)
+    assert again.record is not None and again.record.trying and again.record.priority == 7
+
+
+PENDING = ASKED._replace(half=False)
+HALF = Seen({"engine": 1, "decoder": 1}, {"engine": 1}, {}, half=True)
+
+
+def idle(hours: float = 1.0) -> Record:
+    """Of a service whose pods have held no node for so long."""
+    record = after(None, 0, 60, PENDING).record
+    for second in (59, 60, 3600 * hours):
+        decision = after(record, second, 60, PENDING)
+        assert decision.record is not None and decision.record.trying and not decision.failed
+        record = decision.record
+    assert record is not None and record.since == ""
+    return record
+
+
+def test_pods_that_hold_no_node_stay_for_autoscalers_and_preemption_to_see() -> None:
+    """For autoscalers that say nothing, while volumes are made, while the scheduler is down: they free nothing."""
+    assert idle(24).waiting == {}
+
+
+def test_the_time_of_a_try_begins_when_its_first_rank_comes_to_a_node() -> None:
+    """The nodes of an autoscaler come one by one."""
+    begun = after(idle(), 4000, 60, HALF)
+    assert begun.again == 60 and begun.record is not None and begun.record.trying
+    going = after(begun.record, 4059, 60, HALF)
+    assert going.again == 1
+    ended = after(going.record, 4060, 60, HALF)
+    assert ended.failed and ended.record is not None and ended.record.waiting == {"engine": 1, "decoder": 1}
+
+
+def test_pods_that_hold_no_node_make_way_for_others_and_lose_no_place_in_the_order() -> None:
+    now = NOW + timedelta(seconds=7200)
+    made_way = advance(idle(), PENDING, turn=None, contested=True, timeout=60, now=now)
+    assert made_way.record is not None and made_way.record.waiting == {"engine": 1, "decoder": 1}
+    assert not made_way.failed, "no try ended: nobody reads what strangers hold"
+    assert made_way.record.first == (NOW + timedelta(seconds=60)).isoformat()
+
+
+def test_a_try_that_is_contested_has_its_time_all_the_same() -> None:
+    record = after(None, 0, 60, PENDING).record
+    for second, trying in ((30, True), (60, False)):
+        now = NOW + timedelta(seconds=second)
+        record = advance(record, PENDING, turn=None, contested=True, timeout=60, now=now).record
+        assert record is not None and record.trying is trying
+
+
+@pytest.mark.parametrize(
+    "before", [None, Record({"engine": 1}, "T1", first="T0", trying=False), Record({}, "T1", first="T0", tries=2)]
+)
+def test_what_gives_way_waits_beside_what_waited_already(before: Record | None) -> None:
+    """A decode group that had served is not seen as such any more; two of three prefill groups serve."""
+    seen = Seen({"engine": 3, "decoder": 2}, {"engine": 2, "decoder": 1}, {"engine": 2, "decoder": 1})
+    found = advance(before, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True)
+    assert found.record is not None and not found.record.trying and found.again == 0
+    assert found.record.waiting == {"engine": 1, "decoder": 1}
+    assert found.record.first == (before.first if before else NOW.isoformat())
+
+
+def test_what_was_given_back_whole_is_no_service_that_has_served_before_it_serves_again() -> None:
+    """All its ranks are on nodes, and then all but a rank, before anything was ready."""
+    seen = Seen({"engine": 1, "decoder": 1}, {}, {})
+    given = advance(None, seen, turn=None, contested=False, timeout=60, now=NOW, gives_way=True).record
+    assert given is not None and given.anew
+    tries = after(given, 10, 60, turn=True).record
+    bound = after(tries, 20, 60, Seen(seen.wanted, {"engine": 1, "decoder": 1}, {}))
+    assert bound.record is not None and bound.record.anew and not bound.record.waiting
+    half = Seen(seen.wanted, {"decoder": 1}, {})
+    begun = after(bound.record, 100, 60, half)
+    assert begun.record is not None and begun.again == 60, "it has the time of a try, from now on"
+    ended = after(begun.record, 160, 60, half)
+    assert ended.failed and ended.record is not None and ended.record.waiting == {"engine": 1, "decoder": 1}
+    assert (
+        after(bound.record._replace(anew=False), 20, 60, Seen(seen.wanted, {"engine": 1, "decoder": 1}, {})).record is None
+    )

@@ -1,0 +1,230 @@
+"""A whole pass over a service for which there are nodes, or none (docs/placement.md)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Deps, Node, Observed, Taint
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
+from tests.support import parts
+from tests.support.effects import effects
+from tests.support.scheduler import Scheduler
+from tests.support.shapes import Shape
+from tests.support.simulator import START, World
+
+SHAPE = Shape(size=2, engines=2, decoders=2)
+"""Eight pods of a GPU each, and a router."""
+HOLDS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
+ROOM = (("nvidia.com/gpu", 1), ("pods", 110))
+ASKED = {"nodeSelector": {"gpu": "H300"}}
+
+
+def nodes(number: int, first: int = 0, **facts: Any) -> dict[str, Node]:
+    """Nodes with a GPU each that hold the model."""
+    plain: dict[str, Any] = {"version": 1, "labels": {**HOLDS, "gpu": "H100"}, "ready": True, "gpus": 1, "room": ROOM}
+    return {f"n{at}": Node(**{**plain, "name": f"n{at}", **facts}) for at in range(first, first + number)}
+
+
+def deps(shape: Shape = SHAPE, found: dict[str, Node] | None = None, **more: Any) -> Deps:
+    """What the service refers to, on these nodes."""
+    return replace(shape.deps(), nodes=nodes(8) if found is None else found, **more)
+
+
+def serving(shape: Shape = SHAPE, found: dict[str, Node] | None = None) -> World:
+    """A service that serves on its nodes."""
+    world = World(shape.service(), deps(shape, found), 3)
+    Scheduler(world)
+    world.settle()
+    return world
+
+
+def moved(world: World, **engine: Any) -> None:
+    """Somebody edits the decoders so that they ask for other nodes."""
+    written = SHAPE.service().spec.model_dump(by_alias=True, exclude_none=True)
+    written["decoder"] |= engine or ASKED
+    world.edit(parts.service(written))
+
+
+def said(plan: Plan, type_: str) -> tuple[str, str, str]:
+    """Status, reason and message of a condition."""
+    return next(
+        (item["status"], item["reason"], item["message"]) for item in plan.status["conditions"] if item["type"] == type_
+    )
+
+
+SENTENCE = "decode needs 4 nodes with gpu=H300: no node has that label"
+
+
+def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
+    """In the first pass, with an event, and it is said why and which revision waits since when."""
+    world = serving()
+    pods = world.alive()
+    moved(world)
+    plan = world.sync()
+    status, reason, message = said(plan, "RolledOut")
+    revision = plan.status["revision"].rpartition("→")[2]
+    assert (status, reason) == ("False", "DoesNotFit")
+    assert message == f"revision {revision} does not fit, and what serves stays: {SENTENCE}"
+    assert [(event.type, event.reason) for event in plan.events] == [("Warning", "DoesNotFit")]
+    assert plan.urgent and plan.nodes and not plan.delete and not plan.patch and not plan.check
+    assert plan.status["components"]["decoder"]["rolloutHold"]["gate"] == "DoesNotFit"
+    assert said(plan, "Ready")[0] == said(plan, "DecoderReady")[0] == "True"
+    world.settle()
+    assert world.alive() == pods
+
+
+def test_a_node_that_comes_lets_it_go_on() -> None:
+    world = serving()
+    moved(world)
+    world.settle()
+    world.edit(deps=deps(found={**nodes(8), **nodes(4, 8, labels={**HOLDS, "gpu": "H300"})}))
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+    assert not world.sync().nodes
+    assert {pod.node for pod in world.pods.values() if pod.labels[keys.COMPONENT] == keys.DECODER} == {
+        "n8",
+        "n9",
+        "n10",
+        "n11",
+    }
+
+
+@pytest.mark.parametrize("how", ["annotation", "no nodes are read", "no node is known"])
+def test_what_is_unknown_or_ignored_closes_no_gate(how: str) -> None:
+    world = serving()
+    world.room = lambda _: pytest.fail("nobody has to look")
+    moved(world)
+    if how == "annotation":
+        world.edit(replace(world.service, annotations={keys.IGNORE_FIT: "true"}))
+    elif how == "no nodes are read":
+        world.edit(deps=deps(sees_cluster=False))
+        assert "nobody looked whether revision" in said(world.sync(), "Advice")[2]
+    else:
+        world.edit(deps=deps(found={}))
+    old = world.service.status["revision"]
+    world.run(60)
+    assert {pod.labels[keys.REVISION] for pod in world.pods.values()} == {old, world.service.status["revision"][-8:]}
+    assert ("nobody looked" in str(world.service.status)) == (how == "no nodes are read")
+
+
+def test_a_new_service_is_told_the_same_and_its_pods_are_made() -> None:
+    world = World(SHAPE.service(), deps(found=nodes(7)), 3)
+    world.healthy = lambda pod: pod.labels[keys.COMPONENT] == keys.ROUTER
+    plan = world.sync()
+    for component in ("EngineReady", "DecoderReady"):
+        assert said(plan, component) == ("False", "DoesNotFit", "prefill and decode need 8 nodes: there are 7 nodes")
+    assert said(plan, "Ready")[1] == "DoesNotFit"
+    assert [event.reason for event in plan.events] == ["DoesNotFit", "DoesNotFit"] and plan.urgent
+    assert len([item for item in plan.apply if item.kind == "StatefulSet"]) == 8
+    world.run(20)
+    assert len(world.pods) == 9
+    world.edit(deps=deps())
+    assert said(world.sync(), "EngineReady")[1] == "Progressing"
+
+
+def test_what_is_placed_is_not_asked_about_again() -> None:
+    world = serving()
+    world.edit(deps=deps(found=nodes(1, 50)))
+    plan = world.sync()
+    assert not plan.nodes and said(plan, "Ready")[0] == "True" and effects(plan) == ()
+
+
+def test_nodes_that_hold_too_few_models_are_told_as_such() -> None:
+    """ModelReady says it, and no second sentence does."""
+    world = World(SHAPE.service(), deps(found=nodes(8, labels={"gpu": "H100"}), holders={}), 3)
+    plan = world.sync()
+    assert said(plan, "ModelReady")[1] == "WaitingForNodes" and "DoesNotFit" not in str(plan.status)
+
+
+def test_a_rollout_stops_half_way_when_its_nodes_vanish() -> None:
+    """What has come stays, nothing more of the old slice goes, and it goes on when nodes are there again."""
+    shape = replace(SHAPE, size=1, engines=4, decoders=4)
+    world = serving(shape)
+    world.edit(deps=deps(replace(shape, image="b")))
+    target = ""
+    while not target:
+        world.run(1)
+        target = next((pod.labels[keys.REVISION] for pod in world.pods.values() if _new(world, pod.labels)), "")
+    gone = deps(replace(shape, image="b"), found=nodes(8, taints=(Taint("broken", "", "NoExecute"),)))
+    world.edit(deps=gone)
+    before = _sets(world, target)
+    for _ in range(60):
+        world.run(1)
+    assert _sets(world, target) == before and 0 < len(before) < 8
+    assert world.condition("RolledOut")["reason"] == "DoesNotFit"
+    assert "/4 new, revision" in world.condition("RolledOut")["message"]
+    world.edit(deps=deps(replace(shape, image="b")))
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+
+
+def _new(world: World, labels: dict[str, str]) -> bool:
+    """Whether a pod is of the revision that comes."""
+    return "→" in world.service.status["revision"] and world.service.status["revision"].endswith(labels[keys.REVISION])
+
+
+def _sets(world: World, target: str) -> set[str]:
+    """Names of the StatefulSets of the old slice."""
+    found = (item for item in world.children.values() if item.key[0] == "StatefulSet")
+    return {item.key[1] for item in found if item.labels[keys.REVISION] != target}
+
+
+def test_only_what_is_placed_has_to_fit() -> None:
+    """A service that has had half of its groups on nodes for weeks loses nothing by an edit for which there are as many."""
+    shape = replace(SHAPE, size=1, engines=2, decoders=2)
+    world = serving(shape, nodes(8))
+    for pod in world.pods.values():
+        if pod.group == 1:
+            pod.node, pod.ready = "", False
+    world.edit(deps=deps(replace(shape, image="b"), found=nodes(2)))
+    assert said(world.sync(), "RolledOut")[1] != "DoesNotFit"
+    world.edit(deps=deps(replace(shape, image="b"), found=nodes(1)))
+    assert said(world.sync(), "RolledOut")[1] == "DoesNotFit"
+
+
+def test_a_node_that_flaps_brings_no_old_slice_back() -> None:
+    """Before anything has gone it keeps the gate closed; afterwards only what lasts does."""
+    down = nodes(8, ready=False, alive=False)
+    world = serving()
+    world.edit(deps=deps(replace(SHAPE, image="b"), found=down))
+    assert said(world.sync(), "RolledOut")[1] == "DoesNotFit"
+    world.edit(deps=deps(replace(SHAPE, image="b")))
+    for _ in range(40):
+        world.run(1)
+        if any(pod.deleting and pod.node for pod in world.pods.values()):
+            break
+    dying = next(pod for pod in world.pods.values() if pod.deleting and pod.node)
+    flapping = {**down, dying.node: nodes(8)[dying.node]}
+    plan = sync(world.service, deps(replace(SHAPE, image="b"), found=flapping), world.observed(), world.now)
+    assert said(plan, "RolledOut")[1] == "RollingOut"
+
+
+def test_a_frozen_service_says_both() -> None:
+    world = serving()
+    moved(world)
+    world.edit(replace(world.service, annotations={keys.FREEZE: "me"}))
+    plan = world.sync()
+    status, reason, message = said(plan, "RolledOut")
+    assert (status, reason) == ("False", "Frozen") and message.endswith(SENTENCE)
+    assert effects(plan) == () and plan.nodes
+
+
+def test_the_shipped_sample_on_its_sixteen_nodes() -> None:
+    """Kimi K2, prefill over 4 nodes and decode over 12, with 8 GPUs each."""
+    assert "DoesNotFit" not in str(_kimi(16, 8).status)
+    assert said(_kimi(16, 4), "DecoderReady")[2] == (
+        "decode needs 12 nodes with 8 nvidia.com/gpu: no node has so much, the most is 4"
+    )
+    assert said(_kimi(15, 8), "Ready")[2].startswith("prefill and decode need 16 nodes")
+
+
+def _kimi(number: int, gpus: int) -> Plan:
+    """The first pass, on so many nodes that hold the model, of 16."""
+    service, found = parts.kimi()
+    room = (("cpu", 192_000), ("memory", 2 * 2**40), ("nvidia.com/gpu", gpus), ("pods", 110), ("rdma/hca", 8))
+    held = {"models.ome.io/clusterbasemodel.kimi-k2-instruct": "Ready"}
+    on = {f"n{at}": Node(f"n{at}", 1, held, True, gpus, room=room) for at in range(number)}
+    return sync(service, replace(found, nodes=on), Observed(), START)

@@ -1,0 +1,261 @@
+"""What serves goes for a slice that needs other nodes only when these have room (docs/placement.md)."""
+
+from dataclasses import replace
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.placement.fit import Needs
+from ome_operator.core.rollout import making_room
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+from tests.unit.core.placement.test_capacity_check import ASKED, HOLDS, ROOM, SHAPE, deps, moved, nodes, said, serving
+
+OTHER = nodes(4, 8, labels={**HOLDS, "gpu": "H300"})
+"""What the decoders are to go to."""
+TAKEN = "decode needs 4 nodes with 1 free GPU: 1 is free, 3 are held by others"
+
+
+def with_other_nodes(shape: Shape = SHAPE) -> World:
+    """A service that serves on its nodes, beside which there are others."""
+    world = serving(shape)
+    world.edit(deps=deps(shape, found={**nodes(8), **OTHER}))
+    world.settle()
+    return world
+
+
+def test_nodes_that_others_hold_leave_the_old_slice_as_it_is() -> None:
+    world = with_other_nodes()
+    pods, asked = world.alive(), list[Needs]()
+    world.room = lambda needs: asked.append(needs) or TAKEN  # type: ignore[func-returns-value]
+    moved(world)
+    plan = world.sync()
+    assert said(plan, "RolledOut")[:2] == ("False", "Checking") and plan.check and not plan.look, "asked last of all"
+    world.settle()
+    assert [(need.title, need.pods) for need in asked[-1]] == [("prefill", 2), ("prefill", 2), ("decode", 2), ("decode", 2)]
+    assert world.alive() == pods
+    plan = world.sync()
+    status, reason, message = said(plan, "RolledOut")
+    revision = plan.status["revision"].rpartition("→")[2]
+    assert (status, reason) == ("False", "WaitingForRoom")
+    assert message == (
+        f"revision {revision} waits, and what serves stays: {TAKEN}; to go all the same, annotate the service: "
+        "ome.io/ignore-fit=true"
+    )
+    assert plan.nodes and not plan.delete and not plan.patch
+    assert said(plan, "Ready")[0] == said(plan, "DecoderReady")[0] == "True"
+
+
+@pytest.mark.parametrize("how", ["room", "annotation"])
+def test_it_goes_when_there_is_room_or_a_person_says_so(how: str) -> None:
+    world = with_other_nodes()
+    world.room = lambda _: TAKEN
+    moved(world)
+    world.settle()
+    if how == "room":
+        world.room, world.checks = lambda _: "", {}
+    else:
+        world.edit(replace(world.service, annotations={keys.IGNORE_FIT: "true"}))
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+    decoders = {pod.node for pod in world.pods.values() if pod.labels[keys.COMPONENT] == keys.DECODER}
+    assert decoders == OTHER.keys()
+
+
+def test_what_stays_on_its_nodes_asks_for_nothing() -> None:
+    """Another image needs what the old slice gives up, and a service that asks for less needs less."""
+    world = with_other_nodes()
+    world.room = lambda _: pytest.fail("nobody has to look")
+    world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+
+
+def test_more_of_its_own_nodes_is_asked_for() -> None:
+    """A pod that wants what the old pods did not have: others may hold it there."""
+    wide = {name: node._replace(room=(*ROOM, ("cpu", 64_000))) for name, node in nodes(8).items()}
+    world = serving(found=wide)
+    world.room = lambda _: "prefill needs 4 nodes with 48 free cpu: 0 are free, 4 are held by others"
+    written = SHAPE.service().spec.model_dump(by_alias=True, exclude_none=True)
+    written["decoder"] |= {"runner": {"name": "engine", "resources": {"requests": {"cpu": "48"}}}}
+    world.edit(parts.service(written))
+    pods = world.alive()
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == "WaitingForRoom" and world.alive() == pods
+
+
+@pytest.mark.parametrize("strategy", ["surge", "blueGreen"])
+def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: str) -> None:
+    """Its pods are made: autoscalers and preemption see them."""
+    shape = replace(SHAPE, strategy=strategy)
+    world = with_other_nodes(shape)
+    world.room = lambda _: TAKEN
+    written = shape.service().spec.model_dump(by_alias=True, exclude_none=True)
+    written["decoder"] |= ASKED
+    world.edit(parts.service(written))
+    world.run(30)
+    assert any(pod.labels[keys.REVISION] == world.service.status["revision"][-8:] for pod in world.pods.values())
+
+
+def test_who_waits_for_a_turn_does_not_ask() -> None:
+    """The answer is true for seconds: it is asked for when the service may go."""
+    world = with_other_nodes()
+    world.room = lambda _: pytest.fail("it is not its turn")
+    world.may_roll = False
+    world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == "WaitingForTurn"
+
+
+def test_who_waits_for_room_waits_for_a_turn_when_there_is_room() -> None:
+    """Others have the turn meanwhile. Its reason does not change with every pass."""
+    world = with_other_nodes()
+    world.room = lambda _: TAKEN
+    moved(world)
+    world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
+    world.settle()
+    world.may_roll = False
+    for room, reason in ((TAKEN, "WaitingForRoom"), ("", "WaitingForTurn")):
+        world.room, world.checks = lambda _, said=room: said, _asked_anew(world)
+        plan = world.settle()
+        assert world.condition("RolledOut")["reason"] == reason and plan.rolls == (reason == "WaitingForTurn")
+    world.may_roll = True
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+
+
+def waiting_for_capacity() -> World:
+    """A service whose next revision waits for capacity, while another service has the turn of the progressive rollout."""
+    world = with_other_nodes()
+    world.room = lambda _: TAKEN
+    moved(world)
+    world.edit(deps=deps(replace(SHAPE, image="b"), found={**nodes(8), **OTHER}))
+    world.settle()
+    world.may_roll = False
+    return world
+
+
+def test_a_service_that_never_ran_has_not_waited_for_capacity() -> None:
+    assert not making_room.waited({})
+    assert not making_room.waited({"conditions": [], "components": {"engine": {"ready": "0/2"}, "decoder": {}}})
+    assert not making_room.waited(with_other_nodes().service.status)
+
+
+def test_a_status_of_an_earlier_version_is_read_by_its_hold() -> None:
+    """The status as versions up to 0.1.0 store it: `rolloutHold` is in every component, with the gate and the target."""
+    hold = {"gate": "WaitingForRoom", "reason": "waits", "target": "tiny-1", "since": "2026-11-25T00:00:00+00:00"}
+    stored = {"components": {"engine": {"ready": "4/4"}, "decoder": {"ready": "4/4", "rolloutHold": hold}}}
+    assert making_room.waited(stored)
+    assert not making_room.waited({"components": {"decoder": {"rolloutHold": {**hold, "gate": "DoesNotFit"}}}})
+
+
+def test_the_hold_decides_and_not_the_condition() -> None:
+    """A problem that takes the place of RolledOut's reason does not send the service back to ask for a turn."""
+    world = waiting_for_capacity()
+    others = [each for each in world.service.status["conditions"] if each["type"] != "RolledOut"]
+    world.service = replace(world.service, status={**world.service.status, "conditions": others})
+    assert said(world.sync(), "RolledOut")[1] == "WaitingForRoom"
+    kept = {name: {**each, "rolloutHold": None} for name, each in world.service.status["components"].items()}
+    world.service = replace(world.service, status={**world.service.status, "components": kept})
+    assert said(world.sync(), "RolledOut")[1] == "WaitingForTurn"
+
+
+def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_dry_run() -> None:
+    """The answer of the dry run is forgotten, so the gate is Checking for a pass, and the service asks for its turn again.
+    It does not keep the turn while nodes have no capacity.
+    """
+    world = waiting_for_capacity()
+    world.restart()
+    plan = world.settle()
+    assert said(plan, "RolledOut")[1] == "WaitingForTurn" and plan.rolls
+    world.may_roll = True
+    plan = world.settle()
+    assert said(plan, "RolledOut")[1] == "WaitingForRoom" and not plan.rolls
+
+
+def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass() -> None:
+    """`settle` fails where the status changes for ever. After the thaw the rollout goes on."""
+    world = waiting_for_capacity()
+    pods = world.alive()
+    world.edit(replace(world.service, annotations={keys.FREEZE: "drill"}))
+    plan = world.settle()
+    assert said(plan, "RolledOut")[1] == "Frozen" and not making_room.waited(plan.status)
+    assert plan.status["components"]["decoder"]["rolloutHold"]["gate"] == "Frozen" and world.alive() == pods
+    world.edit(replace(world.service, annotations={}))
+    world.may_roll = True
+    plan = world.settle()
+    assert said(plan, "RolledOut")[1] == "WaitingForRoom" and making_room.waited(plan.status) and world.alive() == pods
+    world.room, world.checks = lambda _: "", _asked_anew(world)
+    world.settle()
+    assert world.condition("RolledOut")["status"] == "True"
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["with a new group", "with none yet"])
+def test_room_that_is_lost_half_way(begun: bool) -> None:
+    """What has begun goes on. While nothing of the new slice exists, what has gone of the old comes back."""
+    shape = replace(SHAPE, size=1, engines=4, decoders=4)
+    world = with_other_nodes(shape)
+    before = world.alive()
+    _decoders_elsewhere(world, shape)
+    while not (_new(world) if begun else len(world.alive()) < len(before)):
+        world.run(1)
+    world.room, world.checks = lambda _: TAKEN, _asked_anew(world)
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == ("Complete" if begun else "WaitingForRoom")
+    assert len(world.alive()) == 9 and bool(_new(world)) == begun
+
+
+@pytest.mark.parametrize("strategy", ["", "recreate"])
+def test_an_answer_counts_for_less_time_than_a_group_needs_to_go(strategy: str) -> None:
+    """A leader serves no new requests for 15 s before it is stopped; a router may need longer."""
+    shape = replace(SHAPE, size=1, engines=4, decoders=4, strategy=strategy)
+    world = with_other_nodes(shape)
+    _decoders_elsewhere(world, shape)
+    for _ in range(100):
+        world.carry_out(world.sync())
+        world.run(1)
+        world.checks = _asked_anew(world)
+    assert world.condition("RolledOut")["status"] == "True" and len(_new(world)) == 4
+
+
+def test_a_pod_that_happens_to_end_is_no_reason_not_to_look() -> None:
+    shape = replace(SHAPE, size=1, engines=4, decoders=4, strategy="recreate")
+    world = with_other_nodes(shape)
+    world.room = lambda _: TAKEN
+    world.lose(next(name for name in world.alive(keys.DECODER)))
+    pods = world.alive()
+    _decoders_elsewhere(world, shape)
+    world.settle()
+    assert world.condition("RolledOut")["reason"] == "WaitingForRoom"
+    assert pods.items() <= world.alive().items()
+
+
+def _asked_anew(world: World) -> dict[str, str]:
+    """What was asked, without what counts for seconds only."""
+    return {key: why for key, why in world.checks.items() if ".room." not in key}
+
+
+def _decoders_elsewhere(world: World, shape: Shape) -> None:
+    """Somebody edits the decoders so that they ask for other nodes."""
+    written = shape.service().spec.model_dump(by_alias=True, exclude_none=True)
+    written["decoder"] |= ASKED
+    world.edit(parts.service(written))
+
+
+def _new(world: World) -> list[str]:
+    """Pods of the new revision on the nodes that the service is to go to."""
+    newest = world.service.status["revision"][-8:]
+    return [name for name, pod in world.pods.items() if pod.node in OTHER and pod.labels[keys.REVISION] == newest]
+
+
+def test_what_serves_nobody_makes_room_unasked() -> None:
+    """The edit may mend it: a service that never came up must not wait for the nodes of others with what it has."""
+    world = with_other_nodes()
+    world.healthy = lambda _: False
+    for pod in world.pods.values():
+        pod.ready = False
+    world.room = lambda _: pytest.fail("there is nothing to keep")
+    moved(world)
+    world.run(30)
+    assert world.condition("RolledOut")["reason"] != "WaitingForRoom"

@@ -1,0 +1,77 @@
+"""For what a gang waits, in the words that a person reads."""
+
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.admission import less
+from ome_operator.core.placement.demand import Demand, Expression
+from ome_operator.core.placement.fit import Need
+from ome_operator.core.placement.messages import awaited, without_room
+
+GPU = "nvidia.com/gpu"
+ROOM = ((GPU, 8), ("cpu", 192_000), ("pods", 110))
+NODES = {f"n{at}": Node(f"n{at}", 1, {}, True, 8, room=ROOM) for at in range(16)}
+
+
+def need(pods: int, title: str = "prefill", gpus: int = 8, cpu: int = 1000) -> Need:
+    return Need((title,), title, Demand(requests=((GPU, gpus), ("cpu", cpu), ("pods", 1))), pods)
+
+
+def said(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
+    free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
+    return awaited(needs, NODES, free, lambda node: [by[node]] if node in by else [])
+
+
+def taken(*numbers: int, **amounts: int) -> dict[str, dict[str, int]]:
+    return {f"n{at}": {GPU: 8, **amounts} for at in numbers}
+
+
+def test_the_sentence_of_the_page() -> None:
+    by = {f"n{at}": "gang/two, which serves" for at in range(4)}
+    assert said(need(4), need(12, "decode"), held=taken(0, 1, 2, 3), by=by) == (
+        "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two, which serves"
+    )
+
+
+def test_strangers_and_many_holders() -> None:
+    by = {f"n{at}": f"ns/s{at // 2}" for at in range(10)}
+    assert said(need(9), held=taken(*range(11)), by=by) == (
+        "9 nodes with 8 free GPUs: 5 are free, 2 are held by ns/s0, 2 are held by ns/s1, 2 are held by ns/s2, 5 by 3 more"
+    )
+    assert said(need(1), held=taken(*range(16)), by={}) == "1 node with 8 free GPUs: 0 are free, 16 are held by others"
+
+
+def test_the_amount_that_is_missing_is_named() -> None:
+    """The GPUs are free, and a stranger holds the CPUs."""
+    held = {f"n{at}": {"cpu": 190_000} for at in range(15)}
+    assert said(need(2, cpu=64_000), held=held, by={}) == "2 nodes with 64 free cpu: 1 is free, 15 are held by others"
+
+
+def test_pods_that_share_nodes() -> None:
+    found = said(need(40, gpus=2), held=taken(0, 1), by={"n0": "ns/a", "n1": "ns/a"})
+    assert found == "places for 40 pods with 2 free GPUs: 56 are free, 8 are held by ns/a"
+
+
+def test_what_can_never_fit_is_said_as_such() -> None:
+    selector = (Expression("pool", "In", ("a",)), Expression("pool", "In", ("b",)))
+    asked = need(2)._replace(demand=Demand(selector))
+    assert said(asked, held={}, by={}) == "prefill needs 2 nodes with pool=a: no node has that label"
+    assert said(need(17), held={}, by={}) == "prefill needs 17 nodes: there are 16 nodes"
+
+
+def lacks(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> str:
+    free = {name: less(node, held.get(name, {})) for name, node in NODES.items()}
+    return without_room(needs, NODES, free, lambda node: [by[node]] if node in by else [])
+
+
+def test_why_nothing_goes_for_pods_without_room() -> None:
+    """Only what finds no room by itself is named; where each does, that they do not beside each other."""
+    free = dict.fromkeys((f"n{at}" for at in range(12)), "gang/two, which serves")
+    assert lacks(need(2, cpu=2000), need(6, "decode"), held=taken(*range(12)), by=free) == (
+        "decode needs 6 nodes with 8 free GPUs: 4 are free, 12 are held by gang/two, which serves"
+    )
+    assert lacks(need(3, cpu=2000), need(3, "decode"), held=taken(*range(12)), by=free) == (
+        "prefill and decode need room beside each other and beside others that are being placed"
+    )
+    assert lacks(need(2, "prefill and decode"), held=taken(*range(15)), by={}) == (
+        "prefill and decode need 2 nodes with 8 free GPUs: 1 is free, 15 are held by others"
+    )
+    assert lacks(need(17), held={}, by={}) == "prefill needs 17 nodes: there are 16 nodes"

@@ -1,0 +1,159 @@
+"""Which groups have lost a node, serve nobody, and may make way for others."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ome_operator.core.placement.admission import Idle
+from ome_operator.core.placement.gangs import PLACED, served_first
+from ome_operator.core.placement.partial_gangs import lost_since
+from tests.support.live import LivePod
+from tests.support.placing import TIMEOUT, role, whole
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+
+
+def serving(engines: int, decoders: int = 0, size: int = 2) -> World:
+    """A service all of whose pods are on nodes of their own, and ready."""
+    world = whole(Shape(size=size, engines=engines, decoders=decoders, router=False))
+    world.edit(deps=replace(world.deps, gang_timeout=TIMEOUT))
+    world.run(3)
+    return world
+
+
+def rank(world: World, component: str, group: int, number: int) -> LivePod:
+    return next(pod for pod in world.pods.values() if (role(pod), pod.group, pod.rank) == (component, group, number))
+
+
+def lose(world: World, component: str, group: int, number: int = 1) -> None:
+    """A rank is lost: the group is recycled, and of its new pods this one finds no node."""
+    del world.pods[rank(world, component, group, number).name]
+    world.healthy = lambda _: False
+    before = {pod.uid for pod in world.pods.values()}
+    while True:
+        world.run(1)
+        new = [pod for pod in world.pods.values() if (role(pod), pod.group) == (component, group) and pod.uid not in before]
+        if len(new) == 2:
+            break
+    for pod in new:
+        pod.node = "" if pod.rank == number else f"{component}{group}-{pod.rank}"
+    world.run(1)
+
+
+def asks(world: World) -> Idle | None:
+    claim = world.sync().claim
+    return claim.idle if claim is not None else None
+
+
+def numbers(found: Idle) -> tuple[list[int], list[int]]:
+    """Pods of what is missing, and of whole parts."""
+    return [sum(need.pods for need in part) for part in found.missing], [
+        sum(need.pods for need in part) for part in found.units
+    ]
+
+
+def later(world: World, seconds: float = TIMEOUT) -> World:
+    world.now += timedelta(seconds=seconds)
+    return world
+
+
+def test_a_lost_rank_is_a_question_when_it_has_looked_for_a_node_for_a_timeout() -> None:
+    world = serving(2, 1)
+    assert lost_since(world.service.status, world.now) is None
+    lose(world, "engine", 1)
+    began = lost_since(world.service.status, world.now)
+    assert began is not None and asks(world) is None
+    plan = world.sync()
+    assert plan.requeue_after is not None and plan.requeue_after <= TIMEOUT
+    found = asks(later(world))
+    assert found is not None and found.goes == {("engine", 1)} and found.since == began.timestamp()
+    assert [node for node, _ in found.holds] == [rank(world, "engine", 1, 0).node]
+    assert numbers(found) == ([1], []), "a group alone keeps nobody of its own from being whole"
+
+
+def test_two_lost_groups_ask_for_a_whole_one() -> None:
+    world = serving(3, 2)
+    lose(world, "engine", 0)
+    lose(world, "engine", 2)
+    lose(world, "decoder", 1)
+    found = asks(later(world))
+    assert found is not None and found.goes == {("engine", 0), ("engine", 2), ("decoder", 1)}
+    assert numbers(found) == ([1, 1], [2, 2]), "of each role"
+
+
+def test_where_a_role_has_no_group_left_all_of_the_service_goes() -> None:
+    world = serving(2, 1)
+    lose(world, "decoder", 0)
+    found = asks(later(world))
+    assert found is not None and found.goes == {("engine", 0), ("engine", 1), ("decoder", 0)}
+    assert len(found.holds) == 5 and numbers(found) == ([1], [4])
+
+
+def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() -> None:
+    """It says that it serves, with the ranks that are left."""
+    world = serving(2, 1)
+    lose(world, "engine", 1)
+    leader = rank(world, "engine", 1, 0)
+    noted = next(one for one in world.service.status["groups"] if (one["component"], one["index"]) == ("engine", 1))
+    leader.ready, leader.uid = True, noted["members"]["0"].partition(".")[0]
+    assert asks(later(world)) is None
+    leader.deleting = True
+    assert asks(world) is not None
+
+
+def test_a_new_leader_that_is_ready_alone_is_lost() -> None:
+    """Nobody probes it, or the one who probes knows nothing of ranks, as with simulated nodes."""
+    world = serving(2, 1)
+    lose(world, "engine", 1)
+    rank(world, "engine", 1, 0).ready = True
+    assert asks(later(world)) is not None
+
+
+def test_a_rank_that_cannot_end_is_none_that_the_group_has() -> None:
+    world = serving(2, 1)
+    lose(world, "engine", 1)
+    stuck = rank(world, "engine", 1, 1)
+    stuck.node, stuck.deleting = "n99", True
+    found = asks(later(world))
+    assert found is not None and numbers(found)[0] == [1] and "n99" in dict(found.holds)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"incarnation": 1, "phase": "Pending"},
+        {"incarnation": 1, "phase": "Pending", "since": "yesterday", "component": 7, "revision": None, "index": None},
+    ],
+)
+def test_odd_words_of_others_in_the_status_stop_nothing(group: dict[str, object]) -> None:
+    world = serving(1, 1)
+    status = {**world.service.status, "groups": [group]}
+    assert lost_since(status, world.now) == world.now
+
+
+@pytest.mark.parametrize(
+    ("served", "placed", "order"),
+    [((), (), (0, 1, 2)), ((2,), (2,), (2, 0, 1)), ((1,), (1, 2), (1, 2, 0)), ((0, 1, 2), (0, 1, 2), (0, 1, 2))],
+)
+def test_who_serves_stays_whatever_its_number(
+    served: tuple[int, ...], placed: tuple[int, ...], order: tuple[int, ...]
+) -> None:
+    told = PLACED._replace(served={"engine": frozenset(served)}, placed={"engine": frozenset(placed)})
+    assert served_first(told, "engine", (0, 1, 2)) == order
+
+
+def test_the_groups_that_are_named_are_those_that_go() -> None:
+    """The first group lost a rank; by number it would be the one that stays."""
+    world = serving(2, 1)
+    lose(world, "engine", 0)
+    found = asks(later(world))
+    assert found is not None
+    stay = {pod.uid for pod in world.pods.values() if (role(pod), pod.group) != ("engine", 0)}
+    world.turn = world.turn._replace(gives_way=frozenset({("engine", 1)}))
+    world.run(2)
+    assert len(world.alive()) == 6, "an answer about others is none"
+    world.turn = world.turn._replace(gives_way=found.goes)
+    world.run(4)
+    assert {*world.alive().values()} == stay and world.service.status["placement"]["waiting"] == {"engine": 1}
+    assert not world.service.status["placement"]["anew"]

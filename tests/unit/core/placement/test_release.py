@@ -1,0 +1,149 @@
+"""When what serves nobody is given back: only where somebody is placed then who is not placed now."""
+
+import pytest
+
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.admission import Claim, Idle
+from ome_operator.core.placement.demand import Demand, Expression
+from ome_operator.core.placement.fit import Need, Needs, Nodes
+from ome_operator.core.placement.release import MOST, giving_way
+
+NOW = 1000.0
+GPU = "nvidia.com/gpu"
+
+
+def needs(pods: int, pool: str = "", gpus: int = 8) -> Needs:
+    selector = (Expression("pool", "In", (pool,)),) if pool else ()
+    return (Need(("engine",), "engine", Demand(selector=selector, requests=((GPU, gpus),)), pods),)
+
+
+def lost(key: str, holds: list[str], missing: int, *, units: int = 0, since: float = 500.0, pool: str = "") -> Claim:
+    """A service that holds nodes for nobody, whose group lacks so many pods. `units`: pods of a group of several."""
+    idle = Idle(
+        frozenset({("engine", 0)}),
+        tuple((name, ((GPU, 8),)) for name in holds),
+        (needs(missing, pool),),
+        (needs(units, pool),) if units else (),
+        since,
+    )
+    return Claim(key, needs(missing + len(holds), pool), trying=True, serves=True, idle=idle)
+
+
+def waits(key: str, pods: int, since: float = 900.0, *, trying: bool = False, pool: str = "") -> Claim:
+    return Claim(key, needs(pods, pool), trying=trying, since=since, first=since)
+
+
+def nodes(*free: str, held: str = "", pool: str = "x") -> Nodes:
+    """Nodes that are free, and nodes on which all is held."""
+    names = {**dict.fromkeys(held.split(), 0), **dict.fromkeys(free, 8)}
+    return {name: Node(name, 1, {"pool": pool}, True, 8, room=((GPU, left),)) for name, left in names.items()}
+
+
+def asked(claims: list[Claim], room: Nodes, now: float = NOW) -> set[str]:
+    return {*giving_way(claims, room, now, 60.0)}
+
+
+def test_nobody_else_nothing_is_given_back() -> None:
+    assert asked([lost("a", ["n1"], 1)], nodes(held="n1 n2")) == set()
+    assert asked([waits("w", 1)], nodes(held="n1 n2")) == set()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "free", "given"),
+    [
+        (waits("w", 1), (), True),
+        (waits("w", 2), (), False),  # it holds a single node, which is not enough
+        (waits("w", 2), ("n3",), True),
+        (waits("w", 1), ("n3",), False),  # the other is placed without it
+        (waits("w", 1, NOW - 59), (), False),  # it has just begun to wait
+        (waits("w", 1, NOW + 9999), (), True),  # its clock was ahead
+        (waits("w", 1, trying=True), (), False),
+        (waits("w", 1, 0.0, trying=True), (), True),  # its pods have been on no node for longer than a try lasts
+        (waits("w", 1)._replace(priority=-1), (), False),
+        (waits("w", 1)._replace(priority=1), (), True),
+        (waits("w", 1, pool="y"), (), False),  # these nodes do not suit it
+    ],
+)
+def test_for_who_waits_and_is_placed_then(waiting: Claim, free: tuple[str, ...], given: bool) -> None:
+    """It holds a node for a group of three."""
+    assert asked([lost("a", ["n1"], 2), waiting], nodes(*free, held="n1 n2")) == ({"a"} if given else set())
+
+
+def test_who_finds_its_own_node_gives_nothing_back() -> None:
+    """The scheduler is late, and the node of the lost rank is there."""
+    assert asked([lost("a", ["n1"], 1), waits("w", 2)], nodes("n3", held="n1")) == set()
+    assert asked([lost("a", ["n1", "n2"], 1, units=2)], nodes("n3", held="n1 n2")) == set()
+
+
+def test_room_that_nothing_comes_to_is_believed_for_twenty_minutes() -> None:
+    """Something that nobody knows here keeps its rank away from the free node."""
+    claims = [lost("a", ["n1"], 1, since=NOW), waits("w", 2)]
+    assert asked(claims, nodes("n3", held="n1"), NOW + 1199) == set()
+    assert asked(claims, nodes("n3", held="n1"), NOW + 1200) == {"a"}
+
+
+def test_room_that_is_promised_is_not_free() -> None:
+    """Somebody tries, and goes to the only free node."""
+    tries = waits("t", 1, trying=True)
+    assert asked([lost("a", ["n1"], 1), waits("w", 1)], nodes("n3", held="n1")) == set()
+    assert asked([lost("a", ["n1"], 1), waits("w", 1), tries], nodes("n3", held="n1")) == {"a"}
+
+
+@pytest.mark.parametrize(("units", "given"), [(2, True), (0, False), (3, False)])
+def test_its_own_groups_keep_each_other_from_being_whole(units: int, given: bool) -> None:
+    """Two groups of two, or of three, with a node each."""
+    assert asked([lost("a", ["n1", "n2"], max(1, units - 1), units=units)], nodes(held="n1 n2 n3")) == (
+        {"a"} if given else set()
+    )
+
+
+def test_of_two_that_have_lost_a_rank_the_later_one_gives_way() -> None:
+    first, second = lost("a", ["n1"], 1, since=100.0), lost("b", ["n2"], 1, since=200.0)
+    room = nodes(held="n1 n2")
+    assert asked([second, first], room) == {"b"}
+    assert asked([first, second._replace(priority=5)], room) == {"a"}, "or that of the lower priority"
+
+
+def test_the_first_gives_way_where_the_second_could_not_mend_it() -> None:
+    """It lacks six nodes, and nobody has so many."""
+    first, second = lost("a", ["n1", "n2"], 6, since=100.0), lost("b", ["n3", "n4"], 1, since=200.0)
+    assert asked([first, second], nodes(held="n1 n2 n3 n4")) == {"a"}
+
+
+def test_several_give_way_to_who_needs_as_much_and_no_more_than_it_takes() -> None:
+    few = [lost(f"s{at}", [f"n{at}"], 50, since=float(at)) for at in range(4)]
+    room = nodes(held="n0 n1 n2 n3")
+    assert asked([*few, waits("w", 4)], room) == {"s0", "s1", "s2", "s3"}
+    assert asked([*few, waits("w", 2)], room) == {"s2", "s3"}, "those that lost their ranks last"
+    assert asked([*few, waits("w", 5)], room) == set()
+    large = lost("s9", ["n9", "m9"], 50, since=0.0)
+    assert asked([*few, large, waits("w", 2)], {**room, **nodes(held="n9 m9")}) == {"s2", "s3"}
+
+
+def test_a_node_that_only_others_of_the_service_use_is_not_given_back() -> None:
+    """Two pods of a GPU each stay on the node where the lost group had six: who needs all eight finds no place there."""
+    idle = Idle(frozenset({("engine", 0)}), (("n1", ((GPU, 6),)),), (needs(1),), (), 500.0)
+    mine = Claim("a", needs(2), trying=True, serves=True, idle=idle)
+    assert asked([mine, waits("w", 1)], nodes(held="n1")) == set()
+    small = waits("w", 1)._replace(needs=needs(1, gpus=6))
+    assert asked([mine, small], nodes(held="n1")) == {"a"}
+
+
+def test_all_are_looked_at_in_turn() -> None:
+    """Many wait for more than there is, and a service for a single node: it is asked about within some minutes."""
+    many = [waits(f"w{at}", 50, since=float(at)) for at in range(3 * MOST)]
+    claims = [lost("a", ["n1"], 1), *many, waits("z", 1)]
+    found = [asked(claims, nodes(held="n1 n2"), NOW + 60 * minute) for minute in range(4)]
+    assert found.count({"a"}) == 1 and found.count(set()) == 3
+
+
+def test_each_of_many_that_have_lost_a_rank_is_looked_at_beside_each_that_waits() -> None:
+    """The first and the last of forty, and the last of forty: only these two can help each other."""
+    stranded = [lost(f"s{at:02}", [f"n{at}"], 99, since=float(at), pool="x") for at in range(40)]
+    others = [waits(f"w{at:02}", 50, since=float(at)) for at in range(39)]
+    room = {
+        **nodes(held="n0", pool="small"),
+        **nodes(held=" ".join(f"n{at}" for at in range(1, 40)), pool="x"),
+    }
+    claims = [*stranded, *others, waits("z", 1, pool="small")]
+    assert {"s00"} in [asked(claims, room, NOW + 60 * minute) for minute in range(4)]

@@ -1,0 +1,169 @@
+"""An edit of what several services share: whose turn it is, how long a turn lasts, and who proves the edit."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.api.rollout import Rollout
+from ome_operator.core.observed.objects import Deps, Epoch, Ref
+from ome_operator.core.reconcile.plan import EditState, Plan, Stand
+from ome_operator.core.reconcile.sync import sync
+from ome_operator.core.rollout import revisions
+from tests.support.shapes import Shape
+from tests.support.simulator import START, World
+from tests.unit.core.passes import conditions, settled
+
+
+@pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
+def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
+    """A runtime that works for nobody stops at its first service, also where the old slice serves on."""
+    world = settled(Shape(strategy=strategy))
+    world.deps = Shape(image="b").deps()
+    plans: list[Plan] = []
+    world.watcher = plans.append
+    world.healthy = lambda _: False
+    world.settle()
+    assert plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("False", "ProgressDeadlineExceeded")
+    assert conditions(plans[-1])["Ready"][0] == str(bool(strategy))
+    world.healthy = lambda _: True
+    world.settle()
+    assert not plans[-1].rolls and conditions(plans[-1])["RolledOut"] == ("True", "Complete")
+
+
+def test_a_turn_ends_in_the_pass_that_says_so() -> None:
+    """No event follows our own write of a status, so a later pass may be ten minutes away, and others wait."""
+    world = settled(Shape())
+    world.deps = Shape(image="b").deps()
+    plans: list[Plan] = []
+    world.watcher = plans.append
+    world.settle()
+    turns = [(plan.rolls, conditions(plan)["RolledOut"][0]) for plan in plans]
+    assert (True, "False") in turns
+    assert (True, "True") not in turns
+
+
+def test_an_edit_of_the_service_itself_waits_for_nobody() -> None:
+    world = settled(Shape())
+    world.may_roll = False
+    world.deps = Shape(image="b").deps()
+    world.settle()
+    assert conditions(sync(world.service, world.deps, world.observed(), START))["RolledOut"] == ("False", "WaitingForTurn")
+    world.deps = Shape().deps()
+    engine = world.service.spec.engine
+    assert engine is not None
+    changed = engine.model_copy(update={"runner": {"env": [{"name": "A", "value": "1"}]}})
+    world.service = replace(world.service, spec=world.service.spec.model_copy(update={"engine": changed}))
+    world.settle()
+    assert conditions(sync(world.service, world.deps, world.observed(), START))["RolledOut"] == ("True", "Complete")
+
+
+RUNTIME = Ref("ClusterServingRuntime", "", "rt")
+
+
+def numbered(shape: Shape, generation: int) -> Deps:
+    """What a service of this shape may refer to, with a runtime of this generation."""
+    deps = shape.deps()
+    return replace(
+        deps, runtimes={ref: replace(item, uid="u", generation=generation) for ref, item in deps.runtimes.items()}
+    )  # type: ignore[arg-type]
+
+
+def stories(world: World) -> list[Plan]:
+    """The plans that are carried out from now on."""
+    plans: list[Plan] = []
+    world.watcher = plans.append
+    return plans
+
+
+def test_a_service_proves_the_edit_that_it_became_whole_with() -> None:
+    """A new service proves nothing, nor does an edit that changes none of its engines."""
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    assert "reached" not in world.service.status and world.sync().stands[RUNTIME].state == EditState.EQUAL
+    world.deps, plans = numbered(Shape(image="b"), 2), stories(world)
+    world.settle()
+    states = [plan.stands[RUNTIME].state for plan in plans]
+    assert states == sorted(states, reverse=True) and {*states} == {EditState.PENDING, EditState.DONE}, (
+        "first pending, then done"
+    )
+    assert all((plan.rolls or bool(plan.check)) is (plan.stands[RUNTIME].state == EditState.PENDING) for plan in plans)
+    (proof,) = world.service.status["reached"]
+    at = datetime.fromisoformat(proof["time"])
+    assert proof | {"time": ""} == {"kind": "ClusterServingRuntime", "name": "rt", "uid": "u", "generation": 2, "time": ""}
+    assert world.sync().stands[RUNTIME] == Stand(Epoch("u", 2), EditState.DONE, at)
+    world.now += timedelta(hours=1)
+    world.edit(Shape(engines=2).service())
+    world.settle()
+    assert world.sync().stands[RUNTIME].since == at, "scaling up takes nothing of the proof"
+    world.deps = numbered(Shape(image="b"), 3)
+    world.settle()
+    assert world.sync().stands[RUNTIME].state == EditState.EQUAL and "reached" not in world.service.status
+
+
+def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    first = str(world.service.status["revision"])
+    world.deps = numbered(Shape(image="b"), 2)
+    world.settle()
+    world.may_roll = False
+    rollout = Rollout(revision=first)
+    world.service = replace(world.service, spec=world.service.spec.model_copy(update={"rollout": rollout}))
+    world.settle()
+    assert world.service.status["revision"] == first and conditions(world.sync())["RolledOut"] == ("True", "Complete")
+    assert world.sync().stands == {} and "reached" not in world.service.status, "it is in no wave"
+
+
+@pytest.mark.parametrize("why", ["keeps", "model", "large"])
+def test_who_is_whole_without_an_edit_proves_nothing_of_it(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not follow the runtime, or no revision can be made of the runtime as it is now."""
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    world.deps = numbered(Shape(image="b"), 2)
+    if why == "keeps":
+        assert world.service.spec.runtime is not None
+        kept = world.service.spec.runtime.model_copy(update={"auto_sync": False})
+        world.service = replace(world.service, spec=world.service.spec.model_copy(update={"runtime": kept}))
+    elif why == "model":
+        world.deps = replace(world.deps, models={})
+    else:
+        monkeypatch.setattr(revisions, "SIZE_LIMIT", 10)
+    world.settle()
+    assert conditions(world.sync())["RolledOut"] == ("True", "Complete")
+    assert world.sync().stands.get(RUNTIME, Stand(Epoch("u", 2))) == Stand(Epoch("u", 2))
+    assert (RUNTIME in world.sync().stands) is (why != "keeps")
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
+    shape = Shape(rollback=back)
+    world = World(shape.service(), numbered(shape, 1), 3)
+    world.settle()
+    world.deps = numbered(replace(shape, image="b"), 2)
+    world.healthy = lambda pod: (
+        pod.labels[keys.REVISION] == world.service.status["components"]["engine"].get("latestReadyRevision")
+    )
+    world.settle()
+    assert world.sync().stands[RUNTIME].state == EditState.FAILED
+    assert conditions(world.sync())["RolledOut"][1] == ("RolledBack" if back else "ProgressDeadlineExceeded")
+    world.deps = numbered(shape, 3)
+    world.settle()
+    assert world.sync().stands[RUNTIME].state != EditState.FAILED, "the runtime was put back"
+
+
+def test_an_edit_that_is_refused_fails_before_it_begins() -> None:
+    """Else its wave would be told to roll for ever, and nobody would look."""
+    world = World(Shape().service(), numbered(Shape(), 1), 3)
+    world.settle()
+    world.verdict = lambda revision: "Invalid: imagePullPolicy"
+    world.deps = numbered(Shape(image="b"), 2)
+    world.settle()
+    assert conditions(world.sync())["RolledOut"] == ("False", "DryRunRefused")
+    assert world.sync().stands[RUNTIME].state == EditState.FAILED and conditions(world.sync())["Ready"][0] == "True"
+    world.verdict = lambda revision: ""
+    world.deps = numbered(Shape(image="c"), 3)
+    assert world.sync().stands[RUNTIME].state == EditState.PENDING, "another edit is another try"
+    world.settle()
+    assert world.sync().stands[RUNTIME].state == EditState.DONE

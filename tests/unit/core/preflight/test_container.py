@@ -1,0 +1,59 @@
+"""The init container of the check: as the engine's container, after all others, with no more of anything."""
+
+import json
+from typing import Any
+
+from ome_operator.core.placement.demand import demand
+from ome_operator.core.preflight.container import group, guarded
+
+PLACE = group("svc", "team", "r1", "decoder", 12, 30000)
+MAIN: dict[str, Any] = {
+    "name": "ome-container",
+    "image": "engine:1",
+    "command": ["python3"],
+    "args": ["--rank=$(LWS_WORKER_INDEX)"],
+    "env": [{"name": "A", "value": "1"}],
+    "envFrom": [{"configMapRef": {"name": "c"}}],
+    "ports": [{"containerPort": 30000, "hostPort": 30000}],
+    "resources": {"limits": {"nvidia.com/gpu": "8", "hugepages-2Mi": "4Gi", "cpu": "2"}},
+    "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}],
+    "securityContext": {"runAsUser": 1},
+    "startupProbe": {"httpGet": {"path": "/health", "port": 30000}},
+    "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+}
+POD = {"initContainers": [{"name": "fetch", "image": "x"}], "containers": [MAIN], "hostNetwork": True}
+
+
+def test_it_is_as_the_engine_and_comes_last() -> None:
+    pod = guarded(POD, "Warn", PLACE)
+    first, box = pod["initContainers"]
+    assert first["name"] == "fetch" and pod["containers"] == [MAIN]
+    same = ("image", "envFrom", "resources", "volumeMounts", "securityContext", "args")
+    assert all(box[field] == MAIN[field] for field in same)
+    assert not box.keys() & {"ports", "startupProbe", "lifecycle"}, "these are the engine's alone"
+    assert box["command"][:2] == ["/bin/sh", "-c"] and box["command"][3:] == ["preflight", "python3"]
+
+
+def test_it_asks_for_no_other_node() -> None:
+    """The pod has each of both at a time: what the scheduler counts is the same."""
+    plain, looked = ({"metadata": {"labels": {}}, "spec": spec} for spec in (POD, guarded(POD, "Warn", PLACE)))
+    assert demand(plain, True) == demand(looked, True)
+
+
+def test_it_knows_its_group_and_the_kubelet_fills_in_the_numbers() -> None:
+    env = {each["name"]: each["value"] for each in guarded(POD, "Require", PLACE)["initContainers"][1]["env"]}
+    assert env["A"] == "1" and env["OME_PREFLIGHT_MODE"] == "Require"
+    facts = json.loads(env["OME_PREFLIGHT"])
+    assert facts == {
+        "rank": "$(LWS_WORKER_INDEX)",
+        "size": 12,
+        "http": 30000,
+        "leader": "svc-decoder-r1-$(LWS_GROUP_INDEX)-0.svc-pods.team",
+        "worker": "svc-decoder-r1-$(LWS_GROUP_INDEX)-w-%d.svc-pods.team",
+        "prefill": "svc-engine-r1-%d-0.svc-pods.team",
+        "seconds": 120,
+        "gpus": 8,
+        "hugepages": {"2Mi": 4 << 30},
+    }
+    alone = group("svc", "team", "r1", "engine", 1, 0)
+    assert alone["seconds"] == 60 and not {"worker", "prefill"} & alone.keys()

@@ -1,0 +1,236 @@
+"""Pods that look at nodes: a service's own in all that decides about nodes, and nobody takes them for the service's."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.placement.demand import demand
+from ome_operator.core.preflight.on_demand import APPARMOR, RankKey, Trial, owned, trial
+from ome_operator.core.render import meta, services
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.describe.outcome import outcome
+from tests.support import parts, selectors
+
+RUN, NAME = "abcd1234", "ome-preflight-abcd1234"
+BOX = {
+    "name": "ome-container",
+    "image": "engine:1",
+    "command": ["python3", "-m", "sglang.launch_server"],
+    "args": ["--port=30000", "--dist-init-addr=$(LWS_LEADER_ADDRESS):5757", "--host=$(POD_NAME).svc-pods.team"],
+    "env": [{"name": "ROLE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['component']"}}}],
+    "ports": [{"containerPort": 30000, "hostPort": 30000}],
+    "resources": {"limits": {"nvidia.com/gpu": 8, "rdma/hca": 1}},
+    "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}, {"name": "cache", "mountPath": "/cache"}],
+    "readinessProbe": {"httpGet": {"path": "/health", "port": 30000}},
+    "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+}
+MOUNTS = [{"name": "cache", "mountPath": "/to"}, {"name": "dshm", "mountPath": "/d", "readOnly": True}]
+FETCH = {"name": "fetch", "image": "f", "volumeMounts": MOUNTS}
+PART: dict[str, Any] = {
+    "runner": BOX,
+    "initContainers": [FETCH],
+    "containers": [{"name": "exporter", "image": "x"}],
+    "worker": {"size": 1},
+    "labels": {"app": "mine", keys.KUEUE_LABEL: "gold"},
+    "annotations": {"k8s.v1.cni.cncf.io/networks": "rdma", keys.SSH_KEYS: "ssh"},
+    "nodeSelector": {"pool": "h200"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "hostNetwork": True,
+    "dnsPolicy": "ClusterFirstWithHostNet",
+    "priorityClassName": "high",
+    "serviceAccountName": "engine",
+    "imagePullSecrets": [{"name": "pull"}],
+    "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}, {"name": "cache", "emptyDir": {}}],
+}
+
+
+def roles(notes: dict[str, str] | None = None, **more: Any) -> dict[str, Stored]:
+    """Prefill and decode of two ranks, as they are stored."""
+    part = {**PART, **more}
+    runtime = parts.runtime(engineConfig=part, decoderConfig=part)
+    service = parts.service(engine={"minReplicas": 2}, decoder={}, annotations=notes or {})
+    return dict(outcome(service, parts.deps(parts.model(), runtime)).workloads)
+
+
+def made(known: dict[str, Stored] | None = None, **groups: int) -> Trial:
+    return trial("svc", "team", known or roles(), groups or {"engine": 2, "decoder": 1}, RUN, 180)
+
+
+def box(pod: Manifest) -> Manifest:
+    (only,) = pod["spec"]["containers"]
+    return dict(only)
+
+
+def env(pod: Manifest) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in box(pod)["env"]}
+
+
+def test_each_rank_of_each_group_is_there_by_its_name() -> None:
+    found = made()
+    assert [(*place, pod["metadata"]["name"]) for place, pod in found.pods.items()] == [
+        ("engine", 0, 0, f"{NAME}-engine-0-0"),
+        ("engine", 0, 1, f"{NAME}-engine-0-w-1"),
+        ("engine", 1, 0, f"{NAME}-engine-1-0"),
+        ("engine", 1, 1, f"{NAME}-engine-1-w-1"),
+        ("decoder", 0, 0, f"{NAME}-decoder-0-0"),
+        ("decoder", 0, 1, f"{NAME}-decoder-0-w-1"),
+    ]
+    assert all(pod["spec"]["hostname"] == pod["metadata"]["name"] for pod in found.pods.values())
+    assert all(pod["spec"]["subdomain"] == NAME == found.headless["metadata"]["name"] for pod in found.pods.values())
+    assert found.headless["spec"]["publishNotReadyAddresses"] and found.headless["spec"]["clusterIP"] == "None"
+    assert {place.component for place in made(decoder=1).pods} == {"decoder"}
+
+
+def test_nobody_takes_its_pods_for_those_of_the_service() -> None:
+    """Every selector that the operator writes for a service, and those of routers and of users."""
+    known = roles()
+    owner = meta.Owner("svc", "team", "u")
+    asked = [each["spec"]["selector"] for each in services.services(owner, (("engine", 1), ("decoder", 1)), "engine", "")]
+    asked += [meta.labels("svc"), meta.labels("svc", "engine"), {keys.COMPONENT: "engine", keys.SERVICE: "svc"}]
+    asked += [{keys.SERVICE: "svc"}, {keys.COMPONENT: "decoder"}, {keys.MANAGED_BY: keys.MANAGER}, {"app": "mine"}]
+    asked += [{keys.WORKER_INDEX: "0"}, {keys.GROUP_INDEX: "0"}]
+    asked += [role.leader["spec"]["selector"]["matchLabels"] for role in known.values()]
+    found = made(known)
+    for pod in found.pods.values():
+        labels = pod["metadata"]["labels"]
+        assert not [each for each in asked if each.items() <= labels.items()]
+        strange = {key for key in labels if not key.startswith(keys.PREFLIGHT_LABEL)}
+        assert strange == {keys.PREFLIGHT_RUN, keys.KUEUE_LABEL}, "the queue lets it in"
+        assert selectors.matches(found.selector, labels) and found.headless["spec"]["selector"].items() <= labels.items()
+        assert all(len(key.rpartition("/")[2]) <= 63 for key in labels)
+    headless = found.headless["metadata"]["labels"]
+    assert headless == {keys.PREFLIGHT_RUN: RUN}
+
+
+def test_it_is_the_services_pod_in_all_that_decides_about_its_node() -> None:
+    known = roles(containers=[])
+    for place, pod in made(known).pods.items():
+        workload = known[place.component].leader if place.rank == 0 else known[place.component].worker
+        assert workload is not None
+        template = workload["spec"]["template"]
+        assert demand(template, True) == demand(pod, True)
+        same = (
+            "nodeSelector",
+            "tolerations",
+            "hostNetwork",
+            "dnsPolicy",
+            "serviceAccountName",
+            "imagePullSecrets",
+            "affinity",
+        )
+        assert all(pod["spec"][field] == template["spec"][field] for field in same)
+        main, only = template["spec"]["containers"][0], box(pod)
+        assert all(only[field] == main[field] for field in ("image", "resources", "volumeMounts", "ports"))
+        assert pod["metadata"]["annotations"] == template["metadata"]["annotations"], "networks are asked for there"
+
+
+def test_the_check_is_its_only_work_and_it_ends_by_itself() -> None:
+    for pod in made().pods.values():
+        spec, only = pod["spec"], box(pod)
+        assert only["name"] == "ome-container" and only["command"][3:] == ["preflight", *BOX["command"]]  # type: ignore[misc]
+        assert not {"initContainers", "priorityClassName"} & spec.keys(), "it preempts nobody"
+        assert not {"readinessProbe", "startupProbe", "lifecycle"} & only.keys()
+        assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 180 + 240 + 120)
+        assert spec["automountServiceAccountToken"] is False and env(pod)["OME_PREFLIGHT_MODE"] == "Warn"
+
+
+def test_ranks_find_each_other_and_none_of_the_service() -> None:
+    pods = made().pods
+    leader, worker = pods[RankKey("decoder", 0, 0)], pods[RankKey("decoder", 0, 1)]
+    facts = json.loads(env(worker)["OME_PREFLIGHT"])
+    assert facts == {
+        "rank": "$(LWS_WORKER_INDEX)",
+        "size": 2,
+        "http": 30000,
+        "leader": f"{NAME}-decoder-$(LWS_GROUP_INDEX)-0.{NAME}.team",
+        "worker": f"{NAME}-decoder-$(LWS_GROUP_INDEX)-w-%d.{NAME}.team",
+        "seconds": 240,
+        "fetched": ["/cache"],
+        "gpus": 8,
+    }
+    assert (env(leader)["LWS_WORKER_INDEX"], env(worker)["LWS_WORKER_INDEX"]) == ("0", "1")
+    assert env(worker)["LWS_GROUP_INDEX"] == "0" and env(pods[RankKey("engine", 1, 1)])["LWS_GROUP_INDEX"] == "1"
+    assert env(leader)["LWS_LEADER_ADDRESS"] == f"$(POD_NAME).{NAME}.team"
+    assert env(worker)["LWS_LEADER_ADDRESS"] == f"{NAME}-decoder-$(LWS_GROUP_INDEX)-0.{NAME}.team"
+    assert env(leader)["ROLE"] == "decoder", "the kubelet would find no such label"
+    assert box(leader)["args"][2] == f"--host=$(POD_NAME).{NAME}.team"
+    assert "svc-pods" not in json.dumps(leader["spec"]), "no name leads to the service"
+
+
+def test_names_that_only_begin_alike_stay() -> None:
+    said = ["--a=my-svc-pods.x", "--b=svc-podsy", "http://svc-pods:8080/", "svc-pods"]
+    pod = made(roles(runner={**BOX, "args": said})).pods[RankKey("engine", 0, 0)]
+    assert box(pod)["args"] == ["--a=my-svc-pods.x", "--b=svc-podsy", f"http://{NAME}:8080/", NAME]
+
+
+def test_a_service_that_is_looked_at_in_place_too_is_looked_at_a_single_time() -> None:
+    """And what the check of its own mounts counts as no place that an init container fills."""
+    pod = made(roles({keys.PREFLIGHT: "Require"})).pods[RankKey("engine", 0, 0)]
+    assert "initContainers" not in pod["spec"] and json.loads(env(pod)["OME_PREFLIGHT"])["fetched"] == ["/cache"]
+    bare = made(roles({keys.PREFLIGHT: "Require"}, initContainers=[])).pods[RankKey("engine", 0, 0)]
+    assert "fetched" not in json.loads(env(bare)["OME_PREFLIGHT"])
+
+
+def test_keys_for_ssh_need_not_be_there_yet() -> None:
+    volumes = {each["name"]: each for each in made().pods[RankKey("engine", 0, 0)]["spec"]["volumes"]}
+    assert volumes["ssh"]["secret"]["optional"] is True
+
+
+OWN = {"matchLabels": {keys.COMPONENT: "engine"}, "matchExpressions": [{"key": "app", "operator": "In", "values": ["mine"]}]}
+MARKED = {
+    "matchLabels": {f"{keys.PREFLIGHT_LABEL}component": "engine", keys.PREFLIGHT_RUN: RUN},
+    "matchExpressions": [{"key": f"{keys.PREFLIGHT_LABEL}app", "operator": "In", "values": ["mine"]}],
+}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def near(selector: Any, **more: Any) -> dict[str, Any]:
+    return {"topologyKey": "rack", "labelSelector": selector, **more}
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_pods_of_a_run_stand_to_each_other_as_those_of_the_service(kind: str) -> None:
+    other = near({"matchLabels": {"app": "cache"}})
+    part = {REQUIRED: [near(OWN), other], PREFERRED: [{"weight": 7, "podAffinityTerm": near(OWN)}]}
+    pod = made(roles(affinity={kind: part})).pods[RankKey("engine", 0, 0)]
+    found = pod["spec"]["affinity"][kind]
+    before = [near(OWN)] if kind == "podAntiAffinity" else []  # pods that serve have to be avoided, too
+    assert found[REQUIRED] == [*before, near(MARKED), other]
+    assert [each["podAffinityTerm"] for each in found[PREFERRED]] == [*before, near(MARKED)]
+    assert all(each["weight"] == 7 for each in found[PREFERRED])
+    decode = made(roles(affinity={kind: part})).pods[RankKey("decoder", 0, 0)]["spec"]["affinity"][kind]
+    assert decode[REQUIRED] == [near(OWN), other], "it is about others"
+
+
+def test_spread_and_keys_of_labels() -> None:
+    spread = [{**near(OWN, matchLabelKeys=[keys.GROUP_INDEX]), "maxSkew": 1}]
+    pod = made(roles(topologySpreadConstraints=spread)).pods[RankKey("engine", 0, 0)]
+    (found,) = pod["spec"]["topologySpreadConstraints"]
+    assert found["labelSelector"] == MARKED and found["maxSkew"] == 1
+    assert found["matchLabelKeys"] == [f"{keys.PREFLIGHT_LABEL}ome.io_group"]
+    assert f"{keys.PREFLIGHT_LABEL}ome.io_group" in pod["metadata"]["labels"]
+
+
+def test_an_annotation_about_a_container_that_is_not_there_is_refused_by_kubernetes() -> None:
+    about = {f"{APPARMOR}ome-container": "unconfined", f"{APPARMOR}exporter": "unconfined"}
+    pod = made(roles(annotations=about)).pods[RankKey("engine", 0, 0)]
+    assert pod["metadata"]["annotations"] == {f"{APPARMOR}ome-container": "unconfined"}
+
+
+def test_a_pod_goes_with_its_service() -> None:
+    headless = {**made().headless, "metadata": {"name": NAME, "uid": "u7"}}
+    pod = made().pods[RankKey("engine", 0, 0)]
+    (owner,) = owned(pod, headless)["metadata"]["ownerReferences"]
+    assert owner == {"apiVersion": "v1", "kind": "Service", "name": NAME, "uid": "u7"}
+    assert "ownerReferences" not in pod["metadata"]
+
+
+def test_nothing_that_is_stored_changes() -> None:
+    known = roles()
+    before = json.dumps([role.leader for role in known.values()])
+    made(known)
+    assert json.dumps([role.leader for role in known.values()]) == before

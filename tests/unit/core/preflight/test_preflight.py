@@ -1,0 +1,87 @@
+"""A whole pass over a service whose ranks were found wanting before their engines."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.preflight.results import OWN, Checked, PreflightFinding
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.reconcile.sync import sync
+from ome_operator.core.recovery.policy import START
+from ome_operator.describe.diagnosis import trouble
+from ome_operator.describe.tree import tree
+from tests.support.effects import effects
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+
+SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB, and 128 are needed", "mount more")
+
+
+def seen(held: bool, later: float = 0.0, **more: Any) -> tuple[Plan, World]:
+    """A pass over a service that has just been made, in which rank 0 of its engine was found wanting."""
+    world = World(Shape().service(), Shape().deps(), 3)
+    world.settle()
+
+    def wanting(pod: Pod) -> Pod:
+        pod = pod._replace(node="gpu-7")
+        if pod.component != "engine":
+            return pod
+        if pod.rank:
+            return pod._replace(running=not held)
+        fields: dict[str, Any] = {"preflight": Checked((SHM,), held), **more}
+        if held:
+            fields |= {"ready": False, "running": False, "reason": "PreflightFailed", "message": SHM.sentence}
+        return pod._replace(**fields)
+
+    observed = world.observed()
+    wrong = replace(observed, pods=tuple(wanting(pod) for pod in observed.pods))
+    service = replace(world.service, status={**world.service.status, "groups": []})
+    plan = sync(service, world.deps, wrong, world.now)
+    service = replace(service, status=plan.status)
+    return sync(service, world.deps, wrong, world.now + timedelta(seconds=later)), world
+
+
+def condition(plan: Plan, name: str) -> dict[str, Any]:
+    return next((dict(each) for each in plan.status["conditions"] if each["type"] == name), {})
+
+
+def test_warn_tells_it_and_the_service_is_ready() -> None:
+    plan, _ = seen(held=False)
+    told = condition(plan, "Preflight")
+    assert (told["status"], told["reason"]) == ("False", "PreflightFindings")
+    assert "rank 0 on node gpu-7" in told["message"] and SHM.said in told["message"]
+    assert condition(plan, "Ready")["status"] == "True"
+    (group,) = [each for each in plan.status["groups"] if "preflight" in each]
+    assert group["phase"] == "Ready" and SHM.said in group["preflight"][0]
+
+
+@pytest.mark.parametrize("later", [0.0, 2 * START])
+def test_require_holds_a_group_and_nothing_is_recycled_for_it(later: float) -> None:
+    plan, _ = seen(held=True, later=later)
+    told, engine = condition(plan, "Preflight"), condition(plan, "EngineReady")
+    assert told["reason"] == engine["reason"] == "PreflightFailed"
+    assert "held by their preflight" in engine["message"]
+    assert condition(plan, "Ready")["status"] == "False"
+    (group,) = [each for each in plan.status["groups"] if "preflight" in each]
+    assert group["phase"] == "Preflight" and not plan.recycle and effects(plan) == ()
+
+
+def test_status_and_explain_tell_it_with_the_next_step() -> None:
+    plan, world = seen(held=False)
+    body = {"metadata": {"name": "svc", "namespace": "team", "uid": world.service.uid}, "spec": {}, "status": plan.status}
+    drawn = tree(body, world.observed())
+    assert ("Preflight", "PreflightFindings") in [(each.type, each.reason) for each in drawn.conditions]
+    found = {each.condition: each for each in trouble(drawn, plan.status["conditions"], ()).findings}
+    assert "-c ome-preflight" in found["Preflight"].next and SHM.said in found["Preflight"].message
+
+
+def test_a_new_finding_is_an_event() -> None:
+    world = World(Shape().service(), Shape().deps(), 3)
+    world.settle()
+    observed = world.observed()
+    wrong = tuple(pod._replace(preflight=Checked((SHM,), False)) if pod.rank == 0 else pod for pod in observed.pods)
+    plan = sync(world.service, world.deps, replace(observed, pods=wrong), world.now)
+    assert [each.reason for each in plan.events] == ["PreflightFindings"]

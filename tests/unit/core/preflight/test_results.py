@@ -1,0 +1,130 @@
+"""What the check before an engine left in a pod's status: whatever it says, it is told and nothing breaks."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.core.observed import from_api
+from ome_operator.core.preflight.results import MANY, OWN, SAID, Checked, PreflightFinding, alone, began, read
+from tests.unit.core.observed.test_from_api_pod import body, container
+
+SHM = {"check": "shm", "rank": 3, "said": "/dev/shm has 16 MiB, and 128 are needed", "fix": "mount more"}
+FOUND = PreflightFinding("shm", 3, SHM["said"], "mount more")  # type: ignore[arg-type]
+
+
+def ended(message: str, code: int = 0) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "message": message, "reason": "Error" if code else "Completed"}}
+
+
+def status(state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    first = {"name": "fetch", "state": ended("x"), "ready": True}
+    return {"phase": "Pending", "initContainerStatuses": [first, {"name": keys.PREFLIGHT_CONTAINER, "state": state, **more}]}
+
+
+def said(*findings: Any, **more: Any) -> str:
+    return json.dumps({"preflight": 1, "rank": 3, "findings": findings, "more": 0, **more})
+
+
+def test_nothing_was_found() -> None:
+    for state in ({}, {"waiting": {"reason": "PodInitializing"}}, {"running": {}}, ended(said())):
+        assert read(status(state)) is None
+    assert read({}) is None and read({"initContainerStatuses": None}) is None
+
+
+def test_findings_of_an_engine_that_starts_and_of_one_that_waits() -> None:
+    assert read(status(ended(said(SHM)))) == Checked((FOUND,), held=False)
+    assert read(status(ended(said(SHM), 1))) == Checked((FOUND,), held=True)
+    again = {"waiting": {"reason": "CrashLoopBackOff"}}, {"running": {"startedAt": "x"}}
+    for state in again:
+        assert read(status(state, lastState=ended(said(SHM), 1))) == Checked((FOUND,), held=True), "nothing flickers"
+    assert read(status(ended(said()), lastState=ended(said(SHM), 1))) is None, "it passed in the end"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("", "it ended with code 0 and says: nothing"),
+        ("Traceback (most recent call last):\n  File\nValueError: x\x1b[2J", "says: ValueError: x\ufffd[2J"),
+        ("[" * 5000, "it ended with code 0"),
+        ("null", "says: null"),
+        ('{"other": 1}', "it ended with code 0"),
+        ('{"preflight":1,"failed":"the image has no python3"}', "it could not look: the image has no python3"),
+        ('{"preflight": 1, "findings": [' + '{"check": ' * 2000, "its message was cut"),
+        ('{"preflight": 1, "findings": [{"check": "a', "its message was cut"),
+    ],
+)
+def test_what_is_no_message_is_told(message: str, words: str) -> None:
+    checked = read(status(ended(message)))
+    assert checked is not None and not checked.held
+    assert [each.check for each in checked.findings] == ["preflight"] and words in checked.sentence
+
+
+def test_what_stands_before_a_cut_counts() -> None:
+    whole = said(SHM, {**SHM, "rank": 4}, {**SHM, "rank": 5})
+    checked = read(status(ended(whole[: whole.index('"rank": 5')], 1)))
+    assert checked is not None and [each.rank for each in checked.findings] == [3, 4, OWN]
+    assert "its message was cut" in checked.sentence
+
+
+def test_hostile_findings_are_bounded_and_clean() -> None:
+    odd = [{"check": "a\x1b[31m\n", "rank": rank, "said": "x" * 400, "fix": ["y"]} for rank in (True, -5, "3", 10**30, None)]
+    checked = read(status(ended(said(*odd, 1, None, [], {}))))
+    assert checked is not None and {each.rank for each in checked.findings} == {OWN}
+    assert all(len(each.said) <= SAID and each.fix == "" and each.check.isprintable() for each in checked.findings)
+    many = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(30))))))
+    assert many is not None and len(many.findings) == MANY + 1 and "and 18 more findings" in many.sentence
+    left = read(status(ended(said(*({**SHM, "rank": rank} for rank in range(20)), more=5))))
+    assert left is not None and "and 13 more findings" in left.sentence, "those that had no room in the message, too"
+    for odd_more in (True, -3, "7", None, [1]):
+        found = read(status(ended(said(SHM, more=odd_more))))
+        assert found is not None and found.findings == (FOUND,)
+    huge = read(status(ended(said(SHM, more=10**400))))
+    assert huge is not None and len(huge.sentence) < 1000
+    assert read(status(ended(json.dumps({"preflight": 1, "findings": {"a": 1}})))) is None
+
+
+@given(
+    st.text() | st.builds(lambda text: '{"preflight": 1, "findings": [' + text, st.text()),
+    st.sampled_from([0, 1, 137, None]),
+)
+def test_no_message_breaks_anything(message: str, code: int | None) -> None:
+    checked = read(status({"terminated": {"exitCode": code, "message": message}}))
+    assert checked is None or checked.sentence.isprintable()
+
+
+def test_a_pod_that_is_held_says_so_before_anything_else() -> None:
+    state = status({"waiting": {"reason": "CrashLoopBackOff"}}, lastState=ended(said(SHM), 1))
+    state["containerStatuses"] = [container({"waiting": {"reason": "PodInitializing"}})]
+    pod = from_api.pod(body(status=state))
+    assert (pod.reason, pod.message) == ("PreflightFailed", f"rank 3: shm: {SHM['said']} (mount more)")
+    assert pod.preflight is not None and pod.preflight.held and not pod.running
+    ready = from_api.pod(body(status={**status(ended(said(SHM))), "conditions": [{"type": "Ready", "status": "True"}]}))
+    assert ready.ready and ready.reason == "" and ready.preflight == Checked((FOUND,), False)
+
+
+def only(state: dict[str, Any], name: str = keys.RUNNER) -> dict[str, Any]:
+    """The status of a pod whose only container is the check, beside what somebody injected."""
+    return {"containerStatuses": [{"name": "proxy", "state": {"running": {}}}, {"name": name, "state": state}]}
+
+
+def test_a_check_that_is_a_pods_only_container() -> None:
+    for state in ({}, {"waiting": {"reason": "ContainerCreating"}}, {"running": {"startedAt": "x"}}):
+        assert alone(only(state), keys.RUNNER) is None and began(only(state), keys.RUNNER) == ("running" in state)
+    assert alone(only(ended(said())), keys.RUNNER) == Checked((), held=False), "nothing found is an answer"
+    assert alone(only(ended(said(SHM))), keys.RUNNER) == Checked((FOUND,), held=False) and began(
+        only(ended("")), keys.RUNNER
+    )
+    assert alone({}, keys.RUNNER) is None and alone(only(ended(said()), "other"), keys.RUNNER) is None
+    assert not began({"containerStatuses": None}, keys.RUNNER)
+
+
+def test_a_check_that_was_killed_found_not_nothing() -> None:
+    checked = alone(only(ended(said(), 137)), keys.RUNNER)
+    assert checked is not None and "it ended with code 137 after it had said that nothing was found" in checked.sentence
+    refused = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
+    checked = alone(only(ended(refused, 128)), keys.RUNNER)
+    assert checked is not None and checked.sentence.startswith(f"preflight: it ended with code 128 and says: {refused}")

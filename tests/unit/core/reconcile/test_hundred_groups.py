@@ -1,0 +1,130 @@
+"""A service of a hundred groups of two nodes: names, sizes, and how much work it is, beside services of fewer groups."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.reconcile.plan import Plan
+from ome_operator.core.termination import tail
+from tests.support import parts
+from tests.support.effects import effects
+from tests.support.simulator import World
+
+NAME = "kimi-k2-instruct-0905-prefill-and-decode-in-europe"
+"""As long as the name of a service may be."""
+GROUPS = 100
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+STATUS = 64 * 1024
+"""Bytes of a status that every watch of services brings again with each change."""
+FAILED = 4 * STATUS
+"""The same where every group remembers the last words of a failure; etcd takes 1.5 MB."""
+
+
+def service(groups: int) -> InferenceService:
+    """Of two nodes a group, behind a router."""
+    return parts.service(name=NAME, engine={"minReplicas": groups}, router={})
+
+
+class Fleet(World):
+    """A service of many groups, and what its plans were."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__(service(groups), parts.deps(parts.model(), parts.simple(2), nodes=256), seed=1)
+        self.passes, self.largest = 0, 0
+        self.work: Counter[str] = Counter()
+        """Verb and kind -> how many effects there were."""
+        self.watcher = self._count
+        self.settle()
+
+    def _count(self, plan: Plan) -> None:
+        self.passes += 1
+        self.work.update(said.rpartition(" ")[0] for said in effects(plan))
+        self.largest = max(self.largest, len(json.dumps(plan.status).encode()))
+
+    def scale(self, groups: int) -> None:
+        """Another number of groups, and all that follows."""
+        self.edit(service(groups))
+        self.settle()
+
+    def break_(self, *numbers: int) -> None:
+        """Let the leaders of these groups be not ready, and those of all others ready."""
+        broken = {str(number) for number in numbers}
+        self.healthy = lambda pod: pod.rank > 0 or pod.labels.get(keys.GROUP_INDEX) not in broken
+        for pod in self.pods.values():
+            pod.ready = self.healthy(pod)
+
+    @property
+    def groups(self) -> dict[int, dict[str, str]]:
+        """Number -> name -> UID of its pods."""
+        found: dict[int, dict[str, str]] = {}
+        for name, uid in self.alive("engine").items():
+            found.setdefault(int(self.pods[name].labels[keys.GROUP_INDEX]), {})[name] = uid
+        return found
+
+
+def missing(numbers: Collection[int]) -> list[int]:
+    """Holes, and what is not used at the end."""
+    return sorted({*range(GROUPS + 1)} - {*numbers})
+
+
+def test_a_hundred_groups_come_up_under_a_long_name_with_a_status_of_bounded_size() -> None:
+    fleet = Fleet(GROUPS)
+    assert len(NAME) == 50
+    assert missing(fleet.groups) == [GROUPS] and {len(pods) for pods in fleet.groups.values()} == {2}
+    assert fleet.condition("Ready")["status"] == fleet.condition("RolledOut")["status"] == "True"
+    labels = [value for live in (*fleet.children.values(), *fleet.pods.values()) for value in live.labels.values()]
+    names = (*fleet.pods, *(name for _, name in fleet.children))
+    assert [name for name in names if not DNS_LABEL.fullmatch(name)] == []
+    assert max(map(len, labels)) <= 63
+    sets = [name for kind, name in fleet.children if kind == "StatefulSet"]
+    assert len(sets) == 2 * GROUPS and max(map(len, sets)) <= 52, "Kubernetes makes a label of it and ten characters"
+    assert len(fleet.service.status["groups"]) == GROUPS
+    assert fleet.largest < STATUS
+
+
+def test_the_last_words_of_a_hundred_groups_are_bounded() -> None:
+    fleet = Fleet(GROUPS)
+    words = tail(f"RuntimeError: {'x' * 4096}\n" + "INFO\n" * 500)
+    for group in fleet.service.status["groups"]:
+        failure = {"podName": group["name"], "containerName": "ome-container", "exitCode": 1, "reason": "Error"}
+        group["lastFailure"] = {**failure, "message": words, "time": "2026-01-01T00:00:00Z"}
+    status = fleet.sync().status
+    assert all(group["lastFailure"]["message"] == words for group in status["groups"])
+    assert STATUS < len(json.dumps(status).encode()) < FAILED
+
+
+def test_of_a_hundred_groups_the_worst_goes_and_a_hole_is_filled_first() -> None:
+    fleet = Fleet(GROUPS)
+    before = fleet.groups
+    fleet.break_(41)
+    fleet.scale(99)
+    assert missing(fleet.groups) == [41, 100], "the group that does not serve"
+    fleet.break_()
+    fleet.scale(98)
+    assert missing(fleet.groups) == [41, 99, 100], "where all serve, the highest number"
+    fleet.scale(99)
+    assert missing(fleet.groups) == [99, 100], "the hole"
+    fleet.scale(100)
+    assert missing(fleet.groups) == [100]
+    now = fleet.groups
+    assert {number for number in before if now[number] != before[number]} == {41, 99}
+
+
+def test_the_work_of_many_groups_is_the_work_of_a_group_so_many_times() -> None:
+    """Nothing is written twice on the way, and there are not more passes: groups come and go side by side."""
+    few, many = Fleet(GROUPS // 4), Fleet(GROUPS)
+    more = GROUPS - GROUPS // 4
+    assert dict(many.work - few.work) == {"apply StatefulSet": 2 * more}
+    assert few.passes < 20 and many.passes < 20
+    for fleet in (few, many):
+        fleet.work.clear()
+        fleet.passes = 0
+        fleet.scale(2)
+    assert many.work["delete StatefulSet"] - few.work["delete StatefulSet"] == 2 * more
+    assert many.work["patch Pod"] - few.work["patch Pod"] == more
+    assert many.work["delete Pod"] <= 2 * more + few.work["delete Pod"], "workers ignore SIGTERM"
+    assert set(many.work) == {"delete StatefulSet", "patch Pod", "delete Pod"}
+    assert few.passes < 40 and many.passes < 40

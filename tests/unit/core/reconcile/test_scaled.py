@@ -1,0 +1,68 @@
+"""Services whose groups people or autoscalers count: which objects that makes, and what the condition Advice says."""
+
+from dataclasses import replace
+from typing import Any
+
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.reconcile.sync import sync
+from tests.support import parts
+from tests.support.simulator import World
+
+HPA, SCALE = ("HorizontalPodAutoscaler", "svc-engine"), ("RoleScale", "svc-engine")
+
+
+def settled(**engine: Any) -> World:
+    """A service of up to two groups that has come up."""
+    service = parts.service(engine={"minReplicas": 1, "maxReplicas": 2, **engine})
+    world = World(service, parts.deps(parts.model(), parts.simple(router=False)), seed=1)
+    world.settle()
+    return world
+
+
+def advice(world: World, observed: Observed | None = None) -> str:
+    """What the next pass advises."""
+    conditions = sync(world.service, world.deps, observed or world.observed(), world.now).status["conditions"]
+    return "".join(told["message"] for told in conditions if told["type"] == "Advice")
+
+
+def test_room_between_two_counts_makes_a_scale_and_no_autoscaler() -> None:
+    world = settled()
+    assert SCALE in world.children and HPA not in world.children
+    assert "`kubectl scale rolescale svc-engine -n team --replicas=N` does" in advice(world)
+
+
+def test_requests_per_second_become_no_percent_of_a_cpu() -> None:
+    world = settled(scaleMetric="rps", scaleTarget=5)
+    assert SCALE in world.children and HPA not in world.children
+    assert "spec.engine.scaleMetric rps cannot be read by a HorizontalPodAutoscaler, so none is made" in advice(world)
+
+
+def test_an_autoscaler_that_nobody_asks_for_any_more_goes_and_the_groups_stay() -> None:
+    """An operator of before made it of the counts alone."""
+    world = settled(scaleMetric="cpu")
+    world.children[SCALE].manifest["spec"]["replicas"] = 2
+    world.settle()
+    pods = {pod.uid for pod in world.pods.values()}
+    assert HPA in world.children and len(pods) == 2
+    world.edit(parts.service(engine={"minReplicas": 1, "maxReplicas": 2}))
+    world.settle()
+    assert HPA not in world.children and {pod.uid for pod in world.pods.values()} == pods
+
+
+def test_a_scale_that_is_out_of_bounds_is_not_ignored_without_a_word() -> None:
+    world = settled(scaleMetric="cpu")
+    assert advice(world) == ""
+    world.children[SCALE].manifest["spec"]["replicas"] = 7
+    world.settle()
+    assert len(world.pods) == 2
+    assert "RoleScale svc-engine asks for 7 groups, and spec.engine has minReplicas 1 and maxReplicas 2" in advice(world)
+
+
+def test_an_autoscaler_without_metrics_is_told_once_its_pods_are_ready() -> None:
+    world = settled(scaleMetric="cpu")
+    seen = world.observed()
+    blind = seen.children[HPA]._replace(message="the HPA was unable to compute the replica count: no metrics returned")
+    told = replace(seen, children={**seen.children, HPA: blind})
+    assert "HorizontalPodAutoscaler svc-engine does not scale: the HPA was unable to compute" in advice(world, told)
+    starting = tuple(pod._replace(ready=False, reason="Starting") for pod in told.pods)
+    assert "does not scale" not in advice(world, replace(told, pods=starting))

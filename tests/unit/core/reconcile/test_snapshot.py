@@ -1,0 +1,51 @@
+"""What one pass looks at: read once, and only what belongs to the service."""
+
+from datetime import UTC, datetime
+
+from ome_operator.core.observed.objects import Child, Deps, Observed
+from ome_operator.core.reconcile.snapshot import Snapshot
+from tests.support import parts
+from tests.unit.core.observed.test_revisions import stored
+from tests.unit.core.rollout.makers import BUDGET, LEADERS, ROUTER, WORKERS, child, pod
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def snapshot(*children: Child) -> Snapshot:
+    """Of a service with these objects, and two pods: its own, and that of a workload which is gone."""
+    mine, former = pod("mine", workload_uid=LEADERS.uid), pod("former", workload_uid="gone", revision="r0")
+    observed = Observed(children={(one.kind, one.name): one for one in children}, pods=(mine, former))
+    return Snapshot(parts.service(engine={}), Deps(), observed, NOW)
+
+
+def ours(found: Child) -> Child:
+    return found._replace(owner=parts.UID)
+
+
+def test_slices_have_every_pod_and_what_counts_is_our_own() -> None:
+    found = snapshot(ours(LEADERS), ours(WORKERS))
+    assert list(found.slices) == ["r0", "r1"]
+    assert [one.name for one in found.pods] == ["mine"]
+    assert found.started("r1") and not found.started("r0") and not found.started("never")
+
+
+def test_a_revision_is_made_while_any_stateful_set_of_it_is_left() -> None:
+    assert snapshot(ours(WORKERS)).made("r1") and not snapshot(ours(ROUTER), ours(BUDGET)).made("r1")
+    assert not snapshot(ours(LEADERS)).made("r0"), "pods alone are nothing that could be stamped"
+
+
+def test_revisions_and_their_inputs_stand_in_their_order() -> None:
+    found = snapshot(stored("b", 2, owner=parts.UID), stored("a", 1, owner=parts.UID), stored("x", 3))
+    assert [one.name for one in found.revisions] == list(found.inputs) == ["a", "b"]
+
+
+def test_what_is_read_is_read_once() -> None:
+    found = snapshot(ours(LEADERS))
+    assert found.slices is found.slices and found.pods is found.pods and found.revisions is found.revisions
+
+
+def test_an_object_of_somebody_else_is_not_controlled() -> None:
+    theirs = child("RoleScale", "theirs", owner="x")
+    found = snapshot(ours(LEADERS), theirs)
+    assert found.controlled("StatefulSet", LEADERS.name) == ours(LEADERS)
+    assert found.controlled("RoleScale", "theirs") is None and found.controlled("RoleScale", "none") is None

@@ -1,0 +1,288 @@
+"""What a whole pass says and does in cases that are not about rollouts (tests/property has those)."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.api import InferenceService
+from ome_operator.core.observed.objects import Deps, Observed, Refusal
+from ome_operator.core.reconcile.plan import NEEDED, Plan
+from ome_operator.core.reconcile.sync import refuse_spec, sync
+from tests.support import parts
+from tests.support.effects import effects
+from tests.support.shapes import Shape
+from tests.support.simulator import START, World
+from tests.unit.core.passes import conditions, settled
+
+
+def test_a_service_that_goes_is_left_to_the_garbage_collector() -> None:
+    service = replace(Shape().service(), deleting=True, status={"url": "x"})
+    plan = sync(service, Shape().deps(), Observed(), START)
+    assert effects(plan) == () and plan.status == {"url": "x"}
+
+
+def test_another_operator_is_told_and_nothing_is_touched() -> None:
+    world = settled(Shape())
+    plan = sync(world.service, Shape(image="b").deps(), replace(world.observed(), another="manager"), START)
+    assert effects(plan) == ()
+    assert conditions(plan)["AnotherOperator"] == ("True", "ForeignManager")
+    assert plan.status["url"] == world.service.status["url"], "what was said stays"
+    assert plan.requeue_after and not plan.urgent
+
+
+def test_a_spec_that_cannot_be_read_keeps_everything_else() -> None:
+    world = settled(Shape())
+    plan = refuse_spec(dict(world.service.status), 9, "InvalidSpec", "spec.engine is a text", START)
+    assert effects(plan) == ()
+    assert plan.status["url"] == world.service.status["url"] and plan.status["observedGeneration"] == 9
+    assert conditions(plan)["Ready"] == ("False", "InvalidSpec")
+    assert conditions(plan)["EngineReady"] == ("True", "Ready")
+    assert [one.reason for one in plan.events] == []
+
+
+def test_wrong_shapes_in_a_pod_spec_are_a_condition() -> None:
+    """The parts of a pod spec are open in the CRD: nothing that stands there may crash a pass."""
+    service = parts.service(engine={"runner": {"env": {"A": "1"}}}, router={})
+    plan = sync(service, Shape().deps(), Observed(), START)
+    assert conditions(plan)["EngineReady"] == ("False", "InvalidPod")
+    assert conditions(plan)["Ready"][0] == "False"
+    assert not [one for one in plan.apply if one.manifest["kind"] == "StatefulSet"]
+
+
+def test_a_router_that_cannot_be_made_leaves_the_one_that_runs() -> None:
+    world = settled(Shape())
+    pods, url = world.alive(), world.service.status["url"]
+    world.edit(parts.service(engine={}, router={"runner": {"args": "--x"}}))
+    world.settle()
+    assert (world.alive(), world.service.status["url"]) == (pods, url)
+    assert world.condition("RouterReady")["reason"] == "InvalidPod"
+
+
+@pytest.mark.parametrize("gone", ["model", "runtime"])
+def test_what_vanishes_under_a_service_that_runs_changes_only_a_condition(gone: str) -> None:
+    shape = Shape(size=2, engines=2)
+    world = settled(shape)
+    before = world.service.status
+    log = list(world.log)
+    world.edit(deps=shape.deps(model=gone != "model", runtime=gone != "runtime"))
+    world.settle()
+    assert world.log == log
+    assert world.condition("Ready")["status"] == "True"
+    assert {key: world.service.status[key] for key in ("url", "revision")} == {
+        key: before[key] for key in ("url", "revision")
+    }
+    assert world.condition(f"{gone.title()}Ready")["status"] == "False"
+
+
+def test_repairs_go_on_while_the_runtime_is_gone() -> None:
+    """A slice is stamped from what is stored (decisions 3)."""
+    shape = Shape(size=2)
+    world = settled(shape)
+    world.edit(deps=shape.deps(runtime=False))
+    (key,) = [key for key in world.children if key[0] == "StatefulSet" and key[1].endswith("-w")]
+    lost = world.children.pop(key)
+    world.settle()
+    assert world.children[key].hash == lost.hash
+    assert len(world.alive()) == shape.pods
+
+
+def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() -> None:
+    """Its pods may end in their time, so the group that comes has another number; else it is the same."""
+    shape = Shape(size=2)
+    world = settled(shape)
+    world.edit(deps=shape.deps(runtime=False))
+    leader, worker = (world.children[key] for key in sorted(world.children) if key[0] == "StatefulSet")
+    del world.children[leader.key]
+    world.settle()
+    pair = [world.children[key] for key in sorted(world.children) if key[0] == "StatefulSet"]
+    assert [one.labels[keys.GROUP_INDEX] for one in pair] == ["1", "1"]
+    for lost, new in zip((leader, worker), pair, strict=True):
+        text = json.dumps(lost.manifest["spec"]).replace(f'"{keys.GROUP_INDEX}": "0"', f'"{keys.GROUP_INDEX}": "1"')
+        assert json.loads(text) == new.manifest["spec"]
+    assert len(world.alive()) == shape.pods
+
+
+def test_drift_is_repaired_and_what_the_server_rewrites_is_not_drift() -> None:
+    world = settled(Shape())
+    key = ("Service", "svc")
+    world.children[key].owned = "changed"
+    observed = world.observed()
+    plan = sync(world.service, world.deps, observed, START)
+    assert [(one.manifest["kind"], one.uid) for one in plan.apply] == [("Service", world.children[key].uid)]
+    rewritten = replace(observed, accepted={world.children[key].uid: "changed"})
+    assert effects(sync(world.service, world.deps, rewritten, START)) == ()
+
+
+def test_what_is_being_deleted_is_waited_for() -> None:
+    world = settled(Shape())
+    world.children["Service", "svc"].deleting = True
+    world.children["Service", "svc"].owned = "changed"
+    assert effects(world.sync()) == ()
+
+
+def test_a_refusal_is_told_at_its_component_while_there_is_something_to_write() -> None:
+    world = settled(Shape())
+    name = next(name for kind, name in world.children if kind == "StatefulSet")
+    engine, front, right = ("StatefulSet", name), ("Service", "svc"), ("Service", "svc-engine")
+    world.children[engine].owned = world.children[front].owned = "changed"
+    refusals = {
+        engine: Refusal("Invalid", "bad"),
+        front: Refusal("NameTaken", "taken"),
+        right: Refusal("Forbidden", "old"),
+        ("Service", "long-gone"): Refusal("NameTaken", "old"),
+    }
+    assert right in world.children
+    plan = sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
+    assert conditions(plan)["EngineReady"] == ("False", "Invalid")
+    assert conditions(plan)["Ready"] == ("False", "NameTaken")
+    assert "old" not in str(plan.status)
+
+
+@pytest.mark.parametrize("kind", NEEDED)
+def test_without_its_address_or_its_rights_nothing_is_ready(kind: str) -> None:
+    world = settled(Shape())
+    key = next(key for key in world.children if key[0] == kind)
+    del world.children[key]
+    plan = sync(world.service, world.deps, replace(world.observed(), refusals={key: Refusal("Forbidden", "no")}), START)
+    assert conditions(plan)["Ready"] == ("False", "Forbidden")
+
+
+def test_a_refused_deletion_leaves_the_service_not_alone() -> None:
+    world = settled(Shape())
+    world.edit(Shape(router=False).service())
+    one = next(one for one in world.sync().delete if one.kind == "Service")
+
+    def plan(uid: str) -> Plan:
+        refusals = {(one.kind, one.name): Refusal("Conflict", "not now", uid)}
+        return sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
+
+    told = plan(one.uid)
+    assert conditions(told)["RolledOut"] == ("False", "Conflict")
+    assert [event.message for event in told.events] == [f"Service {one.name} cannot be deleted: not now"]
+    assert conditions(told)["Ready"][0] == "True", "what should go is in nobody's way"
+    assert conditions(plan("former"))["RolledOut"] == ("True", "Complete"), "another object had this name"
+
+
+def test_pods_that_never_came_are_looked_into() -> None:
+    world = World(Shape(size=2).service(), Shape(size=2).deps(), 1)
+    world.carry_out(world.sync())
+    plan = world.sync()
+    assert {kind for kind, _ in plan.watch_failures} == {"StatefulSet", "Deployment"}
+    (leaders, *_) = plan.watch_failures
+    refused = replace(world.observed(), failures={leaders: "exceeded quota: gpus"})
+    said = sync(world.service, world.deps, refused, START).status["conditions"]
+    assert [one["reason"] for one in said if one["type"] == "EngineReady"] == ["PodsRefused"]
+
+
+def front(world: World) -> str:
+    """The component behind the URL."""
+    spec = world.children["Service", "svc"].manifest["spec"]
+    return str(spec["selector"][keys.COMPONENT])
+
+
+def test_an_engine_keeps_the_url_until_a_router_that_was_added_is_ready() -> None:
+    world = settled(Shape(router=False))
+    world.healthy = lambda pod: pod.labels[keys.COMPONENT] != keys.ROUTER
+    world.edit(Shape().service())
+    world.settle()
+    assert front(world) == "engine"
+    assert world.condition("RouterReady")["status"] == "False"
+    world.healthy = lambda _: True
+    world.settle()
+    assert front(world) == "router"
+    for pod in world.pods.values():
+        pod.ready = pod.labels[keys.COMPONENT] != keys.ROUTER
+    world.healthy = lambda pod: pod.labels[keys.COMPONENT] != keys.ROUTER
+    world.settle()
+    assert front(world) == "router", "a router that is sick later does not give the URL back"
+
+
+def test_routers_keep_their_rights_until_the_last_of_them_is_gone() -> None:
+    world = settled(Shape())
+    world.edit(Shape(router=False).service())
+    plan = world.sync()
+    assert {one.kind for one in plan.delete} == {"Deployment", "Service", "PodDisruptionBudget"}
+    world.settle()
+    assert not {"Role", "RoleBinding", "ServiceAccount"} & {kind for kind, _ in world.children}
+
+
+def test_ports_of_80_are_not_given_twice() -> None:
+    engine = {"runner": parts.container(args=["--port=80"])}
+    plan = sync(parts.service(engine={}), parts.deps(parts.model(), parts.runtime(engineConfig=engine)), Observed(), START)
+    for one in plan.apply:
+        if one.manifest["kind"] == "Service":
+            ports = [port["port"] for port in one.manifest["spec"].get("ports", ())]
+            assert len(ports) == len(set(ports))
+    assert plan.status["url"].endswith(":80")
+
+
+def advice(deps: Deps | None = None, **spec: Any) -> str:
+    """What the Advice condition says."""
+    service: InferenceService = parts.service(**spec)
+    found = sync(service, deps or Shape().deps(), Observed(), START).status["conditions"]
+    return next((str(one["message"]) for one in found if one["type"] == "Advice"), "")
+
+
+def test_advice_is_gathered_from_everywhere() -> None:
+    assert advice(engine={}, decoder={}, router={}) == ""
+    assert "allows no eviction" in advice(engine={"minAvailable": 1})
+    assert "not a profile" in advice(engine={"annotations": {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "x"}})
+    assert "given twice" in advice(
+        engine={"runner": {"ports": [{"containerPort": 1, "name": "a"}, {"containerPort": 2, "name": "a"}]}}
+    )
+
+
+def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
+    """And nothing is added to what runs."""
+    launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
+    deps, asked = Shape().deps(), replace(Shape().deps(), scrapes_engines=True)
+    assert "--enable-metrics" not in advice(deps, engine={"runner": launch})
+    assert "engine: the engine serves no metrics without --enable-metrics" in advice(asked, engine={"runner": launch})
+    assert "metrics" not in advice(asked, engine={"runner": {**launch, "args": ["--enable-metrics"]}})
+    applied = [sync(parts.service(engine={"runner": launch}), each, Observed(), START).apply for each in (deps, asked)]
+    assert applied[0] == applied[1]
+
+
+def test_zero_replicas_of_a_router_and_of_engines() -> None:
+    for engine, router in (({"minReplicas": 0}, {}), ({}, {"minReplicas": 0})):
+        world = World(parts.service(engine=engine, router=router), Shape(size=1).deps(), 1)
+        world.settle()
+        assert len(world.alive()) == 1
+        assert conditions(world.sync())["Ready"] == ("False", "ScaledToZero")
+
+
+@pytest.mark.parametrize(("kind", "reason", "gone"), [
+    ("Role", "NameTaken", True), ("Role", "Forbidden", False), ("ServiceAccount", "NameTaken", False),
+])  # fmt: skip
+def test_a_binding_goes_when_somebody_elses_role_has_the_name(kind: str, reason: str, gone: bool) -> None:
+    """It was made for our Role, and means whatever has the name by now."""
+    world = settled(Shape(router=True))
+    del world.children["Role", "svc-router"]
+    refusals = {(kind, "svc-router"): Refusal(reason, "no")}
+    plan = sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
+    binding = world.children["RoleBinding", "svc-router"]
+    assert [(one.kind, one.uid) for one in plan.delete] == [("RoleBinding", binding.uid)] * gone
+    binding.owner = "somebody"
+    plan = sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
+    assert plan.delete == ()
+
+
+def test_a_binding_that_somebody_changed_is_mended_after_its_role() -> None:
+    world = settled(Shape(router=True))
+    world.children["RoleBinding", "svc-router"].owned = "changed"
+    (apply,) = world.sync().apply
+    assert (apply.kind, apply.after) == ("RoleBinding", ("Role", "svc-router")) and apply.uid
+
+
+def test_what_needs_another_object_comes_after_it() -> None:
+    shape = Shape(size=2)
+    plan = sync(shape.service(), shape.deps(), Observed(), START)
+    found = {(one.kind, one.manifest["metadata"]["name"]): one.after for one in plan.apply}
+    later = {key: after for key, after in found.items() if after}
+    assert {kind for kind, _ in later} == {"StatefulSet", "RoleBinding"}
+    for (kind, name), (before, of) in later.items():
+        assert (before, of) in found and found[before, of] is None
+        assert (before, of) == (("Role", name) if kind == "RoleBinding" else ("StatefulSet", name.removesuffix("-w")))

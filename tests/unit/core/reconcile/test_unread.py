@@ -1,0 +1,87 @@
+"""An operator that reads nothing cluster-wide: what it cannot know it says, and nothing waits for it or is done for it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator.core.catalog.status import model_status
+from ome_operator.core.observed.objects import Deps, Observed
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.reconcile.sync import sync
+from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.runtime import select
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.simulator import START, World
+
+
+def unread(deps: Deps) -> Deps:
+    return replace(deps, sees_cluster=False, nodes={}, holders={})
+
+
+def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {told["type"]: told for told in status["conditions"]}
+
+
+def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
+    """With nodes that are read and hold nothing, the same edit waits."""
+    for deps, rolls in ((Shape(image="b").deps(), False), (unread(Shape(image="b").deps()), True)):
+        world = World(Shape().service(), Shape().deps(), 3)
+        world.settle()
+        world.deps = replace(deps, holders={})
+        world.settle()
+        told = conditions(dict(world.service.status))
+        assert (told["RolledOut"]["reason"] == "Complete") == rolls, told["RolledOut"]
+        assert told["Ready"]["status"] == "True"
+    assert (told["ModelReady"]["status"], told["ModelReady"]["reason"]) == ("Unknown", "NodesUnknown")
+    assert "models.ome.io/clusterbasemodel.tiny=Ready" in told["ModelReady"]["message"]
+
+
+def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
+    """Else each pod that ends would be deleted by force, and each group recycled."""
+    service, observed = Shape().service(), Observed()
+    assert Snapshot(service, Deps(), observed, START).lost("n")
+    assert not Snapshot(service, unread(Deps()), observed, START).lost("n")
+
+
+@pytest.mark.parametrize(
+    ("spec", "type_", "said"),
+    [
+        ({"model": {"name": "wide"}}, "ModelReady", "apply a BaseModel of that name in namespace team"),
+        ({"runtime": {"name": "wide"}}, "RuntimeReady", "apply a ServingRuntime of that name in namespace team"),
+        (
+            {"model": {"name": "tiny", "fineTunedWeights": ["poet"]}},
+            "ModelReady",
+            "remove it from spec.model.fineTunedWeights",
+        ),
+        (
+            {"acceleratorSelector": {"acceleratorClass": "h200"}},
+            "RuntimeReady",
+            "name labels of nodes in spec.engine.nodeSelector",
+        ),
+    ],
+)
+def test_what_is_not_read_is_not_said_to_be_missing(spec: dict[str, Any], type_: str, said: str) -> None:
+    """Whoever applies it, as it would else be said, would wait for ever."""
+    deps = unread(parts.deps(parts.model(), parts.simple()))
+    told = conditions(sync(parts.service(engine={}, **spec), deps, Observed(), START).status)[type_]
+    assert told["status"] == "False" and "does not exist" not in told["message"]
+    assert "not read by this operator" in told["message"] and said in told["message"]
+
+
+def test_the_status_of_a_model_says_that_nodes_are_not_read() -> None:
+    told = conditions(model_status(parts.model(), (), None, START))["Ready"]
+    assert (told["status"], told["reason"]) == ("Unknown", "NodesUnknown")
+
+
+def test_a_runtime_is_chosen_as_if_accelerators_were_there() -> None:
+    spec = {**parts.simple(router=False).spec.dump(), "acceleratorRequirements": {"acceleratorClasses": ["h200"]}}
+    fits = {"supportedModelFormats": [{"modelFormat": {"name": "safetensors"}, "autoSelect": True}]}
+    runtime = parts.runtime("only", **{**spec, **fits})
+    service = parts.service({"model": {"name": "tiny"}, "engine": {}})
+    deps = parts.deps(parts.model(modelFormat={"name": "safetensors"}), runtime)
+    seen = known(next(iter(deps.models.values())), True, deps.well_known)  # type: ignore[arg-type]
+    assert select(service, seen, deps).best is None
+    chosen = select(service, seen, unread(deps)).best
+    assert chosen is not None and chosen.name == "only"

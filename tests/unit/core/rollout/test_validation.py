@@ -1,0 +1,239 @@
+"""New revisions that SGLang's parser would end are not rolled out, and whose word that is."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.controllers.base import CORE
+from ome_operator.controllers.manager import Manager
+from ome_operator.core.reconcile.plan import EditState
+from ome_operator.lint import rules
+from ome_operator.lint.judge import Judge
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.settings import Settings
+from tests.support.fake_api import FakeApi
+from tests.support.simulator import START, World
+from tests.unit.core.rollout.judged import BAD, GOOD, OFFICIAL, deps, edited, refused, revisions, service, world
+
+ENDS = (BAD, "--no-such-flag", "--kv-cache-dtype=fp4", "--tp-size 1")
+IGNORES = {keys.LINT_IGNORE: "flag-removed"}
+
+
+def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on() -> None:
+    found = world(GOOD)
+    pods, url = found.alive(), found.service.status["url"]
+    edited(found, BAD)
+    said = found.condition("RolledOut")
+    assert refused(found) and said["status"] == "False"
+    assert "flag-removed: sglang 0.5.23 has no --enable-deepep-moe" in said["message"]
+    assert "write --moe-a2a-backend deepep" in said["message"], "the fix"
+    assert "ClusterServingRuntime rt: spec.engineConfig.runner.args" in said["message"], "the field"
+    assert f"{keys.LINT_IGNORE}: flag-removed" in said["message"], "the way out"
+    assert found.alive() == pods and revisions(found) == 1
+    assert found.condition("Ready")["status"] == "True" and found.service.status["url"] == url
+
+
+def test_a_long_refusal_keeps_the_way_out() -> None:
+    found = edited(world(GOOD), *(f"--no-such-{'x' * 300}-{number}" for number in range(9)), "--tp-size 1", "--dtype=x")
+    said = found.condition("RolledOut")["message"]
+    assert said.endswith(f"{keys.LINT_IGNORE}: flag-unknown,flag-value,flag-joined") and "and 8 more" in said
+
+
+def test_it_is_told_by_an_event() -> None:
+    found = world(GOOD)
+    found.edit(deps=deps(BAD))
+    assert [event.reason for event in found.sync().events] == ["ConfigurationRefused"]
+
+
+def test_a_new_service_makes_nothing_and_says_why() -> None:
+    found = world(BAD)
+    assert found.alive() == {} and revisions(found) == 0
+    ready = found.condition("Ready")
+    assert ready["reason"] == "ConfigurationRefused" and "--enable-deepep-moe" in ready["message"]
+    edited(found, GOOD)
+    assert found.condition("Ready")["status"] == "True" and not refused(found)
+
+
+def test_other_services_of_the_runtime_wait_for_nobody_whose_edit_is_refused() -> None:
+    found = edited(world(GOOD), BAD)
+    plan = found.sync()
+    assert {stand.state for ref, stand in plan.stands.items() if "Runtime" in ref.kind} == {
+        EditState.IDLE
+    } and not plan.rolls
+
+
+def test_an_annotation_overrides_the_rule() -> None:
+    found = edited(world(GOOD), BAD)
+    found.edit(service(notes={keys.LINT_IGNORE: "flag-unknown"}))
+    found.settle()
+    assert refused(found), "another rule"
+    found.edit(service(notes=IGNORES))
+    found.settle()
+    assert not refused(found) and revisions(found) == 2
+    assert found.condition("RolledOut")["status"] == "True"
+    assert "flag-removed" not in str(found.condition("Advice"))
+    found.edit(service())
+    found.settle()
+    assert not refused(found), "it is stored by now"
+    assert "flag-removed" in found.condition("Advice")["message"]
+
+
+def test_an_annotation_that_names_no_rule_is_told() -> None:
+    found = world(GOOD, notes={keys.LINT_IGNORE: "flag-removd"})
+    assert "names flag-removd, which is no rule" in found.condition("Advice")["message"]
+
+
+def test_scaling_and_recovery_of_what_serves_go_on_while_an_edit_is_refused() -> None:
+    found = edited(world(GOOD), BAD)
+    found.edit(service(3))
+    found.settle()
+    assert refused(found) and len(found.alive("engine")) == 3
+    lost = next(iter(found.alive("engine")))
+    before = found.alive()[lost]
+    found.lose(lost)
+    found.settle()
+    assert len(found.alive("engine")) == 3 and found.alive().get(lost) != before
+    assert found.condition("Ready")["status"] == "True"
+
+
+def test_what_was_scaled_to_zero_comes_back_while_an_edit_is_refused() -> None:
+    found = world(GOOD)
+    found.edit(service(0))
+    found.settle()
+    assert found.alive("engine") == {}
+    edited(found, BAD)
+    found.edit(service(1))
+    found.settle()
+    assert refused(found) and len(found.alive("engine")) == 1
+
+
+def test_a_repair_is_never_refused() -> None:
+    """A StatefulSet of what serves was deleted by somebody."""
+    found = edited(world(GOOD), BAD)
+    (gone,) = [key for key in found.children if key[0] == "StatefulSet"]
+    del found.children[gone]
+    found.settle()
+    assert gone in found.children and refused(found)
+
+
+# --- who refuses --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "more"),
+    [
+        ([BAD], {"image": "registry.corp/sglang:0.5.23-p3"}),  # a patch may have any flag
+        ([BAD], {"image": "registry.corp/sglang:0.9.9"}),
+        ([BAD], {"image": "registry.corp/sglang@sha256:" + "0" * 64}),
+        ([BAD], {"judge": Judge(refuse=False)}),  # the chart says so
+        (["--tp-size=2"], {}),  # an error, and no word of the parser's
+        (["--host", "0.0.0.0 --port 9"], {}),  # a value, for all that the parser knows
+        ([f"--no-such-flag=$(X) {BAD}"], {"command": ["sh", "-c", "python3 -m sglang.launch_server $0"]}),
+        (["--no-such-flag"], {"image": "vllm/vllm-openai:v0.32.0", "command": ["vllm", "serve"]}),
+    ],
+)
+def test_everything_else_is_advice(args: list[str], more: dict[str, Any]) -> None:
+    found = edited(world(GOOD, **more), *args, **more)
+    assert not refused(found) and revisions(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "rule"),
+    [
+        (["--no-such-flag"], "flag-unknown"),
+        (["--mem-fraction-static=much"], "flag-value"),
+        (["--kv-cache-dtype=fp4"], "flag-value"),
+        (["--tp-size 1"], "flag-joined"),
+    ],
+)
+@pytest.mark.parametrize("image", [OFFICIAL, "lmsysorg/sglang:v0.5.23-cu129-amd64"])
+def test_what_the_parser_ends_at(args: list[str], rule: str, image: str) -> None:
+    found = edited(world(GOOD, image=image), *args, image=image)
+    assert refused(found) and f"{rule}: " in found.condition("RolledOut")["message"]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_setting_of_the_operator_decides(on: bool) -> None:
+    metrics, api = Metrics(), FakeApi()
+    manager = Manager(Settings(lint_refuse=on), CORE, api, metrics, lambda: START)
+    found = edited(world(GOOD), BAD, judge=manager.cluster.deps().judge)
+    assert refused(found) == on and revisions(found) == (1 if on else 2)
+    assert ("flag-removed" in str(found.condition("Advice"))) == (not on)
+
+
+def test_an_annotation_says_the_version_of_a_digest() -> None:
+    notes, image = {keys.ENGINE_VERSION: "0.5.23"}, "registry.corp/sglang@sha256:" + "0" * 64
+    found = World(service(notes=notes), deps(GOOD, image=image), 1)
+    found.settle()
+    assert found.condition("Advice") == {} and not refused(found)
+    assert refused(edited(found, BAD, image=image))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> None:
+    """Edits good and bad, scaling, lost pods and restarts of the operator, in any order."""
+    chance, found = random.Random(seed), world(GOOD)
+    judge, groups = found.deps.judge, 1
+    for _ in range(15):
+        step = chance.choice(("good", "bad", "scale", "lose", "restart"))
+        if step in ("good", "bad"):
+            word = f"--mem-fraction-static=0.{chance.randint(5, 9)}" if step == "good" else chance.choice(ENDS)
+            found.edit(deps=deps(word, judge=judge))
+        elif step == "scale":
+            groups = chance.randint(1, 3)
+            found.edit(service(groups))
+        elif step == "lose" and found.alive():
+            found.lose(chance.choice(sorted(found.alive())))
+        else:
+            judge = Judge()
+            found.edit(deps=replace(found.deps, judge=judge))
+        found.run(chance.randint(1, 30))
+        stored = [str(one.manifest) for (kind, _), one in found.children.items() if kind == "ControllerRevision"]
+        assert not [word for word in ENDS for data in stored if word in data]
+    found.settle()
+    assert len(found.alive("engine")) == groups and found.condition("Ready")["status"] == "True"
+
+
+def test_hostile_words_move_no_cursor() -> None:
+    found = edited(world(GOOD), "--x\x1b[31m\nforged")
+    assert refused(found) and found.condition("RolledOut")["message"].isprintable()
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def test_the_rules_run_once_for_a_revision_and_never_for_a_pass() -> None:
+    judge = Judge()
+    found = world(GOOD, judge=judge)
+    assert judge.looked == 1
+    for groups in (2, 3, 1):
+        found.edit(service(groups))
+        found.settle()
+    assert judge.looked == 1
+    edited(found, BAD)
+    found.run(50)
+    assert judge.looked == 2, "a refused revision is remembered, too"
+
+
+def test_a_rule_that_fails_leaves_the_service_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> Any:
+        raise RuntimeError("a bug of ours")
+
+    broken = replace(rules.RULES["gpus-too-few"], check=fails)
+    monkeypatch.setitem(rules.RULES, "gpus-too-few", broken)
+    found = edited(world(GOOD), BAD)
+    assert refused(found) and found.condition("Ready")["status"] == "True"
+    assert "failed and said nothing (gpus-too-few: RuntimeError)" in found.condition("Advice")["message"]
+
+
+def test_nor_does_any_other_bug_of_the_rules_stop_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> Any:
+        raise KeyError("a bug of ours")
+
+    monkeypatch.setattr("ome_operator.lint.judge.subject", fails)
+    found = edited(world(GOOD), BAD)
+    assert not refused(found) and found.condition("RolledOut")["status"] == "True"
+    assert "said nothing (KeyError)" in found.condition("Advice")["message"]

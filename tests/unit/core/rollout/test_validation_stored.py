@@ -1,0 +1,88 @@
+"""What is stored already is never asked whether it may run: neither after an upgrade nor on the way back."""
+
+from dataclasses import replace
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.observed.validation import silent
+from ome_operator.lint.judge import ADVISED, Judge
+from tests.support.simulator import World
+from tests.unit.core.rollout.judged import BAD, GOOD, deps, edited, refused, revision_names, revisions, service, world
+
+
+def before_the_rule(*args: str) -> World:
+    """A service that an operator without the rule started, with the operator of today."""
+    found = world(*args, judge=silent)
+    assert found.condition("Ready")["status"] == "True"
+    found.edit(deps=replace(found.deps, judge=Judge()))
+    found.settle()
+    return found
+
+
+def test_a_rule_that_came_with_an_upgrade_is_advice_for_what_runs() -> None:
+    found = before_the_rule(BAD)
+    assert not refused(found) and revisions(found) == 1
+    assert found.condition("Ready")["status"] == "True"
+    assert "flag-removed: sglang 0.5.23 has no --enable-deepep-moe" in found.condition("Advice")["message"]
+
+
+def test_and_no_reason_to_refuse_the_next_edit() -> None:
+    found = edited(before_the_rule(BAD), BAD, GOOD)
+    assert not refused(found) and revisions(found) == 2
+    edited(found, BAD, GOOD, "--enable-ep-moe")
+    assert refused(found) and "--enable-ep-moe" in found.condition("RolledOut")["message"]
+    assert "--enable-deepep-moe" not in found.condition("RolledOut")["message"], "only what is new"
+
+
+def test_nor_a_restart() -> None:
+    found = before_the_rule(BAD)
+    found.edit(service(rollout={"restartedAt": "2026-01-02T00:00:00Z"}))
+    found.settle()
+    assert not refused(found) and revisions(found) == 2
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_going_back_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
+    found = world(BAD, judge=silent)
+    old = found.service.status["revision"]
+    edited(found, GOOD, judge=Judge())
+    assert found.service.status["revision"] != old
+    if pinned:
+        found.edit(service(rollout={"revision": old}))
+        found.settle()
+    else:
+        edited(found, BAD)
+    assert found.service.status["revision"] == old and not refused(found)
+    assert found.condition("Ready")["status"] == "True"
+
+
+def test_a_pin_while_an_edit_is_refused() -> None:
+    """As `ome undo` sets it: what is pinned is complete, and the refused edit waits behind the pin."""
+    found = edited(edited(world(GOOD), "--mem-fraction-static=0.7"), BAD)
+    (first,) = revision_names(found) - {found.service.status["revision"]}
+    found.edit(service(rollout={"revision": first}))
+    found.settle()
+    assert found.service.status["revision"] == first and found.condition("RolledOut")["status"] == "True"
+    assert "beside the pin" in found.condition("Advice")["message"] and BAD in found.condition("Advice")["message"]
+    assert found.condition("Ready")["status"] == "True"
+
+
+def test_a_stored_revision_that_waits_goes_on_while_a_later_edit_is_refused() -> None:
+    found = world(GOOD)
+    first = found.service.status["revision"]
+    found.edit(service(rollout={"paused": True}), deps("--mem-fraction-static=0.7", judge=found.deps.judge))
+    found.settle()
+    assert revisions(found) == 2
+    edited(found, BAD)
+    assert refused(found)
+    found.edit(service())
+    found.settle()
+    assert refused(found) and found.service.status["revision"] != first
+    assert {one.labels[keys.REVISION] for one in found.pods.values()} == {found.service.status["revision"]}
+
+
+def test_advice_is_short_and_names_the_command_that_tells_all() -> None:
+    found = before_the_rule(*(f"--no-such-flag-{number}={'x' * 900}" for number in range(60)))
+    said = found.condition("Advice")["message"]
+    assert "`ome lint svc` tells them" in said and len(said) < (ADVISED + 1) * 320

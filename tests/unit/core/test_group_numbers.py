@@ -1,0 +1,204 @@
+"""Which groups stay, which one goes first, and which numbers new ones get."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.group_numbers import by_worth, chosen, existing, left, ready_groups, taken
+from ome_operator.core.observed.objects import Child, Pod
+from ome_operator.core.observed.slices import Slice
+from tests.unit.core.rollout.makers import STEM, child, leader, leader_set, worker, worker_set
+
+MARK = "2026-01-01T00:00:00+00:00"
+
+
+def sets(*groups: int) -> tuple[Child, ...]:
+    """Both StatefulSets of these groups."""
+    return tuple(make(group) for group in groups for make in (leader_set, worker_set))
+
+
+def whole(*groups: int) -> tuple[Pod, ...]:
+    """Leader and worker of these groups, ready."""
+    return tuple(make(group) for group in groups for make in (leader, worker))
+
+
+def instead(pods: Iterable[Pod], *changed: Pod) -> tuple[Pod, ...]:
+    """The pods, some of them otherwise."""
+    by_name = {each.name: each for each in (*pods, *changed)}
+    return tuple(by_name.values())
+
+
+def order(children: tuple[Child, ...], *pods: Pod) -> tuple[int, ...]:
+    """Groups of two pods, the one that is worth most first."""
+    return by_worth("engine", 2, Slice("r1", children, pods))
+
+
+FOUR = sets(0, 1, 2, 3)
+READY = whole(0, 1, 2, 3)
+ORDERS: dict[str, tuple[tuple[Pod, ...], tuple[int, ...]]] = {
+    "alike: the highest number goes": (READY, (0, 1, 2, 3)),
+    "one that is not ready goes before": (instead(READY, leader(1, ready=False)), (0, 2, 3, 1)),
+    "its worker counts as much": (instead(READY, worker(1, ready=False)), (0, 2, 3, 1)),
+    "of several that are not ready the highest": (
+        instead(READY, leader(0, ready=False), worker(2, ready=False)),
+        (1, 3, 0, 2),
+    ),
+    "one that is marked goes before": (instead(READY, leader(0, draining=MARK)), (1, 2, 3, 0)),
+    "a mark counts more than readiness": (
+        instead(READY, leader(0, draining=MARK), leader(1, ready=False)),
+        (2, 3, 1, 0),
+    ),
+    "marked and ready stays before marked and not ready": (
+        instead(READY, leader(0, draining=MARK, ready=False), leader(3, draining=MARK)),
+        (1, 2, 3, 0),
+    ),
+    "of several that are marked the highest": (
+        instead(READY, leader(0, draining=MARK), leader(2, draining=MARK)),
+        (1, 3, 0, 2),
+    ),
+    "a mark on a worker says nothing": (instead(READY, worker(0, draining=MARK)), (0, 1, 2, 3)),
+    "a mark on a pod that ends says nothing of the next": (
+        instead(READY, leader(0, draining=MARK, deleting=True), leader(1, ready=False)),
+        (2, 3, 0, 1),
+    ),
+    "a pod that ends is not ready": (instead(READY, worker(1, deleting=True)), (0, 2, 3, 1)),
+    "a pod of a former set is not ready": (instead(READY, worker(1, workload_uid="former")), (0, 2, 3, 1)),
+    "a rank that is missing": (tuple(each for each in READY if each.name != worker(1).name), (0, 2, 3, 1)),
+    "of groups that are not ready, first those that are not on nodes": (
+        instead(READY, leader(0, ready=False, node=""), leader(1, ready=False)),
+        (2, 3, 1, 0),
+    ),
+    "no pods at all": ((), (0, 1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("case", ORDERS)
+def test_the_order_of_worth(case: str) -> None:
+    pods, wanted = ORDERS[case]
+    assert order(FOUR, *pods) == wanted
+    assert order(FOUR[::-1], *pods[::-1]) == wanted, "what the API server lists first is worth no more"
+
+
+def test_readiness_that_flickers_costs_one_group_and_not_two() -> None:
+    """Group 1 was not ready when it was marked. It is ready again, and another is not: group 1 goes all the same."""
+    before = order(FOUR, *instead(READY, leader(1, ready=False)))
+    assert chosen(3, before, range(4)) == (0, 2, 3)
+    marked = instead(READY, leader(1, draining=MARK), leader(3, ready=False))
+    assert chosen(3, order(FOUR, *marked), range(4)) == (0, 2, 3)
+    assert chosen(4, order(FOUR, *marked), range(4)) == (0, 1, 2, 3), "wanted again, it stays"
+
+
+@dataclass
+class Choice:
+    """A number of groups, those that exist by worth, the taken numbers, and what comes of them."""
+
+    wanted: int
+    order: tuple[int, ...]
+    used: tuple[int, ...]
+    found: tuple[int, ...]
+
+
+CHOICES = {
+    "a first service": Choice(3, (), (), (0, 1, 2)),
+    "none": Choice(0, (0, 1), (0, 1), ()),
+    "as many": Choice(2, (1, 0), (0, 1), (0, 1)),
+    "fewer: by worth, not by number": Choice(2, (2, 0, 1), (0, 1, 2), (0, 2)),
+    "a hole is filled before a higher number": Choice(4, (0, 2, 3), (0, 2, 3), (0, 1, 2, 3)),
+    "several holes, the lowest first": Choice(3, (4,), (4,), (0, 1, 4)),
+    "a hole whose former group is not gone yet": Choice(3, (0, 2), (0, 1, 2), (0, 2, 3)),
+    "every number below is taken": Choice(1, (), (0, 1, 2), (3,)),
+    "a hole and a number that is taken": Choice(4, (0, 4), (0, 1, 4), (0, 2, 3, 4)),
+    "a group that exists keeps its number": Choice(2, (7, 3), (3, 7), (3, 7)),
+}
+
+
+@pytest.mark.parametrize("case", CHOICES)
+def test_which_numbers_a_number_of_groups_means(case: str) -> None:
+    choice = CHOICES[case]
+    assert chosen(choice.wanted, choice.order, choice.used) == choice.found
+
+
+def test_a_group_exists_while_its_leaders_set_stays() -> None:
+    found = (leader_set(0), worker_set(0), leader_set(1, deleting=True), worker_set(1), worker_set(2), leader_set(4))
+    assert existing("engine", Slice("r1", found, whole(0, 1, 2, 3))) == {0, 4}
+    assert existing("decoder", Slice("r1", found, ())) == frozenset()
+
+
+def test_a_number_is_taken_while_any_object_of_its_group_is_left() -> None:
+    found = (leader_set(0), leader_set(2, deleting=True), worker_set(3, deleting=True))
+    pods = (leader(0), leader(4, deleting=True), worker(5, deleting=True), worker(6)._replace(rank=-1))
+    assert taken("engine", Slice("r1", found, pods)) == {0, 2, 3, 4, 5, 6}
+    assert left("engine", Slice("r1", found, pods)) == 6
+    assert taken("decoder", Slice("r1", found, pods)) == frozenset()
+
+
+def test_pods_that_name_no_group_take_no_number() -> None:
+    stranger = leader(0, workload_uid="")._replace(group=-1)
+    part = Slice("r1", sets(0), (stranger,))
+    assert (existing("engine", part), taken("engine", part), left("engine", part)) == ({0}, {0}, 1)
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_beside_the_pods_of_a_former_service_numbers_begin_at_0(deleting: bool) -> None:
+    """Its StatefulSets wait for the names of these pods; its accelerators are those that they hold."""
+    former = tuple(each._replace(workload_uid="former", deleting=deleting) for each in whole(0, 1))
+    part = Slice("r1", (), former)
+    assert (by_worth("engine", 2, part), taken("engine", part), left("engine", part)) == ((), frozenset(), 2)
+    assert chosen(2, (), taken("engine", part)) == (0, 1)
+
+
+def test_a_former_services_pods_are_not_ready_in_the_new_sets() -> None:
+    former = tuple(each._replace(workload_uid="former") for each in whole(0))
+    part = Slice("r1", sets(0, 1), (*former, *whole(1)))
+    assert by_worth("engine", 2, part) == (1, 0)
+    assert ready_groups("engine", 2, part) == {1}
+
+
+def test_a_leader_that_lost_its_set_is_still_a_group() -> None:
+    """`kubectl delete --cascade=orphan`: the set that is made again takes the pod, and nothing restarts."""
+    orphan = leader(1, workload_uid="")
+    part = Slice("r1", (*sets(0), worker_set(1)), (*whole(0), orphan, worker(1)))
+    assert by_worth("engine", 2, part) == (0, 1)
+    assert ready_groups("engine", 2, part) == {0}, "nobody's pod serves nobody"
+    ending = Slice("r1", sets(0), (*whole(0), orphan._replace(deleting=True)))
+    assert by_worth("engine", 2, ending) == (0,)
+
+
+@pytest.mark.parametrize("name", [f"{STEM}-1-0-debug", f"{STEM}-1", "debug", f"{STEM}-2-0", f"{STEM}-1-1", f"x-{STEM}-1-0"])
+def test_a_copy_that_somebody_made_for_debugging_is_no_group(name: str) -> None:
+    """`kubectl debug --copy-to --keep-labels` gives it the labels of the leader."""
+    copy = leader(1, workload_uid="")._replace(name=name)
+    assert existing("engine", Slice("r1", sets(0), (*whole(0), copy))) == {0}
+
+
+def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
+    """Somebody scaled the set by hand: the pod neither makes a group, nor stands for a rank, nor marks it."""
+    second = leader(1, draining=MARK)._replace(name=f"{STEM}-1-1", rank=-1)
+    assert order(sets(0, 1), *whole(0, 1), second) == (0, 1)
+    part = Slice("r1", sets(1), (second, worker(1)))
+    assert ready_groups("engine", 2, part) == frozenset()
+    assert existing("engine", Slice("r1", (), (second._replace(workload_uid=""),))) == frozenset()
+
+
+def test_a_group_keeps_its_number_when_somebody_takes_its_label_off() -> None:
+    """The name says it: another set of the same number would have the same name."""
+    bare = tuple(each._replace(labels=without(each.labels, keys.GROUP_INDEX)) for each in sets(2))
+    unmarked = tuple(each._replace(labels=without(each.labels, keys.WORKER_INDEX)) for each in sets(3))
+    part = Slice("r1", (*sets(0), *bare, *unmarked), ())
+    assert existing("engine", part) == taken("engine", part) == {0, 2, 3}
+    assert left("engine", part) == 3
+
+
+def without(labels: object, key: str) -> dict[str, str]:
+    """Labels without one of them."""
+    assert isinstance(labels, dict)
+    return {name: value for name, value in labels.items() if name != key}
+
+
+def test_other_objects_of_the_slice_are_no_groups() -> None:
+    """A budget has the stem as its name, and the former set of all leaders too."""
+    others = (child("StatefulSet", STEM, index="0"), child("PodDisruptionBudget", STEM), child("Deployment", f"{STEM}-7"))
+    part = Slice("r1", (*sets(0), *others), ())
+    assert existing("engine", part) == taken("engine", part) == {0} and left("engine", part) == 1

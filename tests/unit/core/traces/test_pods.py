@@ -1,0 +1,52 @@
+"""What spans say of where they come from."""
+
+from typing import Any
+
+from ome_operator.core.traces.pods import SpanOrigin, group, traced
+
+PLACE = SpanOrigin("svc", "team", "r1", "decode")
+OURS = "ome.service=svc,ome.revision=r1,ome.role=decode,ome.group=$(LWS_GROUP_INDEX),ome.rank=$(LWS_WORKER_INDEX)"
+POD = "k8s.namespace.name=team,k8s.pod.name=$(POD_NAME)"
+SGLANG = {"image": "sglang:0.5.23", "command": ["sglang", "serve"]}
+
+
+def env(place: SpanOrigin = PLACE, *theirs: dict[str, Any]) -> dict[str, Any]:
+    found = traced({**SGLANG, "env": list(theirs)}, "c:4317", place)["env"]
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in found}
+
+
+def test_engines_say_service_revision_role_group_rank_and_pod() -> None:
+    assert env() == {"OTEL_RESOURCE_ATTRIBUTES": f"{OURS},{POD}", "OTEL_SERVICE_NAME": "svc-decode"}
+
+
+def test_a_router_has_no_group() -> None:
+    assert env(PLACE._replace(title="router")) == {
+        "OTEL_RESOURCE_ATTRIBUTES": f"ome.service=svc,ome.revision=r1,ome.role=router,{POD}",
+        "OTEL_SERVICE_NAME": "svc-router",
+    }
+
+
+def test_ours_stand_behind_what_they_refer_to_and_what_the_user_says_counts_more() -> None:
+    theirs = {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "a=$(A)"}, {"name": "A", "value": "1"}
+    found = env(PLACE, *theirs, {"name": "OTEL_SERVICE_NAME", "value": "mine"})
+    assert [*found] == ["A", "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"]
+    assert found["OTEL_RESOURCE_ATTRIBUTES"] == f"{OURS},{POD},a=$(A)" and found["OTEL_SERVICE_NAME"] == "mine"
+    whole = {"configMapKeyRef": {"name": "m", "key": "k"}}
+    assert env(PLACE, {"name": "OTEL_RESOURCE_ATTRIBUTES", "valueFrom": whole})["OTEL_RESOURCE_ATTRIBUTES"] == whole
+
+
+def test_a_group_sends_its_spans_with_all_ranks_or_with_none() -> None:
+    def template(box: dict[str, Any]) -> dict[str, Any]:
+        return {"metadata": {}, "spec": {"containers": [box, {"name": "side"}]}}
+
+    able, unable = template(SGLANG), template({"image": "own:1"})
+    leader, worker, why = group(able, able, "c:4317", {}, PLACE)
+    assert worker is not None and leader == worker and not why
+    assert leader["spec"]["containers"][0]["args"] == ["--enable-trace", "--otlp-traces-endpoint=c:4317"]
+    assert leader["spec"]["containers"][1] == {"name": "side"}
+    leader, worker, why = group(able, unable, "c:4317", {}, PLACE)
+    assert (leader, worker) == (able, unable)
+    assert why.startswith(
+        "annotation ome.io/otlp-traces-endpoint does nothing for the decode: its container starts no SGLang"
+    )
+    assert group(able, None, "c:4317", {}, PLACE)[1:] == (None, "")

@@ -1,0 +1,144 @@
+"""Edits that services share, and what proves that they reached a service."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.core.observed.objects import Epoch, Ref
+from ome_operator.core.reconcile.plan import EditState, Stand
+from ome_operator.core.waves.shared_edits import pending, reached, shared_by, stands, whole_before
+
+RUNTIME, MODEL = Ref("ClusterServingRuntime", "", "rt"), Ref("BaseModel", "team", "m")
+H200 = Ref("AcceleratorClass", "", "h200")
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def inputs(**other: Any) -> dict[str, Any]:
+    model = {"kind": "BaseModel", "namespace": "team", "name": "m", "uri": "hf://a/b"}
+    return {"chosen": RUNTIME._asdict(), "runtime": {"image": "1"}, "model": model, "engine": {"x": 1}, **other}
+
+
+def on(name: str = "h200", **part: Any) -> dict[str, Any]:
+    return {"engine": {"class": name, "nodeSelector": {"gpu": name}, **part}}
+
+
+def edited(before: dict[str, Any], after: dict[str, Any]) -> tuple[Ref, ...]:
+    return tuple(pending("new", ["old", "new"], {"old": {"inputs": before}, "new": {"inputs": after}}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        (inputs(), inputs(engine={"x": 2}), ()),
+        (inputs(), inputs(runtime={"image": "2"}), (RUNTIME,)),
+        (inputs(), inputs(model=inputs()["model"] | {"uri": "hf://a/c"}), (MODEL,)),
+        (inputs(), inputs(model=inputs()["model"] | {"uri": "hf://a/c"}, runtime={}), (RUNTIME, MODEL)),
+        (inputs(accelerator=on()), inputs(accelerator=on(nodeSelector={"gpu": "h200", "zone": "a"})), (H200,)),
+        (inputs(accelerator=on()), inputs(accelerator=on(args=["--tp=8"])), (RUNTIME,)),
+        (inputs(), inputs(accelerator=on(asked={"policy": "BestFit", "by": "runtime"})), (RUNTIME,)),
+        (inputs(accelerator=on(asked={"by": "runtime"})), inputs(), (RUNTIME,)),
+        # What the user of the service edits is no shared edit: another runtime, another model, another class.
+        (inputs(), inputs(chosen=RUNTIME._replace(name="other")._asdict(), runtime={"image": "2"}), ()),
+        (inputs(), inputs(model=inputs()["model"] | {"name": "other"}), ()),
+        (inputs(accelerator=on("h100")), inputs(accelerator=on()), ()),
+        (inputs(accelerator=on(asked={"by": "runtime"})), inputs(accelerator=on("h100")), ()),
+    ],
+)  # fmt: skip
+def test_where_an_edit_comes_from(before: dict[str, Any], after: dict[str, Any], found: tuple[Ref, ...]) -> None:
+    assert edited(before, after) == found
+
+
+def test_what_a_service_does_not_follow_it_does_not_share() -> None:
+    """It takes the object as it is now because its user asks for that, and until then it proves nothing of it."""
+    merged = {"kind": "FineTunedWeight", "namespace": "", "name": "w"}
+    assert shared_by(inputs(accelerator=on())) == (RUNTIME, MODEL, H200)
+    assert shared_by(inputs(accelerator=on()), ["runtime"]) == (MODEL, H200)
+    assert shared_by(inputs(), ["runtime", "model"]) == ()
+    tuned = inputs(model=merged, base=inputs()["model"])
+    assert shared_by(tuned, ["model"]) == (RUNTIME, Ref("FineTunedWeight", "", "w"))
+
+
+def test_what_is_pending_by_which_revisions() -> None:
+    data = {"old": {"inputs": inputs()}, "new": {"inputs": inputs(runtime={})}}
+    assert pending("new", [], data) == {}, "a first slice"
+    assert pending("new", ["new"], data) == {}, "whole with it"
+    assert tuple(pending("new", ["forgotten"], data)) == (RUNTIME, MODEL), "nobody knows what it was"
+    assert pending("", ["old"], data) == {}
+
+
+def test_an_edit_for_a_class_of_accelerators_is_narrow() -> None:
+    """Services on other classes are equal to the runtime by now, and prove nothing of it."""
+    data = {"old": inputs(accelerator=on()), "new": inputs(accelerator=on(args=["--tp=8"]))}
+    stored = {name: {"inputs": each} for name, each in data.items()}
+    assert pending("new", ["old"], stored) == {RUNTIME: True}
+    stored["older"] = {"inputs": inputs(runtime={})}
+    assert pending("new", ["old", "older"], stored) == pending("new", ["older", "old"], stored) == {RUNTIME: False}
+
+
+def test_a_revision_of_an_older_operator_names_no_runtime() -> None:
+    old = {key: value for key, value in inputs().items() if key != "chosen"}
+    assert edited(old, inputs(runtime={})) == (RUNTIME,)
+    assert shared_by(old) == (MODEL,) and shared_by({"model": {"name": "of no kind"}}) == ()
+
+
+AT = {RUNTIME: Epoch("u", 3), MODEL: Epoch("m", 1)}
+TIME = "2026-01-01T11:00:00+00:00"
+ENTRY = {"kind": "ClusterServingRuntime", "name": "rt", "uid": "u", "generation": 3, "time": TIME}
+
+
+def test_what_reached_a_service_counts_for_one_generation_of_one_object() -> None:
+    assert reached([ENTRY], [], AT, NOW) == [ENTRY]
+    assert reached([ENTRY], [RUNTIME], AT, NOW) == [ENTRY | {"time": NOW.isoformat()}]
+    assert [each["kind"] for each in reached([ENTRY], [MODEL], AT, NOW)] == ["BaseModel", "ClusterServingRuntime"]
+    assert reached([ENTRY | {"generation": 2}], [], AT, NOW) == [], "it was edited since"
+    assert reached([ENTRY | {"uid": "former"}], [], AT, NOW) == [], "it was made anew"
+    assert reached([ENTRY], [], {}, NOW) == [], "the service is pinned"
+    assert reached([], [RUNTIME], {RUNTIME: Epoch("", 0)}, NOW) == [], "it is gone"
+
+
+def stand(*reached: dict[str, Any], waits: tuple[Ref, ...] = (), failed: bool = False, **recovered: str) -> Stand:
+    said = {"reached": list(reached), "conditions": [{"type": "Recovered", **recovered}] if recovered else []}
+    return stands(AT, dict.fromkeys(waits, False), failed=failed, current=True, status=said, now=NOW)[RUNTIME]
+
+
+def equal(status: str, *more: dict[str, str], current: bool = True) -> Stand:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T10:00:00Z"}
+    complete = {"type": "RolledOut", "status": status, "lastTransitionTime": "2026-01-01T11:59:00Z"}
+    said = {"conditions": [ready, complete, *more]}
+    return stands(AT, {}, failed=False, current=current, status=said, now=NOW)[RUNTIME]
+
+
+def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
+    """Since it is ready: it may have waited for an edit that was taken back."""
+    lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+    assert equal("True") == Stand(Epoch("u", 3), EditState.EQUAL, NOW - timedelta(hours=2))
+    assert equal("False").state == equal("True", lost).state == EditState.IDLE
+    assert equal("True", current=False).state == EditState.IDLE, (
+        "its model is gone, so it goes on with what it was made of before"
+    )
+
+
+def test_only_what_a_service_says_of_itself_makes_it_done() -> None:
+    assert stand() == Stand(Epoch("u", 3), EditState.IDLE)
+    assert stand(ENTRY) == Stand(Epoch("u", 3), EditState.DONE, NOW - timedelta(hours=1))
+    assert stand(ENTRY | {"generation": 2}).state == EditState.IDLE
+    assert stand(ENTRY, waits=(RUNTIME,)).state == EditState.PENDING
+    assert stand(ENTRY, waits=(RUNTIME,), failed=True).state == EditState.FAILED
+    assert stand(ENTRY, waits=(MODEL,), failed=True).state == EditState.DONE, "it failed with another edit"
+
+
+def test_a_service_that_lost_a_group_is_whole_since_the_group_is_back() -> None:
+    assert stand(ENTRY, status="False", lastTransitionTime="2026-01-01T11:58:00Z").since is None
+    assert stand(ENTRY, status="True", lastTransitionTime="2026-01-01T11:58:00Z").since == NOW - timedelta(minutes=2)
+    assert stand(ENTRY, status="True", lastTransitionTime="2026-01-01T09:58:00Z").since == NOW - timedelta(hours=1)
+
+
+@pytest.mark.parametrize("time", ["2026-01-01T12:00:05+00:00", "garbage", ""])
+def test_a_moment_that_cannot_be_counts_as_now(time: str) -> None:
+    assert stand(ENTRY | {"time": time}).since == NOW
+
+
+def test_what_was_whole_last_is_read_from_the_status() -> None:
+    assert whole_before({"components": {"engine": {"latestReadyRevision": "a"}, "router": {}}}) == {"a"}
+    assert whole_before({}) == frozenset()

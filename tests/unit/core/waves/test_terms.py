@@ -1,0 +1,131 @@
+"""How many services may begin, from counts and times alone."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.api import Invalid
+from ome_operator.core.waves.terms import LONGEST, Terms, decide, read, read_bake, sizes, terms, wave_of
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+USUAL = Terms()
+
+
+def ago(*minutes: float) -> list[datetime]:
+    return sorted(NOW - timedelta(minutes=each) for each in minutes)
+
+
+@pytest.mark.parametrize(
+    ("waves", "total", "ends"),
+    [
+        (USUAL.waves, 200, [1, 10, 50, 200]),
+        (USUAL.waves, 201, [1, 11, 51, 201]),
+        (USUAL.waves, 3, [1, 2, 3]),
+        (USUAL.waves, 1, [1]),
+        (USUAL.waves, 0, []),
+        (("100%",), 200, [200]),
+        (("1",), 200, [1, 200]),
+        (("1", "10", "1000"), 200, [1, 10, 200]),
+        (("50%", "3"), 200, [100, 101, 200]),
+        (("1", "2", "3", "4"), 2, [1, 2]),
+    ],
+)
+def test_where_waves_end(waves: tuple[str, ...], total: int, ends: list[int]) -> None:
+    """Rounded up, each a service later than the former at least, and the last with all."""
+    assert sizes(waves, total) == ends
+
+
+@pytest.mark.parametrize(
+    ("whole", "under_way", "failed", "wave", "room"),
+    [
+        ([], 0, 0, 1, 1),
+        ([], 1, 0, 1, 0),
+        ([], 0, 1, 1, 0),
+        ([1], 0, 0, 1, 0),
+        ([5], 0, 0, 2, 9),
+        ([6, 1], 3, 0, 2, 5),
+        ([6] * 10, 0, 0, 3, 40),
+        ([6] * 9 + [1], 0, 0, 2, 0),
+        ([6] * 10, 7, 1, 3, 0),
+        ([60] * 50, 0, 0, 4, 150),
+        ([60] * 200, 0, 0, 4, 0),
+        # Somebody lost a group after the wave was whole: its place is taken, not given to another.
+        ([6] * 9, 1, 0, 2, 0),
+        # More are on their way than the wave has: they began with a former edit.
+        ([], 12, 0, 1, 0),
+    ],
+)  # fmt: skip
+def test_how_many_may_begin(whole: list[float], under_way: int, failed: int, wave: int, room: int) -> None:
+    found = decide(USUAL, 200, ago(*whole), under_way, failed, NOW)
+    assert found is not None and (found.wave, found.of, found.room) == (wave, 4, room)
+
+
+def test_a_wave_bakes_from_its_last_service_on() -> None:
+    found = decide(USUAL, 200, ago(*[20.0] * 9, 2), 0, 0, NOW)
+    assert found is not None and found.until == NOW + timedelta(minutes=3) and found.again(NOW) == 180
+    found = decide(USUAL, 200, ago(*[20.0] * 9, 5), 0, 0, NOW)
+    assert found is not None and found.until is None and found.again(NOW) is None
+    assert decide(USUAL._replace(bake=0.0), 200, [NOW], 0, 0, NOW) == (2, 4, 10, 9, None)
+
+
+def test_a_later_service_does_not_hold_up_a_wave_that_has_baked() -> None:
+    """The tenth was whole long ago; the eleventh belongs to the next wave."""
+    found = decide(USUAL, 200, ago(*[20.0] * 10, 1), 0, 0, NOW)
+    assert found is not None and (found.wave, found.room) == (3, 39)
+
+
+def test_only_so_many_at_once() -> None:
+    """For clusters that have spare accelerators for so many."""
+    found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 3, 0, NOW)
+    assert found is not None and found.room == 1
+    found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 9, 0, NOW)
+    assert found is not None and found.room == 0
+
+
+def test_without_services_there_is_no_wave() -> None:
+    assert decide(USUAL, 0, [], 0, 0, NOW) is None
+
+
+def test_the_wave_of_a_place_in_the_order() -> None:
+    assert [wave_of(USUAL, 200, place)[0] for place in (1, 2, 10, 11, 50, 51, 200, 201)] == [1, 2, 2, 3, 3, 4, 4, 4]
+    assert wave_of(USUAL, 0, 1) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("1, 5%,25% ,100%", ("1", "5%", "25%", "100%")), ("100%", ("100%",)), ("1,10,50%", ("1", "10", "50%"))],
+)
+def test_waves_as_people_write_them(text: str, found: tuple[str, ...]) -> None:
+    assert read(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("0", "0 is no wave"), ("1,300%", "300% is no wave"), ("", "nothing is no wave"), ("1,,2", "nothing is no wave"),
+        ("5%,1%", "5%, 1% does not rise"), ("3,3", "3, 3 does not rise"), ("100%,5", "does not rise"),
+        ("-1", "-1 is no wave"),
+        ("1.5", "1.5 is no wave"), ("0%", "0% is no wave"), ("٣", "٣ is no wave"), ("9999999999", "is no wave"),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_waves(text: str, word: str) -> None:
+    found = read(text)
+    assert isinstance(found, Invalid) and word in found.why and "such as 1, 5%, 25%, 100%" in found.why
+
+
+@pytest.mark.parametrize("text", ["", "5", "fast", "9000h", "99999999999999999999h", "1" * 70 + "s", "-5m"])
+def test_what_is_no_bake(text: str) -> None:
+    assert isinstance(read_bake(text), Invalid)
+
+
+def test_bakes_as_people_write_them() -> None:
+    assert [read_bake(text) for text in ("0s", "90s", "1h30m", "720h")] == [0.0, 90.0, 5400.0, LONGEST]
+
+
+def test_an_object_may_say_it_otherwise_and_what_is_wrong_is_said() -> None:
+    assert terms({}, USUAL) == (USUAL, ())
+    assert terms({keys.WAVES: "1, 50%", keys.BAKE: "1h"}, USUAL) == (Terms(("1", "50%"), 3600.0), ())
+    found, said = terms({keys.WAVES: "0", keys.BAKE: "soon"}, USUAL)
+    assert found == USUAL and len(said) == 2
+    assert said[0].startswith("annotation ome.io/rollout-waves: 0 is no wave") and "of the operator" in said[0]

@@ -1,0 +1,36 @@
+"""What is declared is what is scraped, by the conventions of Prometheus, and what the page says."""
+
+import re
+
+from ome_operator.machinery import page
+from ome_operator.machinery.metric_catalog import BY_NAME, COUNTER, FAMILIES, HISTOGRAM
+from tests.support import metrics
+
+
+def test_every_metric_is_scraped_with_its_kind_its_labels_and_its_words() -> None:
+    text = metrics.everything().text()
+    assert metrics.families(text) == {family.name: (family.kind, family.text) for family in BY_NAME.values()}
+    for family in BY_NAME.values():
+        lines = re.findall(rf"^{family.name}(?:_bucket|_sum|_count)?(?:\{{(.*)\}})? ", text, re.M)
+        assert lines, f"{family.name} has no sample"
+        for labels in lines:
+            assert set(re.findall(r'(\w+)="', labels)) - {"le"} == set(family.labels), family.name
+
+
+def test_names_and_units_are_those_of_prometheus() -> None:
+    for family in BY_NAME.values():
+        assert re.fullmatch(r"ome_[a-z_]+[a-z]", family.name)
+        assert (family.kind == COUNTER) == family.name.endswith("_total"), family.name
+        assert bool(family.buckets) == (family.kind == HISTOGRAM)
+        assert family.kind != HISTOGRAM or family.name.endswith("_seconds")
+        assert not re.search(r"_(ms|milliseconds|minutes|kb|gb|mib|percent)(_|$)", family.name)
+        assert family.text and not family.text.endswith(".") and not set("|`\n") & set(family.text)
+
+
+def test_no_name_stands_twice() -> None:
+    assert len(BY_NAME) == sum(map(len, FAMILIES.values()))
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    assert page.PAGE.read_text() == page.text(), "run python -m ome_operator.machinery.page"
+    assert page.PAGE.read_text().count(page.MARK) == 1
