@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ome_operator import keys
+from ome_operator.core.placement import making_room
 from ome_operator.core.placement.fit import Needs
-from ome_operator.core.rollout import making_room
 from tests.support import parts
 from tests.support.shapes import Shape
 from tests.support.simulator import World
