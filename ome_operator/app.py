@@ -75,7 +75,7 @@ class Operator:
                 self._holder = LeaseThread()
                 stack.push_async_callback(self._holder.close)
                 self._lease = await self._holder.run(self._candidate(lambda: dog.silent < settings.lease_patience))
-            self._client = self._made(stack, settings.connections, self._lease, observe=settings.observe)
+            self._client = self._made(stack, settings.connections, self._lease, observe=settings.policy.observe)
             introduced = asyncio.create_task(start.introduce(self._made(stack, 1), settings), name="whoami")
             stack.callback(introduced.cancel)
             self._watches = connection.session(limit=0, agent=keys.MANAGER)
@@ -138,8 +138,8 @@ class Operator:
                 await self._holder.run(self._lease.acquire())
             self._metrics.leader.set(1)
             self._state, self._ready = "listing", False
-            exposed = await start.exposed(self._client, self._settings.expose)
-            policies = ("NetworkPolicy",) if self._settings.network_policies else ()
+            exposed = await start.exposed(self._client, self._settings.policy.exposure.kind)
+            policies = ("NetworkPolicy",) if self._settings.policy.policies_from else ()
             return self._lead(await start.short_kinds(self._client), (*exposed, *policies))
         except Exception as error:
             self._die("start", error)
@@ -224,7 +224,7 @@ class Operator:
         """What leads to our services in a kind that is not made any more."""
         await former_exposure.remove(
             self._client,
-            self._settings.expose,
+            self._settings.policy.exposure.kind,
             places=self._settings.watch_namespaces or ("",),
             owns=manager.acts_on_service,
             held=lambda: manager.cluster.held() is not None,
@@ -322,5 +322,5 @@ def _election(settings: Settings) -> ElectionSettings:
         settings.lease_renew,
         settings.lease_retry,
         # Who reads nothing cluster-wide meets others in its namespaces alone, where it leaves claims.
-        {keys.LEASE_CLASS: settings.operator_class if settings.cluster_kinds else None},
+        {keys.LEASE_CLASS: settings.operator_class if settings.policy.sees_cluster else None},
     )

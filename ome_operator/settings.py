@@ -2,6 +2,66 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Exposure(NamedTuple):
+    """The objects that make services reachable from outside of the cluster."""
+
+    kind: str = ""
+    """Ingress, HTTPRoute, or "" for neither, which needs no rights."""
+    domain: str = ""
+    """Hosts are `<service>.<namespace>.<domain>`."""
+    ingress_class: str = ""
+    """Name of the IngressClass; "" for the cluster's default."""
+    gateway: str = ""
+    """`namespace/name` of the Gateway."""
+
+
+UNEXPOSED = Exposure()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The settings on which decisions about services depend: the core receives them unchanged (`Deps.policy`).
+
+    Recordings contain these fields under their names (docs/recorder.md).
+    """
+
+    registry_image: str = ""
+    """Image of the registry sidecar of routers; "" for routers without it. There is no default because anybody could take an
+    image name without a registry on a public registry."""
+    router_keys: bool = True
+    """Whether the operator creates a key for the control plane of each service's routers, which needs the right to create
+    Secrets."""
+    model_agent: bool = False
+    """Whether agents fetch the weights: pods of new revisions then mount the directory of their model's revision
+    (decisions 7)."""
+    agent_roots: tuple[str, ...] = ("/mnt/models",)
+    """Directories of the nodes below which agents write; the agents have the same setting."""
+    exposure: Exposure = UNEXPOSED
+    policies_from: str = ""
+    """Namespace of the operator, where each service gets NetworkPolicies, which needs rights on them; "" where none does."""
+    pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets in users' namespaces with which pods there pull the operator's own images."""
+    observe: bool = False
+    """Whether nothing but statuses is written."""
+    observe_namespaces: frozenset[str] = frozenset()
+    """Namespaces in which nothing but statuses is written."""
+    sees_cluster: bool = True
+    """Whether cluster-wide kinds and nodes are read. False only with `watch_namespaces`; the operator then needs no
+    ClusterRole, and that such an object is not known proves nothing."""
+    gang_timeout: float = 60.0
+    """Seconds within which all pods of a gang (the first groups of a service, and each later group) must be on nodes,
+    counted from its first pod there; otherwise the gang releases its nodes and is queued for admission. 0: no limit."""
+    preflight: str = "Off"
+    """Preflight mode of new revisions where neither service nor runtime sets it (`resolve.preflight`). Off because it has
+    not been tried on a GPU yet."""
+    models_per_namespace: int = 100
+    """BaseModels of each namespace that the operator handles: all tenants share the work for models (10 s for each node with
+    2,000). 0: all."""
+    scrapes_engines: bool = False
+    """Whether Prometheus scrapes engines: the status of a service whose engine serves no metrics then reports that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,11 +73,11 @@ class Settings:
     context: str | None = None
     """Context of the kubeconfig; None: its current one."""
 
+    policy: Policy = Policy()
+
     # --- where it works ----------------------------------------------------------------------------------------------
     watch_namespaces: tuple[str, ...] = ()
     """Namespaces that it works in; () for all, which needs rights in all of them."""
-    cluster_kinds: bool = True
-    """Whether it reads cluster-wide kinds and nodes. Off only with `watch_namespaces`: it then needs no ClusterRole."""
     operator_class: str = ""
     """It acts on objects with this class (label ome.io/operator-class); "" on those without the label."""
 
@@ -97,53 +157,18 @@ class Settings:
     """Seconds for which the services of a wave have to be whole before the next begins."""
     max_concurrent_services: int = 0
     """Most services that a shared edit replaces at the same time; 0: as many as the wave has."""
-    gang_timeout: float = 60.0
-    """Seconds in which the first groups of a service, and each later group, have to be on nodes as a whole, from the first
-    rank there on; else they give back what they have, and wait for their turn. 0: never."""
 
     lint_refuse: bool = True
     """New revisions that SGLang's own argument parser would end are not rolled out: a wrong refusal costs an annotation, a
     missing refusal moves all GPUs of a service."""
 
     # --- brakes (docs/observe-freeze.md) ----------------------------------------------------------------------------
-    observe: bool = False
-    """Nothing but statuses is written."""
-    observe_namespaces: tuple[str, ...] = ()
-    """Namespaces in which nothing but statuses is written."""
     freeze_interval: float = 2.0
     """Seconds between two looks at the Lease, which says whether all is frozen: each look is a read of a small object."""
 
-    # --- what is rendered ------------------------------------------------------------------------------------------
-    preflight: str = "Off"
-    """Whether pods of new revisions are looked at before their engine starts, where neither service nor runtime say it. Off
-    until a GPU has seen it."""
-    registry_image: str = ""
-    """Image of the registry beside routers; "" for routers without it. No default: a name without a registry is that of
-    whoever takes it on a public registry."""
-
-    network_policies: bool = False
-    """Makes NetworkPolicies for each service, which needs rights on them."""
     router_watch: float = 0.0
     """Seconds between two looks at the registries beside routers; 0 for none. Outside of the cluster their pods have no
     address that we could reach, or somebody else has it."""
-
-    router_keys: bool = True
-    """Makes a key for the control plane of each service's routers, which needs the right to create Secrets."""
-
-    models_per_namespace: int = 100
-    """BaseModels that count, of each namespace: all tenants share the work for models (10 s for each node with 2,000)."""
-    model_agent: bool = False
-    """Agents fetch weights: pods of new revisions mount the directory of their model's revision (decisions 7)."""
-    agent_roots: tuple[str, ...] = ("/mnt/models",)
-    """Directories of the nodes that agents write below, as they were told."""
-
-    expose: str = ""
-    """Ingress or HTTPRoute: what leads to services from outside of the cluster; "" for nothing, which needs no rights."""
-    expose_domain: str = ""
-    """Hosts are `<service>.<namespace>.<domain>`."""
-    ingress_class: str = ""
-    gateway: str = ""
-    """`namespace/name`."""
 
     well_known_models: str = "package"
     """Where facts of well-known models are: a file, a folder, "package" for those of this program, "" for none."""
@@ -153,8 +178,6 @@ class Settings:
     tools_image: str = ""
     """What fetches their data sets and makes their reports: our own image with clients of object stores. Without it
     BenchmarkJobs are refused; no default, as above."""
-    pull_secrets: tuple[str, ...] = ()
-    """Secrets of users' namespaces, by name, with which pods there pull our own images."""
 
     # --- the process ------------------------------------------------------------------------------------------------
     health_port: int = 8081
@@ -163,8 +186,6 @@ class Settings:
     """0: a free port."""
     address: str = ""
     """Where both listen; "" is every address (the kubelet probes the pod's)."""
-    scrapes_engines: bool = False
-    """Prometheus asks engines for metrics: a service whose engine serves none is told so."""
     metrics_per_service: int = 100
     """Services with series of their own; the others are summed. Some ten series each: a scrape of 100 costs 100 KB."""
     log_format: str = "console"

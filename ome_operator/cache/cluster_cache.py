@@ -59,7 +59,7 @@ class ClusterCache:
         }
         self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node, self._node_noted, clock)
         self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact, self._record_noted, clock)
-        self.quota = Quota(settled.models_per_namespace)
+        self.quota = Quota(settled.policy.models_per_namespace)
         """BaseModels by their namespaces."""
         self._stamps: dict[str, Any] = {}
         self._edited: set[Ref] = set()

@@ -18,7 +18,7 @@ from ome_operator.core.waves.terms import read, read_bake
 from ome_operator.errors import UserError
 from ome_operator.kube.connection import NoConnection, pod_namespace
 from ome_operator.machinery.health import PortTaken
-from ome_operator.settings import Settings
+from ome_operator.settings import Exposure, Policy, Settings
 
 _DEFAULTS = Settings()
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def operator(
     ] = _DEFAULTS.metrics_per_service,
     scrapes_engines: Annotated[
         bool, typer.Option(help="Prometheus asks engines for metrics: tell services whose engine serves none.")
-    ] = _DEFAULTS.scrapes_engines,
+    ] = _DEFAULTS.policy.scrapes_engines,
     watch_namespace: Annotated[
         list[str] | None, typer.Option(help="Namespace that it works in; may be repeated. Without it: all.")
     ] = None,
@@ -99,26 +99,26 @@ def operator(
         typer.Option(
             help="Seconds in which groups have to be on nodes as a whole, or are given back; 0: never.", min=0, max=3600
         ),
-    ] = _DEFAULTS.gang_timeout,
+    ] = _DEFAULTS.policy.gang_timeout,
     lint_refuse: Annotated[
         bool, typer.Option(help="Do not roll out new revisions whose flags SGLang's own parser refuses (docs/lint.md).")
     ] = _DEFAULTS.lint_refuse,
     preflight: Annotated[
         str, typer.Option(help="Look at pods of new revisions before their engine starts: Off, Warn or Require.")
-    ] = _DEFAULTS.preflight,
+    ] = _DEFAULTS.policy.preflight,
     observe: Annotated[bool, typer.Option(help="Write nothing but statuses, and say there what would be done.")] = False,
     observe_namespace: Annotated[
         list[str] | None, typer.Option(help="The same in this namespace alone; may be repeated.")
     ] = None,
     sidecar_image: Annotated[
         str, typer.Option(help="Image of the registry beside routers (images/operator); without it there is no registry.")
-    ] = _DEFAULTS.registry_image,
+    ] = _DEFAULTS.policy.registry_image,
     router_keys: Annotated[
         bool, typer.Option(help="Makes a Secret with a key for the control plane of each service's routers.")
-    ] = _DEFAULTS.router_keys,
+    ] = _DEFAULTS.policy.router_keys,
     model_agent: Annotated[
         bool, typer.Option(help="Agents on the nodes fetch weights (`ome agent`): pods mount their directories.")
-    ] = _DEFAULTS.model_agent,
+    ] = _DEFAULTS.policy.model_agent,
     agent_root: Annotated[
         list[str] | None,
         typer.Option(help="Directory that agents write below, as their --root; may be repeated. Without it /mnt/models."),
@@ -131,10 +131,10 @@ def operator(
     ] = _DEFAULTS.router_watch,
     network_policies: Annotated[
         bool, typer.Option(help="Makes NetworkPolicies: engines hear only pods of their service.")
-    ] = _DEFAULTS.network_policies,
+    ] = False,
     models_per_namespace: Annotated[
         int, typer.Option(help="BaseModels that count, of each namespace, the oldest first; 0: all.", min=0)
-    ] = _DEFAULTS.models_per_namespace,
+    ] = _DEFAULTS.policy.models_per_namespace,
     expose: Annotated[str, typer.Option(help="Makes an Ingress, or an HTTPRoute, for each service; empty: neither.")] = "",
     expose_domain: Annotated[str, typer.Option(help="Hosts are <service>.<namespace>.<domain>.")] = "",
     ingress_class: Annotated[str, typer.Option(help="Class of the Ingresses; empty: the cluster's default.")] = "",
@@ -168,45 +168,46 @@ def operator(
     for sentence in without(sidecar_image, tools_image):
         logger.info("%s", sentence)
     usual = _POD if kubeconfig is None else _MINE
+    own = lease_namespace or pod_namespace(_DEFAULTS.lease_namespace)
+    policy = Policy(
+        registry_image=sidecar_image,
+        router_keys=router_keys,
+        model_agent=model_agent,
+        agent_roots=roots(agent_root),
+        exposure=Exposure(exposed(expose, gateway), expose_domain, ingress_class, gateway),
+        policies_from=own if network_policies else "",
+        pull_secrets=tuple(pull_secret or ()),
+        observe=observe,
+        observe_namespaces=frozenset(observe_namespace or ()),
+        sees_cluster=cluster_wide_kinds,
+        gang_timeout=gang_timeout,
+        preflight=preflight_mode(preflight),
+        models_per_namespace=models_per_namespace,
+        scrapes_engines=scrapes_engines,
+    )
     settings = Settings(
+        policy=policy,
+        lease_namespace=own,
         kubeconfig=kubeconfig,
         context=context,
         identity=identity or f"{socket.gethostname()}-{secrets.token_hex(4)}",
         leader_election=leader_election,
         watch_namespaces=namespaces(watch_namespace or (), cluster_wide_kinds),
-        cluster_kinds=cluster_wide_kinds,
         operator_class=a_class(operator_class),
-        lease_namespace=lease_namespace or pod_namespace(_DEFAULTS.lease_namespace),
         address=usual.address if address is None else address,
         health_port=usual.health_port if health_port is None else health_port,
         metrics_port=usual.metrics_port if metrics_port is None else metrics_port,
         metrics_per_service=metrics_per_service,
-        scrapes_engines=scrapes_engines,
         workers=workers,
         connections=connections,
         waves=readable("--waves", read(waves)),
         bake=readable("--bake", read_bake(bake)),
         max_concurrent_services=max_concurrent_services,
-        gang_timeout=gang_timeout,
         lint_refuse=lint_refuse,
-        preflight=preflight_mode(preflight),
-        observe=observe,
-        observe_namespaces=tuple(observe_namespace or ()),
-        registry_image=sidecar_image,
-        router_keys=router_keys,
         router_watch=router_watch,
-        network_policies=network_policies,
-        model_agent=model_agent,
-        agent_roots=roots(agent_root),
-        models_per_namespace=models_per_namespace,
-        expose=exposed(expose, gateway),
-        expose_domain=expose_domain,
-        ingress_class=ingress_class,
-        gateway=gateway,
         well_known_models=well_known_models,
         benchmark_image=benchmark_image,
         tools_image=tools_image,
-        pull_secrets=tuple(pull_secret or ()),
         recorder_bytes=recorder_memory * 2**20,
         log_format=log_format,
         log_level=log_level,

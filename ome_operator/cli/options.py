@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ome_operator.errors import UserError
-from ome_operator.settings import Settings
+from ome_operator.settings import Policy
 
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="Kubeconfig file. Without it: the ServiceAccount of this pod.", envvar="KUBECONFIG")
@@ -17,7 +17,7 @@ LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
 
 def roots(given: list[str] | None) -> tuple[str, ...]:
     """Directories that agents write below, as they call them themselves."""
-    return tuple(root.rstrip("/") for root in given or ()) or Settings.agent_roots
+    return tuple(root.rstrip("/") for root in given or ()) or Policy.agent_roots
 
 
 def preflight_mode(said: str) -> str:

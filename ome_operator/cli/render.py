@@ -9,7 +9,7 @@ from ome_operator.cli.manifests import catalogue, read, read_beside
 from ome_operator.cli.options import preflight_mode, roots
 from ome_operator.cli.output import Format, complain, emit_objects
 from ome_operator.errors import Unanswered
-from ome_operator.settings import Settings
+from ome_operator.settings import Policy
 
 if TYPE_CHECKING:
     from ome_operator.cache.event_handler import EventHandler
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ome_operator.core.observed.objects import Manifest
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-_DEFAULTS = Settings()
+_DEFAULTS = Policy()
 
 Files = Annotated[
     list[Path], typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated.")

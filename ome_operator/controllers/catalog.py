@@ -87,7 +87,7 @@ class CatalogReconciler(StatusReconciler):
         users = tuple(f"{user.namespace}/{user.name}" for user in self._cluster.users(ref))
         deps = self._cluster.deps()
         if ref.kind in HELD:
-            ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.sees_cluster else None
+            ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None
             return core.model_status(resource.parsed, users, ready, now, self._cluster.holdings(ref), deps.well_known)
         if ref.kind in RUNTIMES:
             return core.runtime_status(resource.parsed, users, now)

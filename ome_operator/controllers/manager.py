@@ -27,7 +27,7 @@ from ome_operator.controllers.router_watch import RouterWatch
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Deps, Exposure, Ref
+from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
@@ -55,7 +55,9 @@ WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
 
 def scope_of(settings: Settings) -> Scope:
     """What the operator is to work on."""
-    return Scope(settings.watch_namespaces, settings.cluster_kinds, settings.operator_class, settings.model_agent)
+    return Scope(
+        settings.watch_namespaces, settings.policy.sees_cluster, settings.operator_class, settings.policy.model_agent
+    )
 
 
 class Place(NamedTuple):
@@ -76,24 +78,9 @@ def _well_known(said: str) -> WellKnown:
 
 
 def _settled(settings: Settings) -> Deps:
-    """What decisions rest on and no watch changes."""
+    """Return the part of `Deps` that stays the same while the operator runs."""
     return Deps(
-        registry_image=settings.registry_image,
-        router_keys=settings.router_keys,
-        model_agent=settings.model_agent,
-        agent_roots=settings.agent_roots,
-        exposure=Exposure(settings.expose, settings.expose_domain, settings.ingress_class, settings.gateway),
-        pull_secrets=settings.pull_secrets,
-        policies_from=settings.lease_namespace if settings.network_policies else "",
-        well_known=_well_known(settings.well_known_models),
-        observe=settings.observe,
-        observe_namespaces=frozenset(settings.observe_namespaces),
-        sees_cluster=settings.cluster_kinds,
-        models_per_namespace=settings.models_per_namespace,
-        gang_timeout=settings.gang_timeout,
-        judge=Judge(settings.lint_refuse),
-        preflight=settings.preflight,
-        scrapes_engines=settings.scrapes_engines,
+        policy=settings.policy, well_known=_well_known(settings.well_known_models), judge=Judge(settings.lint_refuse)
     )
 
 
@@ -142,7 +129,7 @@ class Manager:
         status_only = *known, self._queue, settings.resync, wall
         self._catalog = CatalogReconciler(*status_only, core, settings.status_interval, scope, self._services.waves)
         self._sglang = SglangReconciler(*status_only)
-        images = job.Images(settings.benchmark_image, settings.tools_image, settings.pull_secrets)
+        images = job.Images(settings.benchmark_image, settings.tools_image, settings.policy.pull_secrets)
         self._benchmarks = BenchmarkJobReconciler(*status_only, images)
         self._node_models = NodeModelsReconciler(*known, self._queue, settings.resync, scope)
         self._audit = self._audit_of(settings)

@@ -1,20 +1,21 @@
 """A pass as tables of JSON, and back. A file says of each pass only what was other in the pass before it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, get_type_hints
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime, well_known
 from ome_operator.api.well_known import NOBODY
-from ome_operator.core.observed.objects import Child, Deps, Node, Observed, Pod, Ref, Refusal, Strangers, Turn
+from ome_operator.core.observed.objects import NO_POLICY, Child, Deps, Node, Observed, Pod, Ref, Refusal, Strangers, Turn
 from ome_operator.core.observed.validation import Verdict
 from ome_operator.core.placement.admission import Claim
 from ome_operator.recorder import decision
 from ome_operator.recorder.decision import Decision
 from ome_operator.recorder.facts import Unreadable, plain, read
 from ome_operator.recorder.passes import Pass, answer, looked_at, verdict
+from ome_operator.settings import Policy
 
 Tables = dict[str, dict[str, Any]]
 """Table -> name -> JSON."""
@@ -30,8 +31,7 @@ _PAIRS = ("children", "refusals", "failures")
 """Tables by kind and name."""
 _REFS = ("models", "runtimes")
 """Tables by kind, namespace and name."""
-_APART = ("nodes", "holders", "well_known", "judge")
-_SETTINGS = tuple(field.name for field in fields(Deps) if field.name not in (*_OBJECTS, *_APART))
+_POLICY = tuple(field.name for field in fields(Policy))
 TABLES = ("service", *_OBJECTS, "nodes", "holders", "settings", "children", "pods", *_TEXTS, "refusals", "strangers", "told")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """The whole object once more, with all that is to be redacted in it."""
@@ -40,13 +40,13 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def tables(made: Pass) -> Tables:
     """What a pass saw."""
     deps, observed, service = made.deps, made.observed, made.service
-    settings = {name: plain(getattr(deps, name)) for name in _SETTINGS}
+    known = "" if deps.well_known is NOBODY else well_known.PACKAGE
     return {
         "service": _body(service),
         **{name: {_key(key): _body(found) for key, found in getattr(deps, name).items()} for name in _OBJECTS},
         "nodes": {name: plain(node) for name, node in looked_at(made).items()},
         "holders": {label: sorted(names) for label, names in deps.holders.items()},
-        "settings": settings | {"well_known": "" if deps.well_known is NOBODY else well_known.PACKAGE},
+        "settings": {**plain(deps.policy), "frozen": deps.frozen, "well_known": known},
         "children": {_key(key): plain(child) for key, child in observed.children.items()},
         "pods": {pod.name: plain(pod) for pod in observed.pods},
         **{
@@ -120,9 +120,10 @@ def made(found: Tables, now: datetime, decided: Decision, where: str) -> Pass:
 
 
 def _deps(found: Tables, where: str) -> Deps:
-    hints, settings = get_type_hints(Deps), dict(found.get("settings", {}))
+    hints, settings = get_type_hints(Policy), dict(found.get("settings", {}))
     known = well_known.packaged() if settings.pop("well_known", "") else NOBODY
-    if strange := settings.keys() - set(_SETTINGS):
+    frozen = read(str, settings.pop("frozen", ""), f"{where}.settings.frozen")
+    if strange := settings.keys() - set(_POLICY):
         raise Unreadable(f"{where}.settings.{min(strange)} is no setting of this version")
     objects: dict[str, Any] = {
         name: {_ref(name, key, where): _object(kind, body, f"{where}.{name}.{key}") for key, body in _of(found, name)}
@@ -135,7 +136,10 @@ def _deps(found: Tables, where: str) -> Deps:
         nodes=dict(_facts(found, "nodes", where)),
         holders={label: read(frozenset[str], names, f"{where}.holders.{label}") for label, names in _of(found, "holders")},
         well_known=known,
-        **{name: read(hints[name], value, f"{where}.settings.{name}") for name, value in settings.items()},
+        frozen=frozen,
+        policy=replace(
+            NO_POLICY, **{name: read(hints[name], value, f"{where}.settings.{name}") for name, value in settings.items()}
+        ),
     )
 
 

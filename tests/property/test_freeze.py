@@ -14,6 +14,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Deps
 from tests.conftest import STORY
 from tests.support.effects import effects
+from tests.support.parts import changed
 from tests.support.shapes import Shape, edit, grow, lags, reshape, seeds, shapes
 from tests.support.simulator import World
 
@@ -159,7 +160,7 @@ def test_an_observed_service_is_written_nothing_at_all(shape: Shape, up: bool, d
     for event, value, _ in during:
         event(story, value)
         story.tell()
-        world.deps = replace(world.deps, observe=True)
+        world.deps = changed(world.deps, observe=True)
         plan = world.sync()
         assert effects(plan) == ()
         world.carry_out(plan)

@@ -13,6 +13,7 @@ from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
 from tests.support import parts
+from tests.support.parts import changed
 from tests.support.placing import TIMEOUT, Race, role
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -53,7 +54,7 @@ def test_the_sentence_of_who_waits() -> None:
 @pytest.mark.parametrize("brake", ["", keys.FREEZE])
 def test_who_waits_makes_nothing_and_a_freeze_keeps_what_is_stored(brake: str) -> None:
     shape = Shape(size=2, engines=1, decoders=1, router=False)
-    world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, 4, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 4, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
     world.run(5)
     assert len(world.alive()) == 4 and world.service.status["placement"]["trying"]

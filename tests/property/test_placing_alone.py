@@ -11,6 +11,7 @@ from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.timing import RECHECK
+from tests.support.parts import changed
 from tests.support.placing import TIMEOUT, Race, role, whole
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -19,7 +20,7 @@ from tests.support.simulator import World
 def alone(nodes: int, placed: int, size: int = 2) -> World:
     """A service without others; so many of its pods are on nodes."""
     shape = Shape(size=size, engines=1, decoders=1, router=False)
-    world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, nodes, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, nodes, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
     world.run(5)
     assert len(world.alive()) == 2 * size
@@ -90,7 +91,7 @@ def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, look
     world = alone(4, 3)
     later(world, 120)
     assert not world.alive(), "it has given back"
-    world.edit(deps=replace(world.deps, gang_timeout=timeout))
+    world.edit(deps=changed(world.deps, gang_timeout=timeout))
     world.now = datetime.fromisoformat(world.service.status["placement"]["since"])
     found: list[float | None] = []
     for _ in looks:
@@ -149,7 +150,7 @@ def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> N
 def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
     """As an autoscaler of pods asks for it: the groups that are there are placed, whether they have served or not."""
     shape = Shape(size=2, engines=2, decoders=1, router=False)
-    world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
+    world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
     world.run(5)
     further = [pod for pod in world.pods.values() if role(pod) == "engine" and pod.group == 1]
@@ -171,7 +172,7 @@ def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) ->
     world.healthy = lambda pod: pod is not lost
     before = world.alive().keys() - {lost.name}
     world.turn = Turn(rivals=beside)
-    world.edit(deps=replace(world.deps, gang_timeout=TIMEOUT))
+    world.edit(deps=changed(world.deps, gang_timeout=TIMEOUT))
     later(world, 3600)
     assert before <= world.alive().keys()
 
@@ -180,7 +181,7 @@ def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
     world = alone(4, 3)
     later(world, 70)
     assert world.alive() == {} and world.service.status["placement"]
-    world.edit(deps=replace(world.deps, gang_timeout=0.0))
+    world.edit(deps=changed(world.deps, gang_timeout=0.0))
     world.run(5)
     assert len(world.alive()) == 4 and not world.service.status.get("placement")
 

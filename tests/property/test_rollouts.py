@@ -13,6 +13,7 @@ from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.rollout.planner import Bounds, GroupCounts, routers, stay, step
 from tests.conftest import SOAK
 from tests.support import parts, rollouts
+from tests.support.parts import changed
 from tests.support.scheduler import Scheduler
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import World
@@ -169,13 +170,13 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
     """
     pods = (shape.engines + shape.decoders) * shape.size
     number = 3 * pods + 2 * shape.size  # room for both slices and a surge
-    world = World(shape.service(), replace(shape.deps(), nodes=suitable(number, 0), gang_timeout=gangs), seed)
+    world = World(shape.service(), changed(shape.deps(), nodes=suitable(number, 0), gang_timeout=gangs), seed)
     world.turn = Turn(sure=True)
     Scheduler(world)
     world.settle()
     before = world.alive()
     capacity, keeper = Capacity(world, shape), Keeper(world, pods)
-    wanted = replace(replace(shape, image="b").deps(), gang_timeout=gangs)
+    wanted = changed(replace(shape, image="b").deps(), gang_timeout=gangs)
     asked = {ref: parts.simple(shape.size, decoder=True, image="b", nodeSelector={"gpu": "new"}) for ref in wanted.runtimes}
     never = True
     for fit, passes, restart in events:

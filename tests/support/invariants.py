@@ -53,7 +53,9 @@ def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps
     """While a service is frozen nothing is made, changed or deleted that pods are made of. Of pods only a leader is written
     that was on its way out, and serves again. While a service is observed nothing is written but its status.
     """
-    observed = deps.observe or service.namespace in deps.observe_namespaces or service.annotations.get(keys.OBSERVE)
+    observed = (
+        deps.policy.observe or service.namespace in deps.policy.observe_namespaces or service.annotations.get(keys.OBSERVE)
+    )
     if not observed and not deps.frozen and not service.annotations.get(keys.FREEZE):
         return
     assert not (plan.first or plan.ensure_secret or plan.create or plan.delete or plan.recycle), "a held service is changed"

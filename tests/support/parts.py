@@ -1,5 +1,6 @@
 """Parsed models, runtimes, services and what they refer to, for tests of pure code."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import yaml
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime
-from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.core.observed.objects import NO_POLICY, Deps, Ref
 from ome_operator.core.weights.mount import weights
+from ome_operator.settings import Policy
 from tests.support import yamls
 
 ROOT = Path(__file__).parents[2]
@@ -61,13 +63,19 @@ def deps(*objects: Model | Runtime | AcceleratorClass, nodes: int = 64) -> Deps:
         models=dict(models),
         runtimes={Ref(one.kind, one.namespace, one.name): one for one in objects if isinstance(one, Runtime)},
         accelerators={one.name: one for one in objects if isinstance(one, AcceleratorClass)},
-        registry_image="registry:1",
-        router_keys=True,
+        policy=replace(NO_POLICY, registry_image="registry:1", router_keys=True),
         holders={
             f"models.ome.io/clusterbasemodel.{one.name}": frozenset(f"node-{number}" for number in range(nodes))
             for one in models.values()
         },
     )
+
+
+def changed(deps: Deps, **fields: Any) -> Deps:
+    """Return `deps` with other values in these fields, each a field of Deps or of its policy."""
+    policy = {name: value for name, value in fields.items() if name in Policy.__dataclass_fields__}
+    others = {name: value for name, value in fields.items() if name not in policy}
+    return replace(deps, policy=replace(deps.policy, **policy), **others)
 
 
 def simple(size: int = 1, decoder: bool = False, router: bool = True, image: str = "engine:1", **engine: Any) -> Runtime:

@@ -16,6 +16,7 @@ from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
 from tests.support.fake_api import FakeApi
 from tests.support.live import LivePod
+from tests.support.parts import changed
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -80,7 +81,7 @@ class Race:
         self.chance = random.Random(seed)
         on = {f"n{at}": Node(f"n{at}", 1, LABELS, True, 1, room=ROOM) for at in range(nodes)}
         self.worlds = {
-            name: World(shape.service(), replace(shape.deps(), nodes=on, gang_timeout=TIMEOUT), seed)
+            name: World(shape.service(), changed(shape.deps(), nodes=on, gang_timeout=TIMEOUT), seed)
             for name, shape in shapes.items()
         }
         self.shapes, self.nodes = shapes, on

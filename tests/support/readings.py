@@ -43,6 +43,7 @@ from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access
 from tests.support import parts
 from tests.support.fields import merged
+from tests.support.parts import changed
 from tests.support.simulator import START, World
 from tests.support.stages import NODES, Bodies
 
@@ -54,7 +55,7 @@ def parsed(bodies: Bodies) -> tuple[InferenceService, Deps]:
     found = [parts.good(kind.parse(bodies[name])) for name, kind in _KINDS.items() if name in bodies]
     deps = parts.deps(*[item for item in found if isinstance(item, Model | Runtime | AcceleratorClass)])
     weights = {item.name: item for item in found if isinstance(item, FineTunedWeight)}
-    deps = replace(deps, nodes=NODES, weights=weights, holders=_Everywhere(), model_agent=True)
+    deps = changed(deps, nodes=NODES, weights=weights, holders=_Everywhere(), model_agent=True)
     return parts.good(InferenceService.parse(bodies["service"])), deps
 
 

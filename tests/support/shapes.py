@@ -6,8 +6,10 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Deps, Exposure
+from ome_operator.core.observed.objects import Deps
+from ome_operator.settings import Exposure
 from tests.support import parts
+from tests.support.parts import changed
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     "recreate": {"recreate": {}},
@@ -62,7 +64,7 @@ class Shape:
         found = [parts.model()] if model else []
         if runtime:
             found.append(parts.simple(self.size, decoder=True, image=self.image))
-        return replace(parts.deps(*found), exposure=GATEWAY if self.gateway else Exposure())
+        return changed(parts.deps(*found), exposure=GATEWAY if self.gateway else Exposure())
 
     @property
     def pods(self) -> int:

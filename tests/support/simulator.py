@@ -189,7 +189,7 @@ class World:
         if found is None or found.uid != one.uid:
             return
         invariants.nothing_of_somebody_else_is_deleted(self.service, found)
-        roles = self._roles(found.labels[keys.REVISION]) if self.deps.gang_timeout else ()
+        roles = self._roles(found.labels[keys.REVISION]) if self.deps.policy.gang_timeout else ()
         invariants.leaders_go_before_their_workers(self.pods.values(), found, roles)
         if not self.lag:
             invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now, roles)

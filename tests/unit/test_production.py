@@ -1,7 +1,6 @@
 """docs/production.md says what the code says: metrics, chart values, commands, policies, reasons, limits, defaults."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.reasons import Reason
 from ome_operator.core.rollout import progress_deadline, revisions
 from ome_operator.core.rollout.strategy import Strategy, strategy
-from ome_operator.settings import Settings
+from ome_operator.settings import Policy, Settings
 from tests.support import metrics, parts
 from tests.support.simulator import World
 
@@ -74,7 +73,7 @@ def test_defaults_that_the_page_names() -> None:
     on = VALUES["admissionPolicy"]["enabled"], VALUES["rbac"]["createSecrets"], VALUES["rbac"]["aggregateToUserRoles"]
     assert on == (True, True, True)
     assert Settings().lease_duration == 15, "takes over within 15 s"
-    assert VALUES["placement"] == {"gangs": True, "timeout": Settings().gang_timeout}, "a process does as the chart"
+    assert VALUES["placement"] == {"gangs": True, "timeout": Policy().gang_timeout}, "a process does as the chart"
     assert f"at most {revisions.SIZE_LIMIT:,} bytes" in PAGE
     asked = strategy(parts.service(engine={}), None)
     assert asked == Strategy() and (asked.surge, asked.unavailable) == (0, 1)
@@ -129,7 +128,7 @@ def changed_by(change: dict[str, Any]) -> list[Manifest]:
     world = World(*parts.kimi(), seed=1)
     world.settle()
     assert not world.sync().apply, "nothing is to do before"
-    world.deps = replace(world.deps, **change)
+    world.deps = parts.changed(world.deps, **change)
     plan = world.sync()
     assert not plan.delete
     return [apply.manifest for apply in (*plan.first, *plan.apply)]

@@ -8,7 +8,6 @@ another name or stores other inputs is no effect.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 from ome_operator.api import Invalid
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Exposure, Observed
+from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.resolve.no_effect import (
     ANNOTATIONS,
@@ -29,8 +28,10 @@ from ome_operator.core.resolve.no_effect import (
     Tree,
     Unless,
 )
+from ome_operator.settings import Exposure
 from tests.support import parts, readings
 from tests.support.fields import Body, Field, fields, merged, with_value
+from tests.support.parts import changed
 from tests.support.simulator import START
 from tests.support.stages import ALONE, CHOSEN, MEASURED, NAMED, OLDER, SHORT, Bodies
 
@@ -294,7 +295,7 @@ def test_annotations_about_ingresses_are_read_where_ingresses_are_made(note: str
     def seen(notes: Body) -> tuple[str, str]:
         service = merged(NAMED["service"], {"metadata": {"annotations": notes}})
         found, deps = readings.parsed({**NAMED, "service": service})
-        plan = sync(found, replace(deps, exposure=Exposure("Ingress", "a.org")), Observed(), START)
+        plan = sync(found, changed(deps, exposure=Exposure("Ingress", "a.org")), Observed(), START)
         return readings.plain(plan), str(plan.status["conditions"])
 
     (before, _), (after, said) = seen({}), seen({note: NOTES["InferenceService"][note]})

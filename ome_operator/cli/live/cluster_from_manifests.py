@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ome_operator import keys
@@ -11,7 +12,7 @@ from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SHORT
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Deps, Manifest, Ref
+from ome_operator.core.observed.objects import NO_POLICY, Deps, Manifest, Ref
 from ome_operator.core.resolve.inputs import object_refs, runtime_refs
 from ome_operator.core.sglang import convert
 from ome_operator.kube.resources import called
@@ -42,11 +43,14 @@ def gather(
     """
     found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
     settled = Deps(
-        registry_image=registry_image,
-        router_keys=True,
-        model_agent=model_agent,
-        agent_roots=agent_roots,
-        preflight=preflight,
+        policy=replace(
+            NO_POLICY,
+            registry_image=registry_image,
+            router_keys=True,
+            model_agent=model_agent,
+            agent_roots=agent_roots,
+            preflight=preflight,
+        ),
         well_known=packaged(),
     )
     cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, settled)

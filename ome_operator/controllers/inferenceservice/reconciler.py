@@ -102,7 +102,7 @@ class InferenceServiceReconciler:
             return True
         memory = self._memory(resource)
         result, tried = Result(), set[Key]()
-        now, lasts = self._wall(), self._settings.gang_timeout
+        now, lasts = self._wall(), self._settings.policy.gang_timeout
         await autoscalers.inspect(self._scale_ups, self._cluster, resource, memory, now=now, lasts=lasts)
         for _ in range(ROUNDS):
             result.status_changed = False

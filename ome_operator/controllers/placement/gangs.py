@@ -65,7 +65,7 @@ class Gangs:
             return Turn(sure, rivals)
         if mine is None:
             return Turn(rivals=rivals) if rivals else NO_TURN
-        if mine.trying and (not mine.since or now.timestamp() - mine.since < self._cluster.deps().gang_timeout):
+        if mine.trying and (not mine.since or now.timestamp() - mine.since < self._cluster.deps().policy.gang_timeout):
             return Turn(rivals=rivals)
         found = self._turns(now)
         if mine.trying or not waited or mine.key not in found.granted:
@@ -113,7 +113,7 @@ class Gangs:
         """Who gives back what it holds for nobody: for all at once, and not again while what was given back ends. Who has
         waited for long enough since the last decision waits for no tick.
         """
-        second, patience = now.timestamp(), self._cluster.deps().gang_timeout
+        second, patience = now.timestamp(), self._cluster.deps().policy.gang_timeout
         if mine.idle is None and not waits(mine, second, patience):
             return
         due = not self._gives and not mine.trying and self._decided < mine.since + patience <= second

@@ -61,8 +61,8 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
     if model is None:
         said_so = f"the model of InferenceService {where} does not exist: name a tokenizer in spec.tokenizer"
         raise ProblemError(COMPLETE, Reason.NO_TOKENIZER, said_so)
-    identity = weights(model).identity(deps.model_agent)
-    held = mount(identity, job.namespace, directory=directory(identity, deps.model_agent, deps.agent_roots))
+    identity = weights(model).identity(deps.policy.model_agent)
+    held = mount(identity, job.namespace, directory=directory(identity, deps.policy.model_agent, deps.policy.agent_roots))
     return ServerUnderTest(url, backend, "", identity["path"], held)
 
 

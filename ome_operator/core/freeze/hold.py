@@ -38,9 +38,9 @@ class Brake(NamedTuple):
 def brake(deps: Deps, namespace: str, name: str = "", annotations: Mapping[str, str] = MappingProxyType({})) -> Brake | None:
     """What holds an object of this namespace, None where nothing does. `annotations`: those of a service."""
     found: list[Brake] = []
-    if deps.observe:
+    if deps.policy.observe:
         found.append(Brake(True, "observed (operator.observe of the chart)", "set it to false to go on"))
-    if namespace in deps.observe_namespaces:
+    if namespace in deps.policy.observe_namespaces:
         where = f"observed (operator.observeNamespaces of the chart has {namespace})"
         found.append(Brake(True, where, "take the namespace out of that list to go on"))
     if _on(annotations.get(keys.OBSERVE, "")):

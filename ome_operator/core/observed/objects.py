@@ -13,6 +13,7 @@ from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, 
 from ome_operator.api.well_known import NOBODY, WellKnown
 from ome_operator.core.observed.validation import Judge, silent
 from ome_operator.core.preflight.results import Checked
+from ome_operator.settings import Policy
 
 Manifest = dict[str, Any]
 """A Kubernetes object, or a part of one, as plain JSON data."""
@@ -234,22 +235,6 @@ class Strangers(NamedTuple):
     """When the last was found, in seconds since the epoch."""
 
 
-class Exposure(NamedTuple):
-    """What leads to services from outside of the cluster, as the operator was told."""
-
-    kind: str = ""
-    """Ingress, HTTPRoute, or "" for nothing."""
-    domain: str = ""
-    """Hosts are `<service>.<namespace>.<domain>`."""
-    ingress_class: str = ""
-    """Name of the IngressClass; "" for the cluster's default."""
-    gateway: str = ""
-    """`namespace/name` of the Gateway."""
-
-
-UNEXPOSED = Exposure()
-
-
 class Turn(NamedTuple):
     """What a gang that waits for nodes is told (core/placement/admission.py)."""
 
@@ -267,6 +252,8 @@ class Turn(NamedTuple):
 
 
 NO_TURN = Turn()
+NO_POLICY = Policy(router_keys=False, agent_roots=(), gang_timeout=0.0, models_per_namespace=0)
+"""The settings that apply where no operator's settings are known: nothing is bounded, and nothing optional is created."""
 
 
 @dataclass(frozen=True)
@@ -280,39 +267,14 @@ class Deps:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     holders: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     """Node label key below `models.ome.io/` -> names of the nodes where its value is Ready."""
-    registry_image: str = ""
-    """Image of the registry beside routers; "" for none."""
-    router_keys: bool = False
-    """Whether the operator may make Secrets with keys for the control planes of routers."""
-    model_agent: bool = False
-    """Whether agents fetch the weights."""
-    agent_roots: tuple[str, ...] = ()
-    """Directories that they write below."""
-    exposure: Exposure = UNEXPOSED
-    policies_from: str = ""
-    """Namespace of the operator, where each service gets NetworkPolicies; "" where none does."""
-    pull_secrets: tuple[str, ...] = ()
-    """Secrets of users' namespaces with which their pods pull the operator's own images."""
+    policy: Policy = NO_POLICY
+    """The operator's settings."""
     well_known: WellKnown = NOBODY
     """Facts of models whose files nobody has read."""
-    observe: bool = False
-    """Whether nothing but statuses is written, of anything."""
-    observe_namespaces: frozenset[str] = frozenset()
-    """Namespaces in which nothing but statuses is written."""
     frozen: str = ""
     """Since when, by whom and why every service is frozen; "" while not all are."""
-    sees_cluster: bool = True
-    """Whether cluster-wide kinds and nodes are read: else that none is known says nothing."""
-    gang_timeout: float = 0.0
-    """Seconds in which a gang has to be on nodes, or gives back what it has; 0: never."""
-    preflight: str = "Off"
-    """Mode of the preflight of new revisions for which nobody says it (`resolve.preflight`)."""
-    models_per_namespace: int = 0
-    """BaseModels of a namespace that are looked after; 0: all."""
     judge: Judge = silent
     """Looks at revisions by the rules of `ome lint`."""
-    scrapes_engines: bool = False
-    """Whether Prometheus asks engines for metrics."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def fitting(
     if snapshot.service.annotations.get(keys.IGNORE_FIT) == "true" or _placed(mine, roles, wanted):
         return UNASKED
     others = [found for name, found in snapshot.slices.items() if name != target and started(found)]
-    if not deps.sees_cluster:
+    if not deps.policy.sees_cluster:
         return Fitting(advice=(_unseen(target),) if others else ())
     namespace = snapshot.service.namespace
     found = lacks(needs(roles, wanted, namespace, weights), deps.nodes)

@@ -1,6 +1,6 @@
 """The gangs of a service in a pass: which of its wanted groups are not made for now, and what it wants of the nodes.
 
-Only of the slice that the service goes to, and only where the operator was told to (`Deps.gang_timeout`). The rules are in
+Only of the slice that the service goes to, and only where the operator was told to (`Policy.gang_timeout`). The rules are in
 `core/placement/attempts.py`, whose turn it is in `core/placement/admission.py`.
 """
 
@@ -61,11 +61,11 @@ PLACED = Placing({}, {}, {})
 def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> Placing:
     """Look at the gangs of the target. While somebody `held` the service, all stays as it is stored."""
     deps, target = snapshot.deps, intent.target
-    if not deps.gang_timeout:
+    if not deps.policy.gang_timeout:
         return PLACED
     roles, share = intent.roles(target), step.groups.get(target)
     templates = [work["spec"]["template"] for role in roles.values() for work in (role.leader, role.worker) if work]
-    if share is None or not (deps.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
+    if share is None or not (deps.policy.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
         return PLACED
     found = snapshot.slices.get(target, Slice(target, (), ()))
     before, told = _record(snapshot, found), snapshot.observed.turn
@@ -75,7 +75,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     whole = before is None or not before.anew
     served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
     on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
-    timeout = timing.TRY_ON_DEMAND if on_demand else deps.gang_timeout
+    timeout = timing.TRY_ON_DEMAND if on_demand else deps.policy.gang_timeout
     lost = None if held else stranded(snapshot, intent, roles, served, timeout)
     held_back = idle(snapshot, intent, roles, share, lost) if lost is not None else None
     gives_way = held_back is not None and told.gives_way == held_back.goes
@@ -207,7 +207,7 @@ def _placing(
 
 def _again(claim: Claim, snapshot: Snapshot) -> float:
     """Seconds until it looks again: at the latest when it has waited for so long that others give way to it."""
-    left = claim.since + snapshot.deps.gang_timeout - snapshot.now.timestamp()
+    left = claim.since + snapshot.deps.policy.gang_timeout - snapshot.now.timestamp()
     return min(left, timing.RECHECK) if left > 0 else timing.RECHECK
 
 

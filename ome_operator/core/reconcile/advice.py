@@ -16,7 +16,7 @@ def advice(
     """Sentences for the condition Advice. `scaled`: components that have a scale object; `far`: how far each role is."""
     service = snapshot.service
     said = [*intent.advice, *services.advice(service.annotations)]
-    said += exposure.advice(intent.owner, snapshot.deps.exposure, service.annotations)
+    said += exposure.advice(intent.owner, snapshot.deps.policy.exposure, service.annotations)
     if service.spec.router is not None:
         said += router.advice(service.spec.router, "spec.router")
         if (runtime := intent.resolved.runtime) is not None:

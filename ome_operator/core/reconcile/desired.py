@@ -116,13 +116,13 @@ def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front:
     asked, notes = tuple(ports.items()), snapshot.service.annotations
     type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
     inside = services.services(intent.owner, asked, front, type_, address)
-    guarded = networkpolicy.policies(intent.owner, asked, front, snapshot.deps.policies_from)
+    guarded = networkpolicy.policies(intent.owner, asked, front, snapshot.deps.policy.policies_from)
     return [*inside, *guarded, *(router.access(intent.owner, intent.router) if intent.router else [])]
 
 
 def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSplit | None = None) -> list[Manifest]:
     """What leads to the service from outside of the cluster."""
-    how, notes = snapshot.deps.exposure, tuple(sorted(snapshot.service.annotations.items()))
+    how, notes = snapshot.deps.policy.exposure, tuple(sorted(snapshot.service.annotations.items()))
     weights = tuple(traffic.weights.items()) if traffic else ()
     return exposure.manifests(intent.owner, front, how, notes, weights) if how.kind else []
 
@@ -131,7 +131,7 @@ def _traffic(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str
 ) -> TrafficSplit | None:
     """Where the HTTPRoute is to lead; None where none is wanted."""
-    if snapshot.deps.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
+    if snapshot.deps.policy.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
         return None
     return weigh(snapshot, step, counts, routed=front == keys.ROUTER)
 
@@ -233,14 +233,14 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     if intent.router is None:
         return []
     switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
-    image = "" if switched_off else snapshot.deps.registry_image
-    sidecar = registry_sidecar.sidecar(image, intent.roles(revision), snapshot.deps.pull_secrets)
+    image = "" if switched_off else snapshot.deps.policy.registry_image
+    sidecar = registry_sidecar.sidecar(image, intent.roles(revision), snapshot.deps.policy.pull_secrets)
     leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()
     allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
     runtime = intent.resolved.runtime
     replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
     said = snapshot.service.annotations.get(keys.ROUTER_KEY) or intent.router.annotations.get(keys.ROUTER_KEY) or ""
-    key = said if snapshot.deps.router_keys else "false"
+    key = said if snapshot.deps.policy.router_keys else "false"
     labels = _besides(intent.roles(revision))
     settings = router.RouterSettings(leaders, replaced, labels, key, intent.collector(revision))
     return [

@@ -108,7 +108,7 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
 def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     """Engines that tell Prometheus nothing, where the chart has it ask them. Nothing is added to a revision for it."""
     stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
-    for component, role in stored.items() if snapshot.deps.scrapes_engines else ():
+    for component, role in stored.items() if snapshot.deps.policy.scrapes_engines else ():
         if flag := series.lacks(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
             yield (
                 f"{component}: the engine serves no metrics without {flag}, and metrics.engines.podMonitor of the chart has "

@@ -54,7 +54,9 @@ class Snapshot:
         """Whether a node is gone, or its kubelet does not report: it confirms no deletion. Of nodes that we may not read
         nobody knows that, and nothing is done by force.
         """
-        return bool(node) and self.deps.sees_cluster and (node not in self.deps.nodes or not self.deps.nodes[node].alive)
+        return (
+            bool(node) and self.deps.policy.sees_cluster and (node not in self.deps.nodes or not self.deps.nodes[node].alive)
+        )
 
     def abandoned(self, pod: Pod) -> bool:
         """Whether a pod should have ended by now, and nobody is there to say so."""

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Exposure, Manifest
+from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
+from ome_operator.settings import Exposure
 from ome_operator.util.memoize import memoize_by_identity
 
 INGRESS, ROUTE = "Ingress", "HTTPRoute"

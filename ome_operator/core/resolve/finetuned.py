@@ -32,8 +32,8 @@ def fine_tuned(
     if problems or model is None or not found:
         return {}, tuple(problems)
     if merged:
-        return {"model": weights(merged[0]).identity(deps.model_agent), BASE: identity}, ()
-    return {ADAPTERS: [weights(one).identity(deps.model_agent) for one in found]}, ()
+        return {"model": weights(merged[0]).identity(deps.policy.model_agent), BASE: identity}, ()
+    return {ADAPTERS: [weights(one).identity(deps.policy.model_agent) for one in found]}, ()
 
 
 def named(service: InferenceService, deps: Deps) -> list[FineTunedWeight]:
@@ -46,7 +46,7 @@ def _names(service: InferenceService) -> list[str]:
 
 
 def _wrong(name: str, one: FineTunedWeight | Invalid | None, model: Model | None, deps: Deps) -> Problem | None:
-    if one is None and not deps.sees_cluster:
+    if one is None and not deps.policy.sees_cluster:
         said = f"FineTunedWeight {name} is {UNREAD}: remove it from spec.model.fineTunedWeights"
         return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, said)
     if one is None:

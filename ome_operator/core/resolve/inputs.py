@@ -112,7 +112,9 @@ def resolve(
     before: Mapping[str, Any] = next(iter([*kept.values()][-1:]), {})
     model, about_model = _model(service, deps)
     runtime, about_runtime = _runtime(service, model, deps, before)
-    of_model = _pinned(service, "model", model, weights(model).identity(deps.model_agent) if model is not None else {}, kept)
+    of_model = _pinned(
+        service, "model", model, weights(model).identity(deps.policy.model_agent) if model is not None else {}, kept
+    )
     of_runtime = _pinned(service, "runtime", runtime, runtime_parts(runtime.spec) if runtime is not None else {}, kept)
     seen = known(model, True, deps.well_known) if model is not None else None
     own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
@@ -125,7 +127,7 @@ def resolve(
     router = None
     if runtime is not None and service.spec.router is not None:
         router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
-    advice = in_service(as_written or service, runtime, bool(deps.exposure.kind))
+    advice = in_service(as_written or service, runtime, bool(deps.policy.exposure.kind))
     if model is not None and runtime is not None and runtime_refs(service):
         advice = _mismatch(runtime, model, deps.well_known) + advice
     if runtime is not None:
@@ -213,7 +215,7 @@ def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[P
     where = _where(refs, deps.models)
     if found is None:
         other = _of_other_kind(service, refs, _MODELS, deps.models)
-        if not deps.sees_cluster and other is None and refs[-1].kind == _MODELS.everywhere:
+        if not deps.policy.sees_cluster and other is None and refs[-1].kind == _MODELS.everywhere:
             return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, _unread(where, service, _MODELS)),)
         said = f"{where} does not exist: {_instead('model', other) or 'apply it, or fix spec.model.name'}"
         return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, said),)
@@ -236,7 +238,7 @@ def _runtime(
     where = _where(refs, deps.runtimes) + ("" if named else ", chosen for this service,")
     if found is None:
         other = _of_other_kind(service, named, _RUNTIMES, deps.runtimes)
-        if not deps.sees_cluster and other is None and refs[-1].kind == _RUNTIMES.everywhere:
+        if not deps.policy.sees_cluster and other is None and refs[-1].kind == _RUNTIMES.everywhere:
             return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, _unread(where, service, _RUNTIMES)),)
         said = f"{where} does not exist: {_instead('runtime', other) or f'apply it, or {remedy}'}"
         return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, said),)

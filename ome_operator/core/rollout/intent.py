@@ -95,7 +95,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
     refused = partial(validation.refusal, snapshot, owner, resolved)
-    stored, looked = snapshot.revisions, snapshot.deps.preflight
+    stored, looked = snapshot.revisions, snapshot.deps.policy.preflight
     ledger = record(owner, resolved.inputs, stored, _directories(snapshot, resolved), resolved.labels, looked, refused)
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
@@ -155,11 +155,11 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     """
     deps, today = snapshot.deps, mounted(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []
-    if deps.model_agent and any(mount.SOURCE not in weights for weights in today if mount.managed(weights["uri"])):
+    if deps.policy.model_agent and any(mount.SOURCE not in weights for weights in today if mount.managed(weights["uri"])):
         for stored in snapshot.revisions:
             former += mount.placed(mounted(stored.data.get("inputs") or {}), mount.directories(stored.data))
     kept = [next((where for known, where in former if where and known == weights), "") for weights in today]
-    made = [mount.directory(weights, deps.model_agent, deps.agent_roots) for weights in today]
+    made = [mount.directory(weights, deps.policy.model_agent, deps.policy.agent_roots) for weights in today]
     return [before or now for before, now in zip(kept, made, strict=True)]
 
 

@@ -118,7 +118,7 @@ def _choose(component: str, asked: Manifest, want: Want, deps: Deps) -> tuple[st
         return fitting[0].name, None
     told = sorted(lacks.items(), key=lambda one: (len(one[1]), one[0]))
     said = "; ".join(f"{name}: {', '.join(why)}" for name, why in told[:LISTED]) or (
-        "no AcceleratorClass exists" if deps.sees_cluster else f"an AcceleratorClass is {UNREAD}"
+        "no AcceleratorClass exists" if deps.policy.sees_cluster else f"an AcceleratorClass is {UNREAD}"
     )
     more = f"; and {len(told) - LISTED} more" if len(told) > LISTED else ""
     text = f"no AcceleratorClass fits spec.{component}: {said}{more}. Relax acceleratorSelector, or name a class there"
@@ -126,7 +126,7 @@ def _choose(component: str, asked: Manifest, want: Want, deps: Deps) -> tuple[st
 
 
 def _missing(name: str, component: str, deps: Deps, *, chosen: bool, by_note: bool) -> Problem:
-    if not deps.sees_cluster:
+    if not deps.policy.sees_cluster:
         said = f"AcceleratorClass {name} is {UNREAD}: name labels of nodes in spec.{component}.nodeSelector instead"
     elif chosen:
         said = (

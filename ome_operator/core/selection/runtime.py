@@ -72,7 +72,7 @@ def unread(model: ModelProfile, deps: Deps) -> str:
     if model.learned or model.architecture:
         return ""
     wrote = f"write modelArchitecture and quantization into the spec of model {model.name}"
-    if deps.model_agent:
+    if deps.policy.model_agent:
         return f". An agent learns what the model is as soon as a node has its files; or {wrote}"
     return f". Nobody reads the files of the model: install with agent.enabled=true, or {wrote}"
 
@@ -162,7 +162,7 @@ def _accelerators(runtime: Runtime, service: InferenceService, deps: Deps) -> It
     for name in named:
         if required and required.accelerator_classes and name not in required.accelerator_classes:
             yield Broken(f"it is for accelerators {', '.join(required.accelerator_classes)}, and the service names {name}")
-    if named or required is None or not deps.sees_cluster:
+    if named or required is None or not deps.policy.sees_cluster:
         return
     want = Want(asked.constraints if asked else None, required, None)
     if not any(not unfit(one, want) for one in deps.accelerators.values()):

@@ -84,7 +84,7 @@ def availability(
     if not parts:
         return Availability(0, need, True)
     together = len(holders[0]) if len(holders) == 1 else len(frozenset(holders[0]).intersection(*holders[1:]))
-    return Availability(together, need, False, tuple(parts), deps.sees_cluster)
+    return Availability(together, need, False, tuple(parts), deps.policy.sees_cluster)
 
 
 def _title(identity: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.core.selection.model_profile import known
+from tests.support.parts import changed
 
 SERVICE = Ref("InferenceService", "ns", "kimi")
 MODEL = Ref("ClusterBaseModel", "", "k2")
@@ -296,7 +297,7 @@ def test_the_last_pod_that_turns_ready_is_waited_for(told: Told) -> None:
 def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     """The oldest count. Whoever crosses the border has a pass, and so have the services that use it."""
     dirty: list[tuple[Ref, Haste]] = []
-    settled = Deps(models_per_namespace=2)
+    settled = changed(Deps(), models_per_namespace=2)
     cluster = EventHandler(lambda *told: dirty.append(told), model_refs, runtime_refs, settled)
 
     def see(name: str, day: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from ome_operator import names
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.core.observed.objects import Deps, Ref
 from tests.support import yamls
+from tests.support.parts import changed
 
 NODES, TEAMS, EACH = 4, 5, 40
 
@@ -27,7 +28,7 @@ def bodies() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def cluster() -> EventHandler:
-    made = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps(models_per_namespace=100))
+    made = EventHandler(lambda *_: None, lambda _: (), lambda _: (), changed(Deps(), models_per_namespace=100))
     for body in bodies():
         made.seen("BaseModel", body)
     return made

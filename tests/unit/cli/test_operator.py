@@ -65,7 +65,7 @@ def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[
     """A name without a registry is pulled from a public registry, where anybody may take it."""
     assert CliRunner().invoke(app, list(KUBECONFIG)).exit_code == 0
     CliRunner().invoke(app, [*KUBECONFIG, "--sidecar-image=r.example.com/op:1", "--tools-image=r.example.com/agent:1"])
-    assert [(settings.registry_image, settings.tools_image) for settings in given] == [
+    assert [(settings.policy.registry_image, settings.tools_image) for settings in given] == [
         ("", ""),
         ("r.example.com/op:1", "r.example.com/agent:1"),
     ]
@@ -99,10 +99,10 @@ def test_facts_that_cannot_be_read_are_said_at_once() -> None:
 def test_what_is_only_observed(given: list[Settings]) -> None:
     for words in ((), ("--observe",), ("--observe-namespace", "a", "--observe-namespace", "b")):
         assert CliRunner().invoke(app, [*words]).exit_code == 0
-    assert [(settings.observe, settings.observe_namespaces) for settings in given] == [
-        (False, ()),
-        (True, ()),
-        (False, ("a", "b")),
+    assert [(settings.policy.observe, settings.policy.observe_namespaces) for settings in given] == [
+        (False, frozenset()),
+        (True, frozenset()),
+        (False, frozenset({"a", "b"})),
     ]
 
 

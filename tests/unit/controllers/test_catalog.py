@@ -1,7 +1,6 @@
 """Statuses of runtimes tell the waves of their last edit, and Events what is news of it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +17,7 @@ from ome_operator.kube.errors import Forbidden
 from ome_operator.machinery.workqueue import WorkQueue
 from tests.support import yamls
 from tests.support.fake_api import FakeApi
+from tests.support.parts import changed
 from tests.unit.controllers import makers
 
 RUNTIME = Ref("ClusterServingRuntime", "", "rt")
@@ -120,7 +120,7 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
 async def test_while_it_only_looks_it_writes_no_event() -> None:
     """It may not: its rights are those of a reader."""
     rig = Rig()
-    rig.cluster._index.deps = replace(rig.cluster.deps(), observe=True)
+    rig.cluster._index.deps = changed(rig.cluster.deps(), observe=True)
     rig.tell(0, EditState.PENDING)
     said, events, _ = await rig.look()
     assert said["wave"] == 1 and events == []

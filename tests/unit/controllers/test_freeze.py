@@ -22,6 +22,7 @@ from ome_operator.core.reconcile.plan import Delete, Patch, Plan
 from ome_operator.settings import Settings
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
+from tests.support.parts import changed
 from tests.unit.controllers import makers
 
 WHEN = "2026-11-24T15:40:00Z by alice"
@@ -66,7 +67,7 @@ def written(tree: ast.AST) -> Iterable[str]:
 
 
 def cluster(*seen: dict[str, Any], **settled: Any) -> EventHandler:
-    made = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps(**settled))
+    made = EventHandler(lambda *_: None, lambda _: (), lambda _: (), changed(Deps(), **settled))
     for body in seen:
         made.seen("Serving" if body["apiVersion"] == "sglang.ai/v1" else body["kind"], body)
     return made

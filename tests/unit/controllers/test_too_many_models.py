@@ -8,6 +8,7 @@ from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.core.observed.objects import Deps, Ref
 from tests.support import yamls
 from tests.support.fake_api import FakeApi
+from tests.support.parts import changed
 from tests.unit.controllers import makers
 
 
@@ -24,7 +25,7 @@ def body(name: str, day: int, kind: str = "BaseModel") -> dict[str, Any]:
 
 
 async def test_its_status_says_so_and_that_of_the_others_does_not() -> None:
-    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps(models_per_namespace=2))
+    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: (), changed(Deps(), models_per_namespace=2))
     models = [body("c", 3), body("a", 1), body("b", 2), body("w", 9, "ClusterBaseModel")]
     for item in models:
         cluster.seen(item["kind"], item)

@@ -22,6 +22,7 @@ from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.engines.flags import SWITCH, command_line
 from tests.support import parts
+from tests.support.parts import changed
 from tests.support.simulator import START
 
 ROUTER = command_line("sglang-router-0.3.2")
@@ -155,7 +156,8 @@ INSTRUCT = {"safetensors": "Kimi-K2-Instruct", "gguf": "Kimi-K2-Instruct-GGUF"}
 def advice(service: Any, model: Any, runtime: Any) -> list[str]:
     """What the operator's first pass says against it."""
     holders = {f"models.ome.io/clusterbasemodel.{model.name}": frozenset(f"node-{number}" for number in range(64))}
-    deps = Deps(
+    deps = changed(
+        Deps(),
         models={Ref(model.kind, "", model.name): model},
         runtimes={Ref(runtime.kind, "", runtime.name): runtime},
         registry_image="registry:1",

@@ -11,6 +11,7 @@ from ome_operator.core.observed.objects import Node, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder.passes import Around, Ear, Pass, looked_at
 from ome_operator.recorder.store import PASSES, Recorder
+from tests.support.parts import changed
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
@@ -105,7 +106,7 @@ def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() 
 def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
     """With gangs, which are on by default: not 5,000 nodes for each pass of a service that is placed."""
     nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(10)}
-    deps = replace(WORLD.deps, nodes=nodes, gang_timeout=60.0)
+    deps = changed(WORLD.deps, nodes=nodes, gang_timeout=60.0)
     stored = {"placement": {"revision": WORLD.service.status["revision"], "waiting": {"engine": 1}, "trying": False}}
     service = replace(WORLD.service, status={**WORLD.service.status, **(stored if waits else {})})
     on = tuple(pod._replace(node=f"n{number % 2}") for number, pod in enumerate(SEEN.pods))

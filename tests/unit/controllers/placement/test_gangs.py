@@ -1,6 +1,5 @@
 """What services that wait for nodes are told, and who is woken."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from ome_operator.core.placement.admission import Claim, Idle, less
 from ome_operator.core.placement.demand import Demand, Expression
 from ome_operator.core.placement.fit import Need
 from tests.support.fake_api import FakeApi
+from tests.support.parts import changed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = (Ref("InferenceService", "ns", name) for name in "ab")
@@ -28,7 +28,7 @@ class Known:
         self.timeout = 0.0
 
     def deps(self) -> Deps:
-        return replace(Deps(), nodes=self.found, gang_timeout=self.timeout)
+        return changed(Deps(), nodes=self.found, gang_timeout=self.timeout)
 
     def pods_of(self, *_: str) -> tuple[Pod, ...]:
         return ()

@@ -7,6 +7,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.core.freeze.hold import Brake, brake, frozen
 from ome_operator.core.observed.objects import Deps
+from tests.support.parts import changed
 
 WHEN = "2026-11-24T15:40:00Z by alice: driver"
 
@@ -43,8 +44,8 @@ def test_who_freezes_all() -> None:
 @pytest.mark.parametrize(
     ("deps", "notes", "word"),
     [
-        (Deps(observe=True), {}, "operator.observe "),
-        (Deps(observe_namespaces=frozenset({"team"})), {}, "operator.observeNamespaces"),
+        (changed(Deps(), observe=True), {}, "operator.observe "),
+        (changed(Deps(), observe_namespaces=frozenset({"team"})), {}, "operator.observeNamespaces"),
         (Deps(), {"observe": "true"}, "annotation ome.io/observe"),
     ],
 )
@@ -54,7 +55,7 @@ def test_who_observes(deps: Deps, notes: dict[str, str], word: str) -> None:
 
 
 def test_another_namespace_is_none_of_ours() -> None:
-    assert held(Deps(observe_namespaces=frozenset({"other"}))) is None
+    assert held(changed(Deps(), observe_namespaces=frozenset({"other"}))) is None
 
 
 def test_the_stricter_counts_and_both_are_told() -> None:

@@ -1,6 +1,5 @@
 """Which groups have lost a node, serve nobody, and may make way for others."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,6 +8,7 @@ from ome_operator.core.placement.admission import Idle
 from ome_operator.core.placement.gangs import PLACED, served_first
 from ome_operator.core.placement.partial_gangs import lost_since
 from tests.support.live import LivePod
+from tests.support.parts import changed
 from tests.support.placing import TIMEOUT, role, whole
 from tests.support.shapes import Shape
 from tests.support.simulator import World
@@ -17,7 +17,7 @@ from tests.support.simulator import World
 def serving(engines: int, decoders: int = 0, size: int = 2) -> World:
     """A service all of whose pods are on nodes of their own, and ready."""
     world = whole(Shape(size=size, engines=engines, decoders=decoders, router=False))
-    world.edit(deps=replace(world.deps, gang_timeout=TIMEOUT))
+    world.edit(deps=changed(world.deps, gang_timeout=TIMEOUT))
     world.run(3)
     return world
 

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Deps, Manifest, Observed
+from ome_operator.core.observed.objects import Manifest, Observed
 from ome_operator.core.preflight.mode import mode, read
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from tests.support import parts
+from tests.support.parts import changed
 from tests.support.simulator import START
 
 NOTE = keys.PREFLIGHT
@@ -28,7 +29,7 @@ def applied(service: Manifest, runtime: Manifest, **deps: Any) -> tuple[Plan, Ma
         },
     ]
     parsed, found = parts.applied(bodies)
-    plan = sync(parsed, Deps(**{**vars(found), **deps}), Observed(), START)
+    plan = sync(parsed, changed(found, **deps), Observed(), START)
     (revision,) = [each.manifest for each in plan.first if each.manifest["kind"] == "ControllerRevision"]
     return plan, revision
 

@@ -1,13 +1,13 @@
 """What leads to a service from outside of the cluster."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ome_operator.core.observed.objects import Exposure
 from ome_operator.core.render import exposure, meta
+from ome_operator.settings import Exposure
 from tests.support import parts
+from tests.support.parts import changed
 from tests.support.simulator import World
 
 OWNER = meta.Owner("svc", "team", "u")
@@ -91,7 +91,7 @@ def test_annotations_for_the_controller_of_ingresses_are_handed_on() -> None:
 @pytest.mark.parametrize("how", [INGRESS, ROUTE])
 def test_it_comes_with_the_service_and_goes_when_the_service_says_so(how: Exposure) -> None:
     service = parts.service(engine={}, router={})
-    world = World(service, replace(parts.deps(parts.model(), parts.simple()), exposure=how), 1)
+    world = World(service, changed(parts.deps(parts.model(), parts.simple()), exposure=how), 1)
     world.settle()
     assert (how.kind, "svc") in world.children
     world.edit(parts.service(engine={}, router={}, annotations={"ome.io/ingress-disable-creation": "true"}))

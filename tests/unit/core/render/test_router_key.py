@@ -1,6 +1,5 @@
 """The key for the control plane of a service's routers: in a Secret, in no pod spec, and made before a router needs it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.render import meta, router_key
 from tests.support import parts
+from tests.support.parts import changed
 from tests.support.simulator import World
 
 OWNER = meta.Owner("svc", "team", "u")
@@ -84,7 +84,7 @@ def test_an_image_of_which_the_user_knows() -> None:
 def test_an_operator_that_may_make_no_secrets_gives_none() -> None:
     """Else no router would ever start."""
     here = world()
-    plan = sync(here.service, replace(here.deps, router_keys=False), here.observed(), here.now)
+    plan = sync(here.service, changed(here.deps, router_keys=False), here.observed(), here.now)
     assert secrets(plan) == [] and "OME_ROUTER_KEY" not in str(pod(plan))
 
 
@@ -105,7 +105,7 @@ def test_where_all_routers_are_ready_nobody_asks_for_the_secret() -> None:
 def test_a_router_that_is_replaced_finds_its_secret() -> None:
     """Services from before have ready routers and no Secret: the new pod must not be the first to miss it."""
     here = world()
-    keyed, here.deps = here.deps, replace(here.deps, router_keys=False)
+    keyed, here.deps = here.deps, changed(here.deps, router_keys=False)
     here.settle()
     here.deps = keyed
     plan = here.sync()

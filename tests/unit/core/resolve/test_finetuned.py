@@ -15,6 +15,7 @@ from ome_operator.core.resolve.inputs import object_refs, resolve
 from ome_operator.core.rollout.intent import choose
 from ome_operator.core.weights.mount import weights
 from tests.support import parts, yamls
+from tests.support.parts import changed
 
 
 def weight(name: str = "poet", base: str = "tiny", kind: str = "LoRA", **more: Any) -> FineTunedWeight:
@@ -59,7 +60,7 @@ def test_lora_weights_are_mounted_beside_the_model_and_named_to_the_engine() -> 
 
 def test_with_agents_lora_weights_have_directories_of_their_own() -> None:
     """A recycled group must not load another adapter than its siblings, either; and every node needs both."""
-    deps = replace(having(weight()), model_agent=True, holders=HOLDERS)
+    deps = changed(having(weight()), model_agent=True, holders=HOLDERS)
     one = service("poet")
     choice = choose(Snapshot(one, deps, Observed(), datetime(2026, 1, 1, tzinfo=UTC)), resolve(one, deps))
     data = choice.data[choice.target]

@@ -16,6 +16,7 @@ from ome_operator.core.rollout import traffic
 from ome_operator.core.rollout.traffic import NOTICE, SETTLED
 from tests.support import parts, routing
 from tests.support.live import Live, LivePod
+from tests.support.parts import changed
 from tests.support.shapes import GATEWAY, Shape
 from tests.support.simulator import World
 
@@ -24,14 +25,14 @@ ROUTE = ("HTTPRoute", "svc")
 
 def world(shape: Shape, seed: int = 1) -> World:
     """A service that has come up behind a Gateway."""
-    made = World(shape.service(), replace(shape.deps(), exposure=GATEWAY), seed)
+    made = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), seed)
     made.settle()
     return made
 
 
 def edit(on: World, shape: Shape) -> None:
     """The user writes another service or runtime."""
-    on.edit(shape.service(), replace(shape.deps(), exposure=GATEWAY))
+    on.edit(shape.service(), changed(shape.deps(), exposure=GATEWAY))
 
 
 def weights(on: World) -> dict[str, int]:
@@ -83,7 +84,7 @@ def test_each_slice_has_a_service_of_its_routers() -> None:
 def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
     """A route to a Service that is not there is an error for every request."""
     shape = Shape(size=1)
-    on = World(shape.service(), replace(shape.deps(), exposure=GATEWAY), 1)
+    on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
     on.carry_out(on.sync())
     assert route.weights(on.children[ROUTE].manifest) == {"svc": 1}
 
@@ -200,7 +201,7 @@ def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None
 def test_the_first_slice_gets_requests_at_once() -> None:
     """Nobody else could answer them."""
     shape = Shape(size=1)
-    on = World(shape.service(), replace(shape.deps(), exposure=GATEWAY), 1)
+    on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
     until(on, lambda: routing.serving(on.children.values(), on.pods.values()))
     on.carry_out(on.sync())
     assert weights(on) == {revision(on): 1}

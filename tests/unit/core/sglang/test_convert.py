@@ -13,6 +13,7 @@ from ome_operator.core.reasons import NOTHING, Why
 from ome_operator.core.sglang.convert import source, wanted
 from ome_operator.core.sglang.status import mirrored
 from tests.support import parts
+from tests.support.parts import changed
 
 NOW = datetime(2026, 1, 1)
 
@@ -129,7 +130,7 @@ def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_re
     _, (reason, sentence) = wanted(serving(), deps)
     assert reason == "NoRuntimeFits" and "Name one in spec.runtime, or apply one" in sentence
     assert "agent.enabled=true" in sentence
-    assert "agent.enabled" not in wanted(serving(), replace(deps, model_agent=True))[1][1]
+    assert "agent.enabled" not in wanted(serving(), changed(deps, model_agent=True))[1][1]
 
 
 def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:

@@ -9,6 +9,7 @@ from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.weights.mount import weights
 from tests.support import parts
+from tests.support.parts import changed
 from tests.support.simulator import START
 from tests.unit.core.resolve.test_finetuned import having, service, weight
 
@@ -81,5 +82,5 @@ def test_a_model_of_a_namespace_has_a_label_of_its_own() -> None:
 
 def test_what_agents_fetch_nobody_labels() -> None:
     digest = weights(parts.model("hf://test/tiny")).digest
-    message = said(replace(having(), model_agent=True, holders={}))[1]
+    message = said(changed(having(), model_agent=True, holders={}))[1]
     assert message.endswith(f"agents set the label {names.whole_label(TINY, digest)}=Ready on nodes that have the files")

@@ -20,6 +20,7 @@ from ome_operator.core.weights.mount import DECIDING, both, directory, mount, we
 from ome_operator.names import revision_label, weights_digest
 from ome_operator.storage.sources import Access, source
 from tests.support import parts
+from tests.support.parts import changed
 
 URI = "hf://test/tiny"
 DIGEST = weights(parts.model(URI)).digest
@@ -129,7 +130,7 @@ def test_nodes_are_counted_by_the_label_that_pods_require() -> None:
 
 def chosen(agents: bool, before: Observed | None = None) -> Intent:
     base = parts.deps(parts.model(URI), parts.simple())
-    deps = Deps(**{**base.__dict__, "model_agent": agents})
+    deps = changed(base, model_agent=agents)
     service = parts.service(engine={}, router={})
     return choose(Snapshot(service, deps, before or Observed(), datetime(2026, 1, 1, tzinfo=UTC)), resolve(service, deps))
 
@@ -186,7 +187,7 @@ def kept(data: dict[str, Any]) -> Observed:
 def of(parameters: dict[str, str], before: Observed, **service: Any) -> Intent:
     """What is chosen for a service whose model has these parameters, with agents."""
     model = parts.model(storage={"storageUri": URI, "path": "/models/tiny", "parameters": parameters})
-    deps = Deps(**{**parts.deps(model, parts.simple()).__dict__, "model_agent": True, "agent_roots": ("/models",)})
+    deps = changed(parts.deps(model, parts.simple()), model_agent=True, agent_roots=("/models",))
     asked = parts.service(**{"engine": {}, "router": {}, **service})
     snapshot = Snapshot(asked, deps, before, datetime(2026, 1, 1, tzinfo=UTC))
     stored = {revision.name: revision.data["inputs"] for revision in snapshot.revisions}
