@@ -10,8 +10,8 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
-from ome_operator.controllers.placement.foreign_pods import ForeignPods
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.observed.objects import Deps, Node, Pod, Ref
 from tests.support.fake_api import FakeApi

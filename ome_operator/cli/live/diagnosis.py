@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import KINDS, found, selector
-from ome_operator.controllers.events import unstarted, when
 from ome_operator.core.observed import from_api
+from ome_operator.core.observed.kube_events import last_seen, start_failures
 from ome_operator.core.observed.objects import Manifest, Observed
 from ome_operator.core.observed.starts import explained
 from ome_operator.describe.diagnosis import Seen, Trouble, trouble
@@ -22,7 +22,7 @@ async def troubles(client: Client, namespace: str, name: str) -> Trouble:
     there = gather(parts)
     events = await listed(client, ("Event",), namespace, optional=("Event",))
     seen = about(events, {from_api.uid(one) for one in (body, *parts)})
-    pods = explained(there.pods_of(namespace, name), unstarted(events, datetime.now(UTC)))
+    pods = explained(there.pods_of(namespace, name), start_failures(events, datetime.now(UTC)))
     seen_as = tree(body, Observed(there.children_of(namespace, name), pods))
     return trouble(seen_as, (body.get("status") or {}).get("conditions") or (), seen)
 
@@ -31,7 +31,7 @@ def about(events: Iterable[Manifest], uids: Container[str]) -> list[Seen]:
     """The events about objects with these UIDs."""
     found = []
     for one in events:
-        involved, at = one.get("involvedObject") or {}, when(one)
+        involved, at = one.get("involvedObject") or {}, last_seen(one)
         if involved.get("uid") not in uids or at is None:
             continue
         count = (one.get("series") or {}).get("count") or one.get("count") or 1

@@ -9,12 +9,12 @@ from typing import Any
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import RECORD
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run
 from ome_operator.cli.live.cluster_from_manifests import gather, over, ref
 from ome_operator.cli.live.linted import lines
 from ome_operator.cli.live.trees import OURS, selector
-from ome_operator.controllers.placement.foreign_pods import ForeignPods
 from ome_operator.core.observed.objects import Manifest, Node, Observed, Pod, Ref
 from ome_operator.core.placement.admission import has_room, less, roomy
 from ome_operator.core.placement.messages import without_room

@@ -9,6 +9,7 @@ from functools import partial
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
@@ -20,7 +21,6 @@ from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.controllers.placement import autoscalers
-from ome_operator.controllers.placement.foreign_pods import ForeignPods
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.freeze.hold import Brake

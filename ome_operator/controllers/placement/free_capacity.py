@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import PodOrigin
-from ome_operator.controllers.placement.foreign_pods import ForeignPods
 from ome_operator.core.observed.objects import Node, Ref
 from ome_operator.core.placement.admission import less
 from ome_operator.core.placement.demand import demand

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import SERVICE
-from ome_operator.controllers.placement.foreign_pods import ForeignPods
 from ome_operator.controllers.placement.free_capacity import FreeRoom
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
 from ome_operator.core.placement import timing

@@ -30,12 +30,6 @@ def event(uid: str, reason: str = "FailedMount", message: str = NO_DIRECTORY, mi
     return {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": at}
 
 
-def test_the_newest_event_of_each_pod_counts_while_it_is_fresh() -> None:
-    pulls = [event("a", minutes=3), event("a", "Pulling", "pulling", minutes=2)]
-    stays = [event("b", minutes=2), event("b", "Pulling", "pulling", minutes=3), event("b", "BackOff", "x", minutes=1)]
-    assert events.unstarted([*pulls, *stays, event("c", minutes=13)], makers.NOW) == {"b": WHY}
-
-
 def waiting(*uids: str) -> list[Pod]:
     return [pod(uid, ready=False)._replace(reason="ContainerCreating", uid=uid) for uid in uids]
 

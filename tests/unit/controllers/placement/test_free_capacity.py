@@ -5,8 +5,8 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
-from ome_operator.controllers.placement.foreign_pods import ForeignPods
 from ome_operator.controllers.placement.free_capacity import FreeRoom
 from ome_operator.core.observed.objects import Child, Deps, Node, Pod, Ref
 from tests.support.fake_api import FakeApi

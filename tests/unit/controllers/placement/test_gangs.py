@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
 from ome_operator.controllers.placement import gangs as module
-from ome_operator.controllers.placement.foreign_pods import ForeignPods
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.observed.objects import NO_TURN, Deps, Node, Pod, Ref
 from ome_operator.core.placement.admission import Claim, Idle, less

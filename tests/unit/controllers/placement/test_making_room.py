@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.controllers.placement.foreign_pods import FRESH, ForeignPods
+from ome_operator.cache.foreign_pods import FRESH, ForeignPods
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import Need

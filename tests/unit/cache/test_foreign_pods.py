@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from ome_operator.controllers.placement.foreign_pods import FRESH, KEPT, MOST, ForeignPods, held
+from ome_operator.cache.foreign_pods import FRESH, KEPT, MOST, ForeignPods, held
 from ome_operator.kube.errors import Forbidden
 from tests.support.fake_api import FakeApi
 
