@@ -35,8 +35,8 @@ def test_the_first_command_is_on_the_first_screen() -> None:
 
 
 def test_every_cell_about_others_has_a_source() -> None:
-    head, *rows = table(section(README, "Beside others"))
-    assert head[1:] == ["here", "OME", "KServe", "llm-d", "NVIDIA Dynamo"]
+    head, *rows = table(section(README, "Compared with other projects"))
+    assert head[1:] == ["this project", "OME", "KServe", "llm-d", "NVIDIA Dynamo"]
     for number, project in enumerate(head[2:], start=2):
         sources = {row[0]: row for row in table(section(COMPARISON, project))[1:]}
         told = {row[0] for row in rows if row[number] not in NOTHING}
@@ -46,7 +46,7 @@ def test_every_cell_about_others_has_a_source() -> None:
 
 def test_the_table_has_its_date() -> None:
     (read,) = re.findall(r"read on (\d{4}-\d\d-\d\d)", COMPARISON)
-    assert f"Read on {read}" in section(README, "Beside others")
+    assert f"Read on {read}" in section(README, "Compared with other projects")
 
 
 def test_versions_that_were_run_are_those_that_are_run() -> None:
