@@ -1,4 +1,4 @@
-"""The operator of the future, as a program: it renders every pod of an engine in another way."""
+"""A newer operator, as a program: it renders every pod of an engine differently."""
 
 from typing import Any
 
@@ -8,17 +8,13 @@ from ome_operator.core.render import pod_template, statefulsets
 MARK = "RENDERED_BY_A_NEWER_OPERATOR"
 
 
-def _marked(render: Any) -> Any:
-    def rendered(context: pod_template.Context, composed: Any) -> Any:
-        template = render(context, composed)
-        box, *more = template["spec"]["containers"]
-        env = [*(box.get("env") or ()), {"name": MARK, "value": "1"}]
-        return {**template, "spec": {**template["spec"], "containers": [{**box, "env": env}, *more]}}
-
-    return rendered
+def _marked(pod: dict[str, Any], _: pod_template.Rank) -> dict[str, Any]:
+    box, *more = pod["containers"]
+    env = [*(box.get("env") or ()), {"name": MARK, "value": "1"}]
+    return {**pod, "containers": [{**box, "env": env}, *more]}
 
 
 if __name__ == "__main__":
     statefulsets.RENDER += 1
-    pod_template.leader, pod_template.worker = _marked(pod_template.leader), _marked(pod_template.worker)
+    pod_template.FEATURES = (*pod_template.FEATURES, _marked)
     main()

@@ -1,6 +1,9 @@
-"""What every engine pod gets beyond runtime and service: labels, variables, weights, RDMA (docs/architecture.md)."""
+"""Pod templates of engines: the composed pod spec, and on top of it a list of features (`FEATURES`), each a function.
 
-from collections.abc import Mapping, Sequence
+A new feature of engine pods is another function in that list (docs/architecture.md).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -10,8 +13,11 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed
 from ome_operator.core.podspec.flags import flags, override
 from ome_operator.core.podspec.merge import merge
+from ome_operator.core.preflight import container as preflight
+from ome_operator.core.preflight.mode import OFF
 from ome_operator.core.render import meta, probes, rdma, ssh
 from ome_operator.core.selection.accelerator import OWN, divided
+from ome_operator.core.traces import pods as traces
 from ome_operator.core.weights.mount import VOLUME, Mount, mount, placed
 from ome_operator.engines import servers
 
@@ -20,7 +26,7 @@ DRAIN_MARGIN = 15
 
 
 class Context(NamedTuple):
-    """Where a pod template belongs."""
+    """Where the pods of a component belong, and what was chosen for them."""
 
     service: str
     namespace: str
@@ -32,64 +38,170 @@ class Context(NamedTuple):
     directories: Sequence[str] = ()
     """Directories of their revisions, in the same order; see `core.weights.mount.mount`."""
     labels: Mapping[str, str] = MappingProxyType({})
-    """What OME calls the pods besides; a label that the user wrote counts more."""
+    """Labels of OME; a label that the user wrote takes precedence."""
+    collector: str = ""
+    """HOST:PORT that spans are sent to, "" for no spans. Only for a group of which `traces_refusal` is ""."""
+    title: str = ""
+    """The role that spans name: engine, prefill or decode."""
+    preflight: str = OFF
+    """The mode of the check before the engine starts."""
+
+
+class Rank(NamedTuple):
+    """The pod of a group that is rendered: its leader, or any of its workers."""
+
+    context: Context
+    composed: Composed
+    """Of its group; labels and annotations are those of this rank."""
+    leads: bool
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The annotations of this rank's pod."""
+        return self.composed.annotations
+
+    @property
+    def leader(self) -> Manifest:
+        """The engine's container of the group's leader, with its whole command line."""
+        return command_line(self.composed.leader["containers"][0], self.context)
+
+
+PodFeature = Callable[[Manifest, Rank], Manifest]
+"""Adds a feature to the pod spec of a rank, and returns the new spec; the spec that it gets is never changed."""
 
 
 def leader(context: Context, composed: Composed) -> Manifest:
     """Pod template of rank 0."""
-    template = _template(context, composed, composed.leader, {keys.WORKER_INDEX: "0"}, _leader_env(context, composed))
-    serving = port(template["spec"]["containers"][0])
-    return {**template, "spec": probes.watched(template["spec"], serving)}
+    return _template(Rank(context, composed, leads=True), composed.leader, {keys.WORKER_INDEX: "0"})
 
 
 def worker(context: Context, composed: Composed) -> Manifest:
     """Pod template of the ranks above 0. Like the leader's, it gets the label `ome.io/group` when a group is stamped."""
     if composed.worker is None:
-        raise ValueError("a group of one has no workers")
+        raise ValueError("a group of a single pod has no workers")
     own = composed._replace(labels=composed.worker_labels, annotations=composed.worker_annotations)
-    template = _template(context, own, composed.worker, {}, _worker_env(context, composed))
-    return {**template, "spec": probes.watched(template["spec"], None)}
+    return _template(Rank(context, own, leads=False), composed.worker, {})
 
 
-def _template(
-    context: Context, composed: Composed, pod: Manifest, marks: Mapping[str, str], group_env: list[Manifest]
-) -> Manifest:
-    main = dict(pod["containers"][0])
-    base, *adapters = context.weights
-    identity = base_env(context.service, context.namespace)
-    model = [
-        {"name": "MODEL_PATH", "value": base["path"]},
-        {"name": "PARALLELISM_SIZE", "value": str(_parallelism(context, composed))},
-    ]
-    main = add_env(main, [*identity, *group_env, *model])
+def traces_refusal(context: Context, composed: Composed) -> str:
+    """Why the engines of a group cannot send spans, as a sentence; "" if each of its ranks can."""
+    pods = [composed.leader, *([composed.worker] if composed.worker is not None and composed.size > 1 else [])]
+    mains = (command_line(pod["containers"][0], context) for pod in pods)
+    refusals = (traces.why_not(main, composed.annotations, context.title) for main in mains)
+    return next((why for why in refusals if why), "")
+
+
+def command_line(container: Manifest, context: Context) -> Manifest:
+    """The engine's container with the arguments that the accelerator class and LoRA adapters add."""
+    main = dict(container)
     if extra := context.accelerator.get("args"):
         main["args"] = override(main.get("args") or [], extra)
     if sizes := divided(context.accelerator):
         own = {*flags(extra or ()), *(context.accelerator.get(OWN) or ())}
         main = servers.with_parallelism(main, sizes, own)
+    return servers.with_adapters(main, {each["name"]: each["path"] for each in context.weights[1:]})
+
+
+def _template(rank: Rank, pod: Manifest, marks: Mapping[str, str]) -> Manifest:
+    context, composed = rank.context, rank.composed
+    main, *others = pod["containers"]
+    spec = {**pod, "containers": [command_line(main, context), *others]}
+    for feature in FEATURES:
+        spec = feature(spec, rank)
+    theirs = {key: value for key, value in composed.labels.items() if key not in (keys.WORKER_INDEX, keys.GROUP_INDEX)}
+    labels = {**context.labels, **theirs, **meta.labels(context.service, composed.component, context.revision), **marks}
+    return {"metadata": {"labels": labels, **_annotations(composed)}, "spec": spec}
+
+
+def _environment(pod: Manifest, rank: Rank) -> Manifest:
+    """Variables with the pod's identity, its place in the group, its model, and what the accelerator class sets."""
+    context, composed = rank.context, rank.composed
+    group = _leader_env(context, composed) if rank.leads else _worker_env(context, composed)
+    model = [
+        {"name": "MODEL_PATH", "value": context.weights[0]["path"]},
+        {"name": "PARALLELISM_SIZE", "value": str(_parallelism(context, composed))},
+    ]
+    main = add_env(pod["containers"][0], [*base_env(context.service, context.namespace), *group, *model])
     if env := context.accelerator.get("env"):
         main["env"] = merge(main["env"], [{"name": name, "value": value} for name, value in env.items()], "env")
-    main = servers.with_adapters(main, {one["name"]: one["path"] for one in adapters})
-    spec = {**pod, "containers": [main, *pod["containers"][1:]]}
-    for one, directory in placed(context.weights, context.directories):
-        volume = VOLUME if one is base else f"{VOLUME}-{names.digest(one['name'])}"
-        mounted = mount(one, context.namespace, volume, directory)
+    return {**pod, "containers": [main, *pod["containers"][1:]]}
+
+
+def _weights(pod: Manifest, rank: Rank) -> Manifest:
+    """The directories of the model and of LoRA weights, and an affinity to the nodes that hold them."""
+    context, spec = rank.context, dict(pod)
+    for weights, directory in placed(context.weights, context.directories):
+        volume = VOLUME if weights is context.weights[0] else f"{VOLUME}-{names.digest(weights['name'])}"
+        mounted = mount(weights, context.namespace, volume, directory)
         spec = _with_weights(spec, mounted)
         if mounted.affinity:
             spec["affinity"] = require(spec.get("affinity") or {}, mounted.affinity)
         if mounted.preferred:
             spec["affinity"] = prefer(spec["affinity"], mounted.preferred)
-    if selector := context.accelerator.get("nodeSelector"):
-        spec["nodeSelector"] = {**selector, **(pod.get("nodeSelector") or {})}
-    spec = ssh.inject(rdma.inject(spec, composed.annotations), composed.annotations, context.service)
+    return spec
+
+
+def _nodes(pod: Manifest, rank: Rank) -> Manifest:
+    """The node selector of the accelerator class; a label that the user wrote takes precedence."""
+    selector = rank.context.accelerator.get("nodeSelector")
+    return {**pod, "nodeSelector": {**selector, **(pod.get("nodeSelector") or {})}} if selector else pod
+
+
+def _rdma(pod: Manifest, rank: Rank) -> Manifest:
+    return rdma.inject(pod, rank.annotations)
+
+
+def _ssh_keys(pod: Manifest, rank: Rank) -> Manifest:
+    return ssh.inject(pod, rank.annotations, rank.context.service)
+
+
+def _defaults(pod: Manifest, rank: Rank) -> Manifest:
+    """Fields of the pod spec that the user left open."""
+    spec = dict(pod)
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
-    if composed.timeout and marks:
-        spec.setdefault("terminationGracePeriodSeconds", max(30, composed.timeout + DRAIN_MARGIN))
-    spec["containers"] = [{"terminationMessagePolicy": "FallbackToLogsOnError", **one} for one in spec["containers"]]
-    theirs = {key: value for key, value in composed.labels.items() if key not in (keys.WORKER_INDEX, keys.GROUP_INDEX)}
-    labels = {**context.labels, **theirs, **meta.labels(context.service, composed.component, context.revision), **marks}
-    return {"metadata": {"labels": labels, **_annotations(composed)}, "spec": spec}
+    if rank.composed.timeout and rank.leads:
+        spec.setdefault("terminationGracePeriodSeconds", max(30, rank.composed.timeout + DRAIN_MARGIN))
+    return {
+        **spec,
+        "containers": [{"terminationMessagePolicy": "FallbackToLogsOnError", **box} for box in pod["containers"]],
+    }
+
+
+def _probes(pod: Manifest, rank: Rank) -> Manifest:
+    return probes.watched(pod, port(rank.leader) if rank.leads else None)
+
+
+def _traces(pod: Manifest, rank: Rank) -> Manifest:
+    context = rank.context
+    if not context.collector:
+        return pod
+    origin = traces.SpanOrigin(context.service, context.namespace, context.revision, context.title)
+    main, *others = pod["containers"]
+    return {**pod, "containers": [traces.traced(main, context.collector, origin), *others]}
+
+
+def _preflight(pod: Manifest, rank: Rank) -> Manifest:
+    context, composed = rank.context, rank.composed
+    if context.preflight == OFF:
+        return pod
+    whose = context.service, context.namespace, context.revision
+    facts = preflight.group(*whose, composed.component, composed.size, port(rank.leader, 0))
+    return preflight.guarded(pod, context.preflight, facts)
+
+
+FEATURES: tuple[PodFeature, ...] = (
+    _environment,
+    _weights,
+    _nodes,
+    _rdma,
+    _ssh_keys,
+    _defaults,
+    _probes,
+    _traces,
+    _preflight,  # last: its container copies the engine's
+)
+"""What every engine pod gets beyond runtime and service, in this order."""
 
 
 def _with_weights(pod: Manifest, weights: Mount) -> Manifest:

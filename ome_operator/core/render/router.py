@@ -1,4 +1,4 @@
-"""The router of a slice: Deployment, ServiceAccount, and a Role that can only see traces.
+"""The router of a slice: Deployment, ServiceAccount, and a Role that can only see pods.
 
 It belongs to the slice (its selectors carry the revision) but not to the revision: it is rendered by the running operator
 and updated in place, so that a log level never reloads a terabyte of weights (decisions 5).

@@ -15,12 +15,10 @@ from ome_operator import keys, names, quantity
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.queues import queued
-from ome_operator.core.preflight import container as preflight
 from ome_operator.core.preflight.mode import OFF, mode
 from ome_operator.core.render import meta, pod_template
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.selection.accelerator import beneath
-from ome_operator.core.traces import pods as traces
 from ome_operator.core.traces.collector import endpoint
 from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
@@ -78,18 +76,16 @@ def _role(
 ) -> tuple[Manifest, list[str]]:
     """What is stored of a component, and what was dropped on the way."""
     component, lost = composed.component, list[str]()
-    whose = context.service, context.namespace, context.revision
+    context = context._replace(
+        collector=endpoint(inputs, component),
+        title=names.title(component, keys.DECODER in inputs),
+        preflight=mode(inputs, component, looked),
+    )
+    if context.collector and (why := pod_template.traces_refusal(context, composed)):
+        context, lost = context._replace(collector=""), [why]
     leader = pod_template.leader(context, composed)
     worker = pod_template.worker(context, composed) if composed.size > 1 else None
-    if collector := endpoint(inputs, component):
-        origin = traces.SpanOrigin(*whose, names.title(component, keys.DECODER in inputs))
-        leader, worker, why = traces.group(leader, worker, collector, composed.annotations, origin)
-        lost += [why] if why else []
     main = leader["spec"]["containers"][0]
-    if (looks := mode(inputs, component, looked)) != OFF:
-        facts = preflight.group(*whose, component, composed.size, pod_template.port(main, 0))
-        leader = {**leader, "spec": preflight.guarded(leader["spec"], looks, facts)}
-        worker = worker and {**worker, "spec": preflight.guarded(worker["spec"], looks, facts)}
     lost += composed.dropped
     if context.weights[1:] and not servers.takes_adapters(composed.leader["containers"][0]):
         lost.append(

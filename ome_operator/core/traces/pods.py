@@ -46,23 +46,6 @@ def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
     return {**traces.traced(container, endpoint), "env": [*env.values()]}
 
 
-def group(
-    leader: Manifest, worker: Manifest | None, endpoint: str, annotations: Mapping[str, str], place: SpanOrigin
-) -> tuple[Manifest, Manifest | None, str]:
-    """Pod templates of a group that sends its spans, and ""; as they are, and why, where any of its ranks cannot."""
-    ranks = [leader, *([worker] if worker is not None else [])]
-    for rank in ranks:
-        if why := why_not(rank["spec"]["containers"][0], annotations, place.title):
-            return leader, worker, why
-    made = [_template(rank, endpoint, place) for rank in ranks]
-    return made[0], made[1] if worker is not None else None, ""
-
-
-def _template(rank: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
-    main, *others = rank["spec"]["containers"]
-    return {**rank, "spec": {**rank["spec"], "containers": [traced(main, endpoint, place), *others]}}
-
-
 def why_not(container: Manifest, annotations: Mapping[str, str], title: str) -> str:
     """A sentence on a container whose spans are wanted and cannot be had; "" where they can."""
     why = traces.lacks(container, annotations)

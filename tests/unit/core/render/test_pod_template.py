@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.podspec.compose import compose
+from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.render import pod_template
 from ome_operator.core.weights.mount import weights
 from tests.support import parts
@@ -242,3 +242,39 @@ PORTS: dict[str, tuple[Manifest, int]] = {
 def test_where_a_container_serves(case: str) -> None:
     container, found = PORTS[case]
     assert pod_template.port(container) == found
+
+
+SERVER = {"name": "ome-container", "image": "sglang:0.5.23", "command": ["sglang", "serve"]}
+TRACED = CONTEXT._replace(collector="c:4317", title="decode")
+
+
+def group_of_two(leader: dict[str, Any], worker: dict[str, Any]) -> Composed:
+    engine = {"leader": {"runner": leader}, "worker": {"size": 1, "runner": worker}, "containers": [{"name": "side"}]}
+    return compose("engine", {"engineConfig": engine}, {})
+
+
+def test_every_rank_of_a_group_sends_spans() -> None:
+    composed = group_of_two(SERVER, SERVER)
+    assert pod_template.traces_refusal(TRACED, composed) == ""
+    for template in (pod_template.leader(TRACED, composed), pod_template.worker(TRACED, composed)):
+        main, side = template["spec"]["containers"]
+        assert main["args"] == ["--enable-trace", "--otlp-traces-endpoint=c:4317"]
+        assert "OTEL_SERVICE_NAME" in env_names(main) and "OTEL_SERVICE_NAME" not in env_names(side)
+
+
+def test_a_group_sends_no_spans_when_any_of_its_ranks_cannot() -> None:
+    unable = {"name": "ome-container", "image": "own:1"}
+    assert pod_template.traces_refusal(TRACED, group_of_two(SERVER, unable)).startswith(
+        "annotation ome.io/otlp-traces-endpoint does nothing for the decode: its container starts no SGLang"
+    )
+
+
+def test_the_check_before_an_engine_copies_what_other_features_added() -> None:
+    composed = group_of_two(SERVER, SERVER)
+    spec = pod_template.leader(TRACED._replace(preflight="Enforce"), composed)["spec"]
+    (check,) = spec["initContainers"]
+    assert check["args"] == spec["containers"][0]["args"] and "OTEL_SERVICE_NAME" in env_names(check)
+
+
+def env_names(container: dict[str, Any]) -> set[str]:
+    return {variable["name"] for variable in container.get("env") or ()}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ome_operator.core.traces.pods import SpanOrigin, group, traced
+from ome_operator.core.traces.pods import SpanOrigin, traced
 
 PLACE = SpanOrigin("svc", "team", "r1", "decode")
 OURS = "ome.service=svc,ome.revision=r1,ome.role=decode,ome.group=$(LWS_GROUP_INDEX),ome.rank=$(LWS_WORKER_INDEX)"
@@ -33,20 +33,3 @@ def test_ours_stand_behind_what_they_refer_to_and_what_the_user_says_counts_more
     assert found["OTEL_RESOURCE_ATTRIBUTES"] == f"{OURS},{POD},a=$(A)" and found["OTEL_SERVICE_NAME"] == "mine"
     whole = {"configMapKeyRef": {"name": "m", "key": "k"}}
     assert env(PLACE, {"name": "OTEL_RESOURCE_ATTRIBUTES", "valueFrom": whole})["OTEL_RESOURCE_ATTRIBUTES"] == whole
-
-
-def test_a_group_sends_its_spans_with_all_ranks_or_with_none() -> None:
-    def template(box: dict[str, Any]) -> dict[str, Any]:
-        return {"metadata": {}, "spec": {"containers": [box, {"name": "side"}]}}
-
-    able, unable = template(SGLANG), template({"image": "own:1"})
-    leader, worker, why = group(able, able, "c:4317", {}, PLACE)
-    assert worker is not None and leader == worker and not why
-    assert leader["spec"]["containers"][0]["args"] == ["--enable-trace", "--otlp-traces-endpoint=c:4317"]
-    assert leader["spec"]["containers"][1] == {"name": "side"}
-    leader, worker, why = group(able, unable, "c:4317", {}, PLACE)
-    assert (leader, worker) == (able, unable)
-    assert why.startswith(
-        "annotation ome.io/otlp-traces-endpoint does nothing for the decode: its container starts no SGLang"
-    )
-    assert group(able, None, "c:4317", {}, PLACE)[1:] == (None, "")
