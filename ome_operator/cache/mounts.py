@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from posixpath import dirname, normpath
 
 from ome_operator.core.observed.objects import Child, Manifest
-from ome_operator.core.weights.hostpaths import hosts
+from ome_operator.core.weights.mount import hosts
 
 
 class MountIndex:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ome_operator import keys, names
+from ome_operator.core.observed.nodes import differing
 from ome_operator.core.observed.objects import Node, Ref
-from ome_operator.core.observed.shared import differing
 
 _CUT = 8
 """Characters of the digest that the name of a revision's label ends with where the model's own name is too long for it."""

@@ -17,7 +17,7 @@ from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.api import InferenceService
-    from ome_operator.core.observed.revisions import Revision
+    from ome_operator.core.observed.slices import Revision
     from ome_operator.core.rollout.target import TargetRevision
     from ome_operator.kube.client import Client
 
@@ -181,7 +181,7 @@ def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: di
 async def _find(client: "Client", namespace: str, name: str) -> Found:
     from ome_operator.api import InferenceService, Invalid
     from ome_operator.core.observed import from_api
-    from ome_operator.core.observed.revisions import stored
+    from ome_operator.core.observed.slices import stored
     from ome_operator.core.rollout import target
     from ome_operator.kube.errors import NotFound
 

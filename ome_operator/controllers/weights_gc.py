@@ -10,7 +10,7 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import RECORD
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.core.observed.objects import Manifest, NodeRecord, Unused
-from ome_operator.core.weights.hostpaths import hosts, reaches
+from ome_operator.core.weights.mount import hosts, reaches
 from ome_operator.kube.client import Client
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.observed.revisions import Revision
+from ome_operator.core.observed.slices import Revision
 from ome_operator.core.resolve.identity import CHOSEN, same
 from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.describe.edits import edits

@@ -8,7 +8,7 @@ from ome_operator.core.render import pod_template, statefulsets
 MARK = "RENDERED_BY_A_NEWER_OPERATOR"
 
 
-def _marked(pod: dict[str, Any], _: pod_template.Rank) -> dict[str, Any]:
+def _marked(pod: dict[str, Any], _: pod_template.RankContext) -> dict[str, Any]:
     box, *more = pod["containers"]
     env = [*(box.get("env") or ()), {"name": MARK, "value": "1"}]
     return {**pod, "containers": [{**box, "env": env}, *more]}

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from ome_operator import keys
-from ome_operator.controllers.inferenceservice import sshkeys
+from ome_operator.controllers.inferenceservice import secret_data
 from tests.support.shipped import AGENTS, GPUS, RUNTIME, SEED, documents, env, flags, pairs, rank, runtime, servers_words
 
 NODES = {RUNTIME: (4, 12), SEED: (4, 12), AGENTS: (2, 8)}
@@ -253,7 +253,7 @@ def test_mpirun_and_ssh_as_in_the_guide() -> None:
     assert env(engine)["OMPI_MCA_orte_keep_fqdn_hostnames"] == "1", "pods have no short names"
     volume = engine["annotations"][keys.SSH_KEYS]
     (mount,) = [one["mountPath"] for one in engine["runner"]["volumeMounts"] if one["name"] == volume]
-    read = {name: leader if name in ("id_ed25519", "known_hosts") else worker for name in sshkeys.generate()}
+    read = {name: leader if name in ("id_ed25519", "known_hosts") else worker for name in secret_data.ssh_keys()}
     assert [name for name, script in read.items() if f"{mount}/{name}" not in script] == []
 
 

@@ -12,7 +12,7 @@ from ome_operator.cli.live.board import Board, Key
 from ome_operator.cli.live.details import Details
 from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.core.freeze.hold import frozen
-from ome_operator.core.observed.revisions import stored
+from ome_operator.core.observed.slices import stored
 from ome_operator.core.rollout import target
 from ome_operator.describe import cluster, history, overview, plots, rollout, states
 from ome_operator.describe.actions import Shell, of_rank, of_service

@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.controllers.inferenceservice import controller_ref, dry_run, secretdata
+from ome_operator.controllers.inferenceservice import controller_ref, dry_run, secret_data
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.journal import DELETED
 from ome_operator.controllers.inferenceservice.memory import PATIENCE, Key
@@ -193,7 +193,7 @@ class Executor:
         if now < execution.memory.secrets.get(key[1], now) or not execution.due(key, hash_):
             return
         try:
-            data = secretdata.GENERATORS[secret.manifest["type"]]()
+            data = secret_data.GENERATORS[secret.manifest["type"]]()
             await self._client.create({**secret.manifest, "stringData": data, "immutable": True})
             execution.result.wrote = True
         except AlreadyExists:

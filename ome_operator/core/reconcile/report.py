@@ -25,7 +25,7 @@ from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import stored_hold
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status import rollout, strangers
+from ome_operator.core.status import rollout, service
 from ome_operator.core.status.service import Report
 from ome_operator.core.waves import shared_edits
 from ome_operator.engines import series
@@ -102,7 +102,7 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
     if not found:
         return None
     keyed = any(one["kind"] == "Deployment" and router_key.secret(intent.owner, one) for one in want.manifests)
-    return strangers.condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
+    return service.strangers_condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
 
 
 def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:

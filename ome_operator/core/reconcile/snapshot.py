@@ -8,10 +8,9 @@ from typing import Any
 
 from ome_operator import quantity
 from ome_operator.api import InferenceService
-from ome_operator.core.observed import revisions, slices
+from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Child, Deps, Observed, Pod
-from ome_operator.core.observed.revisions import Revision
-from ome_operator.core.observed.slices import Slice
+from ome_operator.core.observed.slices import Revision, Slice
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,12 @@ class Snapshot:
     @cached_property
     def revisions(self) -> tuple[Revision, ...]:
         """The stored revisions, oldest first."""
-        return tuple(revisions.stored(self.observed.children.values(), self.service.uid))
+        return tuple(slices.stored(self.observed.children.values(), self.service.uid))
 
     @cached_property
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
         """Revision -> its stored inputs, oldest first."""
-        return revisions.inputs(self.revisions)
+        return slices.inputs(self.revisions)
 
     def started(self, revision: str) -> bool:
         """Whether a revision has a slice that has, or is getting, engines."""

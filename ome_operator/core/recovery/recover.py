@@ -14,7 +14,6 @@ from ome_operator.core.recovery import messages
 from ome_operator.core.recovery.group import Group, ranks, view
 from ome_operator.core.recovery.policy import RecoveryPolicy, policy
 from ome_operator.core.recovery.record import RECYCLING, GroupRecord, bounded, passed, read, written
-from ome_operator.core.recovery.scope import RoleGroups, scope
 from ome_operator.core.recovery.state_machine import Transition
 from ome_operator.core.recovery.systemic import together
 from ome_operator.core.render import meta
@@ -22,11 +21,28 @@ from ome_operator.core.rollout.drain import Held
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.retire import hurry
 from ome_operator.core.status.conditions import Condition
+from ome_operator.names import title
 
 READ_BACK = 0.5
 """Seconds until the pass that finds an announced recycle in the stored status, and deletes."""
 OVERDUE = 30.0
 """Seconds beyond its grace period after which a pod counts as stuck, and between two looks at it."""
+
+
+class RoleGroups(NamedTuple):
+    """The groups of one component of one slice that are to stay."""
+
+    component: str
+    revision: str
+    title: str
+    """prefill, decode, or engine."""
+    size: int
+    numbers: tuple[int, ...]
+    """Of the groups."""
+    stem: str
+    """What the names of their StatefulSets begin with."""
+    scale: tuple[str, int] | None
+    """Name and replicas of its RoleScale."""
 
 
 @dataclass(frozen=True)
@@ -200,3 +216,23 @@ def _forced(
             stays = f"pod {pod.name} stays Terminating on node {pod.node}, which does not report"
             stuck.append(Why(Reason.STUCK_TERMINATING, f"{stays}: {how}"))
     return _Force(tuple(delete), stuck, again)
+
+
+def scope(snapshot: Snapshot, intent: Intent, held: Held) -> list[RoleGroups]:
+    """The roles of all kept slices. Slices that go, and groups beyond the wanted number, have their own order of ending."""
+    out = []
+    for (revision, component), retained in sorted(held.items()):
+        roles = intent.roles(revision)
+        scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, component))
+        out.append(
+            RoleGroups(
+                component=component,
+                revision=revision,
+                title=title(component, keys.DECODER in roles),
+                size=roles[component].size,
+                numbers=retained.numbers,
+                stem=names.stem(intent.owner.name, component, revision),
+                scale=(scale.name, scale.replicas) if scale is not None else None,
+            )
+        )
+    return out

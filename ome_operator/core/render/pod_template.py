@@ -47,7 +47,7 @@ class Context(NamedTuple):
     """The mode of the check before the engine starts."""
 
 
-class Rank(NamedTuple):
+class RankContext(NamedTuple):
     """The pod of a group that is rendered: its leader, or any of its workers."""
 
     context: Context
@@ -66,13 +66,13 @@ class Rank(NamedTuple):
         return command_line(self.composed.leader["containers"][0], self.context)
 
 
-PodFeature = Callable[[Manifest, Rank], Manifest]
+PodFeature = Callable[[Manifest, RankContext], Manifest]
 """Adds a feature to the pod spec of a rank, and returns the new spec; the spec that it gets is never changed."""
 
 
 def leader(context: Context, composed: Composed) -> Manifest:
     """Pod template of rank 0."""
-    return _template(Rank(context, composed, leads=True), composed.leader, {keys.WORKER_INDEX: "0"})
+    return _template(RankContext(context, composed, leads=True), composed.leader, {keys.WORKER_INDEX: "0"})
 
 
 def worker(context: Context, composed: Composed) -> Manifest:
@@ -80,7 +80,7 @@ def worker(context: Context, composed: Composed) -> Manifest:
     if composed.worker is None:
         raise ValueError("a group of a single pod has no workers")
     own = composed._replace(labels=composed.worker_labels, annotations=composed.worker_annotations)
-    return _template(Rank(context, own, leads=False), composed.worker, {})
+    return _template(RankContext(context, own, leads=False), composed.worker, {})
 
 
 def traces_refusal(context: Context, composed: Composed) -> str:
@@ -102,7 +102,7 @@ def command_line(container: Manifest, context: Context) -> Manifest:
     return servers.with_adapters(main, {each["name"]: each["path"] for each in context.weights[1:]})
 
 
-def _template(rank: Rank, pod: Manifest, marks: Mapping[str, str]) -> Manifest:
+def _template(rank: RankContext, pod: Manifest, marks: Mapping[str, str]) -> Manifest:
     context, composed = rank.context, rank.composed
     main, *others = pod["containers"]
     spec = {**pod, "containers": [command_line(main, context), *others]}
@@ -113,7 +113,7 @@ def _template(rank: Rank, pod: Manifest, marks: Mapping[str, str]) -> Manifest:
     return {"metadata": {"labels": labels, **_annotations(composed)}, "spec": spec}
 
 
-def _environment(pod: Manifest, rank: Rank) -> Manifest:
+def _environment(pod: Manifest, rank: RankContext) -> Manifest:
     """Variables with the pod's identity, its place in the group, its model, and what the accelerator class sets."""
     context, composed = rank.context, rank.composed
     group = _leader_env(context, composed) if rank.leads else _worker_env(context, composed)
@@ -127,7 +127,7 @@ def _environment(pod: Manifest, rank: Rank) -> Manifest:
     return {**pod, "containers": [main, *pod["containers"][1:]]}
 
 
-def _weights(pod: Manifest, rank: Rank) -> Manifest:
+def _weights(pod: Manifest, rank: RankContext) -> Manifest:
     """The directories of the model and of LoRA weights, and an affinity to the nodes that hold them."""
     context, spec = rank.context, dict(pod)
     for weights, directory in placed(context.weights, context.directories):
@@ -141,21 +141,21 @@ def _weights(pod: Manifest, rank: Rank) -> Manifest:
     return spec
 
 
-def _nodes(pod: Manifest, rank: Rank) -> Manifest:
+def _nodes(pod: Manifest, rank: RankContext) -> Manifest:
     """The node selector of the accelerator class; a label that the user wrote takes precedence."""
     selector = rank.context.accelerator.get("nodeSelector")
     return {**pod, "nodeSelector": {**selector, **(pod.get("nodeSelector") or {})}} if selector else pod
 
 
-def _rdma(pod: Manifest, rank: Rank) -> Manifest:
+def _rdma(pod: Manifest, rank: RankContext) -> Manifest:
     return rdma.inject(pod, rank.annotations)
 
 
-def _ssh_keys(pod: Manifest, rank: Rank) -> Manifest:
+def _ssh_keys(pod: Manifest, rank: RankContext) -> Manifest:
     return ssh.inject(pod, rank.annotations, rank.context.service)
 
 
-def _defaults(pod: Manifest, rank: Rank) -> Manifest:
+def _defaults(pod: Manifest, rank: RankContext) -> Manifest:
     """Fields of the pod spec that the user left open."""
     spec = dict(pod)
     spec.setdefault("automountServiceAccountToken", False)
@@ -168,11 +168,11 @@ def _defaults(pod: Manifest, rank: Rank) -> Manifest:
     }
 
 
-def _probes(pod: Manifest, rank: Rank) -> Manifest:
+def _probes(pod: Manifest, rank: RankContext) -> Manifest:
     return probes.watched(pod, port(rank.leader) if rank.leads else None)
 
 
-def _traces(pod: Manifest, rank: Rank) -> Manifest:
+def _traces(pod: Manifest, rank: RankContext) -> Manifest:
     context = rank.context
     if not context.collector:
         return pod
@@ -181,7 +181,7 @@ def _traces(pod: Manifest, rank: Rank) -> Manifest:
     return {**pod, "containers": [traces.traced(main, context.collector, origin), *others]}
 
 
-def _preflight(pod: Manifest, rank: Rank) -> Manifest:
+def _preflight(pod: Manifest, rank: RankContext) -> Manifest:
     context, composed = rank.context, rank.composed
     if context.preflight == OFF:
         return pod

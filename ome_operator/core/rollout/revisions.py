@@ -8,7 +8,7 @@ from typing import Any
 
 from ome_operator import names
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.observed.revisions import Revision
+from ome_operator.core.observed.slices import Revision
 from ome_operator.core.preflight.mode import OFF
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ENGINE_READY, Reason

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.objects import Pod, Strangers
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import (
     CONDITION,
@@ -17,11 +17,13 @@ from ome_operator.core.reasons import (
     RECOVERED,
     REFUSED,
     ROLLED_OUT,
+    ROUTER_INTACT,
     RUNTIME_READY,
     Reason,
 )
 from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.status import conditions as cond
+from ome_operator.core.status.conditions import Condition
 from ome_operator.core.status.loaded_model import loaded_model
 from ome_operator.core.status.progress import RoleProgress
 
@@ -255,3 +257,26 @@ def _loud(one: Mapping[str, Any]) -> bool:
     if one["type"] == ROLLED_OUT:
         return one["reason"] in _LOUD_ROLLOUT
     return one["reason"] not in PASSING and one["type"] != READY
+
+
+TOLD = timedelta(hours=1)
+"""A stranger is told of for so long after it was seen last."""
+
+
+def strangers_condition(found: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
+    """RouterIntact; None while no stranger was seen lately. `secret`: the Secret with the routers' key, "" for none."""
+    seen = [item for item in found if item.found and abs(now.timestamp() - item.at) < TOLD.total_seconds()]
+    if not seen:
+        return None
+    last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")
+    remedy = (
+        f"somebody else has their key: delete the Secret {secret} and the routers' pods, and see who may read Secrets here"
+        if secret
+        else "these routers have no key by the operator: forward only /v1/ to them, or keep others away from their port "
+        "(docs/security.md, Routers)"
+    )
+    said = (
+        f"{sum(item.found for item in seen)} workers that are no pods of this service were in the list of its routers, the "
+        f"last at {last}. They were taken out within seconds, and may have got prompts until then: {remedy}"
+    )
+    return Condition(ROUTER_INTACT, False, Reason.STRANGER_IN_ROUTER, said)

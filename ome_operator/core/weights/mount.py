@@ -4,10 +4,10 @@ Everything that the model plane will change about this (a directory per revision
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
-from posixpath import dirname, join
+from posixpath import dirname, join, normpath
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -201,3 +201,24 @@ def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME
 
 def _ready(label: str) -> Manifest:
     return {"key": label, "operator": "In", "values": [keys.MODEL_READY]}
+
+
+def hosts(pod: Mapping[str, Any]) -> set[str]:
+    """Directories of the node that a pod spec mounts, and the parts of them that its containers see."""
+    named = {one.get("name"): (one.get("hostPath") or {}).get("path") for one in pod.get("volumes") or ()}
+    volumes = {name: path for name, path in named.items() if path}
+    found = set(volumes.values())
+    for box in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()), *(pod.get("ephemeralContainers") or ())):
+        for one in box.get("volumeMounts") or ():
+            if one.get("name") in volumes and one.get("subPath"):
+                found.add(join(volumes[one["name"]], one["subPath"]))
+    return {normpath(one) for one in found}
+
+
+def reaches(mounted: Iterable[str], places: Iterable[str]) -> bool:
+    """Whether something that is mounted is one of these places or lies in it.
+
+    What mounts a directory above refers to nothing: agents mount the whole disk for weights, others the whole node.
+    """
+    wanted = [normpath(one) for one in places]
+    return any(one == place or one.startswith(f"{place}/") for one in mounted for place in wanted)

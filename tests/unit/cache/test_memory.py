@@ -12,7 +12,7 @@ from ome_operator.api import InferenceService
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.base import CORE
-from ome_operator.core.observed import shared
+from ome_operator.core.observed import nodes
 from ome_operator.core.observed.objects import Observed
 from ome_operator.machinery.store import BURIED, TOMBS
 from ome_operator.util import memoize
@@ -104,7 +104,7 @@ def test_memory_returns_to_what_it_was() -> None:
         for first in range(0, 400, 100):
             life.lives(range(first, first + 100))
             life.later()
-            shared.forget()  # bounded by itself, and fuller with each node that has other labels
+            nodes.forget()  # bounded by itself, and fuller with each node that has other labels
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     finally:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ome_operator.cache.mounts import MountIndex
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.weights.hostpaths import hosts, reaches
+from ome_operator.core.weights.mount import hosts, reaches
 
 PLACES = [
     "/mnt/models",

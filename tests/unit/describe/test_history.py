@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.observed import revisions
+from ome_operator.core.observed import slices
 from ome_operator.core.rollout.target import TargetRevision, target
 from ome_operator.describe.history import before, changed, lines
 from tests.unit.core.observed.test_revisions import stored
@@ -43,7 +43,7 @@ def test_what_changed_in_a_few_words(part: dict[str, Any], said: str) -> None:
     assert changed(BASE, {**BASE, **part}) == said
 
 
-KNOWN = revisions.stored([stored(name, number) for number, name in enumerate("abcd")], "u")
+KNOWN = slices.stored([stored(name, number) for number, name in enumerate("abcd")], "u")
 NUMBERS = {one.name: one.number for one in KNOWN}
 REJECTED = {"revision": "d", "edit": 3}
 

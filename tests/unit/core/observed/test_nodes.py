@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed import nodes
+from ome_operator.core.observed.nodes import Labels, differing
 from ome_operator.core.observed.objects import Node, Taint
-from ome_operator.core.observed.shared import Labels, differing
 
 BODY: dict[str, Any] = {
     "metadata": {"name": "n", "resourceVersion": "3", "labels": {"a": "b"}},

@@ -5,7 +5,7 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from ome_operator import keys
-from ome_operator.controllers.inferenceservice import sshkeys
+from ome_operator.controllers.inferenceservice import secret_data
 from ome_operator.core.render import meta, ssh
 
 OWNER = meta.Owner("svc", "team", "u")
@@ -46,7 +46,7 @@ def test_keys_that_nobody_mounts_are_told() -> None:
 
 
 def test_the_keys_fit_each_other_and_are_new_every_time() -> None:
-    first, second = sshkeys.generate(), sshkeys.generate()
+    first, second = secret_data.ssh_keys(), secret_data.ssh_keys()
     for private, public in (("ssh_host_ed25519_key", "known_hosts"), ("id_ed25519", "authorized_keys")):
         said = first[public].removeprefix("* ").strip().encode()
         made = load_ssh_private_key(first[private].encode(), None).public_key()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ome_operator import names
-from ome_operator.core.observed import revisions as observed
+from ome_operator.core.observed import slices as observed
 from ome_operator.core.rollout import revisions
 from tests.support import parts
 from tests.support.shapes import Shape

@@ -15,8 +15,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import availability
-from ome_operator.core.weights.hostpaths import hosts
-from ome_operator.core.weights.mount import DECIDING, both, directory, mount, weights
+from ome_operator.core.weights.mount import DECIDING, both, directory, hosts, mount, weights
 from ome_operator.names import revision_label, weights_digest
 from ome_operator.storage.sources import Access, source
 from tests.support import parts

@@ -1,8 +1,21 @@
-"""SSH keys for pods that log in to each other: one host key and one user key for all of them."""
+"""Generate the content of the Secrets that the operator creates and never reads: router keys and SSH keys."""
+
+import secrets
+from collections.abc import Callable, Mapping
+
+from ome_operator import keys
+
+BYTES = 32
+"""Random bytes in a router's key."""
 
 
-def generate() -> dict[str, str]:
-    """New keys, as files: names as OpenSSH has them -> contents."""
+def router_key() -> dict[str, str]:
+    """A new key, in hexadecimal digits: the router's argument separates its parts with colons."""
+    return {keys.ROUTER_KEY_FIELD: secrets.token_hex(BYTES)}
+
+
+def ssh_keys() -> dict[str, str]:
+    """Return a new host key and a new user key as file contents by the file names of OpenSSH."""
     host, user = _pair(), _pair()
     return {
         "ssh_host_ed25519_key": host[0],
@@ -22,3 +35,10 @@ def _pair() -> tuple[str, str]:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return private.decode(), public.decode()
+
+
+GENERATORS: Mapping[str, Callable[[], dict[str, str]]] = {
+    keys.SSH_SECRET: ssh_keys,
+    keys.ROUTER_KEY_SECRET: router_key,
+}
+"""Type of a Secret -> the function that generates its content."""
