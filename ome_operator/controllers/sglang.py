@@ -7,7 +7,7 @@ from ome_operator.api import Invalid
 from ome_operator.cache.resources import MODELS, SERVICE, SHORT_MODEL, Resource
 from ome_operator.controllers.base import Status, StatusReconciler
 from ome_operator.core.observed.objects import Ref
-from ome_operator.core.reasons import NOTHING, Reason, Why
+from ome_operator.core.reasons import NOTHING, Reason, ReasonRecord, Why
 from ome_operator.core.reconcile.sync import refuse_spec
 from ome_operator.core.sglang import convert
 from ome_operator.core.sglang.status import mirrored
@@ -62,7 +62,7 @@ class SglangReconciler(StatusReconciler):
         return NOTHING
 
 
-def _refused(resource: Resource, reason: Reason, why: str, now: datetime) -> Status:
+def _refused(resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Status:
     """The status of what cannot be read or handled: what was made of it stays."""
     return refuse_spec(dict(resource.status), resource.generation, reason, why, now).status
 

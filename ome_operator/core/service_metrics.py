@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import ADVICE, CONDITION, READY, ROLLED_OUT, Reason
+from ome_operator.core.reasons import ADVICE, CONDITION, READY, ROLLED_OUT
+from ome_operator.core.reasons import REASONS as KNOWN_REASONS
 from ome_operator.core.recovery import failure, record
 from ome_operator.core.render.statefulsets import Stored, gpus
 
@@ -25,7 +26,7 @@ UnexpectedAdmissionError
 """
 """Words of the kubelet, the scheduler and Kubernetes' controllers, as conditions and failures pass them on."""
 _OF_GROUPS = (failure.DELETED, failure.REPLACED, failure.MISSING, failure.HUNG, failure.LATE, failure.DRIFTED)
-REASONS = frozenset((*_OF_PODS.split(), *_OF_GROUPS, *map(str, Reason)))
+REASONS = frozenset((*_OF_PODS.split(), *_OF_GROUPS, *KNOWN_REASONS))
 _FAILED = frozenset(record.PHASES) - {record.PENDING, record.HELD, record.STARTING, record.READY}
 PARTS = ("weights", "nodes", "images", "start", "warmup")
 """From a service's creation: to its first pod (weights are on nodes), to the last pod on a node, to the last engine's

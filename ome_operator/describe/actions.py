@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ome_operator import keys
 from ome_operator.describe.tree import Tree
 
-_COMMAND = re.compile(r"(.*?)(?:: )?((?:ome|kubectl) [a-z][^;]*)", re.DOTALL)
+_COMMAND = re.compile(r"(.*?)(?:: )?(\b(?:ome|kubectl) [a-z][^;]*)", re.DOTALL)
 """A step of `describe/diagnosis.py`: words, and the command that they end with."""
 
 

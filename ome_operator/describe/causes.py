@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.reasons import FROZEN, ROLLED_OUT, Reason
+from ome_operator.core.reasons import FROZEN, ROLLED_OUT, Reason, RolloutStage, State, record_of
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell, of_rank
 from ome_operator.describe.diagnosis import lacks, step, trouble
-from ome_operator.describe.states import State
 from ome_operator.describe.text import count, numbers, together
 from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, SliceView, Tree
 
@@ -17,8 +16,6 @@ OLD = "old"
 """State of a slice that another takes the place of."""
 _LEAVES = frozenset({MISSING, Reason.TERMINATING})
 """Reasons that say nothing of a slice that goes away."""
-_ROLLS = frozenset({Reason.ROLLING_OUT, Reason.RETIRING_OLD_SLICE, Reason.PROGRESSING})
-"""Reasons of a rollout that is on its way, which says so beside the causes."""
 SHOWN = 12
 """Chains that are told, the worst first; beyond that they are counted."""
 
@@ -118,12 +115,18 @@ def _restarts(ranks: Iterable[Rank]) -> str:
     return count(most, "restart") if most else ""
 
 
+def _replaces(reason: str) -> bool:
+    """Return whether pods of the rollout start or end, which is shown next to the causes."""
+    record = record_of(reason)
+    return record.moves and record.stage in (RolloutStage.READY, RolloutStage.ALONE)
+
+
 def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> Iterator[Cause]:
     """What conditions say beyond the pods, with the next step of `ome explain`."""
     found = trouble(tree, tuple(conditions), ())
     head = Link("service", tree.name, tree.reason if not tree.ready else "serves")
     for finding in found.findings:
-        if finding.condition == ROLLED_OUT and finding.reason in _ROLLS:
+        if finding.condition == ROLLED_OUT and _replaces(finding.reason):
             continue
         if finding.reason == Reason.FROZEN and finding.condition != FROZEN:  # each condition repeats it
             continue

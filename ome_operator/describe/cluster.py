@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.catalog.node_models import duration, summary
 from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref
-from ome_operator.core.reasons import READY
+from ome_operator.core.reasons import READY, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
-from ome_operator.describe.states import State
 from ome_operator.describe.text import count, numbers
 from ome_operator.describe.tree import Rank, Tree
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, Reason
+from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, Reason, record_of
 from ome_operator.describe.text import count
 from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
 
@@ -113,7 +113,7 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[S
         bad = "True" if name in WHEN_TRUE else "False"
         reason = one.get("reason") or ""
         # What the pods say is told with the pods; that a revision comes up says nothing beside it.
-        if name == READY or one.get("status") != bad or (name, reason) in shown or reason == "Progressing":
+        if name == READY or one.get("status") != bad or (name, reason) in shown or reason == Reason.PROGRESSING:
             continue
         yield Symptom(name, reason, one.get("message") or "", one.get("lastTransitionTime") or "", step(reason, tree))
 
@@ -162,9 +162,11 @@ def _news(events: Iterable[Seen]) -> list[Seen]:
 
 
 def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:
-    """What to do about a reason, where its message does not say it; with the names filled in. `role`: that of the pods."""
-    found = (_OF_ROUTERS if role == keys.ROUTER else {}).get(reason) or _STEPS.get(reason, "")
-    return found.format(
+    """Return what to do about a reason, with the names filled in; "" where the message of the condition contains it.
+
+    `which`: options of `ome logs` that select the pods. `role`: that of the pods, "" for a condition.
+    """
+    return _remedy(reason, router=role == keys.ROUTER).format(
         service=f"{tree.name} -n {tree.namespace}",
         columns="".join(f" -L {label}" for label in tree.labels),
         holders=f" -l {','.join(f'{label}=Ready' for label in tree.labels)}" if tree.labels else "",
@@ -172,37 +174,17 @@ def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:
     )
 
 
-_STEPS: Mapping[str, str] = {
-    Reason.UNSCHEDULABLE: "free GPUs, or see what the nodes lack: kubectl get nodes{columns}",
-    Reason.PENDING: "the scheduler has not looked at it yet; if that stays so, is kube-scheduler running?",
-    Reason.CRASH_LOOP_BACK_OFF: "ome logs {service}{which} --previous",
-    "Error": "ome logs {service}{which} --previous",
+def _remedy(reason: str, *, router: bool) -> str:
+    """Return the remedy with the placeholders of `core/reasons/record.py:ReasonRecord.remedy`."""
+    record = record_of(reason)
+    if not record.printed:
+        return _OTHERS.get(reason, "")
+    return record.router_remedy if router and record.router_remedy else record.remedy
+
+
+_OTHERS: Mapping[str, str] = {
+    "Error": Reason.CRASH_LOOP_BACK_OFF.remedy,
     "OOMKilled": "the container needs more memory: raise resources.limits.memory of its runner",
-    Reason.IMAGE_PULL_BACK_OFF: "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
-    Reason.ERR_IMAGE_PULL: "check the image's name and tag, and the pull secret of the pods' ServiceAccount",
-    Reason.NOT_READY: "ome logs {service}{which} --since 10m",
-    Reason.STARTING: "weights are being loaded: ome logs {service}{which} -f",
-    Reason.CONTAINER_CREATING: "no container runs yet: the node pulls the image and mounts volumes, which takes time",
-    Reason.FAILED_MOUNT: "mend what the message names, on the pod's node or in the spec; the kubelet tries again",
-    Reason.PREFLIGHT_FAILED: (
-        "mend what it names; it is asked again within 5 min, at once when the pods are deleted. "
-        "To start anyway: kubectl annotate isvc {service} --overwrite ome.io/preflight=Warn, which makes a new revision"
-    ),
-    Reason.PREFLIGHT_FINDINGS: "the engine started all the same; ome logs {service}{which} -c ome-preflight has more",
-    Reason.NODE_LOST: "look at the node: kubectl get nodes",
-    Reason.TERMINATING: "wait for its grace period; a pod that stays is on a lost node",
-    Reason.PODS_REFUSED: "mend what the API server names: quota, Pod Security, ServiceAccount or webhook",
-    MISSING: "its StatefulSet creates it; if that stays so, the events say why",
-    Reason.WAITING_FOR_NODES: "kubectl get nodes{holders} shows the nodes that hold it",
-    Reason.DOES_NOT_FIT: (
-        "add or label such nodes, or ask for less; where they come on demand: "
-        "kubectl annotate isvc {service} ome.io/ignore-fit=true"
-    ),
-    Reason.WAITING_FOR_ROOM: "free what the message names, or wait: it is tried again by itself when it seems to fit",
-    Reason.WAITING_FOR_TURN: "ome status runtime, with the name that the message says: how far the waves of its edit are",
-    Reason.PAUSED: "remove spec.rollout.paused to go on",
-    Reason.INTERNAL_ERROR: "a bug of the operator: report it with its log",
+    MISSING: "its StatefulSet creates it; if it stays missing, the events have the cause",
 }
-"""Reasons of pods and conditions. Most reasons of conditions need none: their messages name the fix."""
-_OF_ROUTERS: Mapping[str, str] = {Reason.STARTING: "ome logs {service}{which} -f"}
-"""Reasons that mean something else for routers, which load no weights."""
+"""What to do about words that no record has: those with which containers end, and that of a pod that does not exist."""

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.reasons import ROLLED_OUT
+from ome_operator.core.reasons import ROLLED_OUT, State
 from ome_operator.core.waves.status import COMPLETE, STOPPED
 from ome_operator.describe import states, waves
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
-from ome_operator.describe.states import State
 from ome_operator.describe.tree import Tree
 
 

@@ -18,7 +18,7 @@ from ome_operator.cli.live.trees import OURS, selector
 from ome_operator.core.observed.objects import Manifest, Node, Observed, Pod, Ref
 from ome_operator.core.placement.admission import has_room, less, roomy
 from ome_operator.core.placement.messages import without_room
-from ome_operator.core.reasons import ROLLED_OUT, Reason
+from ome_operator.core.reasons import ROLLED_OUT, Reason, RolloutStage, record_of
 from ome_operator.core.reconcile.plan import Check, RoomCheck
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.outcome import SURVIVES
@@ -28,14 +28,6 @@ from ome_operator.kube.errors import Forbidden
 from ome_operator.kube.errors import Invalid as Refused
 from ome_operator.kube.listing import listed
 from ome_operator.kube.resources import CHILDREN
-
-_SOON = frozenset(
-    {
-        Reason.COMPLETE, Reason.PROGRESSING, Reason.RETIRING_OLD_SLICE, Reason.ROLLING_OUT, Reason.WAITING_FOR_TURN,
-        Reason.CHECKING,
-    }
-)  # fmt: skip
-"""Reasons of RolledOut that pass by themselves."""
 
 
 async def preview(client: Client, given: Sequence[Manifest], made: Collection[str] = ()) -> Preview:
@@ -85,7 +77,14 @@ async def _waits(client: Client, after: EventHandler, which: Ref) -> str:
         observed = replace(observed, checks={**observed.checks, **asked})
         plan = sync(service, after.deps(), observed, datetime.now(UTC))
     said = next((one for one in plan.status["conditions"] if one["type"] == ROLLED_OUT), None)
-    return str(said["message"]) if said and said["reason"] not in _SOON else ""
+    return str(said["message"]) if said and not _soon(said["reason"]) else ""
+
+
+def _soon(reason: str) -> bool:
+    """Return whether a rollout with this reason is complete or goes on without more weights or nodes."""
+    record = record_of(reason)
+    later = record.stage is not None and record.stage.number > RolloutStage.CAPACITY.number
+    return reason == Reason.COMPLETE or (later and record.passes)
 
 
 async def _room(client: Client, look: RoomCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:

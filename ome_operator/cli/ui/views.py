@@ -13,11 +13,11 @@ from ome_operator.cli.live.details import Details
 from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.core.freeze.hold import frozen
 from ome_operator.core.observed.slices import stored
+from ome_operator.core.reasons import State
 from ome_operator.core.rollout import target
 from ome_operator.describe import cluster, history, overview, plots, rollout, states
 from ome_operator.describe.actions import Shell, of_rank, of_service
 from ome_operator.describe.causes import SHOWN, Cause, causes
-from ome_operator.describe.states import State
 from ome_operator.describe.tree import GroupView, Rank, Tree
 from ome_operator.util.visible import everywhere, visible
 

@@ -26,7 +26,7 @@ from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.freeze.hold import Brake
 from ome_operator.core.observed import starts
 from ome_operator.core.observed.objects import Child, Epoch, Observed, Pod, Ref, Strangers
-from ome_operator.core.reasons import READY, Reason
+from ome_operator.core.reasons import READY, Reason, ReasonRecord
 from ome_operator.core.reconcile.plan import NEEDED, Event, Plan
 from ome_operator.core.reconcile.sync import braked
 from ome_operator.core.status import conditions as cond
@@ -162,7 +162,7 @@ class InferenceServiceReconciler:
         memory.bug = ""
         return plan
 
-    def _refused(self, resource: Resource, reason: Reason, why: str, now: datetime) -> Plan:
+    def _refused(self, resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Plan:
         """The plan for a service that cannot be read or handled: others do not wait for it."""
         self._tell_waves(resource, Plan())
         self._gangs.tell(resource.ref, None)

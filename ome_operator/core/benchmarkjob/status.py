@@ -101,13 +101,13 @@ def _of_job(job: BenchmarkJob, made: Child, far: PodProgress, why: Why, now: dat
         shared["report"] = report.dump()
     if "Complete" in done and (report is None or not report.failed):
         said = _summary(report) if report else "its pod is gone, so the summary is: look into the output location"
-        return _ended(job, shared, COMPLETED, COMPLETED, said, now)
+        return _ended(job, shared, COMPLETED, Reason.COMPLETED, said, now)
     if report is not None:
         return _ended(
             job, shared, FAILED, Reason.REQUESTS_FAILED, f"{_summary(report)}; the first error: {report.error}", now
         )
     said = far.message or last.get("message") or ""
-    return _ended(job, shared, FAILED, far.reason or last.get("reason") or FAILED, said, now)
+    return _ended(job, shared, FAILED, far.reason or last.get("reason") or Reason.FAILED, said, now)
 
 
 def _summary(report: BenchmarkReport) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Deps
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import Reason, ReasonRecord
 
 ANNOTATIONS = frozenset({keys.FREEZE, keys.OBSERVE})
 _OFF = ("", "false")
@@ -30,7 +30,7 @@ class Brake(NamedTuple):
     """What to do to end it."""
 
     @property
-    def reason(self) -> Reason:
+    def reason(self) -> ReasonRecord:
         """In a word; where both hold, the stricter."""
         return Reason.OBSERVED if self.observed else Reason.FROZEN
 

@@ -13,7 +13,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.freeze.hold import Brake
 from ome_operator.core.reasons import FROZEN as CONDITION
-from ome_operator.core.reasons import ORDER, RECOVERED, ROLLED_OUT, Reason
+from ome_operator.core.reasons import ORDER, RECOVERED, ROLLED_OUT, Reason, record_of
 from ome_operator.core.reconcile.plan import Apply, Delete, EnsureSecret, Patch, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.pinned import WORDS
@@ -245,12 +245,8 @@ def _rolled_out(report: Report, brake: Brake, new: bool) -> cond.Condition | Non
     item = report.rollout
     if item is None or (item.status and not new):
         return item
-    detail = f"revision {report.revision} waits" if item.status or item.reason in _MOVES else item.message
+    detail = f"revision {report.revision} waits" if item.status or record_of(item.reason).moves else item.message
     return cond.Condition(ROLLED_OUT, False, brake.reason, f"{brake.sentence}; {detail}")
-
-
-_MOVES = frozenset({Reason.ROLLING_OUT, Reason.RETIRING_OLD_SLICE, Reason.PROGRESSING, Reason.CHECKING})
-"""Reasons of a rollout that nothing but the brake holds."""
 
 
 def _recovered(item: cond.Condition | None, brake: Brake) -> cond.Condition | None:

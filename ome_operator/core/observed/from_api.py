@@ -182,13 +182,13 @@ def why_not_ready(
     phase = status.get("phase") or ""
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     if metadata.get("deletionTimestamp"):
-        return "Terminating", ""
+        return Reason.TERMINATING, ""
     if phase in ("Failed", "Succeeded"):
         reason, message = _ended(containers)
         return status.get("reason") or reason or phase, status.get("message") or message
     scheduled = conditions.get("PodScheduled") or {}
     if not (body.get("spec") or {}).get("nodeName"):
-        return scheduled.get("reason") or "Pending", _shortened(scheduled.get("message") or "")
+        return scheduled.get("reason") or Reason.PENDING, _shortened(scheduled.get("message") or "")
     if checked is not None and checked.held:
         return Reason.PREFLIGHT_FAILED, checked.sentence
     for container in containers:
@@ -211,7 +211,7 @@ def _stuck(container: Body) -> tuple[str, str] | None:
     if waiting and waiting.get("reason") not in _STARTING:
         reason = waiting.get("reason") or "Waiting"
         last = (container.get("lastState") or {}).get("terminated")
-        if reason == "CrashLoopBackOff" and last:
+        if reason == Reason.CRASH_LOOP_BACK_OFF and last:
             return reason, _last_words(container, last)
         return reason, f"container {container.get('name')}: {waiting.get('message') or reason}"
     # An init container that ended well is done; a main container that ended well is a failure (docs/recovery.md).
@@ -230,17 +230,17 @@ def _running(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
         for one in status.get("containerStatuses") or ()
     ]
     if ready.get("reason") in ("NodeLost", "NodeStatusUnknown") or ready.get("status") == "Unknown":
-        return "NodeLost", ready.get("message") or "the node does not report"
+        return Reason.NODE_LOST, ready.get("message") or "the node does not report"
     # Not ready since after its containers started: it has been ready in between. RFC 3339 compares as text.
     if starts and all(starts) and lost_at > max(starts):
-        return "NotReady", ready.get("message") or ""
+        return Reason.NOT_READY, ready.get("message") or ""
     unready = [box for box in status.get("containerStatuses") or () if not box.get("ready")]
     for box in unready:
         if ended := (box.get("lastState") or {}).get("terminated"):
             return ended.get("reason") or "Error", f"{_last_words(box, ended)}; {_again(box)}"
     said = f"waiting for container {', '.join(str(box.get('name')) for box in unready)}" if unready else ""
     boxes = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-    return ("Starting" if any(map(_ran, boxes)) else "ContainerCreating"), said
+    return (Reason.STARTING if any(map(_ran, boxes)) else Reason.CONTAINER_CREATING), said
 
 
 def _again(container: Body) -> str:

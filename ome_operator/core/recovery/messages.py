@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ome_operator.core.reasons import RECOVERED, Reason, Why
+from ome_operator.core.reasons import RECOVERED, Reason, Why, record_of
 from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.recovery import failure
 from ome_operator.core.recovery.group import Group
@@ -20,11 +20,6 @@ from ome_operator.core.recovery.record import (
 )
 from ome_operator.core.status import conditions as cond
 
-_GRAVITY = (
-    Reason.SYSTEMIC_FAULT, Reason.RECYCLE_LIMIT, Reason.STUCK_TERMINATING, Reason.PREFLIGHT_FAILED,
-    Reason.RECYCLING, Reason.NOT_READY, Reason.RESTARTING,
-)  # fmt: skip
-
 
 def condition(
     records: Mapping[str, GroupRecord],
@@ -41,7 +36,7 @@ def condition(
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
     said = [*more, *(_message(one, groups[one.name], policies[one.component], frozen) for one in troubled)]
     if said:
-        said.sort(key=lambda why: _GRAVITY.index(why.reason))
+        said.sort(key=lambda why: record_of(why.reason).gravity)
         return cond.Condition(RECOVERED, False, said[0].reason, "; ".join(why.sentence for why in said))
     if not failed:
         return None

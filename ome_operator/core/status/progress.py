@@ -5,31 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import Reason, Why
-
-WORDS: Mapping[str, str] = {
-    Reason.UNSCHEDULABLE: "unschedulable",
-    Reason.PENDING: "waiting for the scheduler",
-    Reason.CONTAINER_CREATING: "starting",
-    Reason.STARTING: "starting",
-    Reason.NOT_READY: "not ready",
-    Reason.TERMINATING: "terminating",
-    Reason.IMAGE_PULL_BACK_OFF: "cannot pull their image",
-    Reason.ERR_IMAGE_PULL: "cannot pull their image",
-    Reason.FAILED_MOUNT: "cannot mount a volume",
-    Reason.CRASH_LOOP_BACK_OFF: "crash again and again",
-    Reason.PREFLIGHT_FAILED: "held by their preflight",
-}
-"""How a reason reads behind a number of pods; other reasons are said as they are."""
-
-_GRAVITY = (
-    Reason.CRASH_LOOP_BACK_OFF, Reason.IMAGE_PULL_BACK_OFF, Reason.ERR_IMAGE_PULL, Reason.FAILED_MOUNT, Reason.UNSCHEDULABLE,
-    Reason.PREFLIGHT_FAILED,
-)  # fmt: skip
-
-
-_ON_ITS_WAY = frozenset({Reason.PENDING, Reason.CONTAINER_CREATING, Reason.STARTING, Reason.NOT_READY, Reason.TERMINATING})
-"""What a pod goes through when nothing is wrong."""
+from ome_operator.core.reasons import ORDINARY, Reason, Why, record_of
 
 
 class RoleProgressSpec(NamedTuple):
@@ -92,16 +68,16 @@ def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Ma
     if failed:
         return Why(Reason.PODS_REFUSED, f"{missing} pods cannot be created: {failed}")
     reasons = Counter(_reason(pod) for pod in pods if not pod.ready)
-    order = sorted(reasons, key=lambda name: (_GRAVITY.index(name) if name in _GRAVITY else len(_GRAVITY), name))
+    order = sorted(reasons, key=lambda name: (min(record_of(name).gravity, ORDINARY), name))
     said: list[str] = []
     for name in order:
         words = next((pod.message for pod in pods if pod.reason == name and pod.message), "")
         number = f"{reasons[name]} pod{'s' if reasons[name] > 1 else ''}"
-        said.append(f"{number} {WORDS.get(name, name)}" + (f", {words}" if words else ""))
+        said.append(f"{number} {record_of(name).pods or name}" + (f", {words}" if words else ""))
     if missing:
         said.append(f"{missing} not created yet")
     first = order[0] if order else Reason.CREATING
-    return Why(Reason.PROGRESSING if first in _ON_ITS_WAY else first, "; ".join(said))
+    return Why(Reason.PROGRESSING if record_of(first).on_its_way else first, "; ".join(said))
 
 
 def _reason(pod: Pod) -> str:

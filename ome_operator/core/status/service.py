@@ -12,14 +12,13 @@ from ome_operator.core.reasons import (
     DRIFTED,
     MODEL_READY,
     ORDER,
-    PASSING,
     READY,
     RECOVERED,
-    REFUSED,
     ROLLED_OUT,
     ROUTER_INTACT,
     RUNTIME_READY,
     Reason,
+    record_of,
 )
 from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.status import conditions as cond
@@ -202,7 +201,13 @@ def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.C
     """
     components, rollout = _unready(report, others), others.get(ROLLED_OUT)
     inputs = [others[name] for name in (MODEL_READY, RUNTIME_READY) if name in others and others[name].status is False]
-    if components and not report.pods and rollout is not None and not rollout.status and rollout.reason not in PASSING:
+    if (
+        components
+        and not report.pods
+        and rollout is not None
+        and not rollout.status
+        and not record_of(rollout.reason).passing
+    ):
         return [rollout, *(said for said in inputs if said.message not in rollout.message)]
     if (components or not report.progress) and (inputs or components):
         return [*inputs, *components]
@@ -244,19 +249,11 @@ def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any
     )
 
 
-_LOUD_ROLLOUT = frozenset(
-    {
-        Reason.DOES_NOT_FIT, Reason.WAITING_FOR_ROOM, Reason.PROGRESS_DEADLINE_EXCEEDED, Reason.ROLLED_BACK,
-        Reason.CONFIGURATION_REFUSED, *REFUSED,
-    }
-)  # fmt: skip
-"""Reasons of RolledOut that a person has to act on."""
-
-
-def _loud(one: Mapping[str, Any]) -> bool:
-    if one["type"] == ROLLED_OUT:
-        return one["reason"] in _LOUD_ROLLOUT
-    return one["reason"] not in PASSING and one["type"] != READY
+def _loud(condition: Mapping[str, Any]) -> bool:
+    """Return whether an Event has to warn of a condition that became False."""
+    if condition["type"] == ROLLED_OUT:
+        return record_of(condition["reason"]).loud
+    return condition["type"] != READY and not record_of(condition["reason"]).passing
 
 
 TOLD = timedelta(hours=1)

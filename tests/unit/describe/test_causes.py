@@ -5,11 +5,10 @@ from functools import cache
 import pytest
 
 from ome_operator.cli.live.board import Board
-from ome_operator.core.reasons import Reason
+from ome_operator.core.reasons import Reason, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell, of_service
 from ome_operator.describe.causes import Cause, causes
-from ome_operator.describe.states import State
 from ome_operator.describe.tree import MISSING
 from tests.support import console
 
@@ -82,6 +81,7 @@ def test_commands_reach_the_same_cluster_and_are_quoted() -> None:
     assert shell("ome", "status", "x; reboot") == "ome status 'x; reboot' --context 'a b'"
     assert shell.step("free GPUs: kubectl get nodes -L a/b") == ("free GPUs", "kubectl get nodes -L a/b --context 'a b'")
     assert shell.step("wait for its grace period") == ("wait for its grace period", "")
+    assert shell.step("where nodes come on demand: kubectl get nodes")[0] == "where nodes come on demand"
     assert shell.step("ome logs x -n y") == ("", "ome logs x -n y --context 'a b'")
 
 

@@ -106,7 +106,7 @@ def test_the_next_step_names_the_labels_that_pods_ask_for() -> None:
     assert tuple(wish["key"] for wish in term["matchExpressions"]) == labels
     found = asked(world)
     steps = {finding.reason: finding.next for finding in found.findings}
-    assert f"kubectl get nodes -l {labels[0]}=Ready,{labels[1]}=Ready shows" in steps["WaitingForNodes"]
+    assert f"kubectl get nodes -l {labels[0]}=Ready,{labels[1]}=Ready" in steps["WaitingForNodes"]
     pods = tuple(pod._replace(ready=False, reason="Unschedulable", message=FULL) for pod in world.observed().pods)
     seen = trouble(tree(body(world), replace(world.observed(), pods=pods)), body(world)["status"]["conditions"], ())
     assert seen.pods[0].next.endswith(f"kubectl get nodes -L {labels[0]} -L {labels[1]}")
@@ -145,7 +145,7 @@ def test_a_pin_is_said_though_all_is_well() -> None:
         ("decoder", "Starting", "weights are being loaded: ome logs"),
         ("router", "Starting", "ome logs kimi-k2-instruct -n kimi-k2-instruct --role router -f"),
         ("decoder", "ContainerCreating", "no container runs yet"),
-        ("decoder", "FailedMount", "mend what the message names"),
+        ("decoder", "FailedMount", "correct what the message names"),
     ],
 )
 def test_weights_are_loaded_by_engines_that_run(component: str, reason: str, said: str) -> None:

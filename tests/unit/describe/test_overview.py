@@ -9,10 +9,10 @@ from ome_operator import keys
 from ome_operator.cli.live.board import Board
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.nodes import node
+from ome_operator.core.reasons import State
 from ome_operator.describe import cluster, overview, rollout
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.rollout import StageState
-from ome_operator.describe.states import State
 from tests.support import console
 
 

@@ -1,0 +1,103 @@
+"""Names of conditions, and every reason that a condition carries, each with all that is known about it.
+
+A reason stands in a single place: its record in the module of its family. Events, `ome status`, `ome explain`, `ome ui` and
+docs/troubleshooting.md (`python -m ome_operator.describe.page`) read the records.
+"""
+
+from collections.abc import Mapping
+
+from ome_operator.core.reasons.benchmarks import BenchmarkReasons
+from ome_operator.core.reasons.catalog import CatalogReasons
+from ome_operator.core.reasons.conditions import (
+    ADVICE,
+    ANOTHER,
+    COMPLETE,
+    COMPONENTS,
+    CONDITION,
+    DECODER_READY,
+    DRIFTED,
+    ENGINE_READY,
+    FROZEN,
+    MODEL_READY,
+    NOTHING,
+    ORDER,
+    PREFLIGHT,
+    READY,
+    RECOVERED,
+    ROLLED_OUT,
+    ROUTER_INTACT,
+    ROUTER_READY,
+    RUNTIME_READY,
+    Why,
+)
+from ome_operator.core.reasons.good import GoodReasons
+from ome_operator.core.reasons.inputs import InputReasons
+from ome_operator.core.reasons.pods import PodReasons
+from ome_operator.core.reasons.record import ORDINARY, POD, Kstatus, ReasonRecord, RolloutStage, State
+from ome_operator.core.reasons.recovery import RecoveryReasons
+from ome_operator.core.reasons.rollouts import ObjectReasons, RolloutReasons
+
+__all__ = [
+    "ADVICE",
+    "ANOTHER",
+    "COMPLETE",
+    "COMPONENTS",
+    "CONDITION",
+    "DECODER_READY",
+    "DRIFTED",
+    "ENGINE_READY",
+    "FAMILIES",
+    "FROZEN",
+    "MODEL_READY",
+    "NOTHING",
+    "ORDER",
+    "ORDINARY",
+    "POD",
+    "PREFLIGHT",
+    "READY",
+    "REASONS",
+    "RECOVERED",
+    "ROLLED_OUT",
+    "ROUTER_INTACT",
+    "ROUTER_READY",
+    "RUNTIME_READY",
+    "Kstatus",
+    "Reason",
+    "ReasonRecord",
+    "RolloutStage",
+    "State",
+    "Why",
+    "record_of",
+]
+
+FAMILIES: Mapping[str, type] = {
+    "What the service needs": InputReasons,
+    "Its pods": PodReasons,
+    "Groups that failed": RecoveryReasons,
+    "Objects": ObjectReasons,
+    "Rollouts": RolloutReasons,
+    "Models, runtimes and accelerator classes": CatalogReasons,
+    "BenchmarkJobs": BenchmarkReasons,
+    "Nothing to do": GoodReasons,
+}
+"""Heading in docs/troubleshooting.md -> the reasons below it."""
+
+
+class Reason(
+    InputReasons, PodReasons, RecoveryReasons, ObjectReasons, RolloutReasons, CatalogReasons, BenchmarkReasons, GoodReasons
+):
+    """All reasons by name, such as `Reason.WAITING_FOR_ROOM`."""
+
+
+REASONS: Mapping[str, ReasonRecord] = {
+    record.word: record
+    for family in FAMILIES.values()
+    for record in vars(family).values()
+    if isinstance(record, ReasonRecord)
+}
+"""Word -> its record. A condition may carry other words too: those of the kubelet, the scheduler and the API server."""
+
+
+def record_of(word: str) -> ReasonRecord:
+    """Return the record of a reason; for a word of Kubernetes that has none, a record that calls for a person."""
+    return REASONS.get(word) or ReasonRecord(word, of=(), kstatus=Kstatus.IN_PROGRESS, meaning="")

@@ -1,0 +1,62 @@
+"""Reasons of models, fine-tuned weights, runtimes and accelerator classes."""
+
+from ome_operator.core.reasons.conditions import READY
+from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
+
+FAILED, CURRENT, IN_PROGRESS = Kstatus.FAILED, Kstatus.CURRENT, Kstatus.IN_PROGRESS
+
+
+class CatalogReasons:
+    """How the objects are that services refer to."""
+
+    DISABLED = ReasonRecord(
+        "Disabled", of=(READY,), kstatus=CURRENT, state=State.OFF,
+        meaning="`spec.disabled` is true: services that use it go on, and no new service may use it",
+        remedy="set `spec.disabled` to false, if new services are to use it",
+    )  # fmt: skip
+    ON_NO_NODE = ReasonRecord(
+        "OnNoNode", of=(READY,), kstatus=IN_PROGRESS, state=State.WAITING,
+        meaning="no node holds the model",
+        remedy='see "Nodes" below',
+    )  # fmt: skip
+    DOWNLOADING = ReasonRecord(
+        "Downloading", of=(READY,), kstatus=IN_PROGRESS, state=State.WAITING,
+        meaning="agents download its files",
+        remedy="wait; the message and `status.nodes` have how far they are",
+    )  # fmt: skip
+    DOWNLOAD_FAILED = ReasonRecord(
+        "DownloadFailed", of=(READY,), kstatus=IN_PROGRESS,
+        meaning="no node has it, and no node is downloading it",
+        remedy="the message names a node and its reason; agents try again by themselves",
+    )  # fmt: skip
+    NOT_SERVED = ReasonRecord(
+        "NotServed", of=(READY,), kstatus=FAILED,
+        meaning="no agent can download from such a URI",
+        remedy="put the files on the nodes, and write `local:///path` or label them",
+    )  # fmt: skip
+    TOO_MANY_MODELS = ReasonRecord(
+        "TooManyModels", of=(READY,), kstatus=FAILED,
+        meaning="the namespace has more BaseModels than `modelsPerNamespace` of the chart (100), and the oldest count: "
+        "for this BaseModel neither the operator nor agents do anything",
+        remedy="delete BaseModels that are not needed, make it a ClusterBaseModel, or have the value raised",
+    )  # fmt: skip
+    INCOMPLETE = ReasonRecord(
+        "Incomplete", of=(READY,), kstatus=CURRENT,
+        meaning="a component of the runtime has no container to run",
+        remedy="services have to bring a runner, or add one to the runtime",
+    )  # fmt: skip
+    EMPTY = ReasonRecord(
+        "Empty", of=(READY,), kstatus=FAILED,
+        meaning="the runtime has neither `engineConfig` nor `containers`",
+        remedy="add `engineConfig` with a runner",
+    )  # fmt: skip
+    NO_DISCOVERY = ReasonRecord(
+        "NoDiscovery", of=(READY,), kstatus=FAILED,
+        meaning="the AcceleratorClass has no rule by which nodes are recognised",
+        remedy="write `spec.discovery.nodeSelector` with labels of the nodes",
+    )  # fmt: skip
+    NO_NODES = ReasonRecord(
+        "NoNodes", of=(READY,), kstatus=IN_PROGRESS,
+        meaning="no ready node has the labels by which the accelerator is recognised",
+        remedy="compare `spec.discovery.nodeSelector` with the nodes' labels",
+    )  # fmt: skip

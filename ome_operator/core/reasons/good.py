@@ -1,0 +1,33 @@
+"""Reasons of conditions that are as they should be."""
+
+from ome_operator.core.reasons import conditions as on
+from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
+
+
+def _good(word: str, of: tuple[str, ...], meaning: str) -> ReasonRecord:
+    """Make the record of a reason that calls for nothing."""
+    return ReasonRecord(word, of=of, kstatus=Kstatus.CURRENT, state=State.READY, meaning=meaning)
+
+
+class GoodReasons:
+    """Nobody has to act."""
+
+    READY = _good(
+        "Ready",
+        (*on.COMPONENTS, on.MODEL_READY),
+        "every pod of every wanted group is ready, or enough nodes hold the model",
+    )
+    FOUND = _good("Found", (on.RUNTIME_READY, on.READY), "the runtime, or nodes with the accelerator, exist")
+    CLAIM = _good(
+        "Claim",
+        (on.MODEL_READY, on.READY),
+        "the weights are in a PersistentVolumeClaim, so no node has to hold them",
+    )
+    COMPLETE = _good("Complete", (on.ROLLED_OUT,), "the wanted revision is complete, and no other is left")
+    COMPLETED = _good("Completed", (on.COMPLETE,), "the benchmark has ended, and no request failed")
+    SERVING = _good("Serving", (on.READY,), "the URL serves every wanted group")
+    RECOVERED = _good("Recovered", (on.RECOVERED,), "every group that failed has come back")
+    IN_SYNC = _good("InSync", tuple(on.DRIFTED.values()), "the runtime or model is the one that the service keeps")
+    ON_NODES = _good("OnNodes", (on.READY,), "nodes hold the model; the message has how many")
+    USABLE = _good("Usable", (on.READY,), "services can use the runtime")
+    VIRTUAL_DEPLOYMENT = _good("VirtualDeployment", (on.READY,), "the service is served by others, so it has no pods")

@@ -1,0 +1,198 @@
+"""Reasons for which an object, or something that it refers to, cannot be used."""
+
+from ome_operator.core.reasons.conditions import (
+    ADVICE,
+    ANOTHER,
+    COMPLETE,
+    COMPONENTS,
+    DRIFTED,
+    ENGINE_READY,
+    MODEL_READY,
+    READY,
+    ROLLED_OUT,
+    RUNTIME_READY,
+)
+from ome_operator.core.reasons.record import Kstatus, ReasonRecord, RolloutStage, State
+
+FAILED, CURRENT, IN_PROGRESS = Kstatus.FAILED, Kstatus.CURRENT, Kstatus.IN_PROGRESS
+
+
+class InputReasons:
+    """What the spec asks for, and the objects that it refers to."""
+
+    INVALID_SPEC = ReasonRecord(
+        "InvalidSpec", of=(READY, COMPLETE), kstatus=FAILED,
+        meaning="the object cannot be read",
+        remedy="correct the field that the message names",
+    )  # fmt: skip
+    FORMER_SHAPE = ReasonRecord(
+        "FormerShape", of=(READY,), kstatus=FAILED,
+        meaning="what runs was made by an older version of the operator, which had one StatefulSet for all leaders of a "
+        "role. Nothing of the service is changed or deleted",
+        remedy="run that version again; or delete the InferenceService, which ends its pods, and apply it again",
+    )  # fmt: skip
+    MODEL_NOT_NAMED = ReasonRecord(
+        "ModelNotNamed", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="the name of the model is missing, or its `kind` does not exist",
+        remedy="set `spec.model.name`, or correct `kind`",
+    )  # fmt: skip
+    RUNTIME_NOT_NAMED = ReasonRecord(
+        "RuntimeNotNamed", of=(RUNTIME_READY,), kstatus=FAILED,
+        meaning="the name of the runtime is missing, or its `kind` does not exist",
+        remedy="set `spec.runtime.name`, or correct `kind`",
+    )  # fmt: skip
+    NO_ENGINE = ReasonRecord(
+        "NoEngine", of=(ENGINE_READY,), kstatus=FAILED,
+        meaning="the service has no engine, so there is nothing to run",
+        remedy="add `engine: {}`, which uses the engine of the runtime",
+    )  # fmt: skip
+    NO_CONTAINER = ReasonRecord(
+        "NoContainer", of=COMPONENTS, kstatus=FAILED,
+        meaning="a component has no container to run",
+        remedy="give the runtime or the service a runner for it",
+    )  # fmt: skip
+    INVALID_POD = ReasonRecord(
+        "InvalidPod", of=(*COMPONENTS, READY, COMPLETE), kstatus=FAILED,
+        meaning="a part of a pod spec has the wrong shape, or is not a field of a pod",
+        remedy="correct the field that the message names; the message also names the field that it resembles",
+    )  # fmt: skip
+    SCALED_TO_ZERO = ReasonRecord(
+        "ScaledToZero", of=(READY,), kstatus=CURRENT, state=State.OFF,
+        meaning="a component that the service names has no replicas, such as decode in a service with prefill and decode",
+        remedy="raise its `minReplicas`, or leave the component out",
+    )  # fmt: skip
+    BASE_MODEL_NOT_FOUND = ReasonRecord(
+        "BaseModelNotFound", of=(MODEL_READY, READY), kstatus=FAILED,
+        meaning="the model does not exist, or not yet",
+        remedy="apply it, or correct the name or the `kind`",
+    )  # fmt: skip
+    INVALID_MODEL = ReasonRecord(
+        "InvalidModel", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="the model exists and cannot be read",
+        remedy="correct the field of the model that the message names",
+    )  # fmt: skip
+    MODEL_DISABLED = ReasonRecord(
+        "ModelDisabled", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="`spec.disabled` of the model is true",
+        remedy="enable it, or use another model",
+    )  # fmt: skip
+    MODEL_UNKNOWN = ReasonRecord(
+        "ModelUnknown", of=(RUNTIME_READY,), kstatus=FAILED,
+        meaning="no runtime is named, and none can be chosen before the model exists",
+        remedy="apply the model",
+    )  # fmt: skip
+    FINE_TUNED_WEIGHT_NOT_FOUND = ReasonRecord(
+        "FineTunedWeightNotFound", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="`spec.model.fineTunedWeights` names a FineTunedWeight that does not exist",
+        remedy="apply it, or correct the name",
+    )  # fmt: skip
+    INVALID_FINE_TUNED_WEIGHT = ReasonRecord(
+        "InvalidFineTunedWeight", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="`spec.model.fineTunedWeights` names a FineTunedWeight that cannot be read",
+        remedy="correct the field of the FineTunedWeight that the message names",
+    )  # fmt: skip
+    FINE_TUNED_WEIGHT_DISABLED = ReasonRecord(
+        "FineTunedWeightDisabled", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="`spec.model.fineTunedWeights` names a FineTunedWeight whose `spec.disabled` is true",
+        remedy="enable it",
+    )  # fmt: skip
+    WRONG_BASE_MODEL = ReasonRecord(
+        "WrongBaseModel", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="a fine-tuned weight was trained on another model",
+        remedy="name weights of this model",
+    )  # fmt: skip
+    WEIGHTS_DO_NOT_MIX = ReasonRecord(
+        "WeightsDoNotMix", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="merged weights replace the model's own weights, so no other fine-tuned weight can be used with them",
+        remedy="name them alone",
+    )  # fmt: skip
+    CLAIM_IN_OTHER_NAMESPACE = ReasonRecord(
+        "ClaimInOtherNamespace", of=(MODEL_READY,), kstatus=FAILED,
+        meaning="the model's `pvc://` URI names a claim of another namespace, which a pod cannot mount",
+        remedy="create a claim in the service's namespace, and a BaseModel there that names it",
+    )  # fmt: skip
+    RUNTIME_NOT_FOUND = ReasonRecord(
+        "RuntimeNotFound", of=(RUNTIME_READY,), kstatus=FAILED,
+        meaning="the runtime does not exist, or not yet",
+        remedy="apply it, or correct the name or the `kind`",
+    )  # fmt: skip
+    INVALID_RUNTIME = ReasonRecord(
+        "InvalidRuntime", of=(RUNTIME_READY,), kstatus=FAILED,
+        meaning="the runtime exists and cannot be read",
+        remedy="correct the field of the runtime that the message names",
+    )  # fmt: skip
+    RUNTIME_DISABLED = ReasonRecord(
+        "RuntimeDisabled", of=(RUNTIME_READY,), kstatus=FAILED,
+        meaning="`spec.disabled` of the runtime is true",
+        remedy="enable it, or use another runtime",
+    )  # fmt: skip
+    NO_RUNTIME_FITS = ReasonRecord(
+        "NoRuntimeFits", of=(RUNTIME_READY, READY), kstatus=FAILED,
+        meaning="no runtime is named, and none fits the model; the message names the rules that exclude each, the "
+        "closest first",
+        remedy="`ome explain runtime -f FILE` lists all runtimes with the rules that exclude them",
+        see="See [choosing](choosing.md)",
+    )  # fmt: skip
+    ACCELERATOR_NOT_FOUND = ReasonRecord(
+        "AcceleratorNotFound", of=(RUNTIME_READY,), kstatus=FAILED,
+        meaning="the named AcceleratorClass does not exist",
+        remedy="apply it (`config/accelerators`), or correct the name",
+    )  # fmt: skip
+    NO_ACCELERATOR_FITS = ReasonRecord(
+        "NoAcceleratorFits", of=(RUNTIME_READY,), kstatus=FAILED,
+        meaning="no AcceleratorClass has what `acceleratorSelector` and the runtime ask for",
+        remedy="ask for less, or name a class",
+    )  # fmt: skip
+    REVISION_NOT_FOUND = ReasonRecord(
+        "RevisionNotFound", of=(MODEL_READY, RUNTIME_READY, ROLLED_OUT), kstatus=FAILED,
+        meaning="`spec.rollout.revision`, `spec.runtime.revision` or `spec.model.revision` names a revision that is not "
+        "kept",
+        remedy="name a revision that `ome history NAME` lists, or remove the field",
+    )  # fmt: skip
+    REVISION_TOO_LARGE = ReasonRecord(
+        "RevisionTooLarge", of=(ENGINE_READY,), kstatus=FAILED,
+        meaning="engine and decoder render to more than a revision may hold",
+        remedy="move large values to a ConfigMap",
+    )  # fmt: skip
+    CONFIGURATION_REFUSED = ReasonRecord(
+        "ConfigurationRefused", of=(ROLLED_OUT,), kstatus=FAILED, loud=True,
+        meaning="SGLang's own argument parser would exit at the flags that the message names, on every GPU. The edit is "
+        "neither rolled out nor stored; the revision that serves goes on serving and scaling. Stored revisions are never "
+        "refused",
+        remedy="write what the message names, and see `ome lint NAME` ([lint](lint.md#what-the-operator-refuses)). Where "
+        "the message is wrong: `kubectl annotate isvc NAME ome.io/lint-ignore=RULE` with the rule of the message",
+    )  # fmt: skip
+    WAITING_FOR_NODES = ReasonRecord(
+        "WaitingForNodes", of=(MODEL_READY,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WEIGHTS,
+        passing=True, printed=True,
+        meaning="too few nodes hold the model, and pods wait for more",
+        remedy="the nodes that hold the model: kubectl get nodes{holders}",
+        see='See "Nodes" below',
+    )  # fmt: skip
+    NODES_UNKNOWN = ReasonRecord(
+        "NodesUnknown", of=(MODEL_READY, READY), kstatus=IN_PROGRESS, state=State.WAITING,
+        meaning="the operator reads no nodes (`clusterWideKinds=false`), so it cannot find out whether any holds the "
+        "model. Only the pods wait for it",
+        remedy="check whether a node has the label that the message names ([namespaces](namespaces.md))",
+    )  # fmt: skip
+    NO_EFFECT = ReasonRecord(
+        "NoEffect", of=(ADVICE,), kstatus=CURRENT,
+        meaning="something that you wrote has no effect, or should be known; the table of conditions names the subjects",
+        remedy="follow the message, which names the field, or leave it: nothing waits for it",
+    )  # fmt: skip
+    REVISION_MISMATCH = ReasonRecord(
+        "RevisionMismatch", of=tuple(DRIFTED.values()), kstatus=CURRENT,
+        meaning="with `autoSync: false`: the runtime or model has been edited since, and the service keeps the former one",
+        remedy="do what the message names, and the service takes the edit ([revisions](revisions.md))",
+    )  # fmt: skip
+    FOREIGN_MANAGER = ReasonRecord(
+        "ForeignManager", of=(ANOTHER,), kstatus=FAILED,
+        meaning="another operator writes this service's status, so this one changes nothing until five minutes after its "
+        "last write",
+        remedy="stop one of the two ([coming from OME](migrate.md))",
+    )  # fmt: skip
+    INTERNAL_ERROR = ReasonRecord(
+        "InternalError", of=(READY, COMPLETE), kstatus=FAILED, printed=True,
+        meaning="a bug of the operator; other services go on",
+        remedy="a bug of the operator: report it with the traceback in its log",
+    )  # fmt: skip

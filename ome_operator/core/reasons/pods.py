@@ -1,0 +1,115 @@
+"""Reasons of pods. Those of the kubelet and the scheduler are passed on; other words of theirs have no record."""
+
+from ome_operator.core.reasons.conditions import COMPLETE, COMPONENTS, PREFLIGHT, READY, RECOVERED, ROLLED_OUT, ROUTER_INTACT
+from ome_operator.core.reasons.record import POD, Kstatus, ReasonRecord, RolloutStage, State
+
+CURRENT, IN_PROGRESS = Kstatus.CURRENT, Kstatus.IN_PROGRESS
+_PULL = "check the image's name and tag, and the pull secret of the pods' ServiceAccount"
+
+
+class PodReasons:
+    """How the pods of a service are."""
+
+    CREATING = ReasonRecord(
+        "Creating", of=(*COMPONENTS, READY, COMPLETE), kstatus=IN_PROGRESS, state=State.STARTING, passing=True,
+        meaning="pods are being created",
+        remedy="wait; the message has the counts",
+    )  # fmt: skip
+    PROGRESSING = ReasonRecord(
+        "Progressing", of=(*COMPONENTS, ROLLED_OUT), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
+        passing=True,
+        meaning="pods start; loading a terabyte of weights takes its time",
+        remedy="wait; the message has the counts",
+    )  # fmt: skip
+    PENDING = ReasonRecord(
+        "Pending", of=(POD,), kstatus=IN_PROGRESS, state=State.WAITING, pods="waiting for the scheduler", on_its_way=True,
+        printed=True,
+        meaning="the scheduler has not placed the pod yet",
+        remedy="the scheduler has not looked at the pod yet; if that does not change, is kube-scheduler running?",
+    )  # fmt: skip
+    CONTAINER_CREATING = ReasonRecord(
+        "ContainerCreating", of=(POD, COMPLETE), kstatus=IN_PROGRESS, state=State.STARTING, pods="starting",
+        on_its_way=True, printed=True,
+        meaning="the node pulls the image and mounts volumes, or an init container runs",
+        remedy="no container runs yet: the node pulls the image and mounts volumes, which takes time",
+    )  # fmt: skip
+    FAILED_MOUNT = ReasonRecord(
+        "FailedMount", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=3, pods="cannot mount a volume", printed=True,
+        meaning="a volume cannot be mounted: the directory does not exist on the node, or the claim, Secret or ConfigMap "
+        "does not exist. The kubelet's words follow",
+        remedy="correct what the message names, on the pod's node or in the spec; the kubelet tries again by itself",
+        see="Put a model's files where `spec.storage.path` points, or take the label off that node (see \"Nodes\" below)",
+    )  # fmt: skip
+    STARTING = ReasonRecord(
+        "Starting", of=(POD,), kstatus=IN_PROGRESS, state=State.STARTING, passing=True, pods="starting", on_its_way=True,
+        printed=True,
+        meaning="the containers run, and the engine or router is not ready yet",
+        remedy="weights are being loaded: ome logs {service}{which} -f",
+        router_remedy="ome logs {service}{which} -f",
+    )  # fmt: skip
+    NOT_READY = ReasonRecord(
+        "NotReady", of=(POD, RECOVERED), kstatus=IN_PROGRESS, passing=True, gravity=120, pods="not ready",
+        on_its_way=True, printed=True,
+        meaning="a pod, or the leader of a group, was ready and is not",
+        remedy="wait, and read what it logs: ome logs {service}{which} --since 10m",
+    )  # fmt: skip
+    TERMINATING = ReasonRecord(
+        "Terminating", of=(POD,), kstatus=IN_PROGRESS, state=State.STARTING, pods="terminating", on_its_way=True,
+        printed=True,
+        meaning="the pod is being deleted",
+        remedy="wait for its grace period; a pod that stays is on a lost node",
+    )  # fmt: skip
+    NODE_LOST = ReasonRecord(
+        "NodeLost", of=(POD, *COMPONENTS), kstatus=IN_PROGRESS, printed=True,
+        meaning="the pod's node does not report",
+        remedy="look at the node: kubectl get nodes",
+    )  # fmt: skip
+    UNSCHEDULABLE = ReasonRecord(
+        "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
+        printed=True,
+        meaning="no node fits; the scheduler's words follow",
+        remedy="free GPUs, label nodes, or check taints and requests; the labels of nodes: kubectl get nodes{columns}",
+    )  # fmt: skip
+    IMAGE_PULL_BACK_OFF = ReasonRecord(
+        "ImagePullBackOff", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=1, pods="cannot pull their image", printed=True,
+        meaning="the image cannot be pulled, and the kubelet waits before its next try",
+        remedy=_PULL,
+    )  # fmt: skip
+    ERR_IMAGE_PULL = ReasonRecord(
+        "ErrImagePull", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=2, pods="cannot pull their image", printed=True,
+        meaning="the image cannot be pulled",
+        remedy=_PULL,
+    )  # fmt: skip
+    CRASH_LOOP_BACK_OFF = ReasonRecord(
+        "CrashLoopBackOff", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=0, pods="crash again and again", printed=True,
+        meaning="the container exits again and again; its last log lines follow. While it runs again they stay in the "
+        "message, under the reason with which it ended (Error, OOMKilled)",
+        remedy="ome logs {service}{which} --previous",
+    )  # fmt: skip
+    PODS_REFUSED = ReasonRecord(
+        "PodsRefused", of=(*COMPONENTS, COMPLETE), kstatus=IN_PROGRESS, printed=True,
+        meaning="pods cannot be created: Pod Security, a quota, a webhook, a missing ServiceAccount. The API server's "
+        "words follow",
+        remedy="correct what the API server names: quota, Pod Security, ServiceAccount or webhook",
+    )  # fmt: skip
+    PREFLIGHT_FAILED = ReasonRecord(
+        "PreflightFailed", of=(*COMPONENTS, PREFLIGHT, RECOVERED), kstatus=IN_PROGRESS, gravity=50,
+        pods="held by their preflight", printed=True,
+        meaning="the [preflight](preflight.md) of a rank has found something, and the mode is Require: its group waits, "
+        "and is not recycled for it. Under `Recovered`: a group that has come back waits for it",
+        remedy="correct what the message names: the preflight runs again within 5 minutes, and at once when the pods are "
+        "deleted. To start the engine anyway, which makes a new revision: kubectl annotate isvc {service} --overwrite "
+        "ome.io/preflight=Warn",
+    )  # fmt: skip
+    PREFLIGHT_FINDINGS = ReasonRecord(
+        "PreflightFindings", of=(PREFLIGHT,), kstatus=CURRENT, printed=True,
+        meaning="the [preflight](preflight.md) of a rank has found something, and the mode is Warn: the engine starts "
+        "anyway",
+        remedy="the engine starts anyway; correct what the message names. All findings: ome logs {service}{which} -c "
+        "ome-preflight",
+    )  # fmt: skip
+    STRANGER_IN_ROUTER = ReasonRecord(
+        "StrangerInRouter", of=(ROUTER_INTACT,), kstatus=CURRENT,
+        meaning="a worker that is no pod of the service was in a router's list, and may have received prompts",
+        remedy="see [Routers](security.md#routers)",
+    )  # fmt: skip

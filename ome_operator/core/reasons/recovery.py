@@ -1,0 +1,36 @@
+"""Reasons of groups that failed and come back."""
+
+from ome_operator.core.reasons.conditions import RECOVERED
+from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
+
+
+class RecoveryReasons:
+    """How groups that failed come back (docs/recovery.md)."""
+
+    SYSTEMIC_FAULT = ReasonRecord(
+        "SystemicFault", of=(RECOVERED,), kstatus=Kstatus.IN_PROGRESS, gravity=20,
+        meaning="half of a role's leaders are not ready although all their ranks run, so no group is recycled",
+        remedy="look for what these groups share, such as storage or a network",
+    )  # fmt: skip
+    RECYCLE_LIMIT = ReasonRecord(
+        "RecycleLimit", of=(RECOVERED,), kstatus=Kstatus.FAILED, gravity=30,
+        meaning="a group was recycled `maxRecycles` times in a row and is not recycled again",
+        remedy="read the logs, then delete the group's pods, or raise `maxRecycles`; or delete the StatefulSet of its "
+        "leader, and another group comes",
+    )  # fmt: skip
+    STUCK_TERMINATING = ReasonRecord(
+        "StuckTerminating", of=(RECOVERED,), kstatus=Kstatus.IN_PROGRESS, gravity=40,
+        meaning="a pod terminates on a node that does not report",
+        remedy="see \"Pods of a dead node\" in [recovery](recovery.md); deleting the StatefulSet of the group's leader "
+        "gives the group another node",
+    )  # fmt: skip
+    RECYCLING = ReasonRecord(
+        "Recycling", of=(RECOVERED,), kstatus=Kstatus.IN_PROGRESS, state=State.STARTING, passing=True, gravity=110,
+        meaning="pods of a failed start are being deleted",
+        remedy="wait",
+    )  # fmt: skip
+    RESTARTING = ReasonRecord(
+        "Restarting", of=(RECOVERED,), kstatus=Kstatus.IN_PROGRESS, state=State.STARTING, passing=True, gravity=130,
+        meaning="ranks of a group start again",
+        remedy="wait",
+    )  # fmt: skip

@@ -1,0 +1,144 @@
+"""Reasons of objects that cannot be written, and of rollouts that are not complete."""
+
+from ome_operator.core.reasons.conditions import COMPLETE, COMPONENTS, FROZEN, READY, RECOVERED, ROLLED_OUT
+from ome_operator.core.reasons.record import Kstatus, ReasonRecord, RolloutStage, State
+
+FAILED, IN_PROGRESS = Kstatus.FAILED, Kstatus.IN_PROGRESS
+_REFUSALS = (*COMPONENTS, READY, ROLLED_OUT)
+_HOLDS = (FROZEN, *COMPONENTS, RECOVERED, ROLLED_OUT, COMPLETE)
+
+
+class ObjectReasons:
+    """What the API server refuses, and names that other objects have."""
+
+    NAME_TAKEN = ReasonRecord(
+        "NameTaken", of=(*COMPONENTS, READY, COMPLETE), kstatus=FAILED,
+        meaning="an object of that name exists and does not belong to this service",
+        remedy="rename the object that the message names, or the service. An object that OME made: `ome adopt service "
+        "NAMESPACE/NAME` ([coming from OME](migrate.md))",
+    )  # fmt: skip
+    WAITING = ReasonRecord(
+        "Waiting", of=(*COMPONENTS, READY, COMPLETE), kstatus=IN_PROGRESS, state=State.WAITING,
+        meaning="an object of a deleted service or BenchmarkJob of the same name still exists",
+        remedy="wait",
+    )  # fmt: skip
+    INVALID = ReasonRecord(
+        "Invalid", of=_REFUSALS, kstatus=FAILED, loud=True,
+        meaning="the API server refuses the object as it is rendered",
+        remedy="correct the field of the pod that its words name",
+    )  # fmt: skip
+    FORBIDDEN = ReasonRecord(
+        "Forbidden", of=_REFUSALS, kstatus=FAILED, loud=True,
+        meaning="the operator has no right to write the object",
+        remedy="`kubectl auth can-i … --as system:serviceaccount:ome:ome-operator`; is the namespace the operator's own, "
+        'or in `admissionPolicy.forbiddenNamespaces`? "cannot set blockOwnerDeletion" (OpenShift): install the chart '
+        "with `rbac.ownerReferencesPermissionEnforcement=true`",
+    )  # fmt: skip
+    CONFLICT = ReasonRecord(
+        "Conflict", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
+        meaning="the API server answers 409 again and again when the operator changes or deletes the object that the "
+        "message names",
+        remedy="its words follow; they may come from a webhook or a proxy. The operator tries again by itself",
+    )  # fmt: skip
+    SERVER_ERROR = ReasonRecord(
+        "ServerError", of=_REFUSALS, kstatus=IN_PROGRESS,
+        meaning="the API server answers 5xx for that object again and again, mostly because a webhook does not answer",
+        remedy="the message names the webhook: repair it, or exempt the namespace. The operator tries again by itself",
+    )  # fmt: skip
+
+
+class RolloutReasons:
+    """What a rollout waits for."""
+
+    NOTHING_TO_RUN = ReasonRecord(
+        "NothingToRun", of=(ROLLED_OUT,), kstatus=FAILED,
+        meaning="nothing can be rendered for the service, and it has no stored revision; pods that run stay",
+        remedy="read the other conditions",
+    )  # fmt: skip
+    PAUSED = ReasonRecord(
+        "Paused", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED, printed=True,
+        meaning="`spec.rollout.paused` is true; the revision that serves goes on serving",
+        remedy="remove spec.rollout.paused to go on: ome resume {service}",
+    )  # fmt: skip
+    FROZEN = ReasonRecord(
+        "Frozen", of=_HOLDS, kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
+        meaning="somebody has frozen the service, or all services ([observe and freeze](observe-freeze.md)). A "
+        "BenchmarkJob that is frozen starts after the thaw",
+        remedy="`ome thaw NAME`, or `ome thaw --all`; the message names which",
+    )  # fmt: skip
+    OBSERVED = ReasonRecord(
+        "Observed", of=_HOLDS, kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
+        meaning="the operator only observes: `operator.observe` or `operator.observeNamespaces` of the chart is set, or "
+        "the annotation `ome.io/observe`",
+        remedy="remove that setting or annotation, and the operator acts",
+    )  # fmt: skip
+    WAITING_FOR_MODEL = ReasonRecord(
+        "WaitingForModel", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WEIGHTS,
+        meaning="too few nodes hold the model of the new revision; the old revision serves meanwhile",
+        remedy='wait, or see "Nodes" below',
+    )  # fmt: skip
+    DOES_NOT_FIT = ReasonRecord(
+        "DoesNotFit", of=(ROLLED_OUT, *COMPONENTS), kstatus=FAILED, state=State.WAITING, stage=RolloutStage.CAPACITY,
+        loud=True, printed=True,
+        meaning="the nodes that exist, even if they were empty, cannot hold all groups; the message names the label, "
+        "taint or amount that is missing. A revision that would replace one that serves waits, and the old one stays; "
+        "the pods of a new service are made",
+        remedy="add or label such nodes, or ask for less: it goes on by itself. If nodes are added on demand: kubectl "
+        "annotate isvc {service} ome.io/ignore-fit=true",
+        see="See [placement](placement.md)",
+    )  # fmt: skip
+    WAITING_FOR_ROOM = ReasonRecord(
+        "WaitingForRoom", of=(ROLLED_OUT, *COMPONENTS), kstatus=IN_PROGRESS, state=State.WAITING,
+        stage=RolloutStage.CAPACITY, loud=True, printed=True,
+        meaning="nodes have too little free capacity now. Groups of a component that were not all on nodes in time have "
+        "released their nodes and are queued for admission; a revision that would replace one that serves waits, and the "
+        "old one stays. The message names how much of what they need is free, who holds the rest, and why pods could not "
+        "be created, as with a quota",
+        remedy="free what the message names, or wait: it is tried again when it seems to fit, and every five minutes",
+        see="See [placement](placement.md#no-partial-gangs)",
+    )  # fmt: skip
+    CHECKING = ReasonRecord(
+        "Checking", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.ACCEPTED,
+        meaning="the API server is asked to validate the new workloads (a dry run), or free capacity is being read; the "
+        "old revision serves meanwhile",
+        remedy="wait",
+    )  # fmt: skip
+    DRY_RUN_REFUSED = ReasonRecord(
+        "DryRunRefused", of=(ROLLED_OUT,), kstatus=FAILED, stage=RolloutStage.ACCEPTED,
+        meaning="the API server refuses the new workloads in a dry run; the old revision serves meanwhile",
+        remedy="correct what its answer in the message names",
+    )  # fmt: skip
+    WAITING_FOR_TURN = ReasonRecord(
+        "WaitingForTurn", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WAVE,
+        passing=True, printed=True,
+        meaning="an edit of a runtime, a model or an accelerator class reaches its services in waves "
+        "([rollouts](rollouts.md#waves)); the message names the wave and the object",
+        remedy="wait until the wave before has baked, or, if a service of it failed, correct the edit or that service. "
+        "For larger waves set the annotation ome.io/rollout-waves of the object. How far its edit is: ome status runtime "
+        "NAME",
+    )  # fmt: skip
+    ROLLING_OUT = ReasonRecord(
+        "RollingOut", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
+        meaning="two revisions serve; the message has the new groups that are ready and the old groups that end "
+        "([rollouts](rollouts.md))",
+        remedy="wait. If it does not move: new groups are not ready, or pods of old groups do not end and hold "
+        "accelerators",
+    )  # fmt: skip
+    RETIRING_OLD_SLICE = ReasonRecord(
+        "RetiringOldSlice", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.ALONE,
+        passing=True,
+        meaning="pods of the old revision end first",
+        remedy="wait; a pod that stays Terminating is on a lost node, or uses its grace period",
+    )  # fmt: skip
+    PROGRESS_DEADLINE_EXCEEDED = ReasonRecord(
+        "ProgressDeadlineExceeded", of=(ROLLED_OUT,), kstatus=FAILED, stage=RolloutStage.READY, loud=True,
+        meaning="the new revision's pods have made no progress for `spec.rollout.readyTimeout` (1 h if it is not set); "
+        "the message names what is not ready",
+        remedy="correct that, or go back: `ome undo NAME`",
+    )  # fmt: skip
+    ROLLED_BACK = ReasonRecord(
+        "RolledBack", of=(ROLLED_OUT,), kstatus=FAILED, loud=True,
+        meaning="with `spec.rollout.onFailure: Rollback`: the new revision failed, and the revision before it serves "
+        "again; `status.rejected` has the reason",
+        remedy="edit what was wrong, or `ome retry NAME`",
+    )  # fmt: skip

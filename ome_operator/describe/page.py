@@ -1,0 +1,62 @@
+"""`python -m ome_operator.describe.page` writes the tables of reasons in docs/troubleshooting.md from the records.
+
+The records are in `core/reasons/`. Whatever stands outside of the two marks is written by hand.
+"""
+
+from pathlib import Path
+
+from ome_operator.core.reasons import FAMILIES, ReasonRecord
+from ome_operator.describe.actions import Shell
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
+BEGIN, END = "## Reasons\n", "## Nodes\n"
+"""The headings between which the page is generated."""
+_HEAD = """
+`python -m ome_operator.describe.page` writes these tables from `ome_operator/core/reasons/`. `Ready` repeats the reasons of
+the other conditions; `ome explain` shows those with the condition *Pod* for a pod. *kstatus* is how Helm, Flux and Argo CD
+should read the object: InProgress (it goes on by itself, or when whatever it waits for is there), Failed (it goes on only
+after an edit, or when a person has acted) or Current. No condition `Reconciling` or `Stalled` is written yet.
+"""
+_NAMES = {
+    "service": "NAME -n NAMESPACE",
+    "which": " --role ROLE --group GROUP",
+    "columns": " -L LABEL",
+    "holders": " -l LABEL=Ready",
+}
+"""Placeholders of a printed remedy -> the words that stand for them on the page."""
+
+
+def page_text() -> str:
+    """Return the page with current tables."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return before + BEGIN + tables() + END + rest.partition(END)[2]
+
+
+def tables() -> str:
+    """Return a table for each family of reasons."""
+    parts = [_HEAD]
+    for title, family in FAMILIES.items():
+        records = (record for record in vars(family).values() if isinstance(record, ReasonRecord))
+        rows = "\n".join(map(_row, records))
+        parts.append(
+            f"### {title}\n\n| reason | condition | kstatus | meaning | what to do |\n|---|---|---|---|---|\n{rows}\n"
+        )
+    return "\n".join(parts) + "\n"
+
+
+def _row(record: ReasonRecord) -> str:
+    conditions = ", ".join(dict.fromkeys(record.of))
+    return f"| {record} | {conditions} | {record.kstatus} | {record.meaning} | {_remedy(record)} |"
+
+
+def _remedy(record: ReasonRecord) -> str:
+    """Return the remedy in Markdown, with the link that follows it."""
+    said = record.remedy
+    if record.printed:
+        prose, command = Shell().step(said.format_map(_NAMES))
+        said = ": ".join(filter(None, (prose, f"`{command}`" if command else "")))
+    return ". ".join(filter(None, (said, record.see)))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_text(), encoding="utf-8")

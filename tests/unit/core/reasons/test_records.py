@@ -1,0 +1,104 @@
+"""Every reason is a record that is complete, used by the code, and agrees with itself."""
+
+import copy
+import json
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from ome_operator.core.reasons import (
+    ANOTHER,
+    COMPLETE,
+    FAMILIES,
+    ORDER,
+    ORDINARY,
+    POD,
+    REASONS,
+    ROLLED_OUT,
+    Kstatus,
+    Reason,
+    ReasonRecord,
+    RolloutStage,
+    State,
+    record_of,
+)
+
+PACKAGE = Path(__file__).parents[4] / "ome_operator"
+RECORDS = [
+    pytest.param(name, getattr(Reason, name), id=getattr(Reason, name).word) for name in dir(Reason) if name.isupper()
+]
+CODE = "".join(file.read_text() for file in PACKAGE.rglob("*.py") if PACKAGE / "core/reasons" not in file.parents)
+
+
+@pytest.mark.parametrize(("name", "record"), RECORDS)
+def test_a_record_is_complete(name: str, record: ReasonRecord) -> None:
+    """Its name is its word, and it has conditions that exist, a meaning and, unless nothing is wrong, a remedy."""
+    assert name == re.sub(r"(?<=[a-z])(?=[A-Z])", "_", record.word).upper()
+    assert record.of and set(record.of) <= {*ORDER, ANOTHER, COMPLETE, POD}
+    assert record.meaning and (record.good or record.remedy)
+    assert not record.router_remedy or record.printed
+    assert all("|" not in text and "\n" not in text for text in (record.meaning, record.remedy, record.see))
+
+
+@pytest.mark.parametrize(("name", "record"), RECORDS)
+def test_the_code_uses_every_reason(name: str, record: ReasonRecord) -> None:
+    """Words that are only passed on from the kubelet, the scheduler or the client of the API need no name in the code."""
+    passed_on = {"Unschedulable", "ImagePullBackOff", "ErrImagePull", "Invalid", "Forbidden"}
+    assert re.search(rf"\bReason\.{name}\b", CODE) or record.word in passed_on
+
+
+@pytest.mark.parametrize(("name", "record"), RECORDS)
+def test_its_values_agree(name: str, record: ReasonRecord) -> None:
+    """What passes by itself is not Failed, what an Event warns of is not Current, and what is good is Current."""
+    assert isinstance(record.kstatus, Kstatus)
+    if record.good:
+        assert record.kstatus is Kstatus.CURRENT
+        assert not (record.passing or record.loud or record.printed or record.stage)
+    if record.passing or record.on_its_way or record.state in (State.STARTING, State.HELD):
+        assert record.kstatus is Kstatus.IN_PROGRESS
+    if record.loud or record.stage is not None:
+        assert ROLLED_OUT in record.of or name == "WAITING_FOR_NODES"
+        assert record.kstatus is not Kstatus.CURRENT
+    assert not (record.loud and record.passing), "an Event would warn of what goes away by itself"
+    assert not record.on_its_way or record.pods, "it is counted with the pods"
+
+
+def test_every_reason_stands_once() -> None:
+    found = [record for family in FAMILIES.values() for record in vars(family).values() if isinstance(record, ReasonRecord)]
+    assert len(found) == len(REASONS) == len(RECORDS)
+    assert [*REASONS] == [str(record) for record in found]
+
+
+def test_a_reason_is_its_word_where_it_is_written() -> None:
+    """Conditions are compared with stored ones, sorted, copied by dataclasses.asdict, and written as JSON."""
+    paused = Reason.PAUSED
+    assert paused == "Paused" and {paused: 1}["Paused"] == 1 and hash(paused) == hash("Paused")
+    assert json.dumps({"reason": paused}) == '{"reason": "Paused"}'
+    assert type(str(paused)) is type(copy.deepcopy(paused)) is type(pickle.loads(pickle.dumps(paused))) is str
+    assert f"{paused}" == str(paused) == copy.deepcopy(paused) == "Paused" and repr(paused) == "'Paused'"
+
+
+def test_a_word_of_kubernetes_without_a_record_calls_for_a_person() -> None:
+    unknown = record_of("OutOfcpu")
+    assert unknown == "OutOfcpu" and unknown.state is State.BROKEN and unknown.gravity == ORDINARY
+    assert not (unknown.passing or unknown.loud or unknown.passes or unknown.moves or unknown.stage)
+
+
+def test_the_gravest_reasons_come_first() -> None:
+    gravest = sorted((record for record in REASONS.values() if record.gravity < ORDINARY), key=lambda each: each.gravity)
+    assert gravest == [
+        "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "FailedMount", "Unschedulable", "SystemicFault",
+        "RecycleLimit", "StuckTerminating", "PreflightFailed",
+    ]  # fmt: skip
+    numbers = [record.gravity for record in REASONS.values() if record.gravity != ORDINARY]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_every_stage_of_a_rollout_but_the_first_has_reasons_that_stop_there() -> None:
+    """Any other reason of RolledOut means that the inputs are not valid."""
+    assert {record.stage for record in REASONS.values()} - {None} == set(RolloutStage) - {RolloutStage.VALID}
+    assert [stage.number for stage in RolloutStage] == [*range(len(RolloutStage))] and State.BROKEN.order == 0
+    moves = {str(record) for record in REASONS.values() if record.moves}
+    assert moves == {"Checking", "Progressing", "RollingOut", "RetiringOldSlice"}
