@@ -1,1 +1,3 @@
-"""The command `ome`: a module for each command. Other packages add theirs by the entry point `ome.commands`."""
+"""The command `ome`, with one module for each subcommand. Other packages add subcommands by the entry point
+`ome.commands`.
+"""

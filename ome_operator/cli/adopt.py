@@ -1,4 +1,4 @@
-"""`ome adopt`: take over a cluster where OME has run, first as a whole, then service by service."""
+"""`ome adopt`: takes over a cluster in which OME has run: first the CRDs, then service by service."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ome_operator.errors import UserError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
 NEXT = """
 What remains, in this order:
@@ -26,7 +26,7 @@ What remains, in this order:
 
 @dataclass(frozen=True)
 class _Cluster:
-    """Where `ome adopt` was told to work."""
+    """The cluster that the user selected for `ome adopt`."""
 
     kubeconfig: Path | None
     context: str | None
@@ -38,14 +38,16 @@ def adopt(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     dry_run: DryRun = False,
-    release_name: Annotated[str, typer.Option(help="Helm release that the CRDs shall belong to.")] = "ome-crd",
-    release_namespace: Annotated[str, typer.Option(help="Its namespace.")] = "ome",
+    release_name: Annotated[str, typer.Option(help="Helm release that will own the CRDs.")] = "ome-crd",
+    release_namespace: Annotated[str, typer.Option(help="Namespace of that Helm release.")] = "ome",
     yes: Annotated[
-        bool, typer.Option("--yes", help="Also let go of objects that hang in deletion, and drop fields we do not know.")
+        bool, typer.Option("--yes", help="Also release objects whose deletion hangs, and drop unknown fields.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Go on although OME's controller seems to run.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Continue although OME's controller seems to be running.")] = False,
 ) -> None:
-    """Take over OME's CRDs: its webhooks and finalizers go, schemas become ours. Exit code 1: something is left to do."""
+    """Take over OME's CRDs: remove its webhooks and finalizers, and install our schemas. Exit code 1: something is left to
+    do.
+    """
     where = _Cluster(kubeconfig, context)
     ctx.obj = where
     if ctx.invoked_subcommand is not None:
@@ -65,28 +67,35 @@ def adopt(
 
 
 @app.command(
-    short_help="Hand services over, one after the other.",
+    short_help="Hand services over, one after another.",
     epilog="Examples: ome adopt service --all; ome adopt service team/kimi-k2 --replace",
 )
 def service(
     ctx: typer.Context,
     services: Annotated[list[str] | None, typer.Argument(metavar="NAMESPACE/NAME...", show_default=False)] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every service, one after the other.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Hand over every service, one after another.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Remove the old workloads first: no GPUs for both, but a time without service.")
+        bool,
+        typer.Option(
+            "--replace", help="Remove the old workloads first: needs no extra GPUs, but the service is down meanwhile."
+        ),
     ] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds that each service's new pods may take.")] = 3600.0,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds that each service's new pods may take to become ready.")
+    ] = 3600.0,
     dry_run: DryRun = False,
 ) -> None:
-    """Hand services over: OME's workloads serve until the new pods are ready, then they go. Service addresses stay."""
+    """Hand services over. OME's workloads serve until the new pods are ready, and are removed then. Service addresses
+    stay.
+    """
     from ome_operator.adopt import services as handing
 
     wanted = services or []
     if every == bool(wanted):
-        raise UserError("Name services as NAMESPACE/NAME, or say --all.")
-    for one in wanted:
-        if one.count("/") != 1 or not all(one.split("/")):
-            raise UserError(f"{one!r} is not NAMESPACE/NAME.")
+        raise UserError("Name services as NAMESPACE/NAME, or use --all.")
+    for item in wanted:
+        if item.count("/") != 1 or not all(item.split("/")):
+            raise UserError(f"{item!r} does not have the form NAMESPACE/NAME.")
 
     async def work(client: Any, steps: Any) -> None:
         await handing.hand_over(client, steps, wanted, replace=replace, patience=timeout)
@@ -95,7 +104,7 @@ def service(
 
 
 def _run(where: _Cluster, dry_run: bool, work: Callable[[Any, Any], Awaitable[None]]) -> int:
-    """Connect, work, and say how many things were left."""
+    """Connect to the cluster, do the work, and return how many items were left undone."""
     from ome_operator.adopt.steps import Steps
 
     steps = Steps(typer.echo, dry_run=dry_run)
@@ -104,6 +113,6 @@ def _run(where: _Cluster, dry_run: bool, work: Callable[[Any, Any], Awaitable[No
         where.context,
         lambda client: work(client, steps),
         manager=keys.MANAGER,
-        stopped="What was done stays done; run the command again.",
+        stopped="Completed steps are kept; run the command again.",
     )
     return steps.left

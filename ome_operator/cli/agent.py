@@ -1,4 +1,4 @@
-"""`ome agent`: the model agent of one node. In a cluster this is what the chart's DaemonSet runs."""
+"""`ome agent`: the model agent of one node. In a cluster the DaemonSet of the chart runs it."""
 
 import asyncio
 import contextlib
@@ -24,59 +24,70 @@ PEER_TOKEN = Path("/etc/ome/peers/token")
 @app.command(epilog="Example: ome agent --node h200-00 --root /raid/models --kubeconfig agent.kubeconfig")
 def agent(
     node: Annotated[str, typer.Option(help="Name of this node.", envvar="NODE_NAME")],
-    root: Annotated[list[str], typer.Option(help="Directory that it may write below. May be given several times.")],
+    root: Annotated[list[str], typer.Option(help="Directory below which the agent may write. May be given several times.")],
     secrets: Annotated[
-        Path, typer.Option(help="A folder for each Secret that models name as their key, a file for each of its values.")
+        Path,
+        typer.Option(
+            help="Folder with a subfolder for each Secret that models name, and in it a file for each value of the Secret."
+        ),
     ] = Path("/etc/ome/secrets"),
     secret: Annotated[
         list[str] | None,
-        typer.Option(help=f'What a Secret is for, as {FORM}; "uris" bounds it further. May be given several times.'),
+        typer.Option(
+            help=f'What a Secret may be used for, as {FORM}; "uris" restricts it further. May be given several times.'
+        ),
     ] = None,
     identity_host: Annotated[
-        list[str] | None, typer.Option(help="Host of an object store that sees the identity of this node.")
+        list[str] | None, typer.Option(help="Host of an object store to which this node's cloud identity may be sent.")
     ] = None,
     identity_namespace: Annotated[
-        list[str] | None, typer.Option(help="Namespace whose BaseModels use the identity of this node.")
+        list[str] | None, typer.Option(help="Namespace whose BaseModels may use this node's cloud identity.")
     ] = None,
     private_host: Annotated[
-        list[str] | None, typer.Option(help="Host that is asked though its address is inside of a network.")
+        list[str] | None, typer.Option(help="Host that may be contacted although its address is private.")
     ] = None,
     endpoint_host: Annotated[
         list[str] | None, typer.Option(help="Host that BaseModels may name as the endpoint of an object store.")
     ] = None,
-    endpoint: Annotated[str, typer.Option(help="A mirror of the hub.", envvar="HF_ENDPOINT")] = "",
-    files: Annotated[int, typer.Option(help="Files that are fetched at a time.", min=1)] = 8,
-    models: Annotated[int, typer.Option(help="Models that are fetched at a time.", min=1)] = 2,
+    endpoint: Annotated[str, typer.Option(help="Address of a mirror of the Hugging Face hub.", envvar="HF_ENDPOINT")] = "",
+    files: Annotated[int, typer.Option(help="Number of files that are downloaded at the same time.", min=1)] = 8,
+    models: Annotated[int, typer.Option(help="Number of models that are downloaded at the same time.", min=1)] = 2,
     turn: Annotated[
-        float, typer.Option(help="Seconds after which a model gives way to another namespace's.", min=1)
+        float, typer.Option(help="Seconds after which a download yields to a waiting model of another namespace.", min=1)
     ] = 300.0,
     namespace_gb: Annotated[
-        float, typer.Option(help="GB that BaseModels of a namespace may have on this node; 0: no bound.", min=0)
+        float, typer.Option(help="GB that the BaseModels of one namespace may use on this node; 0: no limit.", min=0)
     ] = 0.0,
-    bandwidth: Annotated[float, typer.Option(help="MB per second that this node may fetch; 0: no limit.", min=0)] = 0.0,
-    verify_every: Annotated[float, typer.Option(help="Seconds between two looks at files that are Ready.", min=1)] = 21600.0,
-    sample: Annotated[float, typer.Option(help="Share of the bytes that such a look reads.", min=0, max=1)] = 0.02,
+    bandwidth: Annotated[float, typer.Option(help="MB per second that this node may download; 0: no limit.", min=0)] = 0.0,
+    verify_every: Annotated[float, typer.Option(help="Seconds between two checks of Ready files.", min=1)] = 21600.0,
+    sample: Annotated[float, typer.Option(help="Share of the bytes that such a check reads.", min=0, max=1)] = 0.02,
     remove_after: Annotated[
         float,
-        typer.Option(help="Seconds after which weights that nothing refers to are removed from this node; 0: never.", min=0),
+        typer.Option(
+            help="Seconds after which weights that no object refers to are removed from this node; 0: never.", min=0
+        ),
     ] = 0.0,
     models_per_namespace: Annotated[
         int,
-        typer.Option(help="BaseModels that count, of each namespace, the oldest first, as for the operator; 0: all.", min=0),
+        typer.Option(
+            help="Number of BaseModels per namespace that are used, the oldest first, as the operator's flag; 0: all.", min=0
+        ),
     ] = 100,
     peers: Annotated[
-        str, typer.Option(help="Name whose addresses are those of all agents (a headless Service); empty: no peers.")
+        str, typer.Option(help="DNS name that resolves to all agents (a headless Service); empty: no peers.")
     ] = "",
-    peer_token: Annotated[Path, typer.Option(help="File with the token that agents show each other.")] = PEER_TOKEN,
-    peer_port: Annotated[int, typer.Option(help="Where agents give files to each other.")] = 8082,
-    own_address: Annotated[str, typer.Option(help="Our own address among the peers.", envvar="POD_IP")] = "",
+    peer_token: Annotated[
+        Path, typer.Option(help="File with the token by which agents authenticate to each other.")
+    ] = PEER_TOKEN,
+    peer_port: Annotated[int, typer.Option(help="Port on which agents serve files to each other.")] = 8082,
+    own_address: Annotated[str, typer.Option(help="This agent's own address among the peers.", envvar="POD_IP")] = "",
     kubeconfig: Kubeconfig = None,
-    address: Annotated[str, typer.Option(help="Address of the probes; empty: every address.")] = "",
-    port: Annotated[int, typer.Option(help="/healthz; 0: a free port.")] = 8081,
+    address: Annotated[str, typer.Option(help="Address that the probes listen on; empty: every address.")] = "",
+    port: Annotated[int, typer.Option(help="Port of /healthz; 0: a free port.")] = 8081,
     log_format: LogFormat = "json",
     log_level: LogLevel = "INFO",
 ) -> None:
-    """Fetch and verify the weights of the models that this node is to hold, until it is stopped."""
+    """Download and verify the weights of the models that this node is to hold, until stopped."""
     from ome_operator.agent.download import Limits
     from ome_operator.agent.throttle import Throttle
     from ome_operator.agent.work import AgentSettings
@@ -115,7 +126,7 @@ def agent(
 def _among_peers(
     settings: "AgentSettings", peers: str, port: int, own_address: str, token: str
 ) -> "tuple[AgentSettings, Giver]":
-    """The settings of an agent that asks its peers before the hub, and what gives files to them."""
+    """Return the settings of an agent that asks its peers before the hub, and the server that serves files to peers."""
     from ome_operator.agent.peers import Giver, Swarm, resolver
 
     find = resolver(peers, port, own_address)
@@ -127,17 +138,17 @@ def _among_peers(
 
 
 def _root(given: str) -> str:
-    """A directory that agents may write below, which is there then."""
+    """Create a directory that agents may write below, and return its path. Raises UserError."""
     from ome_operator.agent.store import HIDDEN
     from ome_operator.core.weights.mount import NAMESPACES
 
     path = Path(given)
     if not path.is_absolute() or {"..", HIDDEN, NAMESPACES} & set(path.parts):
-        raise UserError(f"--root {given}: name an absolute path without the components .., {HIDDEN} and {NAMESPACES}.")
+        raise UserError(f"--root {given}: write an absolute path without the components .., {HIDDEN} and {NAMESPACES}.")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--root {given}: it cannot be made: {error.strerror}.") from error
+        raise UserError(f"--root {given}: the directory cannot be created: {error.strerror}.") from error
     return str(path)
 
 
@@ -145,9 +156,9 @@ def _token(path: Path) -> str:
     try:
         token = path.read_text().strip()
     except OSError as error:
-        raise UserError(f"--peer-token {path}: {error.strerror}. Peers need a token that they share.") from error
+        raise UserError(f"--peer-token {path}: {error.strerror}. Peers need a shared token.") from error
     if not token:
-        raise UserError(f"--peer-token {path} is empty. Peers need a token that they share.")
+        raise UserError(f"--peer-token {path} is empty. Peers need a shared token.")
     return token
 
 
@@ -161,8 +172,8 @@ async def _run(
 
     async with contextlib.AsyncExitStack() as stack:
 
-        async def serve(one: Agent) -> None:
-            probes, _ = await health.serve(address, port, {"/healthz": one.alive})
+        async def serve(item: Agent) -> None:
+            probes, _ = await health.serve(address, port, {"/healthz": item.alive})
             stack.push_async_callback(probes.cleanup)
             if giver is not None:
                 files, _ = await peers.serve(giver, address, peer_port)
@@ -172,6 +183,6 @@ async def _run(
             connection = await Connection.open(kubeconfig)
             return await run(settings, connection, asyncio.Event(), serve)
         except NoConnection as error:
-            raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
+            raise UserError(f"no connection to a cluster: {error}. Name another file with --kubeconfig.") from error
         except health.PortTaken as error:
-            raise UserError(f"{error}. --port chooses another.") from error
+            raise UserError(f"{error}. Choose another port with --port.") from error

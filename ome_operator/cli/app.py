@@ -1,7 +1,8 @@
-"""The root of the command line. Subcommands load when they are called, so that the small ones start fast.
+"""The root of the command line. Subcommands are loaded when they are called, so that small commands start fast.
 
-To add one: a module with a `typer.Typer` called `app`, and a line in COMMANDS. Several may share a module. A package beside
-the operator adds its own by entry points of the groups PLUGINS and LINES; `ome_local` does, and no image has it.
+To add a command, write a module with a `typer.Typer` called `app`, and add a line to COMMANDS. Several commands may share a
+module. Another package adds commands by entry points of the groups PLUGINS and LINES; `ome_local` does so, and is in no
+image.
 """
 
 from importlib import import_module
@@ -15,70 +16,70 @@ from ome_operator import __version__
 
 COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
-    "registry": ("ome_operator.cli.registry", "Keep a router's workers equal to the pods that can serve (its sidecar)."),
-    "generate": ("ome_operator.cli.generate", "The command and the YAML that serve Kimi K2 on your hardware."),
-    "plan": ("ome_operator.cli.plan", "From lengths of requests to nodes, tokens a second, seconds and a price."),
-    "status": ("ome_operator.cli.status", "Services as trees, and the reason for whatever is not ready."),
-    "explain": ("ome_operator.cli.explain", "Why a service is not ready and what to do; why this runtime."),
-    "logs": ("ome_operator.cli.logs", "All logs of a group, with the rank in front."),
-    "ui": ("ome_operator.cli.ui.command", "All of that as a page in a browser of this machine, live."),
-    "record": ("ome_operator.cli.record", "What the operator sees of a service now, as a file."),
+    "registry": ("ome_operator.cli.registry", "Keep a router's worker list equal to the pods that can serve (its sidecar)."),
+    "generate": ("ome_operator.cli.generate", "Print the launch command and the YAML that serve a model on your hardware."),
+    "plan": ("ome_operator.cli.plan", "Compute nodes, tokens per second, latency and price from request lengths."),
+    "status": ("ome_operator.cli.status", "Show services as trees, with the reason for everything that is not ready."),
+    "explain": ("ome_operator.cli.explain", "Show why a service is not ready and what to do, or why it gets its runtime."),
+    "logs": ("ome_operator.cli.logs", "Show all logs of a group, each line prefixed with its rank."),
+    "ui": ("ome_operator.cli.ui.command", "Serve a live page with all of that to a browser on this machine."),
+    "record": ("ome_operator.cli.record", "Write what the operator observes of a service now to a file."),
     "replay": (
         "ome_operator.cli.replay",
-        "Passes of such a file once more, on any machine: what was seen, decided, and why.",
+        "Run the passes of such a file again, on any machine: what was observed, decided, and why.",
     ),
-    "diff": ("ome_operator.cli.diff", "What an edit would change and restart, before it is applied."),
-    "render": ("ome_operator.cli.render", "What the operator would create, from files and without a cluster."),
-    "lint": ("ome_operator.cli.lint", "What of a service cannot start or answers wrongly, before it is applied."),
+    "diff": ("ome_operator.cli.diff", "Show what an edit would change and restart, before it is applied."),
+    "render": ("ome_operator.cli.render", "Print what the operator would create, from files and without a cluster."),
+    "lint": ("ome_operator.cli.lint", "Find settings that keep a service from starting or make it answer wrongly."),
     "preflight": (
         "ome_operator.cli.preflight",
-        "What of nodes and network keeps a service from its start, without a start.",
+        "Find problems of nodes and network that would keep a service from starting.",
     ),
-    "history": ("ome_operator.cli.rollout", "The kept revisions of a service, and what changed from one to the next."),
-    "undo": ("ome_operator.cli.rollout", "Go back to a kept revision of a service, and stay there."),
+    "history": ("ome_operator.cli.rollout", "List the stored revisions of a service, and what changed between them."),
+    "undo": ("ome_operator.cli.rollout", "Go back to a stored revision of a service, and pin it."),
     "retry": ("ome_operator.cli.rollout", "Try a rejected revision of a service again."),
-    "restart": ("ome_operator.cli.rollout", "Replace all pods of engine and decoder of a service."),
-    "pause": ("ome_operator.cli.rollout", "Record new revisions of a service and roll none of them out."),
-    "resume": ("ome_operator.cli.rollout", "Roll out what a pause held back."),
-    "freeze": ("ome_operator.cli.freeze", "The red button: nothing is rolled, scaled or recycled until `ome thaw`."),
-    "thaw": ("ome_operator.cli.freeze", "Go on with what a freeze held back."),
-    "agent": ("ome_operator.cli.agent", "Fetch and verify weights on one node (the model agent)."),
-    "benchmark": ("ome_operator.cli.benchmark", "Steps of a BenchmarkJob's pod."),
+    "restart": ("ome_operator.cli.rollout", "Replace all engine and decoder pods of a service."),
+    "pause": ("ome_operator.cli.rollout", "Record new revisions of a service without rolling them out."),
+    "resume": ("ome_operator.cli.rollout", "Continue the rollouts that a pause stopped."),
+    "freeze": ("ome_operator.cli.freeze", "Emergency stop: nothing is rolled, scaled or recycled until `ome thaw`."),
+    "thaw": ("ome_operator.cli.freeze", "End a freeze."),
+    "agent": ("ome_operator.cli.agent", "Download and verify weights on one node (the model agent)."),
+    "benchmark": ("ome_operator.cli.benchmark", "Run the steps of a BenchmarkJob's pod."),
     "kubeconfig": (
         "ome_operator.cli.kubeconfig",
-        "A kubeconfig of a ServiceAccount, to run the operator outside a cluster.",
+        "Write a kubeconfig of a ServiceAccount, to run the operator outside a cluster.",
     ),
-    "adopt": ("ome_operator.cli.adopt", "Take over a cluster where OME has run."),
+    "adopt": ("ome_operator.cli.adopt", "Take over a cluster in which OME has run."),
 }
-"""Name → module and the line that `ome --help` shows without loading it."""
+"""Name → module, and the line that `ome --help` shows without loading the module."""
 
 PLUGINS = "ome.commands"
-"""The group of entry points: name → a `typer.Typer` of another package."""
+"""Entry point group of commands: name → a `typer.Typer` of another package."""
 LINES = "ome.lines"
-"""The group of entry points: name → the line that `ome --help` shows of it; without one the command is loaded for it."""
+"""Entry point group of help lines: name → the line that `ome --help` shows. A command without one is loaded for its line."""
 
 
 def commands() -> list[str]:
-    """Names of all commands: those of the table in its order, then those of other packages."""
+    """Return the names of all commands: those of COMMANDS in its order, then those of other packages."""
     return [*COMMANDS, *sorted(entry_points(group=PLUGINS).names - COMMANDS.keys())]
 
 
 def _named(name: str, line: str) -> TyperCommand:
-    """A command for a list: its name and its line."""
+    """Return a stand-in for a command in a list, with its name and its help line only."""
     return TyperCommand(name, help=line, short_help=line)
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands are modules that load on use."""
+    """A command group whose commands are modules that are loaded on use."""
 
     _listing = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of the table, other packages' behind it."""
+        """Return the commands in the order of COMMANDS, followed by those of other packages."""
         return commands()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, loaded; only its name and line while help is shown."""
+        """Return the loaded command, or a stand-in with its name and help line while the group's help is shown."""
         if cmd_name in COMMANDS:
             module, line = COMMANDS[cmd_name]
             if self._listing:
@@ -96,7 +97,7 @@ class LazyGroup(TyperGroup):
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Help for the group itself."""
+        """Write the help of the group without loading its commands."""
         self._listing = True
         try:
             super().format_help(ctx, formatter)
@@ -107,7 +108,7 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
-    rich_markup_mode=None,  # plain help: in columns of typer's tables names of options were cut
+    rich_markup_mode=None,  # plain help, because typer's tables cut the names of options
     pretty_exceptions_enable=False,
     help="Model-driven serving of large mixture-of-experts models on Kubernetes.",
     epilog="Examples: ome status -A; ome explain kimi-k2-instruct -n kimi-k2-instruct; ome COMMAND --help shows more",
@@ -126,4 +127,4 @@ def root(
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Options of every command."""
+    """Define the options that every command has."""

@@ -1,4 +1,6 @@
-"""`ome benchmark`: the steps of a BenchmarkJob's pod that are ours. People apply a BenchmarkJob instead."""
+"""`ome benchmark`: the operator's own steps inside the pod of a BenchmarkJob. Users apply a BenchmarkJob; they do not run
+this command themselves.
+"""
 
 import json
 from collections.abc import Iterator
@@ -14,14 +16,16 @@ app = typer.Typer(
     epilog="Example: ome benchmark report --help", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
 WORK, SECRETS, MESSAGE = Path("/ome/work"), Path("/ome/secrets"), Path("/dev/termination-log")
-_Plan = Annotated[str, typer.Option(help="What to do, as JSON.", envvar="OME_BENCHMARK")]
-_Work = Annotated[Path, typer.Option(help="Folder that the steps share.")]
-_Secrets = Annotated[Path, typer.Option(help="Folders `dataset` and `output` with the values of their Secrets.")]
+_Plan = Annotated[str, typer.Option(help="Plan of the benchmark, as JSON.", envvar="OME_BENCHMARK")]
+_Work = Annotated[Path, typer.Option(help="Folder that the steps of the pod share.")]
+_Secrets = Annotated[
+    Path, typer.Option(help="Folder with the subfolders `dataset` and `output`, which hold the values of their Secrets.")
+]
 
 
 @app.command(epilog="Example: OME_BENCHMARK=$(cat plan.json) ome benchmark prepare --work /tmp/work")
 def prepare(plan: _Plan, work: _Work = WORK, secrets: _Secrets = SECRETS) -> None:
-    """Before the benchmark: fetch the data set."""
+    """Fetch the data set before the benchmark runs."""
     from ome_operator.benchmark_pod import steps
 
     with _naming("spec.dataset.storageUri"):
@@ -33,21 +37,21 @@ def report(
     plan: _Plan,
     work: _Work = WORK,
     secrets: _Secrets = SECRETS,
-    message: Annotated[Path, typer.Option(help="Where the summary goes.")] = MESSAGE,
+    message: Annotated[Path, typer.Option(help="File that the summary is written to.")] = MESSAGE,
 ) -> None:
-    """After the benchmark: results, page and summary. Fails when a request has failed."""
+    """Write results and summary after the benchmark. Exit code 1: a request failed."""
     from ome_operator.benchmark_pod import steps
 
     with _naming("spec.outputLocation"):
         good = steps.report(json.loads(plan), work, secrets, message)
     if not good:
-        typer.echo("requests failed: the summary says how many, and what the first error was", err=True)
+        typer.echo("Some requests failed. The summary states how many, and the first error.", err=True)
         raise typer.Exit(1)
 
 
 @contextmanager
 def _naming(field: str) -> Iterator[None]:
-    """What went wrong with a place, as a sentence."""
+    """Turn a storage or file error inside the `with` block into a UserError whose message starts with `field`."""
     from ome_operator.storage.listing import SourceError
 
     try:
@@ -55,4 +59,6 @@ def _naming(field: str) -> Iterator[None]:
     except SourceError as error:
         raise UserError(f"{field}: {error}") from error
     except OSError as error:
-        raise UserError(f"{field}: {error.filename}: {error.strerror}; pods write as user and group 65532") from error
+        raise UserError(
+            f"{field}: {error.filename}: {error.strerror}. The pod writes as user and group 65532, so that user needs access"
+        ) from error

@@ -1,4 +1,4 @@
-"""Completion: names of services for shells, and the protocol in which kubectl asks its plugins."""
+"""Shell completion of service names, and the protocol by which kubectl asks its plugins for completions."""
 
 import contextlib
 import io
@@ -10,11 +10,13 @@ from pathlib import Path
 import typer
 
 PATIENCE = 5.0
-"""Seconds that a person waits for names from a cluster that is far away."""
+"""Seconds after which completion gives up on a cluster that does not answer."""
 
 
 def services(ctx: typer.Context, incomplete: str) -> list[str]:
-    """InferenceServices that begin so; none when the cluster does not answer soon."""
+    """Return the names of InferenceServices that start with `incomplete`; none if the cluster does not answer within
+    PATIENCE.
+    """
     import asyncio
 
     import ome_operator.kube.client  # noqa: F401  (loaded before the clock starts)
@@ -24,7 +26,7 @@ def services(ctx: typer.Context, incomplete: str) -> list[str]:
     try:
         names = _services(kubeconfig, asked.get("context"), asked.get("namespace") or "", incomplete)
         return asyncio.run(asyncio.wait_for(names, PATIENCE))
-    except Exception:  # completion has nobody to complain to
+    except Exception:  # completion has no way to report an error
         return []
 
 
@@ -33,13 +35,14 @@ async def _services(kubeconfig: str | Path | None, context: str | None, namespac
 
     async with opened(Path(kubeconfig) if kubeconfig else None, context) as client:
         found = await client.list_metadata("InferenceService", inside(client, namespace))
-    return sorted(one["name"] for one in found if one["name"].startswith(begin))
+    return sorted(item["name"] for item in found if item["name"].startswith(begin))
 
 
 def kubectl() -> None:
-    """`kubectl_complete-ome WORDS…`: candidates for the last word, one a line, then cobra's directive.
+    """`kubectl_complete-ome WORDS…`: print the candidates for the last word, one per line, then cobra's directive.
 
-    kubectl runs this program for `kubectl ome <Tab>`. Candidates are those of fish, which look as cobra's do.
+    kubectl runs this program for `kubectl ome <Tab>`. The candidates are printed in the format of fish, which is that of
+    cobra.
     """
     from ome_operator.cli.app import app
 
@@ -51,4 +54,4 @@ def kubectl() -> None:
     for line in said.getvalue().splitlines():
         if line:
             print(line)
-    print(":4")  # no file names
+    print(":4")  # directive 4: do not complete file names

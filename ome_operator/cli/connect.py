@@ -1,4 +1,4 @@
-"""What every command that works on a cluster shares: how to find it, and what to say when it does not answer."""
+"""Shared by all commands that work on a cluster: options that select it, the connection, and the messages for its errors."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,15 +13,18 @@ from ome_operator.errors import Unanswered, UserError
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
 
-Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file; by default that of kubectl.", envvar="KUBECONFIG")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Kubeconfig file; by default the one that kubectl uses.", envvar="KUBECONFIG")
+]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
 Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", help="By default that of the kubeconfig's context.", show_default=False)
+    str,
+    typer.Option("--namespace", "-n", help="Namespace; by default that of the kubeconfig's context.", show_default=False),
 ]
 
 T = TypeVar("T")
 MANAGER = "ome-cli"
-"""Field manager of what people change with the command line."""
+"""Field manager of edits that users make with the command line."""
 
 
 def on_cluster(
@@ -35,10 +38,11 @@ def on_cluster(
     error: type[UserError] = UserError,
     read_only: bool = False,
 ) -> T:
-    """Connect, work, and close. `elsewhere` is said when there is no cluster, `stopped` when it refused something.
-    `read_only`: whatever is no GET is not sent.
+    """Connect to the cluster, await `work` and close the connection. `elsewhere` is appended to the message if there is no
+    connection, `stopped` if the API server refuses a request. `error` is the class of the exception that is raised. With
+    `read_only`, requests other than GET are not sent.
 
-    Ctrl+C ends it with exit code 130, as programs do that go on until then.
+    Ctrl+C ends the command with exit code 130 (128 + SIGINT).
     """
     import asyncio
 
@@ -63,12 +67,12 @@ def on_cluster(
 async def opened(
     kubeconfig: Path | None, context: str | None, manager: str = MANAGER, read_only: bool = False
 ) -> "AsyncIterator[Client]":
-    """A client that is closed in the end; raises NoConnection."""
+    """Yield a client, and close it at the end. Raises NoConnection."""
     from ome_operator.kube.client import Client
     from ome_operator.kube.connection import Connection, NoConnection
 
     path = kubeconfig or Path.home() / ".kube/config"
-    if os.pathsep not in str(path) and not path.exists():  # the library would speak of a key that is missing
+    if os.pathsep not in str(path) and not path.exists():  # the client library would complain about a missing key instead
         raise NoConnection(f"{path} does not exist")
     client = Client(await Connection.open(path, context), manager=manager, may_write=(lambda: False) if read_only else None)
     try:
@@ -78,25 +82,27 @@ async def opened(
 
 
 def inside(client: "Client", namespace: str) -> str:
-    """The namespace that is meant: what was asked for, else the context's."""
+    """Return `namespace`, or else the namespace of the kubeconfig's context, or else "default"."""
     return namespace or client.connection.namespace or "default"
 
 
 _KINDS = ("isvc", "inferenceservice", "inferenceservices", "inferenceservices.ome.io")
-"""What kubectl takes for the kind of a service, in `KIND/NAME`."""
+"""Names that kubectl accepts as the kind of a service in `KIND/NAME`."""
 
 
 def meant(client: "Client", service: str, namespace: str) -> tuple[str, str]:
-    """Namespace and name of the service that a person means: NAME, NAMESPACE/NAME as commands print it, or KIND/NAME."""
+    """Return namespace and name of the service. The user writes NAME, NAMESPACE/NAME (the form that commands print) or
+    KIND/NAME. Raises Unanswered if SERVICE and -n name different namespaces.
+    """
     before, _, name = service.rpartition("/")
     if before.lower() in _KINDS or not before:
         return inside(client, namespace), name
     if namespace not in ("", before):
-        raise Unanswered(f"SERVICE {service} is in namespace {before}, and -n says {namespace}: leave one of them out.")
+        raise Unanswered(f"SERVICE {service} names namespace {before}, but -n names {namespace}: leave out one of them.")
     return before, name
 
 
 def missing(service: str, namespace: str) -> Unanswered:
-    """The sentence for a service that is not there."""
-    where = f"namespace {namespace}: -n names another one, `ome status -A` shows all"
+    """Return the error for a service that does not exist."""
+    where = f"namespace {namespace}. Choose another namespace with -n; `ome status -A` shows all services"
     return Unanswered(f"there is no InferenceService {service} in {where}.")

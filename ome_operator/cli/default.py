@@ -1,4 +1,4 @@
-"""A group of commands that means a certain command where none is named."""
+"""A command group with a default subcommand."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from typer.core import TyperGroup
 
 
 def otherwise(command: str) -> type[TyperGroup]:
-    """The class of a group: what does not begin with any of its commands, or with a call for help, is for this command."""
+    """Return the class of a group that runs `command` if the first argument is neither a subcommand nor a help option."""
 
     class Otherwise(TyperGroup):
-        """`ome GROUP …` is `ome GROUP COMMAND …`."""
+        """Makes `ome GROUP …` equivalent to `ome GROUP COMMAND …`."""
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             if args and args[0] not in (*self.commands, *ctx.help_option_names):

@@ -1,4 +1,4 @@
-"""`ome diff`: what an edit would change and restart, before it is applied."""
+"""`ome diff`: shows what an edit would change and restart, before it is applied."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,14 +22,14 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def diff(
     files: Files,
     namespace: Namespace = "",
-    brief: Annotated[bool, typer.Option("--brief", help="Only the sentences, not the objects.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Print only the sentences, not the objects.")] = False,
     output: Output = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """What applying these files would change, and which GPU pods would restart, with the reason.
+    """Show what applying these files would change, and which GPU pods would restart and why.
 
-    Exit code 0: nothing. 1: something. 2: it cannot be told.
+    Exit code 0: nothing would change. 1: something would change. 2: the answer is unknown.
     """
     found = on_cluster(kubeconfig, context, lambda client: _preview(client, files, namespace), error=Unanswered)
     if found.problems:

@@ -1,4 +1,6 @@
-"""`ome explain`: why a service is not ready and what to do; what the operator would choose for it, and why nothing else."""
+"""`ome explain`: shows why a service is not ready and what to do, or which runtime the operator would choose for it and why
+no other.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,11 +32,11 @@ app = typer.Typer(
 
 @app.callback()
 def explain() -> None:
-    """Why a service is not ready, and what to do; or what the operator would choose for one, and why nothing else."""
+    """Show why a service is not ready and what to do, or which runtime the operator would choose for it and why no other."""
 
 
 @app.command(
-    short_help="Why a service is not ready, and what to do.",
+    short_help="Show why a service is not ready, and what to do.",
     epilog="Example: ome explain kimi-k2-instruct -n kimi-k2-instruct",
 )
 def service(
@@ -44,9 +46,9 @@ def service(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Why a service is not ready: its conditions, pods and events in sentences, each with the next step.
+    """Show why a service is not ready: its conditions, pods and events in sentences, each with the next step.
 
-    The word `service` may be left out. Exit code 0: it is Ready. 1: it is not. 2: it cannot be told.
+    The word `service` may be left out. Exit code 0: the service is Ready. 1: it is not. 2: the answer is unknown.
     """
 
     async def work(client: "Client") -> "Trouble":
@@ -74,7 +76,7 @@ def service(
     raise typer.Exit(0 if found.ready else 1)
 
 
-@app.command(short_help="The runtime that a service would get.", epilog="Example: ome explain runtime -f service.yaml")
+@app.command(short_help="Show the runtime that a service would get.", epilog="Example: ome explain runtime -f service.yaml")
 def runtime(
     file: Annotated[Path, typer.Option("--filename", "-f", help="YAML with an InferenceService, or a Serving.")],
     files: Annotated[
@@ -82,9 +84,11 @@ def runtime(
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of a service that names none.")] = "default",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of a service that names none.")] = "default",
 ) -> None:
-    """The runtime that a service would get, and for every other one each rule that excludes it. Exit code 1: none fits."""
+    """Show the runtime that a service would get, and for every other runtime each rule that excludes it. Exit code 1: no
+    runtime fits.
+    """
     from ome_operator.api import Invalid, Serving
     from ome_operator.cache.resources import SERVICE, SERVING
     from ome_operator.cli.live.cluster_from_manifests import gather
@@ -92,10 +96,10 @@ def runtime(
     from ome_operator.describe.selection import explain as lines
 
     beside = read([file], namespace)
-    asked = {(one["kind"], one["metadata"]["name"]) for one in beside if one["kind"] in (SERVICE, SERVING)}
+    asked = {(item["kind"], item["metadata"]["name"]) for item in beside if item["kind"] in (SERVICE, SERVING)}
     if not asked:
-        raise Unanswered(f"{file} has no InferenceService and no Serving: give a file with one of them.")
-    instead = "--files reads YAML instead."
+        raise Unanswered(f"{file} contains neither an InferenceService nor a Serving: name a file with one of them.")
+    instead = "Use --files to read YAML files instead."
     known = (
         read(catalogue(files), namespace)
         if files
@@ -117,7 +121,7 @@ def runtime(
 
 
 async def _catalog(client: "Client") -> Sequence[dict[str, Any]]:
-    """Everything on a cluster that services may refer to."""
+    """Read every object on a cluster that services may refer to, and the nodes if the user may read them."""
     from ome_operator.cache.resources import CATALOG
     from ome_operator.kube.listing import listed
 

@@ -1,6 +1,6 @@
-"""`ome freeze`, `ome thaw`: an annotation on a service, or on the operator's Lease for all services.
+"""`ome freeze` and `ome thaw`: set or remove an annotation on a service, or on the operator's Lease for all services.
 
-docs/observe-freeze.md says what goes on meanwhile.
+docs/observe-freeze.md describes what continues while a service is frozen.
 """
 
 import asyncio
@@ -28,36 +28,41 @@ Name = Annotated[str, typer.Argument(metavar="[SERVICE]", show_default=False, au
 Operator = Annotated[
     str,
     typer.Option(
-        "--namespace-of-lease", help="With --all: where the operator runs; by default it is looked for.", show_default=False
+        "--namespace-of-lease",
+        help="With --all: namespace in which the operator runs; by default it is searched for.",
+        show_default=False,
     ),
 ]
 Class = Annotated[
     str,
     typer.Option(
-        "--operator-class", help=f"With --all: of the operator for the label {keys.OPERATOR_CLASS}.", show_default=False
+        "--operator-class",
+        help=f"With --all: the operator that handles services with this value of the label {keys.OPERATOR_CLASS}.",
+        show_default=False,
     ),
 ]
 LOOK = 0.5
-"""Seconds between two looks whether the operator has confirmed."""
+"""Seconds between two checks whether the operator has confirmed the freeze."""
 UNSEEN = 2.5 * Settings().freeze_interval
-"""Seconds in which an operator has read its Lease, where nothing can show that."""
+"""Seconds after which every running operator has read its Lease. Waited for if no service exists whose status could confirm
+it."""
 
 
 @app.command(epilog='Examples: ome freeze kimi-k2-instruct --why "new driver"; ome freeze --all')
 def freeze(
     service: Name = "",
-    every: Annotated[bool, typer.Option("--all", help="Every service of the operator.")] = False,
-    why: Annotated[str, typer.Option(help="A few words for whoever finds it frozen.")] = "",
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds that the operator may take to confirm.")] = 60.0,
+    every: Annotated[bool, typer.Option("--all", help="Freeze every service of the operator.")] = False,
+    why: Annotated[str, typer.Option(help="The reason, which is shown to everybody who looks at the service.")] = "",
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the operator's confirmation.")] = 60.0,
     lease: Operator = "",
     of: Class = "",
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Stop the operator: nothing is rolled, scaled or recycled until `ome thaw`. What runs goes on and serves.
+    """Stop the operator: until `ome thaw` it rolls, scales and recycles nothing. Running pods keep running and serving.
 
-    Exit code 0: the operator has confirmed it. 1: it is stored, and nobody has confirmed it yet.
+    Exit code 0: the operator has confirmed the freeze. 1: the freeze is stored, but the operator has not confirmed it yet.
     """
     _either(service, every, namespace, of)
 
@@ -67,15 +72,15 @@ def freeze(
             name = _lease_of(of)
             where = await _found(client, name, lease)
             await _annotate(client, "Lease", where, name, value)
-            typer.echo(f"All services are frozen: Lease {where}/{name} says so. `{_thaw(of)}` ends it.")
+            typer.echo(f"All services are frozen: Lease {where}/{name} has the annotation. `{_thaw(of)}` ends the freeze.")
             if not await client.list_objects("InferenceService", limit=1, label_selector=_selector(of)):
                 await asyncio.sleep(UNSEEN)
-                typer.echo("There is no service that could confirm it. An operator that runs has read it by now.")
+                typer.echo("No service exists that could confirm the freeze. A running operator has read it by now.")
                 return True
             return await _confirmed(lambda: _all_say(client, value, of), timeout)
         where, name = meant(client, service, namespace)
         await _annotate(client, "InferenceService", where, name, value)
-        typer.echo(f"{where}/{name} is frozen. `ome thaw {name} -n {where}` ends it.")
+        typer.echo(f"{where}/{name} is frozen. `ome thaw {name} -n {where}` ends the freeze.")
         return await _confirmed(lambda: _says(client, where, name, value), timeout)
 
     raise typer.Exit(0 if on_cluster(kubeconfig, context, work) else 1)
@@ -85,7 +90,7 @@ def freeze(
 def thaw(
     service: Name = "",
     every: Annotated[
-        bool, typer.Option("--all", help="End `ome freeze --all`; services that are frozen alone stay so.")
+        bool, typer.Option("--all", help="End `ome freeze --all`. Services that were frozen one by one stay frozen.")
     ] = False,
     lease: Operator = "",
     of: Class = "",
@@ -93,7 +98,7 @@ def thaw(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Let the operator go on, with what the services say by now."""
+    """End a freeze: the operator continues with the current specs of the services."""
     _either(service, every, namespace, of)
 
     async def work(client: "Client") -> None:
@@ -101,35 +106,35 @@ def thaw(
             name = _lease_of(of)
             where = await _found(client, name, lease)
             was = await _annotate(client, "Lease", where, name, None)
-            typer.echo("Thawed." if was else f"Lease {where}/{name} says that nothing is frozen: nothing was edited.")
+            typer.echo("Thawed." if was else f"Lease {where}/{name} has no freeze: nothing was changed.")
             await _left(client, of)
             return
         where, name = meant(client, service, namespace)
         was = await _annotate(client, "InferenceService", where, name, None)
-        typer.echo(f"{where}/{name} {'goes on' if was else 'was not frozen by itself: nothing was edited'}.")
+        typer.echo(f"{where}/{name} {'is no longer frozen' if was else 'had no freeze of its own: nothing was changed'}.")
         its = await _class_of(client, where, name)
         if said := await _frozen_with_all(client, _lease_of(its), lease):
-            say(f"All services are frozen{said}: `{_thaw(its)}` ends that.")
+            say(f"All services are still frozen{said}: `{_thaw(its)}` ends that freeze.")
 
     on_cluster(kubeconfig, context, work)
 
 
 def _either(service: str, every: bool, namespace: str, of: str) -> None:
     if bool(service) is every:
-        raise UserError("Name a SERVICE, or say --all.")
+        raise UserError("Name a SERVICE, or use --all.")
     if of and not every:
-        raise UserError("--operator-class goes with --all: a SERVICE says its class itself.")
+        raise UserError("--operator-class can be used only with --all: a SERVICE has its class in a label.")
     if every and namespace:
-        raise UserError("--all means every service of the operator, in all namespaces: leave out -n, or name a SERVICE.")
+        raise UserError("--all selects every service of the operator in all namespaces: leave out -n, or name a SERVICE.")
 
 
 def _lease_of(of: str) -> str:
-    """The Lease of the operator of a class."""
+    """Return the name of the Lease of the operator with this operator class ("" for the default operator)."""
     return Settings(operator_class=of).own_name
 
 
 def _selector(of: str) -> str:
-    """The services that it acts on."""
+    """Return the label selector of the services that the operator of this class manages."""
     return f"{keys.OPERATOR_CLASS}={of}" if of else f"!{keys.OPERATOR_CLASS}"
 
 
@@ -143,14 +148,14 @@ async def _class_of(client: "Client", namespace: str, name: str) -> str:
 
 
 async def _value(client: "Client", why: str) -> str:
-    """Since when, by whom and why."""
+    """Return the value of the freeze annotation: time, user and reason."""
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     reason = " ".join(why.split())
     return f"{when} by {await _who(client)}" + (f": {reason}" if reason else "")
 
 
 async def _who(client: "Client") -> str:
-    """Who we are for the API server, else on this machine."""
+    """Return the name of the user as the API server knows it, or else the user name on this machine."""
     from ome_operator.kube.errors import KubeError
 
     try:
@@ -160,7 +165,7 @@ async def _who(client: "Client") -> str:
 
 
 async def _found(client: "Client", name: str, namespace: str) -> str:
-    """The namespace of the operator's Lease."""
+    """Return the namespace of the operator's Lease. Raises UserError unless exactly one namespace has it."""
     if namespace:
         return namespace
     found = await client.list_objects("Lease", field_selector=f"metadata.name={name}")
@@ -168,11 +173,13 @@ async def _found(client: "Client", name: str, namespace: str) -> str:
     if len(places) == 1:
         return str(places[0])
     how = f"in {', '.join(places)}" if places else "in no namespace"
-    raise UserError(f"there is a Lease {name} {how}: say with --namespace-of-lease where the operator runs.")
+    raise UserError(
+        f"found the operator's Lease {name} {how}: set --namespace-of-lease to the namespace in which the operator runs."
+    )
 
 
 async def _annotate(client: "Client", kind: str, namespace: str, name: str, value: str | None) -> str:
-    """Set or remove the annotation; what it was."""
+    """Set the freeze annotation to `value`, or remove it for None, and return its previous value ("" if there was none)."""
     from ome_operator.core.freeze.hold import frozen
     from ome_operator.kube.errors import NotFound
 
@@ -182,7 +189,7 @@ async def _annotate(client: "Client", kind: str, namespace: str, name: str, valu
     except NotFound as error:
         if kind != "Lease":
             raise missing(name, namespace) from error
-        # An operator without leader election has none. It reads it all the same.
+        # An operator without leader election has no Lease, but it reads this annotation from a Lease that exists.
         made = {"apiVersion": "coordination.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
         await client.create({**made, "metadata": {**made["metadata"], "annotations": notes}})  # type: ignore[dict-item]
         return ""
@@ -194,54 +201,55 @@ async def _annotate(client: "Client", kind: str, namespace: str, name: str, valu
 
 
 async def _confirmed(lacks: Callable[[], Awaitable[str]], seconds: float) -> bool:
-    """Wait until nothing is lacking."""
+    """Wait until `lacks` returns "", at most `seconds`. Print the result, and return whether the operator confirmed it."""
     end = time.monotonic() + seconds
     while said := await lacks():
         if time.monotonic() >= end:
-            found = "It is stored, and an operator that starts finds it. Does an operator run?"
+            found = "The annotation is stored, and an operator that starts will read it. Check that an operator is running."
             typer.echo(f"Not confirmed within {seconds:.0f} s ({said}). {found}")
             return False
         await asyncio.sleep(LOOK)
-    typer.echo("The operator has confirmed it.")
+    typer.echo("The operator has confirmed the freeze.")
     return True
 
 
 async def _says(client: "Client", namespace: str, name: str, value: str) -> str:
-    """What is lacking until a service says that it is frozen."""
+    """Return what is missing until the status of a service confirms this freeze; "" if it confirms it."""
     body = await client.get("InferenceService", namespace, name)
-    return "" if _told(body, value) else "its status does not say so"
+    return "" if _told(body, value) else "its status does not show it"
 
 
 async def _all_say(client: "Client", value: str, of: str) -> str:
     listed = await client.list_objects("InferenceService", label_selector=_selector(of))
     bodies = [item for item in listed if "deletionTimestamp" not in item["metadata"]]
     silent = [item for item in bodies if not _told(item, value)]
-    return f"the statuses of {len(silent)} of {len(bodies)} services do not say so" if silent else ""
+    return f"the statuses of {len(silent)} of {len(bodies)} services do not show it" if silent else ""
 
 
 def _told(body: "Manifest", value: str) -> bool:
-    """Whether a status tells of this very freeze, by its time and who."""
+    """Return whether the Frozen condition in a status refers to this freeze, identified by its time and user."""
     said = (body.get("status") or {}).get("conditions") or ()
     stamp = value.partition(": ")[0]
     return any(item.get("type") == "Frozen" and stamp in (item.get("message") or "") for item in said)
 
 
 async def _left(client: "Client", of: str) -> None:
-    """Say which services stay frozen."""
+    """Print which services stay frozen by their own annotation."""
     from ome_operator.core.freeze.hold import frozen
 
     bodies = await client.list_objects("InferenceService", label_selector=_selector(of))
     found = [item["metadata"] for item in bodies if frozen(item["metadata"].get("annotations") or {})]
     for item in found[:10]:
         typer.echo(
-            f"{item['namespace']}/{item['name']} is frozen by itself: `ome thaw {item['name']} -n {item['namespace']}`."
+            f"{item['namespace']}/{item['name']} has its own freeze, which stays. To end it: `ome thaw {item['name']} "
+            f"-n {item['namespace']}`."
         )
     if len(found) > 10:
-        typer.echo(f"So are {len(found) - 10} more.")
+        typer.echo(f"{len(found) - 10} more services have their own freeze.")
 
 
 async def _frozen_with_all(client: "Client", name: str, lease: str) -> str:
-    """What the operator's Lease says, where we may read it."""
+    """Return the description of the freeze on the operator's Lease; "" if there is none or the user may not read it."""
     from ome_operator.core.freeze.hold import frozen, said
     from ome_operator.kube.errors import KubeError
 

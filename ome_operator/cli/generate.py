@@ -1,4 +1,4 @@
-"""`ome generate`: the command and the YAML that serve a model on the hardware that you have."""
+"""`ome generate`: prints the launch command and the YAML that serve a model on the user's hardware."""
 
 import shlex
 import sys
@@ -22,20 +22,22 @@ from ome_operator.util.kubeyaml import documents
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 YAML = "yaml"
 OWN = "own"
-"""Value of a parser's option that was given without a value."""
+"""Value of a parser option that was given without a value."""
 PARSERS = ("--reasoning-parser", "--tool-call-parser")
 MOST_NODES, MOST_GPUS, MOST_TOKENS = 10_000, 128, 1_000_000_000
-"""More than anybody has, and few enough for everything that is made for each one."""
+"""Upper limits that are above any real cluster, and low enough for code that loops over each item."""
 MOST_BATCH = 4096
-_Nodes = typer.Option(min=1, max=MOST_NODES, help="For --strategy pd.")
-_Groups = typer.Option(min=1, max=MOST_NODES, help="Groups that the nodes of the role make, with pd.")
+_Nodes = typer.Option(min=1, max=MOST_NODES, help="Nodes of this role, with --strategy pd.")
+_Groups = typer.Option(
+    min=1, max=MOST_NODES, help="Groups into which the nodes of the role are divided, with --strategy pd."
+)
 
 
 class _BareParsers(TyperCommand):
-    """The options of PARSERS take a value or none; typer knows only options that always have a value, or never."""
+    """Allows the options of PARSERS with or without a value. In typer an option either always has a value, or never."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give those without a value the value OWN."""
+        """Insert the value OWN after parser options without a value."""
         return super().parse_args(ctx, list(_valued(args)))
 
 
@@ -52,17 +54,25 @@ def _valued(args: list[str]) -> Iterator[str]:
 def generate(
     hardware: Annotated[str | None, typer.Option(help="Hardware platform: h200, b200, …")] = None,
     model: Annotated[
-        str | None, typer.Option(help="A model such as Kimi-K2-Instruct or DeepSeek-R1, or what is after its family: base.")
+        str | None,
+        typer.Option(
+            help="Model, such as Kimi-K2-Instruct or DeepSeek-R1, or only the part after its family, such as base."
+        ),
     ] = None,
     strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
     reasoning_parser: Annotated[
-        str | None, typer.Option(help="Thoughts apart from the answer: a parser, or no value for the model's own.")
+        str | None,
+        typer.Option(
+            help="Separate reasoning from the answer: the name of a parser, or no value for the model's own parser."
+        ),
     ] = None,
     tool_call_parser: Annotated[
-        str | None, typer.Option(help="Structured tool calls: a parser, or no value for the model's own.")
+        str | None,
+        typer.Option(help="Return structured tool calls: the name of a parser, or no value for the model's own parser."),
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(min=1, max=MOST_NODES, help="Nodes that you have; as few as it takes without it.")
+        int | None,
+        typer.Option(min=1, max=MOST_NODES, help="Number of nodes that you have; by default the smallest number that fits."),
     ] = None,
     prefill_nodes: Annotated[int | None, _Nodes] = None,
     decode_nodes: Annotated[int | None, _Nodes] = None,
@@ -70,47 +80,76 @@ def generate(
     decode_groups: Annotated[int, _Groups] = 1,
     decode_batch: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST_BATCH, help="Requests of a rank of decode, with pd; as published without it."),
+        typer.Option(
+            min=1,
+            max=MOST_BATCH,
+            help="Concurrent requests per decode rank, with --strategy pd; by default the published value.",
+        ),
     ] = None,
     prefix_cache: Annotated[
-        bool, typer.Option("--prefix-cache", help="Prefill keeps prompts for others that begin alike, with pd: agents.")
+        bool,
+        typer.Option(
+            "--prefix-cache",
+            help="Let prefill cache prompts for requests with the same prefix (agents), with --strategy pd.",
+        ),
     ] = False,
-    gpus_per_node: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="GPUs of a node.")] = 8,
+    gpus_per_node: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="Number of GPUs per node.")] = 8,
     context_length: Annotated[
-        int | None, typer.Option(min=1, max=MOST_TOKENS, help="Longest request, in tokens: less conserves memory.")
+        int | None, typer.Option(min=1, max=MOST_TOKENS, help="Longest request in tokens; a smaller value saves memory.")
     ] = None,
-    kv_cache_dtype: Annotated[str | None, typer.Option(help="fp8_e4m3 halves the memory of the cache.")] = None,
+    kv_cache_dtype: Annotated[
+        str | None, typer.Option(help="Data type of the KV cache; fp8_e4m3 halves its memory.")
+    ] = None,
     tp: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST_NODES, help="GPUs of a copy, or of a stage; with pd, GPUs that share attention."),
+        typer.Option(
+            min=1,
+            max=MOST_NODES,
+            help="Tensor parallel size: GPUs per replica or pipeline stage; with --strategy pd, GPUs that share attention.",
+        ),
     ] = None,
-    pp: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Stages of a pipeline of layers.")] = None,
+    pp: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Pipeline parallel size: number of stages.")] = None,
     dp: Annotated[
-        int | None, typer.Option(min=1, max=MOST_NODES, help="Ranks of DP attention, or whole copies where there is none.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_NODES,
+            help="Data parallel size: ranks of DP attention, or complete replicas without DP attention.",
+        ),
     ] = None,
-    ep: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="Groups of GPUs with whole experts.")] = None,
-    engine: Annotated[str, typer.Option(help=f"Engine: {', '.join(engines())}.")] = "sglang",
+    ep: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_NODES, help="Expert parallel size: groups of GPUs among which complete experts are divided."
+        ),
+    ] = None,
+    engine: Annotated[str, typer.Option(help=f"Inference engine: {', '.join(engines())}.")] = "sglang",
     version: Annotated[
-        str | None, typer.Option("--engine-version", help="Its version; the newest that is known without it.")
+        str | None, typer.Option("--engine-version", help="Version of the engine; by default the newest known version.")
     ] = None,
     model_type: Annotated[
-        str | None, typer.Option(help="For engines that do not know the model's own type: deepseek_v3.")
+        str | None, typer.Option(help="Model type for engines that lack the model's own type, such as deepseek_v3.")
     ] = None,
     host_network: Annotated[
-        bool, typer.Option("--host-network", help="Pods in the network of their node, for fabrics that want it.")
+        bool, typer.Option("--host-network", help="Run pods in the network of their node, for fabrics that require it.")
     ] = False,
-    model_path: Annotated[str | None, typer.Option(help="In the command; its repository without it.")] = None,
-    host: Annotated[str | None, typer.Option(help="In the command.")] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="In the command.")] = None,
-    name: Annotated[str | None, typer.Option(help="Of service and namespace.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Why each flag is there.")] = False,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", help="A folder for model, runtime and service; or yaml: all on stdout.")
+    model_path: Annotated[
+        str | None, typer.Option(help="Model path in the command; by default the model's repository.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="With -o: write over files that say something else.")] = False,
+    host: Annotated[str | None, typer.Option(help="Value of --host in the command.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Value of --port in the command.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the service and of its namespace.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain why each flag is there.")] = False,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Folder for the files of model, runtime and service; or yaml: print all."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With -o: overwrite files with different content.")] = False,
 ) -> None:
-    """The launch command and the YAML for a model on your hardware. Without options on a terminal it asks."""
-    given = {key: value for key, value in locals().items() if key in {one.name for one in fields(Ask)}}
+    """Print the launch command and the YAML for a model on your hardware. On a terminal, without options, the command
+    asks.
+    """
+    given = {key: value for key, value in locals().items() if key in {item.name for item in fields(Ask)}}
     _check_none_empty({**given, "engine_version": version, "output": output})
     for option in ("reasoning_parser", "tool_call_parser"):
         given[option] = True if given[option] == OWN else given[option] or False
@@ -119,22 +158,24 @@ def generate(
             given |= _asked(given)
         for option in ("hardware", "model"):
             if not given[option]:
-                raise typer.BadParameter("say what you have and what shall run on it", param_hint=f"--{option}")
+                raise typer.BadParameter(
+                    "name both the hardware and the model that shall run on it", param_hint=f"--{option}"
+                )
         _answer(Ask(**given), explain, output, force)
     except RefusedError as error:
         raise UserError(str(error)) from error
 
 
 def _check_none_empty(given: dict[str, Any]) -> None:
-    """Refuse an option without a value, as an empty variable of a shell leaves it."""
+    """Refuse an option with an empty value, which an unset shell variable produces."""
     for name, value in given.items():
         if isinstance(value, str) and not value.strip() and name != "version":
-            said = "it is empty: give it a value, or leave it out"
+            said = "the value is empty: give a value, or leave out the option"
             raise typer.BadParameter(said, param_hint=f"--{name.replace('_', '-')}")
 
 
 def bookshelf() -> Library:
-    """What is known of models and hardware: the files of config/."""
+    """Return the known models and hardware, read from the files of config/."""
     models: list[tuple[Model, str]] = []
     classes: list[AcceleratorClass] = []
     config = shipped("config")
@@ -150,7 +191,9 @@ def bookshelf() -> Library:
 
 
 def _samples(config: Path) -> dict[str, str]:
-    """Name of a model's object -> the first sample that serves it, as people find it from where they are."""
+    """Map the name of each model object to the first sample that serves it, as a path relative to the working directory if
+    possible.
+    """
     out: dict[str, str] = {}
     for path in sorted((config / "samples" / "isvc").rglob("*.yaml")):
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
@@ -183,13 +226,17 @@ def _answer(ask: Ask, explain: bool, output: str | None, force: bool) -> None:
     if explain:
         typer.echo("\n" + reasons(planned), nl=False)
     if output is None:
-        typer.secho("\nThe same as YAML: -o DIR writes model, runtime and service; -o yaml | kubectl apply -f -", err=True)
+        typer.secho(
+            "\nFor YAML: -o DIR writes model, runtime and service to files; or use -o yaml | kubectl apply -f -", err=True
+        )
     else:
         _write(Path(output), files._asdict())
 
 
 def _lint(text: str) -> tuple[str, ...]:
-    """What the rules of `ome lint` find in an answer. Tests know of nothing, but not all options together."""
+    """Return the findings of the `ome lint` rules in the generated YAML. The tests expect none, but cannot cover all
+    combinations of options.
+    """
     from ome_operator.cli.live.cluster_from_manifests import KNOWN, gather
     from ome_operator.cli.live.linted import lines
     from ome_operator.cli.manifests import catalogue, read
@@ -201,11 +248,13 @@ def _lint(text: str) -> tuple[str, ...]:
 
 
 def _check_none_lost(folder: Path, files: dict[str, str]) -> None:
-    """Refuse to write over a file that says something else: a person may have edited it."""
+    """Refuse to overwrite a file with different content, because a user may have edited it."""
     paths = {folder / f"{name}.yaml": text for name, text in files.items()}
     there = [path for path, text in paths.items() if path.is_file() and path.read_text(encoding="utf-8") != text]
     if there:
-        raise UserError(f"{there[0]} exists and says something else: -o names another folder, --force writes over it.")
+        raise UserError(
+            f"{there[0]} exists with different content: name another folder with -o, or overwrite it with --force."
+        )
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
@@ -221,15 +270,15 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 
 
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
-    """What a person chooses with the arrow keys, and the options that say the same."""
+    """Return the options for what the user chooses with the arrow keys, and print the equivalent command."""
     from ome_operator.cli.menu import Item, choose
     from ome_operator.cookbook.layout import plan
 
     known = bookshelf()
-    hardware = choose("Hardware platform", [Item(key, one.title) for key, one in known.hardware.items()])
+    hardware = choose("Hardware platform", [Item(key, item.title) for key, item in known.hardware.items()])
     chosen = known_engine(given["engine"], given["version"])
-    readable = [one.name for one in known.models.values() if one.format == chosen.format]
-    model = choose("Model name", [Item(one, one) for one in readable])
+    readable = [item.name for item in known.models.values() if item.format == chosen.format]
+    model = choose("Model name", [Item(item, item) for item in readable])
     served = known.model(model)
     out: dict[str, Any] = {"hardware": hardware, "model": model}
 
@@ -241,7 +290,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
         return ""
 
     items = [Item(key, f"{key:<9} {STRATEGIES[key]}", why_not(key)) for key in chosen.strategies]
-    if all(one.why_not for one in items):
+    if all(item.why_not for item in items):
         raise RefusedError(items[0].why_not)
     out["strategy"] = choose("Deployment strategy", items)
     for option, parser in (("reasoning_parser", served.reasoning_parser), ("tool_call_parser", served.tool_call_parser)):

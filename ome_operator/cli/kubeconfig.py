@@ -1,4 +1,6 @@
-"""`ome kubeconfig`: a kubeconfig that holds the token of a ServiceAccount and nothing of the person who makes it."""
+"""`ome kubeconfig`: writes a kubeconfig that holds the token of a ServiceAccount, and no credentials of the user who runs
+it.
+"""
 
 import os
 import re
@@ -21,23 +23,26 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 SHORTEST = timedelta(minutes=10)
-"""The API server gives no token for less."""
+"""The API server issues no token with a shorter lifetime."""
 _PART = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _SPAN = re.compile(r"(\d+[hms])+")
 
 
-@app.command(epilog="Examples: ome kubeconfig --serviceaccount ome/ome-operator; the same with -o - to stdout")
+@app.command(epilog="Examples: ome kubeconfig --serviceaccount ome/ome-operator; add -o - to print to stdout")
 def kubeconfig(
-    serviceaccount: Annotated[str, typer.Option(help="The account, as NAMESPACE/NAME.", show_default=False)],
-    output: Annotated[str, typer.Option("--output", "-o", help="File; - for stdout. Without it NAME.kubeconfig.")] = "",
-    duration: Annotated[str, typer.Option(help="How long the token shall live, such as 24h or 90m.")] = "24h",
+    serviceaccount: Annotated[str, typer.Option(help="The ServiceAccount, as NAMESPACE/NAME.", show_default=False)],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="File to write, or - for stdout; by default NAME.kubeconfig.")
+    ] = "",
+    duration: Annotated[str, typer.Option(help="Lifetime of the token, such as 24h or 90m.")] = "24h",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Write a kubeconfig with a token of a ServiceAccount; server and CA are those of the current kubeconfig.
+    """Write a kubeconfig with a token of a ServiceAccount. The server and the CA are those of the current kubeconfig.
 
-    The operator then has the rights of that account and no others, and the admission policies of the chart bind it. You
-    alone can read the file. Call it again for the next token: an operator that runs reads the file again by itself.
+    An operator that runs with it has the rights of that account and no others, and the admission policies of the chart apply
+    to it. Only you can read the file. Run the command again for the next token: a running operator reads the file again by
+    itself.
     """
     namespace, name = account(serviceaccount)
     life = span(duration)
@@ -51,11 +56,13 @@ def kubeconfig(
         try:
             token = await client.request_token(namespace, name, int(life.total_seconds()))
         except (NotFound, NotServed) as error:
-            text = f"there is no ServiceAccount {serviceaccount}: install the chart ome-resources, or name another account"
+            text = (
+                f"ServiceAccount {serviceaccount} does not exist: install the chart ome-resources, or name another account"
+            )
             raise UserError(f"{text} ({error}).") from error
         return client.connection.cluster(), token
 
-    cluster, token = on_cluster(kubeconfig, context, work, stopped="It takes the right to create serviceaccounts/token.")
+    cluster, token = on_cluster(kubeconfig, context, work, stopped="You need the right to create serviceaccounts/token.")
     text = yaml.safe_dump(made(cluster, serviceaccount, str(token["token"])), sort_keys=False)
     if file is None:
         typer.echo(text, nl=False)
@@ -66,7 +73,7 @@ def kubeconfig(
 
 
 def account(written: str) -> tuple[str, str]:
-    """Namespace and name of an account."""
+    """Return namespace and name of an account that is written as NAMESPACE/NAME. Raises UserError."""
     found = re.fullmatch(f"({_PART})/({_PART})", written)
     if found is None:
         raise UserError(f"--serviceaccount={written}: write NAMESPACE/NAME, such as ome/ome-operator.")
@@ -75,7 +82,7 @@ def account(written: str) -> tuple[str, str]:
 
 
 def span(written: str) -> timedelta:
-    """A length of time that a token may live."""
+    """Return the lifetime of a token from text such as 24h. Raises UserError if it is invalid or shorter than SHORTEST."""
     found = timedelta(seconds=quantity.seconds(written)) if _SPAN.fullmatch(written) else None
     if found is None or found < SHORTEST:
         raise UserError(f"--duration={written}: write 10m or longer, such as 24h.")
@@ -83,7 +90,7 @@ def span(written: str) -> timedelta:
 
 
 def made(cluster: Mapping[str, Any], user: str, token: str) -> dict[str, Any]:
-    """The kubeconfig: a cluster and a user."""
+    """Return the body of a kubeconfig with one cluster and one user."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -95,7 +102,7 @@ def made(cluster: Mapping[str, Any], user: str, token: str) -> dict[str, Any]:
 
 
 def replaceable(file: Path, user: str) -> None:
-    """Raises UserError for a file that holds anything but a former token of this account."""
+    """Raise UserError if the file exists and holds anything but an earlier token of this account."""
     if not file.exists():
         if not file.parent.is_dir():
             raise UserError(f"--output={file}: there is no folder {file.parent}.")
@@ -106,11 +113,11 @@ def replaceable(file: Path, user: str) -> None:
     except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError):
         users = []
     if users != [user]:
-        raise UserError(f"--output={file}: this file exists, and is no kubeconfig of {user} alone: name another file.")
+        raise UserError(f"--output={file}: this file exists, and holds more than a kubeconfig of {user}: name another file.")
 
 
 def kept(file: Path, text: str) -> None:
-    """Write it for its owner alone, and as a whole: an operator may read it at any moment."""
+    """Write the file with mode 0600, and replace it atomically, because a running operator may read it at any moment."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
         try:
@@ -125,11 +132,11 @@ def kept(file: Path, text: str) -> None:
 
 
 def told(file: Path | None, server: str, namespace: str, name: str, until: datetime, asked: timedelta) -> str:
-    """What was made, and how long it is good."""
+    """Return a line that states the account, the server and the expiry of the token."""
     left = until - datetime.now(UTC)
     said = f"system:serviceaccount:{namespace}:{name} at {server}, until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     if left < asked - timedelta(minutes=1):
-        said += f" (the API server gives no token for {_spelled(asked)})"
+        said += f" (the API server issues no token for {_spelled(asked)})"
     return f"{file}: {said}" if file is not None else said
 
 

@@ -1,4 +1,6 @@
-"""`ome lint`: what of a service cannot start, answers wrongly or wastes GPUs, from files or on a cluster."""
+"""`ome lint`: finds settings of a service that keep it from starting, make it answer wrongly or waste GPUs, in files or on a
+cluster.
+"""
 
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +24,7 @@ ERRORS, WARNINGS = 2, 1
 
 
 class Form(StrEnum):
-    """How findings are told."""
+    """Output format of the findings."""
 
     TEXT = "text"
     JSON = "json"
@@ -37,11 +39,12 @@ Catalog = Annotated[
     list[Path] | None,
     typer.Option(
         "--catalog",
-        help="With -f: where models, runtimes and accelerator classes are, too; without it the config/ of ome.",
+        help="With -f: another file or folder with models, runtimes and accelerator classes; by default the config/ "
+        "that is shipped with ome.",
     ),
 ]
 EngineData = Annotated[
-    Path | None, typer.Option(help="Folder with versions of your own, such as sglang-0.5.24.json (docs/engines.md).")
+    Path | None, typer.Option(help="Folder with your own engine versions, such as sglang-0.5.24.json (docs/engines.md).")
 ]
 
 
@@ -53,22 +56,28 @@ def lint(
     files: Files = None,
     catalog: Catalog = None,
     namespace: Namespace = "",
-    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Services of all namespaces.")] = False,
+    everywhere: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="Check the services of all namespaces.")
+    ] = False,
     output: Annotated[
-        Form, typer.Option("--output", "-o", help="For people, for programs, or for code scanning.")
+        Form, typer.Option("--output", "-o", help="text for people, json for programs, sarif for code scanning.")
     ] = Form.TEXT,
     fix: Annotated[
-        bool, typer.Option("--fix", help="With -f: print the diff that mends what a word mends; nothing is written.")
+        bool,
+        typer.Option(
+            "--fix", help="With -f: print a diff that fixes the findings with a mechanical fix; no file is changed."
+        ),
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count, too.")] = False,
-    ignore: Annotated[list[str] | None, typer.Option(help="Id of a rule to leave out; may be repeated.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if there are warnings.")] = False,
+    ignore: Annotated[list[str] | None, typer.Option(help="ID of a rule to skip; may be repeated.")] = None,
     engine_data: EngineData = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """What of services cannot start, answers wrongly or wastes GPUs: of a cluster, or of files, whose runtimes count, too.
+    """Find settings of services that keep them from starting, make them answer wrongly or waste GPUs. Checks the services of
+    a cluster, or those of files together with the runtimes in them.
 
-    Exit code 2: errors, or it cannot be told; 1: warnings, with --strict; else 0.
+    Exit code 2: there are errors, or the check could not run; 1: there are warnings, with --strict; else 0.
     """
     from ome_operator.engines.flags import DataError
     from ome_operator.lint import rules, source, told
@@ -76,7 +85,7 @@ def lint(
 
     if unknown := set(ignore or ()) - rules.RULES.keys():
         raise typer.BadParameter(
-            f"there is no rule {', '.join(sorted(unknown))}: docs/rules.md has all", param_hint="--ignore"
+            f"there is no rule {', '.join(sorted(unknown))}: docs/rules.md lists all rules", param_hint="--ignore"
         )
     _check(service, files, everywhere, {"--fix": fix, "--catalog": bool(catalog)})
     try:
@@ -109,41 +118,43 @@ def lint(
 
 
 def _check(service: str, files: list[Path] | None, everywhere: bool, offline: dict[str, bool]) -> None:
-    """Refuse options that say two things."""
+    """Raise Unanswered for options that exclude each other or that need -f."""
     if files and (service or everywhere):
-        raise Unanswered("-f is about files, SERVICE and -A about a cluster: leave either out.")
+        raise Unanswered("-f checks files; SERVICE and -A check a cluster. Leave out one of the two.")
     if service and everywhere:
-        raise Unanswered("SERVICE is of a single namespace: leave out -A, or the name.")
+        raise Unanswered("SERVICE is in a single namespace: leave out -A, or the name.")
     if not files and (alone := [option for option, given in offline.items() if given]):
-        raise Unanswered(f"{' and '.join(alone)} work on files: name them with -f.")
+        raise Unanswered(f"{' and '.join(alone)} can be used only with -f: add -f and a file.")
 
 
 def _versions(folder: Path | None) -> "Versions":
     from ome_operator.engines.flags import Versions, packaged
 
     if folder is not None and not folder.is_dir():
-        raise Unanswered(f"--engine-data: {folder} is no folder.")
+        raise Unanswered(f"--engine-data: {folder} is not a folder.")
     return packaged() if folder is None else Versions(folder)
 
 
 def _texts(files: list[Path]) -> dict[str, str]:
-    """Path -> text of the files that were named."""
+    """Map the path of each named file to its text."""
     return {str(path): path.read_text(encoding="utf-8") for path in files_in(files) if path != STDIN}
 
 
 def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, versions: "Versions") -> "list[Subject]":
-    """What stands in files."""
+    """Return what to check in these files. Raises Unanswered if they contain neither a service nor a runtime."""
     from ome_operator.cli.live.linted import subjects
 
     given = read(files, namespace)
     looked_at = list(subjects(given, read_beside(_catalog(catalog), files, namespace), versions))
     if not looked_at:
-        raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: nothing to look at.")
+        raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: name a file that has one.")
     return looked_at
 
 
 def _catalog(named: list[Path] | None) -> list[Path]:
-    """Folders with what services refer to; the operator's image has none of its own, and then the files have to have all."""
+    """Return the folders with models and runtimes. The operator's image has no config folder; there the named files must be
+    complete.
+    """
     if named:
         return catalogue(named)
     try:
@@ -153,7 +164,7 @@ def _catalog(named: list[Path] | None) -> list[Path]:
 
 
 async def _live(client: "Client", service: str, namespace: str, everywhere: bool, versions: "Versions") -> "list[Subject]":
-    """Services of a cluster, with the rights of whoever asks."""
+    """Return what to check on the cluster, read with the rights of the user."""
     from ome_operator.cli.live.linted import on_a_cluster
     from ome_operator.kube.errors import NotFound
 

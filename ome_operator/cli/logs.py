@@ -1,4 +1,4 @@
-"""`ome logs`: all logs of a group, with the rank in front."""
+"""`ome logs`: prints all logs of a group, each line prefixed with its rank."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 TAIL = 100
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
-"""ANSI codes, one rank after the other."""
+"""ANSI colour codes, assigned to one rank after another."""
 
 
 @app.command(
@@ -30,25 +30,30 @@ _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
 def logs(
     service: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
     namespace: Namespace = "",
-    role: Annotated[str | None, typer.Option(help="prefill, decode, engine or router.")] = None,
+    role: Annotated[str | None, typer.Option(help="Only this role: prefill, decode, engine or router.")] = None,
     group: Annotated[int | None, typer.Option(min=0, help="Only this group.")] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="Only this rank of each group.")] = None,
-    following: Annotated[bool, typer.Option("--follow", "-f", help="Go on over restarts, until Ctrl+C.")] = False,
-    since: Annotated[str | None, typer.Option(help="Only what is newer, such as 30s, 5m or 1h.")] = None,
+    following: Annotated[bool, typer.Option("--follow", "-f", help="Follow the logs over restarts, until Ctrl+C.")] = False,
+    since: Annotated[
+        str | None, typer.Option(help="Only lines that are newer than this duration, such as 30s, 5m or 1h.")
+    ] = None,
     tail: Annotated[
-        int | None, typer.Option(min=-1, help=f"Last lines of each; -1: all. By default {TAIL}, or all with --since.")
+        int | None,
+        typer.Option(min=-1, help=f"Number of last lines of each log; -1: all. By default {TAIL}, or all with --since."),
     ] = None,
     container: Annotated[
-        str | None, typer.Option("--container", "-c", help="Which container; by default the one that runs the role.")
+        str | None, typer.Option("--container", "-c", help="Name of the container; by default the one that runs the role.")
     ] = None,
-    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the containers before their last restart.")] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin lines with their time.")] = False,
+    previous: Annotated[
+        bool, typer.Option("--previous", "-p", help="Show the logs of the containers before their last restart.")
+    ] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Prefix each line with its time.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """All logs of a service, a role or a group, in the order of time, with role/group/rank in front.
+    """Print all logs of a service, a role or a group in order of time, each line prefixed with role/group/rank.
 
-    Exit code 0: they are shown. 1: some could not be read, which stderr says. 2: there is nothing to read.
+    Exit code 0: all logs are shown. 1: some could not be read; stderr names them. 2: there is nothing to read.
     """
     from ome_operator.describe.log_selection import Choice
 
@@ -63,12 +68,12 @@ def logs(
 
         async def look() -> list["Source"]:
             found = await _sources(client, where, name, choice, container)
-            return [one for one in found if one.node not in simulated]
+            return [item for item in found if item.node not in simulated]
 
         sources = await look()
         if not sources:
             raise Unanswered(await _nothing(client, where, name, choice, container, simulated))
-        show, reader = _Shown(max(len(one.label) for one in sources), timestamps), Logs(client.connection)
+        show, reader = _Shown(max(len(item.label) for item in sources), timestamps), Logs(client.connection)
         try:
             if following:
                 await follow(reader, look, wanted, show, complain)
@@ -81,15 +86,15 @@ def logs(
 
 
 def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "Wanted":
-    """Which lines; Unanswered when the options exclude each other or mean nothing."""
+    """Return which lines to read. Raises Unanswered if options exclude each other or are invalid."""
     from ome_operator.describe.log_selection import seconds
     from ome_operator.kube.podlogs import Wanted
 
     newest = seconds(since) if since is not None else None
     if since is not None and newest is None:
-        raise Unanswered(f"--since {since} is no duration: write 30s, 5m or 1h30m.")
+        raise Unanswered(f"--since {since} is not a duration: write one such as 30s, 5m or 1h30m.")
     if following and previous:
-        raise Unanswered("--previous shows containers that have ended: leave out --follow.")
+        raise Unanswered("--previous shows containers that have ended, which cannot be followed: leave out --follow.")
     last = tail if tail is not None else (-1 if since is not None else TAIL)
     return Wanted(follow=following, previous=previous, tail=None if last < 0 else last, since=newest)
 
@@ -97,7 +102,7 @@ def _wanted(following: bool, previous: bool, tail: int | None, since: str | None
 async def _sources(
     client: "Client", namespace: str, service: str, choice: "Choice", container: str | None
 ) -> list["Source"]:
-    """The containers that are meant, leaders first."""
+    """Return the selected containers, leaders first."""
     from ome_operator.cli.live.logs import Source
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
@@ -105,29 +110,29 @@ async def _sources(
 
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
     labels = labelled(map(from_api.pod, bodies), choice)
-    boxes = {one["metadata"]["name"]: _container(one["spec"], container) for one in bodies}
-    nodes = {one["metadata"]["name"]: one["spec"].get("nodeName") or "" for one in bodies}
+    boxes = {item["metadata"]["name"]: _container(item["spec"], container) for item in bodies}
+    nodes = {item["metadata"]["name"]: item["spec"].get("nodeName") or "" for item in bodies}
     return [Source(label, namespace, pod, boxes[pod], nodes[pod]) for pod, label in labels.items() if boxes[pod]]
 
 
 async def _simulated(client: "Client") -> frozenset[str]:
-    """Nodes of kwok, whose pods run nothing; none where a person may not look at nodes."""
+    """Return the names of kwok nodes, whose pods run no process; none if the user may not read nodes."""
     from ome_operator.kube.listing import listed
 
     found = await listed(client, ("Node",), selector="type=kwok", optional=("Node",))
-    return frozenset(one["metadata"]["name"] for one in found)
+    return frozenset(item["metadata"]["name"] for item in found)
 
 
 def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str:
-    """Its name, "" when the pod has no such container; the first one runs the role."""
-    names = [one["name"] for one in (*spec["containers"], *(spec.get("initContainers") or ()))]
+    """Return `wanted`, or "" if the pod has no such container. By default the first container, which runs the role."""
+    names = [item["name"] for item in (*spec["containers"], *(spec.get("initContainers") or ()))]
     return names[0] if wanted is None else wanted if wanted in names else ""
 
 
 async def _nothing(
     client: "Client", namespace: str, service: str, choice: "Choice", container: str | None, simulated: frozenset[str]
 ) -> str:
-    """Why there is nothing to show."""
+    """Return a sentence that explains why there is nothing to show."""
     from ome_operator.cache.resources import SERVICE
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
@@ -141,27 +146,27 @@ async def _nothing(
         raise missing(service, namespace) from error
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
     pods = [*map(from_api.pod, bodies)]
-    on = {one["spec"].get("nodeName") for one in bodies} & simulated
+    on = {item["spec"].get("nodeName") for item in bodies} & simulated
     if on and labelled(pods, choice):
         are = "is simulated" if len(on) == 1 else "are simulated"
-        return f"{together(sorted(on))} {are}: no engine runs there, so there are no logs."
+        return f"{together(sorted(on))} {are}, so no engine runs there and there are no logs."
     if container is not None and (meant := labelled(pods, choice)):
         names = {
             box["name"]
-            for one in bodies
-            if one["metadata"]["name"] in meant
-            for box in (*one["spec"]["containers"], *(one["spec"].get("initContainers") or ()))
+            for item in bodies
+            if item["metadata"]["name"] in meant
+            for box in (*item["spec"]["containers"], *(item["spec"].get("initContainers") or ()))
         }
-        return f"no container is called {container}; there are {', '.join(sorted(names))}."
+        return f"there is no container {container}. Choose one of  {', '.join(sorted(names))}."
     return f"{service}: {nothing(pods, choice)}."
 
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
-"""How a program chooses a colour, which ends with its line here."""
+"""ANSI colour sequence of a program's output. It is removed on a terminal, where it would extend beyond its line."""
 
 
 class _Shown:
-    """Writes lines; on a terminal every rank has its colour."""
+    """Writes log lines to stdout. On a terminal every rank has its own colour."""
 
     def __init__(self, width: int, timestamps: bool) -> None:
         self._width, self._timestamps, self._colours = width, timestamps, dict[str, int]()

@@ -1,4 +1,4 @@
-"""YAML that a person names on the command line: files, folders, and `-` for what comes in."""
+"""Reads the YAML that a user names on the command line: files, folders, and `-` for standard input."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,13 +18,16 @@ from ome_operator.util.kubeyaml import LEVELS, VALUES, documents
 
 STDIN = Path("-")
 SERVICES = ("InferenceService", "Serving")
-"""Kinds that refer to the others."""
+"""Kinds that refer to objects of other kinds (models, runtimes)."""
 _SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestamp": str}
-"""Metadata that a server adds and that we look at, and what it is then. Owners and writers say nothing without a cluster."""
+"""Metadata fields that the API server sets and that the operator reads, with the type of each. Owner references and managed
+fields are left out, because they mean nothing without a cluster."""
 
 
 def catalogue(paths: Iterable[Path] | None) -> list[Path]:
-    """Folders with models and runtimes; `config`, where there is none, is that which came with this program."""
+    """Return the folders with models and runtimes. A path below `config` that does not exist is replaced by the same path in
+    the `config` folder that is shipped with this program.
+    """
     return [
         path if path.exists() or path.parts[:1] != ("config",) else shipped("config").joinpath(*path.parts[1:])
         for path in paths or ()
@@ -32,21 +35,27 @@ def catalogue(paths: Iterable[Path] | None) -> list[Path]:
 
 
 def read(paths: Iterable[Path], namespace: str) -> list[Manifest]:
-    """The objects of ours in these files and folders; `namespace` for those that name none. Others are passed over."""
+    """Return the objects in these files and folders whose kinds the operator reads, and skip all others. `namespace` is the
+    namespace of objects that name none. Raises Unanswered for a file that cannot be read or parsed.
+    """
     return read_all(paths, namespace)[0]
 
 
 def read_beside(paths: Iterable[Path], given: Iterable[Path], namespace: str) -> list[Manifest]:
-    """What services refer to, from files that are not among those given: these are read already."""
+    """Return the objects that services refer to from `paths`, without services, and without the files among `given`, which
+    are read separately.
+    """
     known = {file.resolve() for file in files_in(given)}
     found = read((file for file in files_in(paths) if file.resolve() not in known), namespace)
     return [body for body in found if body["kind"] not in SERVICES]
 
 
 def read_all(paths: Iterable[Path], namespace: str) -> tuple[list[Manifest], frozenset[str]]:
-    """The objects of ours, and the namespaces that these files make."""
+    """Return the objects whose kinds the operator reads, and the names of the namespaces that these files create. Raises
+    Unanswered for a file that cannot be read or parsed.
+    """
     found = [document for path in paths for document in _documents(path)]
-    objects = [one for where, body in found for one in _objects(where, body, namespace)]
+    objects = [entry for where, body in found for entry in _objects(where, body, namespace)]
     return objects, frozenset(name for _, body in found for name in _namespaces(body))
 
 
@@ -61,17 +70,17 @@ def _namespaces(body: Any) -> Iterator[str]:
 
 
 def files_in(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files that are named, and those of the folders that are named."""
+    """Yield the files that are named, and the YAML and JSON files of the folders that are named."""
     for path in paths:
         yield from sorted([*path.rglob("*.yaml"), *path.rglob("*.yml"), *path.rglob("*.json")]) if path.is_dir() else [path]
 
 
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
-    """(where it stands, document) for every document."""
-    for one in files_in([path]):
-        where = "standard input" if one == STDIN else str(one)
+    """Yield (file name, document) for each YAML document of a file or of a folder's files."""
+    for entry in files_in([path]):
+        where = "standard input" if entry == STDIN else str(entry)
         try:
-            text = sys.stdin.read() if one == STDIN else one.read_text()
+            text = sys.stdin.read() if entry == STDIN else entry.read_text()
             yield from ((where, document) for document in documents(text))
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise Unanswered(f"{where} cannot be read: {error}") from error
@@ -89,13 +98,16 @@ def _objects(where: str, body: Any, namespace: str) -> Iterator[Manifest]:
         return
     if said := _too_much(body) or _wrong_metadata(body) or _wrong_key(body, ""):
         raise Unanswered(f"{where}: {said}.")
-    # What else people write there is the parser's business; a status that is no map would not come from a server.
+    # Errors in other fields are reported by the parser of the kind. A `status` that is not a map cannot come from an API
+    # server.
     status: Manifest = {} if isinstance(body.get("status", {}), Mapping) else {"status": {}}
     yield {**body, **status, "metadata": _metadata(body["metadata"], namespace if RESOURCES[kind].namespaced else None)}
 
 
 def _metadata(written: Mapping[str, Any], namespace: str | None) -> Manifest:
-    """What we look at of it; `namespace` for an object that names none, None for a kind that has none."""
+    """Return the metadata that the operator reads. `namespace` is the namespace of an object that names none, or None for a
+    cluster-scoped kind.
+    """
     own = {name: written[name] for name in ("name", "labels", "annotations") if written.get(name) is not None}
     added = {name: written[name] for name, kind in _SERVERS.items() if isinstance(written.get(name), kind)}
     inside = {} if namespace is None else {"namespace": written.get("namespace") or namespace}
@@ -103,14 +115,14 @@ def _metadata(written: Mapping[str, Any], namespace: str | None) -> Manifest:
 
 
 def _wrong_metadata(body: Mapping[str, Any]) -> str:
-    """What is wrong with who an object is, as a sentence; "" when all is well."""
+    """Return a sentence that describes an error in the name, namespace, labels or annotations; "" if they are valid."""
     metadata, kind = body.get("metadata"), body["kind"]
     if not isinstance(metadata, Mapping) or metadata.get("name") in (None, ""):
         return f"metadata.name is missing in an object of kind {kind}: give it one"
     for field in ("name", "namespace"):
         value = metadata.get(field)
         if value is not None and not isinstance(value, str):
-            words = "put quotes around it" if isinstance(value, int | float) else "write a text"
+            words = "put quotes around it" if isinstance(value, int | float) else "write a string"
             return f"metadata.{field} is {shown(value)} in an object of kind {kind}: {words}"
     for field in ("labels", "annotations"):
         value = metadata.get(field)
@@ -120,23 +132,25 @@ def _wrong_metadata(body: Mapping[str, Any]) -> str:
 
 
 def _too_much(body: Mapping[str, Any]) -> str:
-    """Why nobody can walk through an object, as a sentence; "" when one can."""
+    """Return a sentence if the object is too large or too deep to process; "" otherwise."""
     if larger(body, VALUES):
-        return f"an object of kind {body['kind']} has more than {VALUES} values: take out aliases (*name)"
+        return f"an object of kind {body['kind']} has more than {VALUES} values: remove YAML aliases (*name)"
     if deeper(body, LEVELS):
-        return f"an object of kind {body['kind']} has more than {LEVELS} lists or maps in each other: write fewer"
+        return f"an object of kind {body['kind']} nests lists and maps more than {LEVELS} levels deep: write fewer levels"
     return ""
 
 
 def _wrong_key(value: Any, where: str) -> str:
-    """The first key that is no text, as a sentence; "" when all are. Only for what is not too deep."""
+    """Return a sentence about the first key that is not a string; "" if all keys are strings. `value` must not be deeper
+    than LEVELS, because the function is recursive.
+    """
     if isinstance(value, list):
-        return next((said for number, one in enumerate(value) if (said := _wrong_key(one, f"{where}[{number}]"))), "")
+        return next((said for number, entry in enumerate(value) if (said := _wrong_key(entry, f"{where}[{number}]"))), "")
     if not isinstance(value, Mapping):
         return ""
-    for key, one in value.items():
+    for key, entry in value.items():
         if not isinstance(key, str):
-            return f"{where or 'the object'} has the key {shown(key)}, which is no text: put quotes around it"
-        if said := _wrong_key(one, f"{where}.{key}" if where else key):
+            return f"{where or 'the object'} has the key {shown(key)}, which is not a string: put quotes around it"
+        if said := _wrong_key(entry, f"{where}.{key}" if where else key):
             return said
     return ""

@@ -1,4 +1,6 @@
-"""A list to choose from with the arrow keys, drawn on stderr: stdout stays for what was asked for."""
+"""A list to choose from with the arrow keys. It is drawn on stderr, because stdout is reserved for the output of the
+command.
+"""
 
 import os
 import re
@@ -18,20 +20,22 @@ _KEY = re.compile(r"\x1b[\[O].|.", re.DOTALL)
 
 @dataclass(frozen=True)
 class Item:
-    """One line of a list."""
+    """One entry of the list."""
 
     value: str
     label: str
     why_not: str = ""
-    """Why it cannot be chosen; "" when it can."""
+    """The reason why this entry cannot be chosen; "" if it can."""
 
 
 Read = Callable[[], str]
-"""What a person has typed, one key or several; waits for the first."""
+"""Blocks until the user types, and returns what was typed: one key or several."""
 
 
 def choose(title: str, items: Sequence[Item], read: Read | None = None, console: Console | None = None) -> str:
-    """The value of the item that the person takes; one at least must be free to choose. EOFError: the terminal is gone."""
+    """Return the value of the item that the user chooses. At least one item must have an empty `why_not`. Raises EOFError if
+    the terminal is closed.
+    """
     screen = console or Console(stderr=True)
     at = step(items, -1, 1)
     with (
@@ -51,7 +55,7 @@ def choose(title: str, items: Sequence[Item], read: Read | None = None, console:
 
 
 def _after(items: Sequence[Item], at: int, text: str) -> tuple[int, bool]:
-    """Where the mark stands after these keys, and whether the item was taken."""
+    """Return the marked position after these keys, and whether the user pressed Enter on it."""
     for key in _KEY.findall(text):
         if key in _TAKE:
             return at, True
@@ -61,7 +65,9 @@ def _after(items: Sequence[Item], at: int, text: str) -> tuple[int, bool]:
 
 @contextmanager
 def _keyboard(read: Read | None) -> Iterator[Read]:
-    """Keys as they are pressed, without echo; `read` itself when there is one. What was typed ahead is kept."""
+    """Yield a function that reads keys as they are pressed, without echo; `read` itself if it is given. Keys that were typed
+    before the list appeared are kept.
+    """
     if read is not None:
         yield read
     elif sys.platform == "win32":
@@ -80,7 +86,7 @@ def _keyboard(read: Read | None) -> Iterator[Read]:
 
 
 def step(items: Sequence[Item], at: int, by: int) -> int:
-    """The next item that can be chosen, round the end."""
+    """Return the position of the next item that can be chosen, in direction `by`, starting over at the end of the list."""
     for _ in items:
         at = (at + by) % len(items)
         if not items[at].why_not:

@@ -9,19 +9,20 @@ from ome_operator.errors import UserError
 from ome_operator.settings import Policy
 
 Kubeconfig = Annotated[
-    Path | None, typer.Option(help="Kubeconfig file. Without it: the ServiceAccount of this pod.", envvar="KUBECONFIG")
+    Path | None,
+    typer.Option(help="Kubeconfig file; by default the ServiceAccount of this pod is used.", envvar="KUBECONFIG"),
 ]
-LogFormat = Annotated[str, typer.Option(help="console or json.")]
-LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+LogFormat = Annotated[str, typer.Option(help="Format of the log: console or json.")]
+LogLevel = Annotated[str, typer.Option(help="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR.")]
 
 
 def roots(given: list[str] | None) -> tuple[str, ...]:
-    """Directories that agents write below, as they call them themselves."""
+    """Return the directories below which agents write, without a trailing slash, as agents themselves normalise them."""
     return tuple(root.rstrip("/") for root in given or ()) or Policy.agent_roots
 
 
 def preflight_mode(said: str) -> str:
-    """A mode of the preflight. Raises UserError."""
+    """Return a mode of the preflight from its text. Raises UserError."""
     from ome_operator.core.preflight.mode import MODES, read
 
     if found := read(said):

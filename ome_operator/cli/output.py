@@ -1,4 +1,4 @@
-"""How the commands print: documents for programs, colours only for people at a terminal."""
+"""Output of the commands: JSON and YAML documents for programs, and text with colours on a terminal."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """For programs."""
+    """Output format for programs."""
 
     JSON = "json"
     YAML = "yaml"
 
 
-Output = Annotated[Format | None, typer.Option("--output", "-o", help="For programs, instead of text.")]
+Output = Annotated[Format | None, typer.Option("--output", "-o", help="Machine-readable output instead of text.")]
 
 _PLAIN = 10_000
-"""Columns where nobody looks: a pipe gets whole lines."""
+"""Width in columns of output that is not a terminal, so that lines in a pipe are not wrapped."""
 
 
 def console() -> "Console":
-    """For text. Colours and line breaks only on a terminal; NO_COLOR is respected."""
+    """Return a console for text. It uses colours and wraps lines only on a terminal, and respects NO_COLOR."""
     from rich.console import Console
 
     found = Console(highlight=False, emoji=False)
@@ -38,17 +38,19 @@ def console() -> "Console":
 
 
 def complain(sentence: str) -> None:
-    """One line beside the answer."""
+    """Print one line to stderr."""
     typer.echo(visible(sentence, keep="\n\t"), err=True)
 
 
 def say(text: str) -> None:
-    """Lines of an answer; a cell or a name in them that strangers wrote was made visible before."""
+    """Print lines of the result to stdout. Control characters are made visible, because text from other users may contain
+    them.
+    """
     typer.echo(visible(text, keep="\n\t"))
 
 
 def emit(format_: Format, value: Any) -> None:
-    """One document: JSON data, or objects of ours with their fields in camelCase."""
+    """Print one document. Dataclasses and named tuples become maps with keys in camelCase."""
     value = _data(value)
     if format_ is Format.JSON:
         typer.echo(document(value, indent=2))
@@ -57,16 +59,16 @@ def emit(format_: Format, value: Any) -> None:
 
 
 def emit_objects(format_: Format, objects: Iterable[dict[str, Any]]) -> None:
-    """Kubernetes objects as kubectl takes them: YAML documents, or one List in JSON."""
+    """Print Kubernetes objects in a form that kubectl accepts: YAML documents, or one List in JSON."""
     if format_ is Format.JSON:
         emit(format_, {"apiVersion": "v1", "kind": "List", "items": list(objects)})
         return
-    for number, one in enumerate(objects):
-        typer.echo(("---\n" if number else "") + _yaml(one), nl=False)
+    for number, item in enumerate(objects):
+        typer.echo(("---\n" if number else "") + _yaml(item), nl=False)
 
 
 def _data(value: Any) -> Any:
-    """Plain data, in which no object stands twice (YAML would make it an anchor)."""
+    """Return plain data in which no object occurs twice, because YAML would write the second one as an alias."""
     if is_dataclass(value):
         return {to_camel(field.name): _data(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):
@@ -75,7 +77,7 @@ def _data(value: Any) -> Any:
         return {to_camel(name): _data(below) for name, below in value._asdict().items()}
     if isinstance(value, Mapping):
         return {name: _data(below) for name, below in value.items()}
-    return [_data(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_data(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _yaml(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`ome preflight`: what of nodes and network keeps a service from its start, before it is started."""
+"""`ome preflight`: finds problems of nodes and network that would keep a service from starting, before it is started."""
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -23,14 +23,14 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 class Form(StrEnum):
-    """How findings are told."""
+    """Output format of the findings."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Role(StrEnum):
-    """Whose nodes are looked at."""
+    """The role whose nodes are checked."""
 
     PREFILL = "prefill"
     DECODE = "decode"
@@ -50,27 +50,31 @@ def preflight(
         typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated."),
     ] = None,
     namespace: Namespace = "",
-    role: Annotated[Role | None, typer.Option(help="Only the nodes of this role.")] = None,
+    role: Annotated[Role | None, typer.Option(help="Check only the nodes of this role.")] = None,
     timeout: Annotated[
         int,
         typer.Option(
-            min=10, max=3600, help="Seconds in which all ranks have to run: nodes are free, and the image is pulled."
+            min=10, max=3600, help="Seconds within which all ranks must run, including scheduling and image pulls."
         ),
     ] = 180,
-    logs: Annotated[bool, typer.Option("--logs", help="The log of each check on stderr, with the rank in front.")] = False,
-    output: Annotated[Form, typer.Option("--output", "-o", help="For people, or for programs.")] = Form.TEXT,
+    logs: Annotated[
+        bool, typer.Option("--logs", help="Print the log of each check to stderr, prefixed with its rank.")
+    ] = False,
+    output: Annotated[Form, typer.Option("--output", "-o", help="text for people, json for programs.")] = Form.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """What of nodes and network keeps a service from its start: looked for by pods like its own, which then are removed.
+    """Find problems of nodes and network that would keep a service from starting. The command starts check pods that are
+    scheduled like the service's pods, and removes them afterwards.
 
-    -f: on the nodes that the services in these files would get, all of their groups. SERVICE: on those that are free for a
-    group more of each role. Needs the right to create, list and delete pods and Services in the namespace.
+    With -f it checks the nodes that the services in these files would get, for all of their groups. With SERVICE it checks
+    the free nodes on which one more group of each role would run. You need the right to create, list and delete pods and
+    Services in the namespace.
 
-    Exit code 0: nothing found. 1: findings. 2: it could not look, or not at all ranks.
+    Exit code 0: nothing was found. 1: there are findings. 2: the check could not run, or not on all ranks.
     """
     if bool(files) == bool(service):
-        raise Unanswered("name a SERVICE of the cluster, or files with -f: either of them.")
+        raise Unanswered("name either a SERVICE of the cluster or files with -f.")
     roles = {_COMPONENTS[role]} if role is not None else set[str]()
 
     async def work(client: "Client") -> "PreflightReport":
@@ -94,7 +98,7 @@ def preflight(
 async def _trials(
     client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], within: int
 ) -> "list[Trial]":
-    """What is to be made."""
+    """Return the check pods to create."""
     from ome_operator.cli.live.preflight import of_files, of_service
     from ome_operator.kube.errors import NotFound
 
@@ -108,7 +112,7 @@ async def _trials(
 
 
 def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[None]]:
-    """Shows what the checks logged."""
+    """Return a function that prints the logs of the check pods to stderr."""
 
     async def show() -> None:
         from ome_operator.cli.live.logs import Source, merged

@@ -1,4 +1,4 @@
-"""`ome record`: what the operator sees of a service, as a file to replay anywhere."""
+"""`ome record`: writes what the operator observes of a service to a file that can be replayed anywhere."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,15 +22,16 @@ def record(
     service: Annotated[str, typer.Argument(metavar="SERVICE", autocompletion=services)],
     namespace: Namespace = "",
     file: Annotated[
-        Path | None, typer.Option("--file", help="Where to write it; packed where it ends in .gz. By default SERVICE.json.")
+        Path | None,
+        typer.Option("--file", help="File to write; compressed if the name ends in .gz. By default SERVICE.json."),
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """What the operator sees of a service now, and what it decides, as a file for `ome replay`.
+    """Write what the operator observes of a service now, and what it decides, to a file for `ome replay`.
 
-    It is read with your own rights, from the cluster and not from the operator, which writes its own passes when it gets
-    SIGUSR1. Values of variables, and whatever looks secret, are redacted: look at the file before you hand it on.
+    The cluster is read with your own rights. The operator itself writes its own passes when it receives SIGUSR1. Values of
+    variables and everything that looks like a secret are redacted, but check the file before you pass it on.
     """
 
     async def work(client: "Client") -> tuple[str, str, "Pass"]:
@@ -46,7 +47,7 @@ def record(
     where, name, made = on_cluster(kubeconfig, context, work)
     path = file or Path(f"{name}.json")
     redacted = _write(path, f"{where}/{name}", made)
-    say(f"{path}: a pass over {name}, {redacted} values redacted; ome replay {path} runs it again")
+    say(f"{path}: one pass over {name}, with {redacted} redacted values. `ome replay {path}` runs it again")
 
 
 def _write(path: Path, name: str, made: "Pass") -> int:
@@ -58,7 +59,7 @@ def _write(path: Path, name: str, made: "Pass") -> int:
         with path.open("xb") as file:
             file.write(recording.encoded(data, path.suffix == ".gz"))
     except FileExistsError as error:
-        raise UserError(f"{path} is there already: remove it, or name another with --file.") from error
+        raise UserError(f"{path} already exists: remove it, or name another file with --file.") from error
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}. --file names another place.") from error
+        raise UserError(f"{path} cannot be written: {error.strerror}. Name another file with --file.") from error
     return int(data["services"][name]["redacted"])

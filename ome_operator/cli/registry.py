@@ -1,4 +1,6 @@
-"""`ome registry`: the worker registry beside a router. The operator adds it to the router's pods."""
+"""`ome registry`: keeps the worker list of a router in sync with its pods. The operator runs it as a sidecar of the
+router.
+"""
 
 import asyncio
 from pathlib import Path
@@ -24,28 +26,32 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def registry(
     router: Annotated[str, typer.Option(help="Address of the router.")],
     namespace: Annotated[str, typer.Option(help="Namespace of the pods.")],
-    selector: Annotated[str, typer.Option(help="Labels of the slice's pods, as the API server reads them.")],
+    selector: Annotated[str, typer.Option(help="Label selector of the slice's pods, in the syntax of the API server.")],
     role: Annotated[
         list[str],
         typer.Option(
-            help="component:type:port:pods:stem, for example engine:prefill:30000:4:kimi-k2-engine-5f4d, where the stem is "
-            "what names of its StatefulSets begin with. May be given several times."
+            help="component:type:port:pods:stem, for example engine:prefill:30000:4:kimi-k2-engine-5f4d, where stem is the "
+            "prefix of the names of its StatefulSets. May be given several times."
         ),
     ],
-    bootstrap_port: Annotated[int, typer.Option(help="Of prefill pods without an annotation.")] = 8998,
-    interval: Annotated[float, typer.Option(help="Seconds between two lists of pods.", min=0.1, max=5.0)] = 3.0,
+    bootstrap_port: Annotated[int, typer.Option(help="Bootstrap port of prefill pods without an annotation.")] = 8998,
+    interval: Annotated[
+        float, typer.Option(help="Seconds between two requests for the list of pods.", min=0.1, max=5.0)
+    ] = 3.0,
     key: Annotated[
-        str, typer.Option(help="What the router's /workers wants to see, and ours.", envvar=keys.ROUTER_KEY_VARIABLE)
+        str, typer.Option(help="API key of the router's /workers, and of our own.", envvar=keys.ROUTER_KEY_VARIABLE)
     ] = "",
-    worker_key: Annotated[str, typer.Option(help="What the router shows its workers.")] = "",
-    server: Annotated[str, typer.Option(help="API server; by default that of the cluster we run in.")] = "",
+    worker_key: Annotated[str, typer.Option(help="API key that the router sends to its workers.")] = "",
+    server: Annotated[
+        str, typer.Option(help="Address of the API server; by default that of the cluster this pod runs in.")
+    ] = "",
     account: Annotated[Path, typer.Option(help="Folder with the files token and ca.crt.")] = SERVICE_ACCOUNT,
-    address: Annotated[str, typer.Option(help="Address of the probes; empty: every address.")] = "",
-    port: Annotated[int, typer.Option(help="/healthz, /metrics and /workers; 0: a free port.")] = keys.REGISTRY_PORT,
+    address: Annotated[str, typer.Option(help="Address that the probes listen on; empty: every address.")] = "",
+    port: Annotated[int, typer.Option(help="Port of /healthz, /metrics and /workers; 0: a free port.")] = keys.REGISTRY_PORT,
     log_format: LogFormat = "json",
     log_level: LogLevel = "INFO",
 ) -> None:
-    """Keep a router's workers equal to the groups that can serve, until the router is gone."""
+    """Keep the worker list of a router equal to the groups of pods that can serve, until the router ends."""
     from ome_operator.util.log_format import configure
 
     configure(log_format, log_level)
@@ -54,7 +60,7 @@ def registry(
         server=server or api_server(),
         namespace=namespace,
         selector=selector,
-        registry=RegistrySettings(tuple(_role(one) for one in role), bootstrap_port),
+        registry=RegistrySettings(tuple(_role(item) for item in role), bootstrap_port),
         key=key,
         worker_key=worker_key,
         interval=interval,
@@ -63,11 +69,11 @@ def registry(
         port=port,
     )
     if not settings.server:
-        raise UserError("no API server: outside a cluster --server names one.")
+        raise UserError("no API server is known: outside a cluster, name it with --server.")
     try:
         asyncio.run(run(settings))
     except PortTaken as error:
-        raise UserError(f"{error}. --port chooses another.") from error
+        raise UserError(f"{error}. Choose another port with --port.") from error
 
 
 def _role(text: str) -> RoleSpec:
@@ -75,6 +81,7 @@ def _role(text: str) -> RoleSpec:
     types = ("prefill", "decode", "regular")
     if worker_type not in types or not (port.isdigit() and pods.isdigit() and stem) or text.count(":") != 4:
         raise typer.BadParameter(
-            f"--role {text}: component:type:port:pods:stem, where type is prefill, decode or regular", param_hint="--role"
+            f"--role {text}: write component:type:port:pods:stem, where type is prefill, decode or regular",
+            param_hint="--role",
         )
     return RoleSpec(component, worker_type, int(port), int(pods), stem)

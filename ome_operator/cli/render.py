@@ -1,4 +1,4 @@
-"""`ome render`: what the operator would create, from files and without a cluster."""
+"""`ome render`: prints the objects that the operator would create, from files and without a cluster."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +22,15 @@ _DEFAULTS = Policy()
 Files = Annotated[
     list[Path], typer.Option("--filename", "-f", help="YAML file, folder, or - for standard input; may be repeated.")
 ]
-Sidecar = Annotated[str, typer.Option(help="As the operator's flag: image of the registry beside routers; empty: none.")]
-Agent = Annotated[bool, typer.Option(help="As the operator's flag: agents fetch weights, pods mount their directories.")]
-Roots = Annotated[list[str] | None, typer.Option(help="As the operator's flag: directory that agents write below.")]
+Sidecar = Annotated[
+    str, typer.Option(help="As the operator's flag: image of the registry sidecar of routers; empty: no sidecar.")
+]
+Agent = Annotated[
+    bool, typer.Option(help="As the operator's flag: agents fetch the weights, and pods mount the agents' directories.")
+]
+Roots = Annotated[list[str] | None, typer.Option(help="As the operator's flag: directory below which agents write.")]
 
-Preflight = Annotated[str, typer.Option(help="As the operator's flag: Off, Warn or Require, where nobody says it.")]
+Preflight = Annotated[str, typer.Option(help="As the operator's flag: default mode, Off, Warn or Require.")]
 
 
 @app.command(epilog="Example: ome render -f service.yaml --catalog config/")
@@ -34,19 +38,22 @@ def render(
     files: Files,
     catalog: Annotated[
         list[Path] | None,
-        typer.Option("--catalog", help="Where models, runtimes and accelerator classes are, too; config/ comes with ome."),
+        typer.Option(
+            "--catalog",
+            help="Another file or folder with models, runtimes and accelerator classes; config/ is shipped with ome.",
+        ),
     ] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of objects that name none.")] = "default",
-    output: Annotated[Format, typer.Option("--output", "-o", help="Documents, or one List.")] = Format.YAML,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")] = "default",
+    output: Annotated[Format, typer.Option("--output", "-o", help="YAML documents, or one List as JSON.")] = Format.YAML,
     sidecar_image: Sidecar = _DEFAULTS.registry_image,
     model_agent: Agent = _DEFAULTS.model_agent,
     agent_root: Roots = None,
     preflight: Preflight = _DEFAULTS.preflight,
 ) -> None:
-    """Every object that the operator would create for the services in these files.
+    """Print every object that the operator would create for the services in these files.
 
-    Exit code 1: something that a service needs is missing, which is said on stderr. The objects are for looking at and
-    checking, not for applying: the operator writes its own.
+    Exit code 1: something that a service needs is missing; stderr names it. The objects are for reading and checking, not
+    for applying, because the operator creates its own.
     """
     from ome_operator.cache.resources import SERVING, SHORT
     from ome_operator.cli.live.cluster_from_manifests import gather, made
@@ -58,8 +65,8 @@ def render(
     cluster = gather(
         [*beside, *given], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked
     )
-    problems = [f"{SERVING} {one.of.namespace}/{one.of.name}: {one.why}" for one in made(cluster, SERVING) if one.why]
-    objects = [one.manifest for kind in SHORT for one in made(cluster, kind) if one.manifest is not None]
+    problems = [f"{SERVING} {item.of.namespace}/{item.of.name}: {item.why}" for item in made(cluster, SERVING) if item.why]
+    objects = [item.manifest for kind in SHORT for item in made(cluster, kind) if item.manifest is not None]
     for kept in cluster.services():
         rendered, said = _service(kept, cluster)
         objects += rendered
@@ -76,7 +83,7 @@ def render(
 
 
 def _service(kept: "Resource", cluster: "EventHandler") -> tuple[list["Manifest"], list[str]]:
-    """The objects of a service, and what is missing for them."""
+    """Return the objects of a service, and sentences about what is missing for them."""
     from ome_operator.api import Invalid
     from ome_operator.describe.outcome import outcome
 
@@ -85,5 +92,5 @@ def _service(kept: "Resource", cluster: "EventHandler") -> tuple[list["Manifest"
         return [], [f"{name}: {kept.parsed.why}"]
     found = outcome(kept.parsed, cluster.deps())
     if found.advice:
-        complain(f"{name}: to know: {found.advice}")
+        complain(f"{name}: note: {found.advice}")
     return list(found.manifests), [f"{name}: {problem}" for problem in found.problems]

@@ -1,4 +1,4 @@
-"""`ome replay`: passes of a recording once more, on any machine."""
+"""`ome replay`: runs the reconciliation passes of a recording again, on any machine."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,15 +19,15 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command(epilog="Example: ome replay kimi-k2-instruct.json")
 def replay(
-    file: Annotated[Path, typer.Argument(help="What `ome record` or an operator wrote.")],
+    file: Annotated[Path, typer.Argument(help="Recording that `ome record` or an operator wrote.")],
     service: Annotated[str, typer.Option(help="Only this service, as NAMESPACE/NAME.")] = "",
-    last: Annotated[int, typer.Option(help="Only so many passes of each service, the last; 0: all.", min=0)] = 0,
+    last: Annotated[int, typer.Option(help="Only this number of newest passes of each service; 0: all.", min=0)] = 0,
     output: Output = None,
 ) -> None:
-    """Runs the passes of a recording again, with this version of the operator and without a cluster: what each saw, what it
-    decides and why, and what is other than what was decided then.
+    """Run the passes of a recording again, with this version of the operator and without a cluster. For each pass print what
+    it observed, what it decides and why, and how that differs from the recorded decision.
 
-    Exit code 0: the same is decided. 1: something else. 2: the file cannot be read.
+    Exit code 0: all decisions are the same. 1: a decision differs. 2: the file cannot be read.
     """
     from ome_operator import __version__
     from ome_operator.recorder.replay import replayed
@@ -35,7 +35,7 @@ def replay(
     found = _read(file)
     if service and service not in found.services:
         raise Unanswered(
-            f"{file} has no service {visible(service)}: it has {', '.join(map(visible, found.services)) or 'none'}."
+            f"{file} has no service {visible(service)}. Its services: {', '.join(map(visible, found.services)) or 'none'}."
         )
     names = [service] if service else list(found.services)
     made = {name: list(replayed(found.services[name], found.redacted > 0))[-last:] for name in names}

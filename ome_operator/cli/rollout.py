@@ -1,6 +1,6 @@
-"""`ome history`, `undo`, `retry`, `restart`, `pause`, `resume`: which revision of a service runs.
+"""`ome history`, `undo`, `retry`, `restart`, `pause` and `resume`: choose which revision of a service runs.
 
-They edit the service's spec or annotations, nothing else; the operator does the work.
+The commands edit only the service's spec or annotations; the operator does the work.
 """
 
 from datetime import UTC, datetime
@@ -32,23 +32,23 @@ class Found(NamedTuple):
     service: "InferenceService"
     known: "list[Revision]"
     made: dict[str, str]
-    """Revision -> when it was stored."""
+    """Name of each revision → the time at which it was stored."""
     aim: "TargetRevision"
 
     @property
     def where(self) -> str:
-        """For people."""
+        """The service as NAMESPACE/NAME, for messages."""
         return f"{self.service.namespace}/{self.service.name}"
 
     @property
     def words(self) -> str:
-        """As the commands are told."""
+        """The service as arguments of a command: NAME -n NAMESPACE."""
         return f"{self.service.name} -n {self.service.namespace}"
 
 
 @app.command(epilog="Example: ome history kimi-k2-instruct")
 def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """List the kept revisions, the newest last: what changed in each, and which one runs."""
+    """List the stored revisions, the newest last, with what changed in each and which one runs."""
     from ome_operator.describe.history import lines
 
     async def work(client: "Client") -> Found:
@@ -57,39 +57,39 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     found = on_cluster(kubeconfig, context, work)
     now = datetime.now(UTC)
     rows = [("NUMBER", "REVISION", "AGE", "STATE", "CHANGED")]
-    for one in lines(found.known, found.aim, found.service.status.get("slices") or ()):
-        age = _age(found.made[one.revision], now)
-        rows.append((str(one.number), one.revision, age, one.state or "-", visible(one.changed or "-")))
+    for item in lines(found.known, found.aim, found.service.status.get("slices") or ()):
+        age = _age(found.made[item.revision], now)
+        rows.append((str(item.number), item.revision, age, item.state or "-", visible(item.changed or "-")))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     for row in rows:
         say("  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[-1]]))
     if not found.known:
-        say(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` says why.")
+        say(f"{found.where} has no revision yet: `kubectl describe isvc {found.words}` shows why.")
 
 
 @app.command(epilog="Examples: ome undo kimi-k2-instruct; ome undo kimi-k2-instruct --to 2; ome undo kimi-k2-instruct --off")
 def undo(
     service: Name,
     to: Annotated[
-        str, typer.Option(help="Name or number of the revision; by default that which worked last.", show_default=False)
+        str, typer.Option(help="Name or number of the revision; by default the last one that worked.", show_default=False)
     ] = "",
-    off: Annotated[bool, typer.Option("--off", help="Follow the spec again.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Remove the pin: the service follows its spec again.")] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Pin the service to a kept revision: its pods are made from what was stored, byte for byte."""
+    """Pin the service to a stored revision: its pods are created from the stored data, byte for byte."""
     from ome_operator.describe.history import before
 
     if to and off:
-        raise UserError("--to pins the service and --off ends that: give one of them.")
+        raise UserError("--to pins the service and --off removes the pin: use only one of them.")
 
     async def work(client: "Client") -> tuple[Found, str]:
         found = await _find(client, namespace, service)
         if off and not _pinned(found):
             return found, ""
         revision = "" if off else _named(to, found.known) or before(found.known, found.aim)
-        kept = [one.name for one in reversed(found.known)]
+        kept = [item.name for item in reversed(found.known)]
         if not off and revision not in kept:
             lacks = f"has no revision {to}" if to else "has no revision to go back to"
             listed = f"kept: {', '.join(kept) or 'none'}"
@@ -99,75 +99,79 @@ def undo(
 
     found, revision = on_cluster(kubeconfig, context, work)
     if off and not _pinned(found):
-        say(f"{found.where} was not pinned: it follows its spec, and nothing was edited.")
+        say(f"{found.where} was not pinned: it follows its spec, and nothing was changed.")
         _say_paused(found)
         return
     if revision:
-        say(f"{found.where} goes to revision {revision} and stays there: edits are recorded and wait.")
-        say(f"`ome undo {found.words} --off` ends that.")
+        say(f"{found.where} goes to revision {revision} and is pinned to it: new edits are recorded but not rolled out.")
+        say(f"`ome undo {found.words} --off` removes the pin.")
     else:
-        say(f"{found.where} follows its spec.")
+        say(f"{found.where} follows its spec again.")
     _say_paused(found)
     _remind(f"spec.rollout.revision ({revision or 'removed'})")
 
 
 @app.command(epilog="Example: ome retry kimi-k2-instruct")
 def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """Try what was rejected again, as it is."""
+    """Try a rejected revision again, unchanged."""
 
     async def work(client: "Client") -> Found:
         found = await _find(client, namespace, service)
         if not found.aim.rejected:
-            raise UserError(f"{found.where} has no rejected revision, so there is nothing to try again.")
+            raise UserError(f"{found.where} has no rejected revision, so there is nothing to retry.")
         await _patch(client, found, {"metadata": {"annotations": {keys.RETRY: _now()}}})
         return found
 
     found = on_cluster(kubeconfig, context, work)
-    said = ", ".join(one["revision"] for one in found.aim.rejected)
+    said = ", ".join(item["revision"] for item in found.aim.rejected)
     say(f"{found.where} tries revision {said} again.")
 
 
 @app.command(epilog="Example: ome restart kimi-k2-instruct")
 def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """Make a new revision of the same content, which replaces all pods of engine and decoder as an edit would."""
+    """Create a new revision with the same content. It replaces all pods of engine and decoder, as an edit would."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
     say(f"{found.where} gets a new revision; `ome history {found.words}` shows it.")
     if found.aim.pin:
-        say(f"It is pinned to {found.aim.pin}, so the new one waits: `ome undo {found.words} --off`.")
+        say(
+            f"It is pinned to {found.aim.pin}, so the new revision waits. To remove the pin: `ome undo {found.words} --off`."
+        )
     _say_paused(found)
     _remind("spec.rollout.restartedAt")
 
 
 @app.command(epilog="Example: ome pause kimi-k2-instruct")
 def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """Hold back whatever would replace the pods that run; edits are recorded meanwhile."""
+    """Stop every rollout that would replace running pods. Edits are recorded meanwhile."""
     found = _set(service, namespace, kubeconfig, context, {"paused": True})
     if _paused(found):
-        say(f"{found.where} was paused already: nothing was edited.")
+        say(f"{found.where} was paused already: nothing was changed.")
         return
-    say(f"{found.where} is paused: `ome resume {found.words}` ends it.")
+    say(f"{found.where} is paused: `ome resume {found.words}` continues it.")
     _remind("spec.rollout.paused")
 
 
 @app.command(epilog="Example: ome resume kimi-k2-instruct")
 def resume(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """Go on with what a pause held back."""
+    """Continue the rollouts that a pause stopped."""
     found = _set(service, namespace, kubeconfig, context, {"paused": None})
     if not _paused(found):
-        say(f"{found.where} was not paused: nothing was edited.")
+        say(f"{found.where} was not paused: nothing was changed.")
         return
-    say(f"{found.where} goes on.")
+    say(f"{found.where} is no longer paused.")
     _remind("spec.rollout.paused (removed)")
 
 
 def _named(to: str, known: "list[Revision]") -> str:
-    """The name of a revision that a person calls by its name, or by the number that `ome history` shows."""
-    numbered = {str(one.number): one.name for one in known}
+    """Return the name of a revision that the user gives by its name, or by the number that `ome history` shows. An unknown
+    value is returned unchanged.
+    """
+    numbered = {str(item.number): item.name for item in known}
     return to if to in numbered.values() else numbered.get(to, to)
 
 
 def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: dict[str, Any]) -> Found:
-    """Write fields of `spec.rollout` that are not so yet; the service as it was before."""
+    """Write fields of `spec.rollout` unless they have these values already, and return the service as it was before."""
 
     async def work(client: "Client") -> Found:
         found = await _find(client, namespace, service)
@@ -193,10 +197,10 @@ async def _find(client: "Client", namespace: str, name: str) -> Found:
     if isinstance(service, Invalid):
         raise UserError(f"{namespace}/{name} cannot be read: {service.why}")
     bodies = await client.list_objects("ControllerRevision", namespace, label_selector=f"{keys.SERVICE}={name}")
-    known = stored((from_api.child("ControllerRevision", one) for one in bodies), service.uid)
-    made = {one["metadata"]["name"]: one["metadata"].get("creationTimestamp") or "" for one in bodies}
-    aim = target.of(service, {one.name: one.number for one in known})
-    return Found(service, known, {one.name: made[one.child.name] for one in known}, aim)
+    known = stored((from_api.child("ControllerRevision", item) for item in bodies), service.uid)
+    made = {item["metadata"]["name"]: item["metadata"].get("creationTimestamp") or "" for item in bodies}
+    aim = target.of(service, {item.name: item.number for item in known})
+    return Found(service, known, {item.name: made[item.child.name] for item in known}, aim)
 
 
 async def _edit(client: "Client", found: Found, fields: dict[str, Any]) -> None:
@@ -210,7 +214,7 @@ async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
 
 def _say_paused(found: Found) -> None:
     if _paused(found):
-        say(f"It is paused, so nothing moves before `ome resume {found.words}`.")
+        say(f"It is paused, so nothing is rolled out before `ome resume {found.words}`.")
 
 
 def _pinned(found: Found) -> bool:
@@ -224,7 +228,10 @@ def _paused(found: Found) -> bool:
 
 
 def _remind(field: str) -> None:
-    say(f"{field} was edited on the cluster: if the service comes from Git, edit it there, too, or it is set back.")
+    say(
+        f"{field} was edited on the cluster. If the service is managed from Git, edit it there too; otherwise the "
+        "edit is reverted."
+    )
 
 
 def _now() -> str:
@@ -232,7 +239,7 @@ def _now() -> str:
 
 
 def _age(since: str, now: datetime) -> str:
-    """In the largest unit, as kubectl does."""
+    """Return an age in the largest unit of which there are at least two, as kubectl does."""
     if not since:
         return "-"
     seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))

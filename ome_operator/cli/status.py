@@ -1,4 +1,6 @@
-"""`ome status`: services as trees, down to the rank that is not ready and the reason; or the waves of a runtime's edit."""
+"""`ome status`: shows services as trees, down to the rank that is not ready and the reason, or the rollout waves of an
+edited runtime.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 INTERVAL = 2.0
-"""Seconds between two looks of `--watch`."""
+"""Seconds between two polls of `--watch`."""
 
 
 SHARED = ("runtime", "model", "acceleratorclass")
-"""What `ome status KIND NAME` tells of."""
+"""Kinds of which `ome status KIND NAME` shows the rollout."""
 
 
 @app.command(
@@ -36,30 +38,31 @@ def status(
         typer.Argument(
             metavar="[NAME]",
             show_default=False,
-            help=f"With one of {', '.join(SHARED)} before it: the waves of its last edit.",
+            help=f"After one of the words {', '.join(SHARED)}: show the rollout waves of this object's last edit.",
         ),
     ] = "",
     namespace: Namespace = "",
-    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Services of all namespaces.")] = False,
-    ranks: Annotated[bool, typer.Option("--ranks", help="Every rank with its pod and node.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it until Ctrl+C.")] = False,
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Show the services of all namespaces.")] = False,
+    ranks: Annotated[bool, typer.Option("--ranks", help="Show every rank with its pod and node.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing the current state until Ctrl+C.")] = False,
     output: Output = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Services as trees of revisions, roles, groups and ranks, with the reason for whatever is not ready.
+    """Show services as trees of revisions, roles, groups and ranks, with the reason for everything that is not ready.
 
-    Exit code 0: all of them are Ready. 1: one is not. 2: it cannot be told. `ome status runtime NAME` tells how far its last
-    edit is (docs/rollouts.md); exit code 0: every service has it.
+    Exit code 0: all of them are Ready. 1: at least one is not. 2: the answer is unknown. `ome status runtime NAME` shows how
+    far the last edit of the runtime is rolled out (docs/rollouts.md); exit code 0: every service has it.
     """
     if shared:
         if service not in SHARED or everywhere or ranks or watch:
             raise Unanswered(
-                f"write ome status SERVICE, or ome status with {', '.join(SHARED)} and a NAME, without -A and -w."
+                f"write `ome status SERVICE`, or `ome status KIND NAME` with a KIND of {', '.join(SHARED)} and "
+                "without -A, -w and --ranks."
             )
         raise typer.Exit(_waves(service, shared, namespace, output, kubeconfig, context))
     if service and everywhere:
-        raise Unanswered("SERVICE is one of one namespace: leave out -A, or the name.")
+        raise Unanswered("SERVICE is in a single namespace: leave out -A, or the name.")
 
     async def work(client: "Client") -> list["Tree"]:
         where, name = meant(client, service, namespace)
@@ -75,7 +78,7 @@ def status(
 
 
 def _waves(kind: str, name: str, namespace: str, output: Format | None, kubeconfig: Kubeconfig, context: Context) -> int:
-    """Tell how far the last edit of an object is; the exit code."""
+    """Print how far the last edit of an object is rolled out, and return the exit code."""
     from ome_operator.cli.connect import inside
     from ome_operator.cli.live.shared import found
     from ome_operator.cli.output import say
@@ -85,7 +88,7 @@ def _waves(kind: str, name: str, namespace: str, output: Format | None, kubeconf
         body = await found(client, kind, inside(client, namespace), name)
         if body is None:
             raise Unanswered(
-                f"there is no {kind} {name}: not in namespace {inside(client, namespace)}, nor for the whole cluster."
+                f"there is no {kind} {name}, neither in namespace {inside(client, namespace)} nor cluster-scoped."
             )
         return body
 
@@ -108,7 +111,7 @@ async def _look(client: "Client", service: str, namespace: str) -> list["Tree"]:
             raise
         raise missing(service, namespace) from error
     if not found:
-        where = f"namespace {namespace}: -A looks in all" if namespace else "this cluster"
+        where = f"namespace {namespace}: use -A for all namespaces" if namespace else "this cluster"
         raise Unanswered(f"there is no InferenceService in {where}.")
     return found
 
@@ -131,7 +134,7 @@ def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
 
 
 async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | None, ranks: bool) -> list["Tree"]:
-    """Show it until Ctrl+C: live on a terminal, elsewhere whenever it changes."""
+    """Show the trees until Ctrl+C: as a live view on a terminal, elsewhere as a new text whenever they change."""
     from rich.live import Live
 
     from ome_operator.kube.errors import KubeError
@@ -147,8 +150,8 @@ async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | N
             await asyncio.sleep(INTERVAL)
             try:
                 seen = await look()
-            except KubeError as error:  # the last view stays
-                complain(f"the cluster does not answer: {error}")
+            except KubeError as error:  # keep the last view
+                complain(f"the API server does not respond: {error}")
                 continue
             if live is not None:
                 live.update(_drawn(seen, ranks), refresh=True)

@@ -1,1 +1,3 @@
-"""What the commands ask: facts from files or a live cluster. The pure side says what they mean."""
+"""Reads facts for the commands from files or from a live cluster. The pure packages (core, describe, lint) interpret
+them.
+"""

@@ -1,4 +1,6 @@
-"""All that the page of `ome ui` shows, read from a live cluster; what a person may not read is a sentence beside it."""
+"""Everything that the page of `ome ui` shows, read from a live cluster. For kinds that the user may not read, it holds the
+refusal.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -20,13 +22,13 @@ from ome_operator.kube.resources import RESOURCES, spelled
 
 RECORD = "NodeModels"
 OFTEN = (SERVICE, "StatefulSet", "Deployment", "Pod")
-"""Kinds that are read at every look."""
+"""Kinds that are read at every poll."""
 SELDOM = ("ControllerRevision", SERVING, "Node", RECORD, *RUNTIMES, *MODELS, *ACCELERATORS)
-"""Kinds that are large or change little."""
+"""Kinds that are large or change seldom."""
 SELECTED = ("ControllerRevision", "StatefulSet", "Deployment", "Pod")
-"""Kinds of which only the operator's objects are read."""
+"""Kinds of which only the operator's own objects are read."""
 PERIOD = 15.0
-"""Seconds between two reads of what is read seldom."""
+"""Seconds between two reads of the kinds in SELDOM."""
 
 Key = tuple[str, str]
 """Namespace and name of a service."""
@@ -34,23 +36,23 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Board:
-    """What was seen at a moment."""
+    """The state of the cluster at one moment."""
 
     at: datetime
     namespace: str
-    """"" for all of them."""
+    """The namespace that is shown; "" for all."""
     bodies: Mapping[Key, Manifest] = field(default_factory=dict)
-    """Services as the API server has them."""
+    """Services as the API server returned them."""
     trees: Mapping[Key, Tree] = field(default_factory=dict)
     children: Mapping[Key, Mapping[tuple[str, str], Child]] = field(default_factory=dict)
     pods: Mapping[str, Manifest] = field(default_factory=dict)
-    """`namespace/name` of a pod of ours → its body."""
+    """`namespace/name` of each pod of the operator → its body."""
     stored: Mapping[str, str] = field(default_factory=dict)
-    """`namespace/name` of a ControllerRevision → when it was stored."""
+    """`namespace/name` of each ControllerRevision → its creation time."""
     nodes: tuple[Node, ...] = ()
     records: tuple[NodeRecord, ...] = ()
     simulated: frozenset[str] = frozenset()
-    """Nodes on which no process runs."""
+    """Names of simulated (kwok) nodes, on which no process runs."""
     shared: tuple[Manifest, ...] = ()
     """Runtimes, models and accelerator classes."""
     denied: Mapping[str, str] = field(default_factory=dict)
@@ -58,16 +60,16 @@ class Board:
 
 
 class Looker:
-    """Looks at a cluster again and again; what changes seldom is read seldom."""
+    """Polls a cluster. Kinds that change seldom are read only every PERIOD seconds."""
 
     def __init__(self, client: Client, namespace: str, fallback: str = "") -> None:
         self._client, self._namespace, self._fallback = client, namespace, fallback
         self._kept: dict[str, tuple[list[Manifest], str]] = {}
-        """Kind → its objects, and why they could not be read."""
+        """Kind → its objects, and why they could not be read ("" if they could)."""
         self._next = 0.0
 
     async def look(self) -> Board:
-        """Everything, as it is now. Raises KubeError where services cannot be read at all."""
+        """Return the current state. Raises KubeError if services cannot be read at all."""
         now = asyncio.get_running_loop().time()
         try:
             services = await self._client.list_objects(SERVICE, self._namespace)
@@ -77,7 +79,7 @@ class Looker:
             self._namespace = self._fallback
             services = await self._client.list_objects(SERVICE, self._namespace)
         except NotServed as error:
-            raise NotServed(f"this cluster has no InferenceServices: is the chart ome-crd installed? ({error})") from error
+            raise NotServed(f"this cluster has no kind InferenceService: install the chart ome-crd ({error})") from error
         kinds = list(OFTEN[1:])
         if now >= self._next:
             kinds += SELDOM
@@ -90,11 +92,11 @@ class Looker:
         return board(datetime.now(UTC), self._namespace, services, self._kept)
 
     def forget(self) -> None:
-        """Read everything at the next look."""
+        """Read all kinds at the next poll."""
         self._next = 0.0
 
     def _unknown(self) -> bool:
-        """Whether a revision has workloads, and is none of those that were read."""
+        """Return whether some workload belongs to a revision that has not been read yet."""
         known = {_revision(body) for body in self._kept["ControllerRevision"][0]}
         return any(_revision(body) not in known for body in self._kept["StatefulSet"][0])
 
@@ -118,7 +120,7 @@ def _revision(body: Mapping[str, Any]) -> tuple[str, str, str]:
 def board(
     at: datetime, namespace: str, services: Iterable[Manifest], read: Mapping[str, tuple[list[Manifest], str]]
 ) -> Board:
-    """What was read, put together. Total: whatever strangers wrote, each service is a row."""
+    """Build the board from what was read. It never fails on invalid objects: each service gets a row."""
     bodies = {_key(body): body for body in services}
     for body in read.get(SERVING, ([], ""))[0]:
         bodies.setdefault(_key(body), body)

@@ -1,4 +1,6 @@
-"""The facts of a cluster from bodies at hand, files or lists, so that the command line asks what the operator asks."""
+"""Builds the operator's view of a cluster from objects in files or lists, so that commands use the same functions as the
+operator.
+"""
 
 import uuid
 from collections.abc import Iterable, Mapping
@@ -18,11 +20,11 @@ from ome_operator.core.sglang import convert
 from ome_operator.kube.resources import called
 
 KNOWN = frozenset((*KINDS, *SHORT))
-"""Kinds that the operator looks at, by their names in RESOURCES."""
+"""Kinds that the operator reads, by their names in RESOURCES."""
 
 
 def ref(body: Mapping[str, Any]) -> Ref:
-    """Which object a body is."""
+    """Return the reference of the object with this body."""
     metadata = body.get("metadata") or {}
     kind = called(body.get("apiVersion") or "", body.get("kind") or "")
     return Ref(kind, metadata.get("namespace") or "", metadata.get("name") or "")
@@ -36,10 +38,11 @@ def gather(
     agent_roots: tuple[str, ...] = (),
     preflight: str = "Off",
 ) -> EventHandler:
-    """The facts of these objects, as if a watch had shown them; of two bodies of one object the later one counts.
+    """Return the view of a cluster with these objects, as if they had been watched. Of two bodies of one object the later
+    one wins.
 
-    `registry_image`, `model_agent`, `agent_roots` and `preflight` are the operator's settings of these names. What is made
-    of the kinds of sglang.ai is there too, where no such object was given.
+    `registry_image`, `model_agent`, `agent_roots` and `preflight` are the operator's settings of the same names. Objects
+    that the operator derives from the kinds of sglang.ai are added unless they are among the bodies.
     """
     found = {which: body for body in bodies if (which := ref(body)).kind in KNOWN}
     settled = Deps(
@@ -56,15 +59,17 @@ def gather(
     cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, settled)
     for which, body in found.items():
         cluster.seen(which.kind, _stored(which, body))
-    for kind in SHORT:  # models first: services are chosen for them
-        for manifest in (one.manifest for one in made(cluster, kind)):
+    for kind in SHORT:  # models come first, because services are chosen for them
+        for manifest in (item.manifest for item in made(cluster, kind)):
             if manifest is not None:
                 _make(cluster, manifest, found.get(ref(manifest)))
     return cluster
 
 
 def _make(cluster: EventHandler, manifest: Manifest, known: Mapping[str, Any] | None) -> None:
-    """Put what is made of a short form in place of what was made of an older one, never of what a person wrote."""
+    """Add the object derived from a short form. It replaces an object that was derived earlier, never one that a user
+    wrote.
+    """
     which = ref(manifest)
     if known is None:
         cluster.seen(which.kind, _stored(which, manifest))
@@ -75,7 +80,9 @@ def _make(cluster: EventHandler, manifest: Manifest, known: Mapping[str, Any] | 
 
 
 def over(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
-    """A live object as an edit leaves it: what the server keeps stays, labels and annotations are added to."""
+    """Return a live object as an edit leaves it: fields that the server manages stay, and labels and annotations are
+    merged.
+    """
     new, old = edited["metadata"], live["metadata"]
     both = {part: {**(old.get(part) or {}), **(new.get(part) or {})} for part in ("labels", "annotations")}
     kept = {"uid": old.get("uid"), "resourceVersion": str(from_api.version(live) + 1)}
@@ -84,28 +91,30 @@ def over(edited: Mapping[str, Any], live: Mapping[str, Any]) -> Manifest:
 
 
 class Made(NamedTuple):
-    """What the operator makes of an object of sglang.ai."""
+    """What the operator derives from an object of sglang.ai."""
 
     of: Ref
     manifest: Manifest | None
     why: str
-    """Why it cannot make anything yet, "" when it can."""
+    """Why nothing can be derived yet; "" if `manifest` is set."""
 
 
 def made(cluster: EventHandler, kind: str) -> list[Made]:
-    """What it makes of each object of a kind of sglang.ai."""
+    """Return what the operator derives from each object of a kind of sglang.ai."""
     found = []
-    for one in cluster.resources[kind]:
-        if isinstance(one.parsed, Invalid):
-            found.append(Made(one.ref, None, one.parsed.why))
+    for item in cluster.resources[kind]:
+        if isinstance(item.parsed, Invalid):
+            found.append(Made(item.ref, None, item.parsed.why))
         else:
-            manifest, (_, why) = convert.wanted(one.parsed, cluster.deps())
-            found.append(Made(one.ref, manifest, why))
+            manifest, (_, why) = convert.wanted(item.parsed, cluster.deps())
+            found.append(Made(item.ref, manifest, why))
     return found
 
 
 def _stored(which: Ref, body: Mapping[str, Any]) -> Manifest:
-    """A body with what a server would have added: a UID, made of the object's name so that it is always the same."""
+    """Return a body with the fields that an API server would add. The UID is computed from the object's name, so that it is
+    stable.
+    """
     metadata = dict(body.get("metadata") or {})
     metadata.setdefault("uid", str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(which))))
     metadata.setdefault("resourceVersion", "1")

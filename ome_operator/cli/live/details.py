@@ -1,4 +1,4 @@
-"""What only the page of a single service shows: its events, and the last lines of its pods that are not ready."""
+"""What only the page of a single service shows: its events, and the last log lines of its pods that are not ready."""
 
 import asyncio
 import re
@@ -14,18 +14,18 @@ from ome_operator.kube.errors import KubeError
 from ome_operator.kube.podlogs import LogLine, Wanted
 
 LINES = 14
-"""Last lines of a log that are shown."""
+"""Number of last lines of a log that are shown."""
 LOGS = 4
-"""Logs that are read, of the worst causes."""
+"""Number of logs that are read, those of the worst causes."""
 EVENTS = 30
-"""Newest events that are shown."""
+"""Number of newest events that are shown."""
 PATIENCE = 5.0
-"""Seconds for a log."""
+"""Timeout in seconds of reading one log."""
 LONGEST = 400
-"""Characters of a line; the rest is cut."""
+"""Maximum number of characters of a line; the rest is cut."""
 
 ReadLog = Callable[[str, str, str, Wanted], AsyncIterator[LogLine]]
-"""Namespace, pod, container and the part that is wanted → its lines."""
+"""Yields the lines of a log, from namespace, pod, container and the part that is wanted."""
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -37,18 +37,18 @@ class Log:
     container: str
     lines: tuple[str, ...]
     said: str
-    """Why there are none, "" where there are."""
+    """Why `lines` is empty; "" if it is not."""
 
 
 @dataclass(frozen=True)
 class Details:
-    """What was read of a service."""
+    """What was read of a service for its page."""
 
     events: tuple[Seen, ...] = ()
     denied: str = ""
-    """Why there are no events."""
+    """Why there are no events; "" if they could be read."""
     logs: Mapping[str, Log] | None = None
-    """Pod → the end of its log."""
+    """Name of a pod → the end of its log."""
 
 
 async def details(
@@ -60,7 +60,9 @@ async def details(
     pods: Mapping[str, Manifest],
     simulated: Container[str],
 ) -> Details:
-    """`uids`: objects of the service. `pods`: name → body. Never raises: what cannot be read is said."""
+    """Read the events and logs of a service. `uids` are those of the service's objects, and `pods` maps names to bodies.
+    Never raises: an error becomes text in the result.
+    """
     denied, found = "", list[Manifest]()
     try:
         found = await client.list_objects("Event", namespace)
@@ -77,11 +79,13 @@ async def _log(read: ReadLog, namespace: str, pod: Mapping[str, Any], simulated:
     name, spec = pod["metadata"]["name"], pod.get("spec") or {}
     container = ((spec.get("containers") or [{}])[0]).get("name") or ""
     if not spec.get("nodeName"):
-        return Log(name, container, (), "it is on no node yet, so nothing has run")
+        return Log(name, container, (), "the pod is not scheduled yet, so nothing has run")
     if spec["nodeName"] in simulated:
-        return Log(name, container, (), f"node {spec['nodeName']} is simulated: no process runs there, so there is no log")
+        return Log(
+            name, container, (), f"node {spec['nodeName']} is simulated, so no process runs there and there is no log"
+        )
     why = "its log is empty"
-    # A container that has just started again has said nothing yet: then the words of the former count.
+    # A container that has just restarted has an empty log: then the log of the previous container is shown.
     for wanted in (Wanted(tail=LINES), Wanted(tail=LINES, previous=True)):
         try:
             async with asyncio.timeout(PATIENCE):
@@ -91,7 +95,7 @@ async def _log(read: ReadLog, namespace: str, pod: Mapping[str, Any], simulated:
                 why = str(error)
             continue
         except TimeoutError:
-            return Log(name, container, (), f"no answer within {PATIENCE:.0f} s")
+            return Log(name, container, (), f"no response within {PATIENCE:.0f} s")
         if lines:
             return Log(name, container, tuple(lines[-LINES:]), "")
     return Log(name, container, (), why)

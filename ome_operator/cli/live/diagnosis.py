@@ -1,4 +1,4 @@
-"""What keeps a service from being ready, read from a live cluster."""
+"""Reads from a live cluster what keeps a service from being ready."""
 
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
@@ -16,25 +16,25 @@ from ome_operator.kube.listing import listed
 
 
 async def troubles(client: Client, namespace: str, name: str) -> Trouble:
-    """Of one service. Raises KubeError; NotFound when there is no such service."""
+    """Return the problems of a service. Raises KubeError, and NotFound if the service does not exist."""
     body = await found(client, namespace, name)
     parts = await listed(client, KINDS, namespace, selector(name))
     there = gather(parts)
     events = await listed(client, ("Event",), namespace, optional=("Event",))
-    seen = about(events, {from_api.uid(one) for one in (body, *parts)})
+    seen = about(events, {from_api.uid(item) for item in (body, *parts)})
     pods = explained(there.pods_of(namespace, name), start_failures(events, datetime.now(UTC)))
     seen_as = tree(body, Observed(there.children_of(namespace, name), pods))
     return trouble(seen_as, (body.get("status") or {}).get("conditions") or (), seen)
 
 
 def about(events: Iterable[Manifest], uids: Container[str]) -> list[Seen]:
-    """The events about objects with these UIDs."""
+    """Return the events about objects with these UIDs."""
     found = []
-    for one in events:
-        involved, at = one.get("involvedObject") or {}, last_seen(one)
+    for item in events:
+        involved, at = item.get("involvedObject") or {}, last_seen(item)
         if involved.get("uid") not in uids or at is None:
             continue
-        count = (one.get("series") or {}).get("count") or one.get("count") or 1
+        count = (item.get("series") or {}).get("count") or item.get("count") or 1
         named = f"{involved.get('kind')} {involved.get('name')}"
-        found.append(Seen(at, one.get("type") or "", one.get("reason") or "", named, one.get("message") or "", count))
+        found.append(Seen(at, item.get("type") or "", item.get("reason") or "", named, item.get("message") or "", count))
     return found

@@ -1,4 +1,4 @@
-"""Objects that people are about to apply, tried on the API server first: what it refuses, in sentences."""
+"""Server-side dry run of objects that a user is about to apply, with the API server's refusals as sentences."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -10,23 +10,28 @@ from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, NotServed, ServerError
 
 WRITTEN = frozenset((SERVICE, *CATALOG, *SHORT, BENCHMARK))
-"""Kinds that people apply."""
+"""Kinds that users apply."""
 RIGHTS = "cannot patch resource"
-"""In the API server's words when it is the person, not the object, that may not."""
+"""Part of the API server's message if the user lacks the right to patch, so that the refusal says nothing about the
+object."""
 _UNKNOWN = re.compile(r"\.([^\s:]+): field not declared in schema")
 _NO_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
 _SOME = "default"
-"""A namespace that every cluster has."""
+"""A namespace that exists in every cluster."""
 
 
 async def refused(client: Client, given: Iterable[Manifest], made: Collection[str]) -> tuple[str, ...]:
-    """A sentence for each object that the API server would not take; `made`: namespaces that come with them."""
+    """Return a sentence for each object that the API server would refuse. `made` names the namespaces that the same files
+    create. Raises KubeError for errors that say nothing about the object.
+    """
     said = [await _tried(client, body, made) for body in given if ref(body).kind in WRITTEN]
     return tuple(dict.fromkeys(filter(None, said)))
 
 
 async def _tried(client: Client, body: Manifest, made: Collection[str], namespace: str = "") -> str:
-    """What is said to a dry run of this object, "" when it is taken, or where this person may not try."""
+    """Return the API server's refusal of a dry run of this object; "" if it accepts it, or if the user may not apply it.
+    `namespace` replaces the object's own namespace.
+    """
     which, metadata = ref(body), body["metadata"]
     own = {name: metadata[name] for name in ("name", "namespace", "labels", "annotations") if metadata.get(name)}
     inside = {"namespace": namespace} if namespace else {}
@@ -38,7 +43,7 @@ async def _tried(client: Client, body: Manifest, made: Collection[str], namespac
             return ""
         if which.namespace in made:
             return await _tried(client, body, (), _SOME)
-        return f"namespace {which.namespace} does not exist: make it, or name another"
+        return f"namespace {which.namespace} does not exist: create it, or name another"
     except Forbidden as error:
         return "" if RIGHTS in str(error) else f"{which.kind} {which.name}: {error}"
     except (Invalid, ServerError) as error:
@@ -47,11 +52,17 @@ async def _tried(client: Client, body: Manifest, made: Collection[str], namespac
 
 
 def _words(error: KubeError) -> str:
-    """The API server's words, or what they mean where they are hard to read. Raises what says nothing about the object."""
+    """Return the API server's message, rephrased where it is hard to read. Raises the error if it says nothing about the
+    object.
+    """
     unknown = list(dict.fromkeys(_UNKNOWN.findall(str(error))))
     if unknown:
-        fields = f"{', '.join(unknown)} is no field" if len(unknown) == 1 else f"{', '.join(unknown)} are no fields"
-        return f"{fields}: `kubectl explain` shows those that there are"
+        fields = (
+            f"field {', '.join(unknown)} does not exist"
+            if len(unknown) == 1
+            else f"fields {', '.join(unknown)} do not exist"
+        )
+        return f"{fields}: `kubectl explain` lists the existing fields"
     if isinstance(error, ServerError):
         raise error
     return str(error)

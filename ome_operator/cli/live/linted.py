@@ -1,4 +1,4 @@
-"""What the rules of `ome lint` look at: services and runtimes of files, or services of a cluster, as they would run."""
+"""Builds the subjects of `ome lint`: services and runtimes of files, or services of a cluster, as they would run."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from ome_operator.kube.client import Client
 
 TOLD = 10
-"""Findings that commands tell beside their own answer."""
+"""Number of lint findings that other commands print beside their own result."""
 MADE_UP = "ome-lint"
-"""Name of the model of a service that is made up to look at a runtime by itself."""
+"""Name of the model and the service that are made up to check a runtime that no service uses."""
 
 
 def subjects(given: list[Manifest], beside: list[Manifest], versions: Versions) -> Iterator[Subject]:
-    """What is looked at: the services in the files, then the runtimes that none of them uses."""
+    """Yield the services in the files, then the runtimes that none of them uses."""
     cluster = gather([*beside, *given], model_agent=False)
     services = [kept.ref for kept in cluster.services()]
     named = {ref(body) for body in given}
@@ -46,12 +46,14 @@ def subjects(given: list[Manifest], beside: list[Manifest], versions: Versions) 
         service = next(kept.parsed for kept in made_up.services() if kept.ref not in services)
         if isinstance(service, InferenceService):
             yield _subject(service, made_up, versions, alone=True)
-        else:  # a runtime that no service could name
+        else:  # no service can name this runtime
             yield _unread(Ref(runtime.kind, runtime.namespace, runtime.name), getattr(service, "why", ""), versions)
 
 
 def lines(cluster: EventHandler, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
-    """Errors and warnings in these services, a line each, for commands about something else; `all_of_it` tells them all."""
+    """Return the errors and warnings of these services, one line each, for commands other than `ome lint`. After TOLD lines
+    the rest is counted, and `all_of_it` names the command that shows all.
+    """
     told = []
     for looked_at in of_services(cluster, named, packaged()):
         refused = {(each.rule, each.says) for each in refusals(looked_at)}
@@ -66,11 +68,14 @@ def lines(cluster: EventHandler, named: Collection[Ref], all_of_it: str) -> tupl
 
 
 async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Versions) -> list[Subject]:
-    """A service, or all of a namespace ("" for everywhere). Raises KubeError; NotFound for a service's name.
+    """Return the subject of one service, or those of all services in a namespace ("" for all namespaces). Raises KubeError,
+    and NotFound for the name of a service.
 
-    Whoever may not read a kind gets no answer: without its runtime a service would seem to lack it.
+    If the user may not read one of the kinds, this raises: without its runtime, a service would look as if the runtime were
+    missing.
     """
-    from ome_operator.cli.live.trees import found  # loads kubernetes, which files need not
+    # imported here because it loads the package kubernetes, which checks of files do not need
+    from ome_operator.cli.live.trees import found
     from ome_operator.kube.listing import listed_around
 
     asked = [await found(client, namespace, name)] if name else []
@@ -81,7 +86,7 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
 
 
 def of_services(cluster: EventHandler, named: Collection[Ref], versions: Versions) -> Iterator[Subject]:
-    """Services of a cluster, or of files."""
+    """Yield the subjects of the named services of a cluster or of files."""
     for kept in cluster.services():
         if kept.ref in named:
             if isinstance(kept.parsed, InferenceService):
@@ -91,7 +96,7 @@ def of_services(cluster: EventHandler, named: Collection[Ref], versions: Version
 
 
 def _unread(which: Ref, why: str, versions: Versions) -> Subject:
-    """A service that cannot be read at all."""
+    """Return the subject of a service that cannot be parsed."""
     return Subject(f"{which.namespace}/{which.name}", "", (), None, (why,), versions, {})
 
 
@@ -107,7 +112,7 @@ def _subject(service: InferenceService, cluster: EventHandler, versions: Version
 
 
 def _parts(found: Outcome) -> Iterator[RenderedComponent]:
-    """The components of an outcome that have pods."""
+    """Yield the components of an outcome that have pods."""
     sizes = {role.component: (role.size, role.title) for role in found.roles}
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
         size, title = sizes.get(component, (1, component))
@@ -116,7 +121,7 @@ def _parts(found: Outcome) -> Iterator[RenderedComponent]:
 
 
 def _templates(manifests: Iterable[Manifest], component: str) -> Iterator[Manifest]:
-    """Pods of a component: the leader's first."""
+    """Yield the pod templates of a component, the leader's first."""
     for manifest in manifests:
         workload = manifest["kind"] in ("StatefulSet", "Deployment")
         if workload and manifest["metadata"]["labels"].get(keys.COMPONENT) == component:
@@ -124,7 +129,7 @@ def _templates(manifests: Iterable[Manifest], component: str) -> Iterator[Manife
 
 
 def _model() -> Manifest:
-    """A model of which nothing is known."""
+    """Return a model with no known properties."""
     return {
         "apiVersion": keys.API_VERSION,
         "kind": "ClusterBaseModel",
@@ -134,7 +139,7 @@ def _model() -> Manifest:
 
 
 def _made_up(runtime: Runtime) -> Manifest:
-    """A service that uses all of a runtime."""
+    """Return a service that uses all components of a runtime."""
     parts = {keys.ENGINE: True, keys.DECODER: runtime.spec.decoder_config, keys.ROUTER: runtime.spec.router_config}
     return {
         "apiVersion": keys.API_VERSION,

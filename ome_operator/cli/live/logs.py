@@ -1,4 +1,4 @@
-"""Logs of many containers at once: merged by time, or followed as they grow and restart."""
+"""Logs of many containers at once: merged by time, or followed as they grow and their containers restart."""
 
 import asyncio
 import heapq
@@ -11,14 +11,14 @@ from ome_operator.kube import errors
 from ome_operator.kube.podlogs import LogLine, Logs, Wanted
 
 PAUSE = 1.0
-"""Seconds until a log that ended is asked for again, and between two looks for new pods."""
+"""Seconds until a log that ended is requested again, and between two searches for new pods."""
 
 
 class Source(NamedTuple):
     """One container of one pod."""
 
     label: str
-    """What stands in front of its lines."""
+    """Prefix of its lines in the output."""
     namespace: str
     pod: str
     container: str
@@ -31,7 +31,7 @@ Complain = Callable[[str], None]
 
 
 async def merged(logs: Logs, sources: list[Source], wanted: Wanted, show: Show, complain: Complain) -> int:
-    """Show all logs in the order of time; how many could not be read."""
+    """Show all logs in order of time, and return how many could not be read."""
     failed = 0
 
     async def lines(source: Source) -> AsyncIterator[LogLine]:
@@ -60,7 +60,7 @@ async def merged(logs: Logs, sources: list[Source], wanted: Wanted, show: Show, 
 
 @dataclass
 class _Followed:
-    """One log that is being followed."""
+    """The state of one log that is being followed."""
 
     last: str = ""
     """Time of the last line that was shown."""
@@ -70,7 +70,7 @@ class _Followed:
 async def follow(
     logs: Logs, look: Callable[[], Awaitable[list[Source]]], wanted: Wanted, show: Show, complain: Complain
 ) -> None:
-    """Show every log as it grows, over restarts and replacements of its pod, and those of pods that come; for ever."""
+    """Follow every log over restarts and replacements of its pod, including those of new pods, forever."""
     known: dict[tuple[str, str], _Followed] = {}
     first = True
     try:
@@ -78,42 +78,42 @@ async def follow(
             try:
                 sources = await look()
             except errors.Transient as error:
-                complain(f"the cluster does not answer: {error}")
+                complain(f"the API server does not respond: {error}")
                 sources = []
             for source in sources:
-                one = known.setdefault((source.pod, source.container), _Followed())
-                if one.task is None or one.task.done():
-                    # Of what comes later everything is shown: nobody has seen it yet.
+                item = known.setdefault((source.pod, source.container), _Followed())
+                if item.task is None or item.task.done():
+                    # All lines of a container that appears later are shown, because none of them has been shown before.
                     part = wanted if first else Wanted(follow=True)
-                    one.task = asyncio.create_task(_until_gone(logs, source, part, one, show, complain))
+                    item.task = asyncio.create_task(_until_gone(logs, source, part, item, show, complain))
             first = first and not sources
             await asyncio.sleep(PAUSE)
     finally:
-        tasks = [one.task for one in known.values() if one.task is not None]
+        tasks = [item.task for item in known.values() if item.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_gone(logs: Logs, source: Source, wanted: Wanted, one: _Followed, show: Show, complain: Complain) -> None:
-    """Follow a container, and its next start after each end, until its pod is gone."""
+async def _until_gone(logs: Logs, source: Source, wanted: Wanted, item: _Followed, show: Show, complain: Complain) -> None:
+    """Follow a container, and its next start after each end, until its pod is deleted."""
     said = ""
     while True:
-        part = replace(wanted, tail=None, since_time=one.last) if one.last else wanted
-        before = one.last
+        part = replace(wanted, tail=None, since_time=item.last) if item.last else wanted
+        before = item.last
         try:
             async for line in logs.lines(source.namespace, source.pod, source.container, part):
-                if moment(line.when) > moment(one.last):
-                    one.last, said = line.when, ""
+                if moment(line.when) > moment(item.last):
+                    item.last, said = line.when, ""
                     show(source.label, line)
         except errors.NotFound:
-            complain(f"{source.label}: its pod {source.pod} is gone")
+            complain(f"{source.label}: its pod {source.pod} was deleted")
             return
-        except errors.KubeError as error:  # the container waits, or the connection broke
+        except errors.KubeError as error:  # the container is waiting, or the connection broke
             why = str(error)
         else:
-            why = "its container ended" if one.last != before else said
+            why = "its container ended" if item.last != before else said
         if why and why != said:
-            complain(f"{source.label}: {why}; going on when there is more")
+            complain(f"{source.label}: {why}; waiting for more lines")
             said = why
         await asyncio.sleep(PAUSE)

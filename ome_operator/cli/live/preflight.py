@@ -1,4 +1,4 @@
-"""Looks at nodes with pods of its own, which are removed whatever happens (docs/preflight.md)."""
+"""Checks nodes with pods of its own, which are removed in every case (docs/preflight.md)."""
 
 import asyncio
 import signal
@@ -24,21 +24,21 @@ from ome_operator.kube.listing import listed, listed_around
 from ome_operator.kube.resources import RESOURCES
 
 PAUSE = 1.0
-"""Seconds between two looks at the pods."""
+"""Seconds between two polls of the check pods."""
 MANY = 64
-"""Pods that are read in a tenth of a second: of more, the pauses are longer."""
+"""Number of pods that one poll reads in about 0.1 s. For more pods, the pause between polls grows in proportion."""
 SILENCE = 5.0
-"""Seconds before it is said what is waited for."""
+"""Seconds after which the command prints what it is waiting for."""
 SLACK = 15
-"""Seconds for the end of a check to be told."""
+"""Extra seconds for the results at the end of a check to arrive."""
 REMOVAL = 40.0
-"""Seconds in which pods have to be gone: a node that does not answer keeps its own."""
+"""Seconds within which pods must be removed. A node that does not respond keeps its pods."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Say = Callable[[str], None]
 
 
 class Stopped(Exception):
-    """A signal ended it; what it had made is removed."""
+    """A signal ended the check; everything that it created has been removed."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -49,12 +49,14 @@ class Stopped(Exception):
 
 
 async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[str], within: int) -> list[Trial]:
-    """All groups of the services in these files, with what else the cluster has. Raises KubeError and Unanswered."""
+    """Return a trial for all groups of the services in these files, together with the other objects of the cluster. Raises
+    KubeError and Unanswered.
+    """
     spaces = {body["metadata"].get("namespace", "") for body in given if body["kind"] in (SERVICE, *SHORT)} - {""}
     cluster = await _cluster(client, spaces, given)
     kept = list(cluster.services())
     if not kept:
-        raise Unanswered("no InferenceService in these files: nothing to look at.")
+        raise Unanswered("no InferenceService in these files: name a file that has one.")
     made = []
     for resource in kept:
         comes_to = _outcome(resource, cluster)
@@ -64,20 +66,24 @@ async def of_files(client: Client, given: Sequence[Manifest], roles: Collection[
 
 
 async def of_service(client: Client, namespace: str, name: str, roles: Collection[str], within: int) -> Trial:
-    """A group more of each role of a service. Raises KubeError, NotFound for the service's name, and Unanswered."""
+    """Return a trial for one more group of each role of a service. Raises KubeError, NotFound for the name of the service,
+    and Unanswered.
+    """
     body = await found(client, namespace, name)
     kept = await listed(client, sorted(SURVIVES), namespace, selector(name))
     cluster = await _cluster(client, {namespace}, [*kept, body])
     resource = next((each for each in cluster.services() if each.ref[1:] == (namespace, name)), None)
     if resource is None:
-        raise Unanswered(f"nothing can be made of {namespace}/{name} yet: `ome explain {name} -n {namespace}` says why.")
+        raise Unanswered(
+            f"no InferenceService can be derived from {namespace}/{name} yet: `ome explain {name} -n {namespace}` shows why."
+        )
     comes_to = _outcome(resource, cluster)
     return _trial(resource, comes_to, {each.component: 1 for each in comes_to.roles}, roles, within)
 
 
 async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> EventHandler:
-    """What services may refer to, and what was given: it counts more than what the cluster has."""
-    # No short forms of these namespaces: what is made of them are services, and would be looked at.
+    """Return the objects that services may refer to, with the given objects, which replace those of the cluster."""
+    # Namespaced short forms are left out: services would be derived from them, and would be checked too.
     kinds = (*CATALOG, *(kind for kind in SHORT if not RESOURCES[kind].namespaced), "Node", RECORD)
     there = await listed_around(client, kinds, sorted(namespaces), optional=("Node", RECORD))
     agent = any(body["kind"] == RECORD for body in there)
@@ -85,10 +91,10 @@ async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[
 
 
 def _outcome(resource: Resource, cluster: EventHandler) -> Outcome:
-    """What the operator makes of a service. Raises Unanswered."""
+    """Return what the operator derives from a service. Raises Unanswered if that is not possible or has no pods."""
     which, service = resource.ref, resource.parsed
     if not isinstance(service, InferenceService):
-        why = service.why if isinstance(service, Invalid) else "it is none"
+        why = service.why if isinstance(service, Invalid) else "it is not an InferenceService"
         raise Unanswered(f"the InferenceService {which.name} in namespace {which.namespace} cannot be read: {why}.")
     comes_to = outcome(service, cluster.deps(), cluster.children_of(which.namespace, which.name).values())
     if not comes_to.workloads:
@@ -109,18 +115,18 @@ def _trial(resource: Resource, comes_to: Outcome, groups: dict[str, int], roles:
 
 
 class Look:
-    """Pods from their creation to their removal."""
+    """The check pods of a command, from their creation to their removal."""
 
     def __init__(self, client: Client, trials: Sequence[Trial], within: int, say: Say) -> None:
         self._client, self._trials, self._within, self._say = client, trials, within, say
         self._posts: list[asyncio.Future[Manifest]] = []
-        """Creations, which are never cut off: what an answer was lost of would be left."""
+        """Create requests, which are never cancelled: an object whose response was lost would not be removed."""
         self._begun = 0.0
 
     async def run(self, before: Callable[[], Awaitable[None]] | None = None) -> tuple[list[Checkup], float]:
-        """How far each rank came, and seconds. `before`: is awaited before all is removed.
+        """Return the result of each rank, and the duration in seconds. `before` is awaited before the pods are removed.
 
-        Raises KubeError where a pod cannot be made, and Stopped after a signal; either way nothing is left.
+        Raises KubeError if a pod cannot be created, and Stopped after a signal. In both cases everything created is removed.
         """
         work = asyncio.ensure_future(self._work(before))
         with _signalled(work) as got:
@@ -136,7 +142,7 @@ class Look:
 
     async def _work(self, before: Callable[[], Awaitable[None]] | None) -> tuple[list[Checkup], float]:
         loop = asyncio.get_running_loop()
-        for each in self._trials:  # who may not look must not make anything
+        for each in self._trials:  # without the right to list, nothing must be created, because it could not be removed
             for kind in ("Service", "Pod"):
                 await self._client.list_objects(kind, each.namespace, label_selector=each.selector)
         self._begun = loop.time()
@@ -155,7 +161,7 @@ class Look:
         return await asyncio.shield(post)
 
     async def _ended(self) -> list[Checkup]:
-        """When all ranks are over, or nothing more is to be waited for."""
+        """Wait until all ranks are done, or the time is up, and return their results."""
         sizes = [max(place.rank for place in each.pods) + 1 for each in self._trials]
         longest = self._within + patience(max(sizes), self._within) + SLACK
         told, ranks = "", list[Checkup]()
@@ -166,7 +172,7 @@ class Look:
             except Transient as error:
                 if now > longest:
                     raise
-                now_told = f"the cluster does not answer: {error}"
+                now_told = f"the API server does not respond: {error}"
             else:
                 waits = [each for each in ranks if not each.over]
                 if not waits or now > longest or (now > self._within and not any(each.runs for each in waits)):
@@ -183,23 +189,23 @@ class Look:
         return [rank(each, place, bodies.get(pod["metadata"]["name"])) for place, pod in each.pods.items()]
 
     async def _remove(self) -> None:
-        """Whatever was made; what cannot be removed is said, with how to remove it."""
+        """Remove all created objects. If that fails, print why and the command that removes them."""
         if not self._posts:
             return
         await asyncio.wait(self._posts)
         for post in self._posts:
             if not post.cancelled():
-                post.exception()  # was told already
+                post.exception()  # retrieve the exception, which has been reported already
         left = await asyncio.gather(*(self._removed(each) for each in self._trials))
         for each, why in zip(self._trials, left, strict=True):
             if why:
                 self._say(
-                    f"what was made may still be there ({why}); its pods end by themselves. To remove it: "
+                    f"some check objects may be left ({why}). Their pods end by themselves. To remove them:  "
                     f"kubectl delete service,pod -n {each.namespace} -l {each.selector}"
                 )
 
     async def _removed(self, each: Trial) -> str:
-        """Why something is left; "" when all is gone."""
+        """Remove the objects of one trial. Return why some are left, or "" if all are gone."""
         until = asyncio.get_running_loop().time() + REMOVAL
         asked = set[str]()
         while True:
@@ -231,14 +237,17 @@ class Look:
 
 @contextmanager
 def _signalled(work: "asyncio.Future[Any]") -> Iterator[list[int]]:
-    """Signals cancel the work, and are noted; further signals do nothing, for the removal goes on."""
+    """Cancel the work on a signal, and yield the list of received signals. Further signals have no effect, so that the
+    removal completes.
+    """
     loop, got = asyncio.get_running_loop(), list[int]()
 
     def take(number: int) -> None:
         got.append(number)
         work.cancel()
 
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup, or a script's &
+    # nohup, and a script's &, ignore signals
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heard:
         loop.add_signal_handler(number, take, number)
     try:

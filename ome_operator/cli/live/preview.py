@@ -1,4 +1,6 @@
-"""What an edit would do to a live cluster: reads it, asks the pure side, and tries new workloads on the API server."""
+"""What an edit would do to a live cluster: reads the cluster, asks the pure functions, and tries new workloads as a dry
+run.
+"""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -31,24 +33,27 @@ from ome_operator.kube.resources import CHILDREN
 
 
 async def preview(client: Client, given: Sequence[Manifest], made: Collection[str] = ()) -> Preview:
-    """What applying these objects would do; `made`: namespaces that come with them. Raises KubeError."""
+    """Return what applying these objects would do. `made` names the namespaces that the same files create. Raises
+    KubeError.
+    """
     referred = await listed(client, (SERVICE, *CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
     lasting = await listed(client, SURVIVES, selector=OURS)
     live = {ref(body): body for body in (*referred, *lasting)}
-    # With an agent's records weights lie in the directories of their revisions, as in the operator's own settings.
+    # Where NodeModels exist, an agent runs, and weights are in the directories of their revisions, as with the operator's
+    # own setting.
     agent = any(which.kind == RECORD for which in live)
     written = {ref(body): over(body, live[ref(body)]) if ref(body) in live else body for body in given}
     before, after = (gather(bodies.values(), model_agent=agent) for bodies in (live, {**live, **written}))
     parsed = {which: _parsed(after, which) for which in written}
-    unread = [f"{which.kind} {which.name}: {one.why}" for which, one in parsed.items() if isinstance(one, Invalid)]
+    unread = [f"{which.kind} {which.name}: {item.why}" for which, item in parsed.items() if isinstance(item, Invalid)]
     problems = unread or await dry_run.refused(client, given, made)
-    children = {one.ref: tuple(before.children_of(*one.ref[1:]).values()) for one in after.services()}
+    children = {item.ref: tuple(before.children_of(*item.ref[1:]).values()) for item in after.services()}
     first = forecasts(_side(before), _side(after), children)
-    rolling = [one.service for one in first if one.restarts]
+    rolling = [item.service for item in first if item.restarts]
     waits = {which: await _waits(client, after, which) for which in rolling}
     reached = {*written, *(each.service for each in first)}
     return Preview(
-        objects=tuple(one for which, new in parsed.items() if (one := edited(which, _parsed(before, which), new))),
+        objects=tuple(item for which, new in parsed.items() if (item := edited(which, _parsed(before, which), new))),
         lint=lines(after, reached, "`ome lint -f` with the same files"),
         services=forecasts(_side(before), _side(after), children, waits) if any(waits.values()) else first,
         problems=tuple(problems),
@@ -56,7 +61,7 @@ async def preview(client: Client, given: Sequence[Manifest], made: Collection[st
 
 
 def _side(cluster: EventHandler) -> Side:
-    return Side({one.ref: one.parsed for one in cluster.services() if not one.deleting}, cluster.deps())
+    return Side({item.ref: item.parsed for item in cluster.services() if not item.deleting}, cluster.deps())
 
 
 def _parsed(cluster: EventHandler, which: Ref) -> Any:
@@ -65,7 +70,7 @@ def _parsed(cluster: EventHandler, which: Ref) -> Any:
 
 
 async def _waits(client: Client, after: EventHandler, which: Ref) -> str:
-    """What the new revision of a service would wait for, "" when it may start."""
+    """Return what the new revision of a service would wait for; "" if it may start."""
     found = await listed(client, (*CHILDREN, "Pod"), which.namespace, selector(which.name))
     there = gather(found)
     service: InferenceService = _parsed(after, which)
@@ -88,7 +93,7 @@ def _soon(reason: str) -> bool:
 
 
 async def _room(client: Client, look: RoomCheck, nodes: Mapping[str, Node], mine: Sequence[Pod]) -> str:
-    """What keeps pods from room on nodes, "" where nothing does, or this person may not read what pods hold there."""
+    """Return why pods do not fit on the nodes; "" if they fit, or if the user may not read the pods on these nodes."""
     uids = {pod.uid for pod in mine}
     others = ForeignPods(client, time.monotonic, lambda pod: (pod.get("metadata") or {}).get("uid") in uids)
     await others.read(roomy(look.needs, nodes))
@@ -97,7 +102,7 @@ async def _room(client: Client, look: RoomCheck, nodes: Mapping[str, Node], mine
 
 
 async def _tried(client: Client, check: Check) -> str:
-    """What the API server says to a dry run, "" when it takes the workloads, or does not tell this person."""
+    """Return the API server's refusal of a dry run; "" if it accepts the workloads, or if the user may not apply them."""
     for manifest in check.manifests:
         try:
             await client.apply(manifest, dry_run=True)

@@ -1,4 +1,4 @@
-"""A pass over a service of a live cluster, made here with the rights of whoever asks."""
+"""Makes a recording of one reconciliation pass over a service of a live cluster, with the rights of the user."""
 
 from datetime import UTC, datetime
 
@@ -19,10 +19,10 @@ from ome_operator.recorder.replay import as_applied
 
 
 async def live(client: Client, namespace: str, name: str) -> Pass:
-    """What the operator would see now, and decide. Raises KubeError, NotFound without such a service, UserError for a
-    service that nobody can read.
+    """Return what the operator would observe and decide now. Raises KubeError, NotFound if the service does not exist, and
+    UserError if it cannot be parsed.
 
-    The operator's settings and what it has in memory are not known here: an object that nobody edited counts as applied.
+    The operator's settings and its memory are not available here: an object that nobody has edited counts as applied.
     """
     body = await client.get(SERVICE, namespace, name)
     referred = await listed(client, (*CATALOG, *SHORT, "Node", RECORD), optional=("Node", RECORD))
@@ -40,7 +40,7 @@ async def live(client: Client, namespace: str, name: str) -> Pass:
 
 
 def looked(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Pass:
-    """A pass that is made here."""
+    """Run the pass and record it."""
     outcome = _outcome(service, deps, observed, now)
     if isinstance(outcome, Plan):
         observed = as_applied(outcome, observed)
@@ -51,5 +51,5 @@ def looked(service: InferenceService, deps: Deps, observed: Observed, now: datet
 def _outcome(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan | Exception:
     try:
         return sync(service, deps, observed, now)
-    except Exception as error:  # the operator would say InternalError: so this is what has to be recorded
+    except Exception as error:  # the operator would report InternalError, so the error itself has to be recorded
         return error

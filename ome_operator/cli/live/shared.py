@@ -1,15 +1,17 @@
-"""Objects that services share, read from a live cluster."""
+"""Reads from a live cluster the objects that services share: runtimes, models and accelerator classes."""
 
 from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import NotFound
 
 KINDS = {"runtime": RUNTIMES, "model": MODELS, "acceleratorclass": ACCELERATORS}
-"""Word of a command -> kinds, that of the whole cluster first."""
+"""Word on the command line → kinds, the cluster-scoped kind first."""
 
 
 async def found(client: Client, word: str, namespace: str, name: str) -> Manifest | None:
-    """The object that services of a namespace mean by this name: their own before that of the cluster."""
+    """Return the object to which services of a namespace refer by this name: the one in the namespace, or else the
+    cluster-scoped one. None if neither exists.
+    """
     everywhere, *own = KINDS[word]
     for kind, where in (*((kind, namespace) for kind in own), (everywhere, "")):
         try:

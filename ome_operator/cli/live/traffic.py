@@ -1,4 +1,4 @@
-"""Metrics of a service's engines, sampled through the API server while somebody looks at its page."""
+"""Samples the metrics of a service's engines through the API server while somebody looks at its page."""
 
 import asyncio
 import re
@@ -13,24 +13,25 @@ from ome_operator.kube.client import Manifest
 from ome_operator.kube.errors import Forbidden, KubeError
 
 ReadPage = Callable[[str, str, int, str], Awaitable[str]]
-"""Namespace, pod, port and page → its text."""
+"""Returns the text of a page, from namespace, pod, port and page."""
 MOST = 16
-"""Leaders that are asked; of a service with more there are no plots, for a part of them would be a wrong figure."""
+"""Maximum number of leaders that are sampled. A service with more gets no plots, because the sum over a part would be
+wrong."""
 PORT = 30000
-"""Where an engine listens that says no port."""
+"""Port of an engine that names no port."""
 
 
 class Leader(NamedTuple):
-    """A leader of a group that is ready."""
+    """The leader pod of a ready group."""
 
     pod: str
     port: int
     counts: bool
-    """Whether requests are counted there: at decode, where prefill and decode are apart."""
+    """Whether requests are counted at this leader: with disaggregation, only at decode."""
 
 
 class TrafficSamples:
-    """The last samples of a service, or why there are none."""
+    """The newest samples of a service, or why there are none."""
 
     def __init__(self) -> None:
         self.samples: deque[plots.Sample] = deque(maxlen=plots.KEPT)
@@ -39,14 +40,14 @@ class TrafficSamples:
     async def sample(
         self, read: ReadPage, tree: Tree, pods: Mapping[str, Manifest], simulated: Container[str], at: float
     ) -> None:
-        """Ask all leaders. Never raises: what cannot be read is said."""
+        """Sample all leaders. Never raises: an error is put into `why`."""
         found = leaders(tree, pods)
         if not found:
-            self.why = "no group is ready, so there is nothing to measure"
+            self.why = "no group is ready, so there are no metrics"
         elif len(found) > MOST:
-            self.why = f"it has {len(found)} groups: more than {MOST} are left to Prometheus"
+            self.why = f"it has {len(found)} groups, and this page samples at most {MOST}: use Prometheus"
         elif any((pods[leader.pod].get("spec") or {}).get("nodeName") in simulated for leader in found):
-            self.why = "its nodes are simulated: no engine runs there"
+            self.why = "its nodes are simulated, so no engine runs there"
         else:
             await self._ask(read, tree.namespace, found, at)
 
@@ -61,17 +62,17 @@ class TrafficSamples:
         pages = {pod: answer for pod, answer in answers.items() if not isinstance(answer, KubeError) and answer}
         errors = [answer for answer in answers.values() if isinstance(answer, KubeError)]
         if denied := next((error for error in errors if isinstance(error, Forbidden)), None):
-            self.why = f"your rights do not reach pods' metrics: {denied}"
+            self.why = f"you may not read the metrics of pods: {denied}"
         elif not pages:
-            self.why = str(errors[0]) if errors else "its engines show no metrics of SGLang or vLLM"
-            self.why += ". SGLang shows them with --enable-metrics in its runtime"
+            self.why = str(errors[0]) if errors else "its engines export no metrics of SGLang or vLLM"
+            self.why += ". SGLang exports them if its runtime has --enable-metrics"
         else:
             self.why = ""
             self.samples.append(plots.summed(at, pages, (leader.pod for leader in found if leader.counts)))
 
 
 def leaders(tree: Tree, pods: Mapping[str, Manifest]) -> list[Leader]:
-    """The leaders of the groups that are ready, of every revision."""
+    """Return the leaders of all ready groups, of every revision."""
     found = []
     for part in tree.slices:
         apart = any(role.component == keys.DECODER for role in part.roles)
@@ -86,7 +87,7 @@ def leaders(tree: Tree, pods: Mapping[str, Manifest]) -> list[Leader]:
 
 
 def port(pod: Mapping[str, Any]) -> int:
-    """Where the main container answers: what its arguments say, else its first port, else the usual."""
+    """Return the port of the main container: its argument --port, or its first container port, or PORT."""
     box = (((pod.get("spec") or {}).get("containers")) or [{}])[0]
     words = " ".join(map(str, (*(box.get("command") or ()), *(box.get("args") or ()))))
     if named := re.search(r"(?:^|\s)--port[= ](\d{1,5})(?!\S)", words):

@@ -1,4 +1,4 @@
-"""The trees of services, read from a live cluster."""
+"""Reads the trees of services from a live cluster."""
 
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE, SERVING
@@ -10,28 +10,32 @@ from ome_operator.kube.errors import Forbidden, NotFound, NotServed
 from ome_operator.kube.listing import listed
 
 KINDS = ("ControllerRevision", "StatefulSet", "Deployment", "Pod")
-"""What slices are made of."""
+"""Kinds of the objects that slices consist of."""
 OURS = f"{keys.MANAGED_BY}={keys.MANAGER}"
 
 
 def selector(service: str) -> str:
-    """Objects of one service, or of all for ""."""
+    """Return the label selector of the objects of one service, or of all services for ""."""
     return f"{OURS},{keys.SERVICE}={service}" if service else OURS
 
 
 async def trees(client: Client, namespace: str, service: str = "") -> list[Tree]:
-    """Of one service, or of all in a namespace ("" for everywhere). Raises KubeError; NotFound for a service's name."""
+    """Return the tree of one service, or those of all services in a namespace ("" for all namespaces). Raises KubeError, and
+    NotFound for the name of a service.
+    """
     bodies = [await found(client, namespace, service)] if service else await _all(client, namespace)
     there = gather(await listed(client, KINDS, namespace, selector(service)))
     made = []
-    for body in sorted(bodies, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"])):
+    for body in sorted(bodies, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"])):
         which = body["metadata"]["namespace"], body["metadata"]["name"]
         made.append(tree(body, Observed(there.children_of(*which), there.pods_of(*which))))
     return made
 
 
 async def found(client: Client, namespace: str, name: str) -> Manifest:
-    """The InferenceService of this name, or the Serving while nothing was made of it. Raises KubeError, as `Client.get`."""
+    """Return the InferenceService of this name, or the Serving if no InferenceService has been derived from it. Raises
+    KubeError as `Client.get` does.
+    """
     try:
         return await client.get(SERVICE, namespace, name)
     except NotFound as error:
@@ -42,7 +46,7 @@ async def found(client: Client, namespace: str, name: str) -> Manifest:
 
 
 async def _all(client: Client, namespace: str) -> list[Manifest]:
-    """All InferenceServices, and the Servings of which nothing was made yet."""
+    """Return all InferenceServices, and the Servings from which none has been derived yet."""
     services = await client.list_objects(SERVICE, namespace)
     made = {(body["metadata"]["namespace"], body["metadata"]["name"]) for body in services}
     short = await listed(client, (SERVING,), namespace, optional=(SERVING,))

@@ -1,1 +1,1 @@
-"""`ome ui`: how services stand, as a page on the machine of whoever asks. It reads, and writes nothing anywhere."""
+"""`ome ui`: shows services as a web page on the user's own machine. It only reads."""

@@ -1,4 +1,4 @@
-"""`ome ui`: the pages of `ome status`, `explain`, `history` and `logs` in a browser on this machine."""
+"""`ome ui`: shows the output of `ome status`, `explain`, `history` and `logs` in a browser on this machine."""
 
 import asyncio
 from pathlib import Path
@@ -22,15 +22,15 @@ def ui(
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Only this namespace; by default all of them.", show_default=False)
     ] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0: any that is free.")] = PORT,
-    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser of this machine.")] = True,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any free port.")] = PORT,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser of this machine.")] = True,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """A page on this machine that shows all services, why they are not ready, and nodes with weights, live.
+    """Serve a live page on this machine that shows all services, why they are not ready, and the nodes with their weights.
 
-    It reads with your kubeconfig and writes nothing: each action is shown as the command that does it. It answers on
-    127.0.0.1 alone, to who has the token of the address that it prints, until Ctrl+C.
+    The page reads with your kubeconfig and writes nothing: each action is shown as the command that performs it. It is
+    served on 127.0.0.1 only, to browsers that have the token of the printed address, until Ctrl+C.
     """
     from ome_operator.describe.actions import Shell
 
@@ -51,12 +51,12 @@ def ui(
         try:
             async with served(site, port) as address:
                 say(f"ome ui: {address.open}")
-                say("Who has this address sees what you may see. Ctrl+C ends it.")
+                say("Anyone with this address can see what your kubeconfig can read. Press Ctrl+C to stop.")
                 if open_:
                     _start_browser(address.ticket)
                 await asyncio.Event().wait()
         except PortTaken as taken:
-            raise Unanswered(f"{taken}. --port 0 takes any that is free.") from taken
+            raise Unanswered(f"{taken}. --port 0 uses any free port.") from taken
         finally:
             await logs.close()
             await pages.close()
@@ -65,7 +65,9 @@ def ui(
 
 
 def _flags(kubeconfig: Path | None, context: str | None) -> list[str]:
-    """What a command needs to reach the same cluster. $KUBECONFIG is in the shell that runs it, too."""
+    """Return the flags with which another command reaches the same cluster. A value that comes from $KUBECONFIG needs no
+    flag, because the user's shell has the variable too.
+    """
     import os
 
     named = kubeconfig is not None and str(kubeconfig) != os.environ.get("KUBECONFIG")
@@ -73,7 +75,7 @@ def _flags(kubeconfig: Path | None, context: str | None) -> list[str]:
 
 
 def _start_browser(address: str) -> None:
-    """In a browser, where there is any; a machine without is no mistake."""
+    """Open the address in a browser. A machine without a browser gets a hint, not an error."""
     import webbrowser
 
     try:
@@ -81,4 +83,4 @@ def _start_browser(address: str) -> None:
     except webbrowser.Error:
         opened = False
     if not opened:
-        complain("there is no browser here: open the address above yourself.")
+        complain("No browser could be started: open the address above yourself.")

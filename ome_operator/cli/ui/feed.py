@@ -1,4 +1,4 @@
-"""Looks at the cluster for all pages together, and only while somebody looks at them."""
+"""Polls the cluster once for all open pages, and only while at least one page is open."""
 
 import asyncio
 import logging
@@ -11,28 +11,29 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 PAUSE = 2.0
-"""Seconds between two looks at the least."""
+"""Minimum number of seconds between two polls."""
 SHARE = 4.0
-"""How many times longer than a look the pause after it is: a large cluster is asked less often."""
+"""The pause after a poll is at least this many times the duration of the poll, so that a large cluster is polled less
+often."""
 
 
 class Feed:
-    """The newest board, and what is wrong with the newest look."""
+    """The newest board, and the error of the newest poll."""
 
     def __init__(self, look: Callable[[], Awaitable[Board]], pause: float = PAUSE) -> None:
         self._look, self._pause = look, pause
         self._asked, self._news = asyncio.Event(), asyncio.Condition()
         self.board: Board | None = None
         self.problem = ""
-        """Why the cluster could not be looked at, "" where it could: the last board stays."""
+        """Why the last poll failed; "" if it succeeded. After a failure `board` keeps the last successful poll."""
         self.failed: datetime | None = None
-        """Since when it cannot."""
+        """Time of the first failure since the last success; None after a success."""
         self.number = 0
-        """How many looks there were."""
+        """Number of polls so far."""
         self.viewers = 0
 
     async def run(self) -> None:
-        """Look, pause, look; for ever."""
+        """Poll and pause forever. Without a viewer, wait until `ask` is called."""
         while True:
             self._asked.clear()
             started = asyncio.get_running_loop().time()
@@ -43,12 +44,12 @@ class Feed:
                 await self._asked.wait()
 
     async def once(self) -> None:
-        """A single look. Whatever goes wrong is told, and the next look is as good as any."""
+        """Poll the cluster once. Every error is recorded in `problem` and does not end the feed."""
         try:
             self.board, self.problem, self.failed = await self._look(), "", None
         except KubeError as error:
             self._went_wrong(str(error))
-        except Exception as error:  # a body that nobody expected must not end the page
+        except Exception as error:  # an object in an unexpected form must not end the feed
             logger.exception("a look at the cluster failed")
             self._went_wrong(f"{type(error).__name__}: {error}")
         self.number += 1
@@ -59,11 +60,11 @@ class Feed:
         self.problem, self.failed = why, self.failed or datetime.now(UTC)
 
     def ask(self) -> None:
-        """Somebody looks at a page: do not wait for a viewer."""
+        """Start a poll although no viewer is registered, because a page was requested."""
         self._asked.set()
 
     async def after(self, number: int) -> int:
-        """Wait for a look that is newer than this; its number."""
+        """Wait until a poll newer than poll number `number` is complete, and return its number."""
         async with self._news:
             await self._news.wait_for(lambda: self.number > number)
         return self.number

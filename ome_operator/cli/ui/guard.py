@@ -1,4 +1,6 @@
-"""Who may see the pages: a browser on this machine that was given the token, asked by nobody but our own pages."""
+"""Access control of the pages: only a browser on this machine that was given the token, and only requests from our own
+pages.
+"""
 
 import html
 import logging
@@ -13,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-TOKEN = "token"  # noqa: S105 the name of it
-"""The parameter of the address that is opened first."""
+TOKEN = "token"  # noqa: S105 the name of the parameter, not its value
+"""Query parameter that carries the token in the address that the user opens first."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -31,49 +33,54 @@ _ENTER = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={path}"><title>ome</title>'
     '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">'
 )
-"""A page that leads on. A redirect would not carry the cookie where the first address was a link of another site."""
+"""A page that forwards to `path`. A redirect would not send the SameSite cookie if another site linked to the first
+address."""
 
 
 class TokenGuard:
-    """A token, and the middleware that asks for it."""
+    """A random token, and the middleware that requires it."""
 
     def __init__(self, port: int) -> None:
         self.token = secrets.token_urlsafe(32)
         self._tickets = set[str]()
         self._session = secrets.token_urlsafe(32)
-        # Cookies know no ports: two of these pages on a machine must not take each other's.
+        # Browsers do not separate cookies by port, so that the name must differ between two `ome ui` on one machine.
         self.cookie = f"ome-ui-{port}"
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """For the application: the handler's answer, or a refusal, with the headers that every answer has."""
+        """Return the handler's response, or a refusal, with the security headers that every response has. aiohttp calls
+        this.
+        """
         try:
             response = await self._answer(request, handler)
         except web.HTTPException as error:
             response = refused(error.status, error.reason)
-        except Exception:  # the page of an object that nobody expected must not show a traceback, nor lack the headers
+        except Exception:  # a page of an unexpected object must show no traceback, and must have the headers
             logger.exception("%s cannot be shown", request.path)
-            response = refused(500, "this page cannot be shown: the terminal of `ome ui` says why")
+            response = refused(500, "this page cannot be shown: the terminal of `ome ui` shows the error")
         if not response.prepared:
             response.headers.update(HEADERS)
         return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.method not in ("GET", "HEAD"):
-            return refused(405, "this page only looks: every change is a command that you run yourself")
+            return refused(405, "this page is read-only: run the shown command yourself to change something")
         if not ours(request.headers.get("Host", "")):
-            return refused(403, "this page answers under 127.0.0.1, localhost and [::1] alone")
+            return refused(403, "this page is served only under 127.0.0.1, localhost and [::1]")
         origin = request.headers.get("Origin")
         if origin is not None and origin != f"http://{request.headers['Host']}":
-            return refused(403, "another site asked for this page")
+            return refused(403, "another web site requested this page")
         if self._lets_in(request.query.get(TOKEN, "")):
             return self._enter(request)
         if not _same(request.cookies.get(self.cookie, ""), self._session):
-            return refused(401, "open the address that `ome ui` printed: it has the token that lets you in")
+            return refused(401, "open the address that `ome ui` printed, which contains the access token")
         return await handler(request)
 
     def ticket(self) -> str:
-        """A token that lets in a single time: whoever lists processes sees what a browser is started with."""
+        """Return a token that is accepted once. The browser is started with it, and its command line is visible in the
+        process list.
+        """
         made = secrets.token_urlsafe(32)
         self._tickets.add(made)
         return made
@@ -85,16 +92,18 @@ class TokenGuard:
         return _same(given, self.token)
 
     def _enter(self, request: web.Request) -> web.Response:
-        """Trade the token for a cookie, and take it out of the address."""
+        """Exchange the token for a cookie, and remove the token from the address."""
         path = request.rel_url.with_query(None).raw_path
-        path = html.escape("/" + path.lstrip("/"))  # `//host` would be another site
+        path = html.escape("/" + path.lstrip("/"))  # a path `//host` would lead to another site
         response = web.Response(text=_ENTER.format(path=path), content_type="text/html")
         response.set_cookie(self.cookie, self._session, httponly=True, samesite="Strict", path="/")
         return response
 
 
 def ours(host: str) -> bool:
-    """Whether a Host header names this machine's loopback, at any port (a tunnel has another)."""
+    """Return whether a Host header names this machine's loopback interface, with any port (an SSH tunnel has another
+    port).
+    """
     try:
         return urlsplit(f"//{host}").hostname in LOOPBACK and "@" not in host
     except ValueError:
@@ -102,7 +111,7 @@ def ours(host: str) -> bool:
 
 
 def refused(status: int, why: str) -> web.Response:
-    """A sentence instead of a page."""
+    """Return a plain-text error response with one sentence."""
     return web.Response(status=status, text=f"{why}\n")
 
 

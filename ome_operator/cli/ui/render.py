@@ -1,4 +1,4 @@
-"""Pages and their sections as HTML. Every value is escaped: what users wrote is text, never markup."""
+"""Renders pages and their sections as HTML. Every value is escaped, because text from users must never act as markup."""
 
 import hashlib
 import re
@@ -13,23 +13,25 @@ from ome_operator.describe.text import count, numbers, together
 from ome_operator.quantity import moment
 
 _AGE = re.compile(r"(<time [^>]*>)[^<]*(?=</time>)")
-"""How old something is, which changes while nothing happens."""
+"""The text of an age ("5m"), which changes although nothing has happened."""
 
 
 class Drawn(NamedTuple):
-    """A section as it is sent."""
+    """A section rendered as HTML."""
 
     name: str
     html: Markup
 
     @property
     def digest(self) -> str:
-        """The same while nothing but ages changes."""
+        """Hash of the section without its ages, so that it changes only if something other than an age changes."""
         return hashlib.sha256(_AGE.sub(r"\1", self.html).encode()).hexdigest()[:16]
 
 
 def age(since: str | datetime, now: datetime) -> str:
-    """In the largest unit that says enough, as kubectl does; "" where nobody said since when."""
+    """Return an age in the largest unit of which there are at least two, as kubectl does, such as "5m"; "" if `since` is not
+    a time.
+    """
     when = since if isinstance(since, datetime) else moment(since, now)
     if when is None:
         return ""
@@ -41,7 +43,7 @@ def age(since: str | datetime, now: datetime) -> str:
 
 
 def iso(when: str | datetime) -> str:
-    """A time as a browser reads it; "" for what is no time."""
+    """Return a time in ISO 8601, which browsers parse; "" if it is not a time."""
     found = when if isinstance(when, datetime) else moment(when, datetime.now(UTC))
     return found.astimezone(UTC).isoformat(timespec="seconds") if found is not None else ""
 
@@ -62,13 +64,13 @@ ENVIRONMENT = _environment()
 
 
 def draw(section: Section, now: datetime) -> Drawn:
-    """A section."""
+    """Render a section with its template."""
     text = ENVIRONMENT.get_template(f"{section.name}.html").render(
         **section.data, age=lambda since: age(since, now), now=now
     )
-    return Drawn(section.name, Markup(text))  # noqa: S704 its values were escaped when it was drawn
+    return Drawn(section.name, Markup(text))  # noqa: S704 its values were escaped when it was rendered
 
 
 def page(title: str, here: str, sections: list[Drawn], **more: Any) -> str:
-    """A whole page; `here`: which of the pages it is."""
+    """Render a complete page. `here` is the name of the page, which its navigation marks."""
     return ENVIRONMENT.get_template("page.html").render(title=title, here=here, sections=sections, **more)

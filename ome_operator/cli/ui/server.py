@@ -1,4 +1,4 @@
-"""The pages over HTTP, on loopback: each as a whole at first, then section by section as something changes."""
+"""Serves the pages over HTTP on loopback: first a complete page, then each section that changes as a server-sent event."""
 
 import asyncio
 import json
@@ -28,36 +28,36 @@ logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 STREAMS = 32
-"""Pages that are kept up to date at the same time."""
+"""Maximum number of pages that are kept up to date at the same time."""
 FRESH = 5.0
-"""Seconds for which events and last lines of a service are good."""
+"""Seconds for which the events and log lines of a service are reused."""
 BEAT = 15.0
-"""Seconds after which a stream says that it lives."""
+"""Seconds after which a stream sends a sign of life, even if nothing has changed."""
 _TYPES = {"ui.css": "text/css", "ui.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 class Page(NamedTuple):
-    """Which page somebody looks at."""
+    """Identifies the page that a browser requested."""
 
     name: str
     key: Key = ("", "")
-    """Of a service."""
+    """Namespace and name of the service, on the page of a service."""
 
     @property
     def title(self) -> str:
-        """Of the browser's window."""
+        """Title of the browser window."""
         return visible(self.key[1]) if self.name == "service" else {"services": "Services", "nodes": "Nodes"}[self.name]
 
 
 class Reads(NamedTuple):
-    """What is read of pods beside their objects."""
+    """The functions that read logs and metrics of pods."""
 
     log: ReadLog
     page: ReadPage
 
 
 class Site:
-    """The pages of a cluster."""
+    """The web pages of one cluster."""
 
     def __init__(self, client: Client, reads: Reads, feed: Feed, shell: Shell, cluster: str) -> None:
         self._client, self._reads, self.feed, self._shell = client, reads, feed, shell
@@ -66,7 +66,7 @@ class Site:
         self._traffic: dict[Key, TrafficSamples] = {}
 
     def app(self, guard: TokenGuard) -> web.Application:
-        """All of it behind the guard."""
+        """Return the web application with all routes behind the guard."""
         app = web.Application(middlewares=[guard.middleware])
         for path, page in (("/", self._services), ("/nodes", self._nodes), ("/service/{namespace}/{name}", self._service)):
             app.router.add_get(path, self._whole(page))
@@ -87,7 +87,7 @@ class Site:
         return Page("service", (request.match_info["namespace"], request.match_info["name"]))
 
     def _sections(self, page: Page) -> list[render.Drawn]:
-        """What the page has to show now."""
+        """Render the sections of the page from the newest board."""
         board = self.feed.board
         if board is None:
             return [render.draw(views.Section("reading", {"why": visible(self.feed.problem)}), datetime.now(UTC))]
@@ -131,7 +131,7 @@ class Site:
                 async for event, data in self._changes(which(request)):
                     await response.write(f"event: {event}\ndata: {json.dumps(data)}\n\n".encode())
             except ConnectionError:
-                pass  # the page was closed
+                pass  # the browser closed the page
             except Exception:
                 logger.exception("%s cannot be kept up to date", request.path)
             finally:
@@ -141,12 +141,12 @@ class Site:
         return handle
 
     async def _changes(self, page: Page) -> AsyncIterator[tuple[str, Any]]:
-        """What is new since the last look, and after a look how it went; for ever."""
+        """Yield the sections that changed since the last poll and the state of each poll, forever."""
         sent, number = dict[str, str](), self.feed.number
         while True:
             for news in self._news(page, sent):
                 yield news
-            # Logs and metrics of a sick cluster take their time: what is known of it is shown before.
+            # Reading logs and metrics takes long in an unhealthy cluster: show what is known before reading them.
             if page.name == "service" and await self._read_details(page.key):
                 for news in self._news(page, sent):
                     yield news
@@ -155,7 +155,9 @@ class Site:
                     number = await self.feed.after(number)
 
     def _news(self, page: Page, sent: dict[str, str]) -> Iterator[tuple[str, Any]]:
-        """The sections that differ from what was sent before, which is noted, and how the last look went."""
+        """Yield each section that differs from the one sent before, and then the state of the last poll. `sent` is updated:
+        section name → digest.
+        """
         drawn = self._sections(page)
         for section in drawn:
             if sent.get(section.name) != section.digest:
@@ -169,7 +171,9 @@ class Site:
         return {"at": at, "problem": problem, "sections": order}
 
     async def _read_details(self, key: Key) -> bool:
-        """Read events, logs and metrics of a service; False when they were read just now, for whichever page."""
+        """Read events, logs and metrics of a service. Return False if they were read less than FRESH seconds ago for any
+        page.
+        """
         board, now = self.feed.board, asyncio.get_running_loop().time()
         if board is None or key not in board.trees or now < self._details.get(key, (0.0, None))[0]:
             return False
@@ -200,17 +204,17 @@ async def _static(request: web.Request) -> web.Response:
 
 
 class Address(NamedTuple):
-    """Where the pages are."""
+    """The addresses of the pages, both with a token."""
 
     open: str
-    """For a person: it lets in until the end."""
+    """Address for the user; its token stays valid until the command ends."""
     ticket: str
-    """For the browser that is started: it lets in a single time."""
+    """Address for the browser that is started; its token is accepted once."""
 
 
 @asynccontextmanager
 async def served(site: Site, port: int) -> AsyncIterator[Address]:
-    """The addresses, while the pages are served and the cluster is looked at. Raises PortTaken."""
+    """Serve the pages and poll the cluster inside the `with` block, and yield the addresses. Raises PortTaken."""
     runner, guard = await _listen(site, port)
     looking = asyncio.create_task(site.feed.run())
     try:

@@ -1,6 +1,7 @@
-"""What each section of a page shows, from what was read. Pure: data in, data for templates out.
+"""The data of each section of a page, from what was read of the cluster. Pure functions: they take data and return data for
+the templates.
 
-All text passes `everywhere`: what would hide text or turn it around is made visible. The templates escape markup.
+All text passes through `everywhere`, which makes control and bidirectional characters visible. The templates escape markup.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,10 +26,10 @@ Data = dict[str, Any]
 
 
 class Section(NamedTuple):
-    """A part of a page that is replaced as a whole when something in it changes."""
+    """A part of a page that is replaced as a unit if something in it changes."""
 
     name: str
-    """Of its template, and its id."""
+    """Name of its template, and its HTML id."""
     data: Data
 
 
@@ -36,7 +37,7 @@ class Section(NamedTuple):
 
 
 def services(board: Board, shell: Shell) -> Iterator[Section]:
-    """The page of all services."""
+    """Yield the sections of the page of all services."""
     rows = overview.ordered(overview.row(tree, board.bodies[key]) for key, tree in board.trees.items())
     rows = everywhere(rows)
     gpus = sum(row.gpus for row in rows)
@@ -58,7 +59,7 @@ def _rights(board: Board) -> Section:
 def service(
     board: Board, key: Key, details: Details | None, traffic: TrafficSamples | None, shell: Shell
 ) -> Iterator[Section]:
-    """The page of a service; of a service that is not there a sentence."""
+    """Yield the sections of the page of one service, or one section that states that the service does not exist."""
     if key not in board.trees:
         names = [name for where, name in board.trees if where == key[0]]
         yield Section("missing", everywhere({"namespace": key[0], "name": key[1], "names": sorted(names)[:20]}))
@@ -73,7 +74,7 @@ def service(
         yield plotted
     yield Section("left", _left(safe, found, details, shell))
     yield Section("right", _right(board, key, shell))
-    if plotted.data["why"]:  # a sentence on what is missing stands behind what is there
+    if plotted.data["why"]:  # an explanation of missing plots is shown after the data that exists
         yield plotted
     yield _rights(board)
 
@@ -85,14 +86,14 @@ def _plots(traffic: TrafficSamples | None) -> Section:
 
 
 def _left(safe: Tree, found: list[Cause], details: Details | None, shell: Shell) -> Data:
-    """Why it is not ready, its groups, and what happened."""
+    """Return the data of the left column: the causes why the service is not ready, its groups and its events."""
     told = [_told(cause, details) for cause in found[:SHOWN]]
     causes_ = {"causes": told, "more": len(found[SHOWN:]), "serves": safe.ready}
     return {**causes_, "tree": safe, "roles": list(_roles(safe, shell)), **_events(details)}
 
 
 def _right(board: Board, key: Key, shell: Shell) -> Data:
-    """Its rollout, what ran before, and what to do."""
+    """Return the data of the right column: the rollout, the earlier revisions and the possible actions."""
     tree, body, known = board.trees[key], board.bodies[key], _history(board, key)
     return {
         "steps": everywhere(rollout.steps(body)),
@@ -136,7 +137,7 @@ def _told(cause: Cause, details: Details | None) -> Data:
 
 
 class RankView(NamedTuple):
-    """A rank with what is shown of it."""
+    """A rank with its display state, the word for that state, and the command that shows its log."""
 
     rank: Rank
     state: State
@@ -183,11 +184,11 @@ def _parsed(board: Board, key: Key) -> InferenceService | None:
 
 
 class Kept(NamedTuple):
-    """A stored revision."""
+    """A stored revision with the time of its storage."""
 
     line: history.HistoryEntry
     stored: str
-    """When, in RFC 3339; "" where nobody said."""
+    """Time at which the revision was stored, in RFC 3339; "" if unknown."""
 
 
 def _history(board: Board, key: Key) -> list[Kept]:
@@ -202,7 +203,9 @@ def _history(board: Board, key: Key) -> list[Kept]:
 
 
 def _undo(tree: Tree, known: list[Kept], shell: Shell) -> dict[int, str]:
-    """Number of a revision → the command that goes there; none for the revision that is wanted."""
+    """Map the number of each stored revision to the command that goes back to it. The current target revision is left
+    out.
+    """
     where = "-n", tree.namespace
     return {
         kept.line.number: shell("ome", "undo", tree.name, *where, "--to", str(kept.line.number))
@@ -234,7 +237,7 @@ def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
 
 
 def nodes(board: Board, shell: Shell) -> Iterator[Section]:
-    """The page of nodes and weights."""
+    """Yield the sections of the page of nodes and weights."""
     rows = everywhere(cluster.rows(board.trees.values(), board.nodes, board.records))
     yield Section(
         "capacity", {"totals": cluster.totals(rows), "rows": rows, "denied": visible(board.denied.get("nodes", ""))}

@@ -82,7 +82,7 @@ def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace
     image(rig, namespace, "engine:2")
     rig.wait("the new slice has begun", lambda: ready_of_another(rig, namespace, old), 60)
     said = ome(rig, "freeze", f"{namespace}/{NAME}", "--why", "driver")
-    assert "is frozen" in said and "has confirmed it" in said
+    assert "is frozen" in said and "has confirmed the freeze" in said
     settle_pods(rig, namespace)
     mark, before = rig.cluster.audit_mark(), alive(rig, namespace)
     assert len({item["metadata"]["labels"]["ome.io/revision"] for item in rig.all("Pod", namespace)}) == 2

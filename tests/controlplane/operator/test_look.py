@@ -89,7 +89,7 @@ def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
     by_its_printed_name = ome(rig, "status", f"{NAME}/{NAME}")
     assert by_its_printed_name.stdout == shown.stdout
     logs = ome(rig, "logs", NAME, "-n", NAME, "--role", "decode", raises=False)
-    assert "are simulated: no engine runs there, so there are no logs." in str(logs.exception)
+    assert "are simulated, so no engine runs there and there are no logs." in str(logs.exception)
     unchanged = ome(rig, "diff", "-f", sample, "-f", RUNTIME, "-f", MODEL)
     assert (unchanged.exit_code, unchanged.stdout) == (0, "")
 
@@ -150,7 +150,7 @@ def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: s
     body = list(yaml.safe_load_all(SAMPLE.read_text()))[1]
     for metadata, spec, said in (
         ({"name": "bad", "namespace": namespace}, {**body["spec"], "modle": {}}, "InferenceService bad: spec.modle is no"),
-        ({"name": "bad", "namespace": "nope"}, body["spec"], "namespace nope does not exist: make it, or name another"),
+        ({"name": "bad", "namespace": "nope"}, body["spec"], "namespace nope does not exist: create it, or name another"),
     ):
         file = tmp_path / "bad.yaml"
         file.write_text(yaml.safe_dump({**body, "metadata": metadata, "spec": spec}))

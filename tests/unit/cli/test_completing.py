@@ -24,7 +24,7 @@ def test_commands_and_options_as_kubectl_reads_them(
 ) -> None:
     *found, directive = completed(monkeypatch, capsys, "st")
     assert [line.split("\t")[0] for line in found] == ["status"] and directive == ":4"
-    assert found[0].split("\t")[1].startswith("Services as trees")
+    assert found[0].split("\t")[1].startswith("Show services as trees")
     *options, _ = completed(monkeypatch, capsys, "logs", "svc", "--ti")
     assert [line.split("\t")[0] for line in options] == ["--timestamps"]
     assert completed(monkeypatch, capsys, "nonsense", "x") == [":4"]

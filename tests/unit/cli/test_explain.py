@@ -65,4 +65,6 @@ def test_a_short_service_is_explained_like_the_service_that_is_made_of_it(tmp_pa
 def test_a_file_without_a_service_says_what_to_give(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["runtime", "-f", str(CONFIG / "accelerators")])
     assert isinstance(result.exception, Unanswered)
-    assert str(result.exception).endswith("has no InferenceService and no Serving: give a file with one of them.")
+    assert str(result.exception).endswith(
+        "contains neither an InferenceService nor a Serving: name a file with one of them."
+    )

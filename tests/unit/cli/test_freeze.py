@@ -108,7 +108,7 @@ def ome(monkeypatch: pytest.MonkeyPatch, api: FakeApi, *words: str) -> Result:
 def test_a_service_is_frozen_and_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(), service("r2")], [lease()], runs=True)
     done = ome(monkeypatch, api, "freeze", "r1", "--why", "new\n driver")
-    assert done.exit_code == 0 and "team/r1 is frozen" in done.output and "has confirmed it" in done.output
+    assert done.exit_code == 0 and "team/r1 is frozen" in done.output and "has confirmed the freeze" in done.output
     ((kind, uid, value),) = api.written
     assert (kind, uid) == ("InferenceService", "uid-r1")
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ by alice: new driver", str(value))
@@ -117,7 +117,7 @@ def test_a_service_is_frozen_and_confirmed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_all_are_frozen_on_the_lease_and_every_service_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(), service("r2")], [lease()], runs=True)
     done = ome(monkeypatch, api, "freeze", "--all")
-    assert done.exit_code == 0 and "Lease ome/ome-operator says so" in done.output
+    assert done.exit_code == 0 and "Lease ome/ome-operator has the annotation" in done.output
     assert [(kind, uid) for kind, uid, _ in api.written] == [("Lease", "uid-lease")]
 
 
@@ -126,14 +126,17 @@ def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch)
     leases = [lease(), lease(name="ome-operator-team-b")]
     api = Cluster([service(), service("r2", of="team-b")], leases, runs=True)
     done = ome(monkeypatch, api, "freeze", "--all", "--operator-class", "team-b")
-    assert "Lease ome/ome-operator-team-b says so. `ome thaw --all --operator-class team-b` ends it." in done.output
+    assert (
+        "Lease ome/ome-operator-team-b has the annotation. `ome thaw --all --operator-class team-b` ends the freeze."
+        in done.output
+    )
     assert done.exit_code == 0 and [(kind, uid) for kind, uid, _ in api.written] == [("Lease", "uid-lease-team-b")]
     leases[1] = lease(OLD, name="ome-operator-team-b")
     again = Cluster([service(frozen=OLD), service("r2", frozen=OLD, of="team-b")], leases, runs=True)
-    assert "All services are frozen" not in ome(monkeypatch, again, "thaw", "r1").output
+    assert "All services are still frozen" not in ome(monkeypatch, again, "thaw", "r1").output
     assert f"frozen since {OLD}: `ome thaw --all --operator-class team-b`" in ome(monkeypatch, again, "thaw", "r2").output
     done = ome(monkeypatch, again, "thaw", "--all", "--operator-class", "team-b")
-    assert done.output == "Thawed.\nteam/r2 is frozen by itself: `ome thaw r2 -n team`.\n"
+    assert done.output == "Thawed.\nteam/r2 has its own freeze, which stays. To end it: `ome thaw r2 -n team`.\n"
 
 
 @pytest.mark.parametrize("words", [("r1",), ("--all",)])
@@ -141,7 +144,11 @@ def test_nobody_confirms(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
     """An older freeze that the status tells of is no answer to this freeze."""
     api = Cluster([service(told=OLD)], [lease()], runs=False)
     done = ome(monkeypatch, api, "freeze", *words, "--timeout", "0")
-    assert done.exit_code == 1 and "Not confirmed within 0 s" in done.output and "Does an operator run?" in done.output
+    assert (
+        done.exit_code == 1
+        and "Not confirmed within 0 s" in done.output
+        and "Check that an operator is running" in done.output
+    )
     assert len(api.written) == 1
 
 
@@ -156,7 +163,7 @@ def test_who_we_are_where_the_server_does_not_say(monkeypatch: pytest.MonkeyPatc
 def test_an_operator_without_leader_election_gets_a_lease_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([], [], runs=True)
     done = ome(monkeypatch, api, "freeze", "--all", "--namespace-of-lease", "ops")
-    assert done.exit_code == 0 and "There is no service that could confirm it" in done.output
+    assert done.exit_code == 0 and "No service exists that could confirm the freeze" in done.output
     made = next(body for body in api.bodies("create") if body["kind"] == "Lease")
     assert made["metadata"]["namespace"] == "ops" and " by alice" in made["metadata"]["annotations"][keys.FREEZE]
 
@@ -164,12 +171,12 @@ def test_an_operator_without_leader_election_gets_a_lease_to_read(monkeypatch: p
 @pytest.mark.parametrize(
     ("words", "leases", "said"),
     [
-        ((), [lease()], "Name a SERVICE, or say --all"),
-        (("r1", "--all"), [lease()], "Name a SERVICE, or say --all"),
+        ((), [lease()], "Name a SERVICE, or use --all"),
+        (("r1", "--all"), [lease()], "Name a SERVICE, or use --all"),
         (("--all", "-n", "team"), [lease()], "leave out -n"),
-        (("r1", "--operator-class", "b"), [lease()], "a SERVICE says its class itself"),
-        (("--all",), [], "in no namespace: say with --namespace-of-lease"),
-        (("--all",), [lease(namespace="a"), lease(namespace="b")], "in a, b: say with --namespace-of-lease"),
+        (("r1", "--operator-class", "b"), [lease()], "a SERVICE has its class in a label"),
+        (("--all",), [], "in no namespace: set --namespace-of-lease"),
+        (("--all",), [lease(namespace="a"), lease(namespace="b")], "in a, b: set --namespace-of-lease"),
         (("nobody",), [lease()], "there is no InferenceService nobody in namespace team"),
     ],
 )
@@ -186,10 +193,13 @@ def test_what_is_refused(
 def test_a_thaw_names_what_stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(frozen=OLD), service("r2")], [lease(OLD)], runs=True)
     done = ome(monkeypatch, api, "thaw", "--all")
-    assert done.output == "Thawed.\nteam/r1 is frozen by itself: `ome thaw r1 -n team`.\n"
+    assert done.output == "Thawed.\nteam/r1 has its own freeze, which stays. To end it: `ome thaw r1 -n team`.\n"
     assert api.written == [("Lease", "uid-lease", None)]
     done = ome(monkeypatch, api, "thaw", "r1")
-    assert done.output == f"team/r1 goes on.\nAll services are frozen since {OLD}: `ome thaw --all` ends that.\n"
+    assert (
+        done.output
+        == f"team/r1 is no longer frozen.\nAll services are still frozen since {OLD}: `ome thaw --all` ends that freeze.\n"
+    )
 
 
 def test_what_somebody_wrote_on_the_lease_gives_the_terminal_no_orders(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,12 +209,12 @@ def test_what_somebody_wrote_on_the_lease_gives_the_terminal_no_orders(monkeypat
 
 def test_nothing_to_thaw_is_no_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service()], [lease()], runs=True)
-    assert "was not frozen by itself: nothing was edited" in ome(monkeypatch, api, "thaw", "r1").output
-    assert "says that nothing is frozen: nothing was edited" in ome(monkeypatch, api, "thaw", "--all").output
+    assert "had no freeze of its own: nothing was changed" in ome(monkeypatch, api, "thaw", "r1").output
+    assert "has no freeze: nothing was changed" in ome(monkeypatch, api, "thaw", "--all").output
     assert api.written == []
 
 
 def test_a_lease_that_we_may_not_read_does_not_keep_a_service_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(frozen=OLD)], [], runs=True)
     api.answers["list_objects Lease"] = Forbidden("no", 403)
-    assert ome(monkeypatch, api, "thaw", "r1").output == "team/r1 goes on.\n"
+    assert ome(monkeypatch, api, "thaw", "r1").output == "team/r1 is no longer frozen.\n"

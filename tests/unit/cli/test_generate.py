@@ -79,7 +79,7 @@ def test_a_folder_that_a_person_has_edited_is_not_written_over(tmp_path: Path) -
     edited.write_text("mine")
     done = run(*words)
     assert isinstance(done.exception, UserError) and done.stdout == ""
-    assert str(done.exception).startswith(f"{edited} exists and says something else: -o names another folder, --force")
+    assert str(done.exception).startswith(f"{edited} exists with different content: name another folder with -o")
     assert edited.read_text() == "mine"
     assert run(*words, "--force").exit_code == 0
     assert edited.read_text() != "mine"
@@ -231,4 +231,4 @@ def test_more_than_anybody_has_is_refused(option: str) -> None:
 def test_an_option_without_a_value_is_named(option: str, value: str) -> None:
     done = run(*BASE, option, value)
     assert done.exit_code == 2
-    assert option in done.output and "it is empty: give it a value" in done.output
+    assert option in done.output and "value is empty: give a value" in done.output

@@ -67,7 +67,7 @@ def test_the_file_has_the_token_and_nothing_of_whoever_made_it(server: Server) -
 
 
 def test_a_shorter_life_than_was_asked_for_is_said(server: Server) -> None:
-    assert "(the API server gives no token for 24h)" in run(*WORDS).stderr
+    assert "(the API server issues no token for 24h)" in run(*WORDS).stderr
 
 
 def test_it_can_be_made_again_while_an_operator_reads_it(server: Server) -> None:
@@ -97,8 +97,8 @@ def test_to_stdout(server: Server) -> None:
 @pytest.mark.parametrize(
     ("refusal", "said"),
     [
-        (NotFound("serviceaccounts not found", 404), "there is no ServiceAccount ome/ome-operator: install the chart"),
-        (Forbidden("you may not", 403), "It takes the right to create serviceaccounts/token"),
+        (NotFound("serviceaccounts not found", 404), "ServiceAccount ome/ome-operator does not exist: install the chart"),
+        (Forbidden("you may not", 403), "You need the right to create serviceaccounts/token"),
     ],
 )
 def test_what_the_api_server_refuses_is_a_sentence(refusal: Exception, said: str, server: Server) -> None:

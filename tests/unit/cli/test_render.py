@@ -121,11 +121,17 @@ HEAD = "apiVersion: ome.io/v1beta1\nkind: InferenceService\n"
         ("metadata: {name: a, namespace: -1}", "metadata.namespace is -1 in an object of kind InferenceService: put quotes"),
         ("metadata: {name: a, namespace: [x]}", 'metadata.namespace is ["x"] in an object of kind InferenceService: write'),
         ("metadata: {name: a, labels: 5}", "metadata.labels of InferenceService a is 5: write a map of keys and values."),
-        ("metadata: {name: a, labels: {1: x}}", "metadata.labels has the key 1, which is no text: put quotes around it."),
-        ("metadata: {name: a}\nspec: {engine: {5: x}}", "spec.engine has the key 5, which is no text: put quotes around it"),
+        (
+            "metadata: {name: a, labels: {1: x}}",
+            "metadata.labels has the key 1, which is not a string: put quotes around it.",
+        ),
+        (
+            "metadata: {name: a}\nspec: {engine: {5: x}}",
+            "spec.engine has the key 5, which is not a string: put quotes around it",
+        ),
         ("metadata: {name: a}\nspec: {engine: {x: [{true: y, a: z}]}}", "spec.engine.x[0] has the key true, which is no"),
-        ("metadata: {name: a}\nspec: &a {engine: *a}", "has more than 500000 values: take out aliases"),
-        ("metadata: {name: a}\nspec: " + "[" * 150 + "]" * 150, "has more than 100 lists or maps in each other: write few"),
+        ("metadata: {name: a}\nspec: &a {engine: *a}", "has more than 500000 values: remove YAML aliases"),
+        ("metadata: {name: a}\nspec: " + "[" * 150 + "]" * 150, "nests lists and maps more than 100 levels deep: write few"),
         ("metadata: {name: a}\nspec: {x: !!set {a}}", "Kubernetes reads no !!set"),
     ],
 )

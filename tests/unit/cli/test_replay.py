@@ -50,7 +50,7 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path, content: bytes
 
 def test_a_service_that_is_not_in_it_is_named() -> None:
     found = CliRunner().invoke(app, ["replay", str(FILE), "--service", "team/other"])
-    assert "it has team/svc" in str(found.exception)
+    assert "Its services: team/svc" in str(found.exception)
 
 
 def test_a_live_pass_of_a_service_that_is_well_plans_nothing() -> None:
@@ -71,7 +71,7 @@ def test_a_pass_is_written_once(tmp_path: Path) -> None:
     for name in ("a.json", "a.json.gz"):
         record._write(tmp_path / name, "team/svc", made)
         assert "team/svc" in recording.decoded((tmp_path / name).read_bytes()).services
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         record._write(tmp_path / "a.json", "team/svc", made)
     with pytest.raises(UserError, match="cannot be written"):
         record._write(tmp_path / "no/a.json", "team/svc", made)

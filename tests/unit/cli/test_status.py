@@ -57,7 +57,7 @@ def test_watching_prints_again_only_what_changed(
     said = capsys.readouterr()
     assert [line.split(": ")[-1] for line in said.out.splitlines() if "Serving" in line] == ["one", "two"]
     assert said.out.count("✓ svc") == 1
-    assert said.err == "the cluster does not answer: no answer\n"
+    assert said.err == "the API server does not respond: no answer\n"
 
 
 ROLLOUT = {

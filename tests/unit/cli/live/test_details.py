@@ -99,4 +99,4 @@ async def test_traffic_that_cannot_be_measured_says_why() -> None:
     assert "simulated" in (await sampled(cluster, ("code", "qwen3-coder"))).why
     wide = Cluster()
     console.put(wide, console.grown(console.simple("wide", "t", MOST + 1)), iter(["n"] * 99))
-    assert f"more than {MOST}" in (await sampled(wide, ("t", "wide"))).why
+    assert f"at most {MOST}" in (await sampled(wide, ("t", "wide"))).why

@@ -21,11 +21,14 @@ def service(namespace: str = "team") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ServerError(UNKNOWN.format("modle"), 500), "InferenceService svc: spec.modle is no field: `kubectl explain` shows"),
-        (Invalid(UNKNOWN.format("modle")), "InferenceService svc: spec.modle is no field: `kubectl explain` shows"),
+        (
+            ServerError(UNKNOWN.format("modle"), 500),
+            "InferenceService svc: field spec.modle does not exist: `kubectl explain` lists",
+        ),
+        (Invalid(UNKNOWN.format("modle")), "InferenceService svc: field spec.modle does not exist: `kubectl explain` lists"),
         (Invalid("spec.engine.minReplicas: at most 1000"), "InferenceService svc: spec.engine.minReplicas: at most 1000"),
         (Forbidden("exceeded quota"), "InferenceService svc: exceeded quota"),
-        (NotServed('namespaces "team" not found'), "namespace team does not exist: make it, or name another"),
+        (NotServed('namespaces "team" not found'), "namespace team does not exist: create it, or name another"),
     ],
 )
 async def test_what_is_refused_is_a_sentence(error: KubeError, said: str) -> None:

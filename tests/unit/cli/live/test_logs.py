@@ -100,8 +100,8 @@ async def test_a_container_that_restarts_is_followed_and_no_line_comes_twice() -
         (None, at(2, "").when),
     ]
     assert seen.complaints[:2] == [
-        "a: its container ended; going on when there is more",
-        "a: the connection broke; going on when there is more",
+        "a: its container ended; waiting for more lines",
+        "a: the connection broke; waiting for more lines",
     ]
 
 
@@ -109,5 +109,5 @@ async def test_a_pod_that_is_replaced_and_one_that_comes_are_followed_from_their
     played = Played(a=[[at(1, "old")], [errors.NotFound("gone")], [at(5, "new")]], b=[[at(4, "b")]])
     seen = await followed(played, lambda look: ["a"] if look < 3 else ["a", "b"], lambda seen: len(seen.shown) >= 3)
     assert sorted(seen.shown) == [("a", "new"), ("a", "old"), ("b", "b")]
-    assert "a: its pod a is gone" in seen.complaints
+    assert "a: its pod a was deleted" in seen.complaints
     assert next(wanted for pod, wanted in played.asked if pod == "b").tail is None, "nobody has seen its beginning yet"

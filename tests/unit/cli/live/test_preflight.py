@@ -216,7 +216,7 @@ async def test_a_server_that_does_not_answer_for_a_while() -> None:
     api.answers["list_objects Pod"] = sometimes
     told = await looked(api, made(decoder=False), said=said)
     assert told[0].startswith("2 ranks on 2 nodes: nothing found") and api.made == {}
-    assert said == ["the cluster does not answer: connection refused"]
+    assert said == ["the API server does not respond: connection refused"]
 
 
 async def test_what_cannot_be_removed_is_said_with_how_to_remove_it() -> None:
@@ -224,6 +224,6 @@ async def test_what_cannot_be_removed_is_said_with_how_to_remove_it() -> None:
     (told,) = await looked(api, made(decoder=False), said=said)
     assert told.startswith("2 ranks"), "what was found is told all the same"
     assert said == [
-        'what was made may still be there (cannot delete resource "pods"); its pods end by themselves. To remove it: '
+        'some check objects may be left (cannot delete resource "pods"). Their pods end by themselves. To remove them:  '
         "kubectl delete service,pod -n team -l ome.io/preflight-run=abcd1234"
     ]
