@@ -1,5 +1,5 @@
-"""Written by `make charts`: from a chart's own files its README.md and the descriptions in values.schema.json, and from
-alerts.yaml and dashboards.yaml what Prometheus and Grafana read.
+"""Written by `make charts`: from a chart's own files its README.md and the descriptions in values.schema.json, from
+alerts.yaml and dashboards.yaml what Prometheus and Grafana read, and from the declarations of options docs/options.md.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from release import alerts, dashboards
+from release import alerts, dashboards, options
 from release.charts import CHARTS
 from release.values import Path as Place
 from release.values import Value, values
@@ -21,7 +21,7 @@ _HEAD = "<!-- Written by `make charts` from Chart.yaml, values.yaml and install.
 
 def files(root: Path = ROOT) -> Mapping[Path, str]:
     """Every written file, by its path in the repository."""
-    out: dict[Path, str] = {**alerts.files(), **dashboards.files()}
+    out: dict[Path, str] = {**alerts.files(), **dashboards.files(), options.PAGE: options.page()}
     for name in CHARTS:
         chart = root / "charts" / name
         facts = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))

@@ -78,7 +78,7 @@ class InferenceServiceReconciler:
         foreign = ForeignPods(client, clock, partial(cluster.holds_room, namespaces=settings.watch_namespaces))
         self._gangs = Gangs(cluster, foreign, self._add_soon)
         cluster.room_freed = self._gangs.freed
-        self.flight = Flight(settings.recorder_bytes, wall)
+        self.flight = Flight(settings.recorder_memory * 2**20, wall)
         self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
         """What is known of strangers in the lists of these routers."""
 

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 import ome_operator.app
-from ome_operator.cli.operator import app, exposed, operator, without
+from ome_operator.cli.operator import app, without
 from ome_operator.cli.options import preflight_mode
 from ome_operator.errors import UserError
-from ome_operator.settings import Settings
+from ome_operator.settings import Exposure, Settings
 from ome_operator.util import log_format
 from tests.support import parts
 
@@ -74,26 +74,39 @@ def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[
 
 
 @pytest.mark.parametrize(
-    ("kind", "gateway", "said"),
+    ("words", "message"),
     [
-        ("Gateway", "", "write Ingress or HTTPRoute"),
-        ("HTTPRoute", "", "needs --gateway"),
-        ("HTTPRoute", "edge", "NAMESPACE/NAME"),
+        (["--expose=Gateway"], "--expose=Gateway: write Ingress or HTTPRoute"),
+        (["--expose=HTTPRoute"], "--expose=HTTPRoute needs --gateway"),
+        (["--expose=HTTPRoute", "--gateway=edge"], "needs --gateway=NAMESPACE/NAME"),
+        (["--watch-namespace=Team"], "--watch-namespace=Team: write the name of a namespace"),
+        (["--watch-namespace=" + 64 * "a"], "write the name of a namespace"),
+        (["--no-cluster-wide-kinds"], "--no-cluster-wide-kinds needs --watch-namespace"),
+        (["--operator-class=" + 31 * "a"], "write at most 30 of a-z"),
+        (["--preflight=yes"], "--preflight=yes: write Off, Warn or Require."),
+        (["--log-level=LOUD"], "--log-level=LOUD: write DEBUG, INFO, WARNING or ERROR."),
+        (["--well-known-models=/nowhere"], "--well-known-models: well-known models at /nowhere cannot be read"),
     ],
 )
-def test_what_leads_to_services_is_named_in_full(kind: str, gateway: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        exposed(kind, gateway)
+def test_a_refusal_names_the_flag_and_the_fix(words: list[str], message: str, given: list[Settings]) -> None:
+    result = CliRunner().invoke(app, [*KUBECONFIG, *words])
+    assert isinstance(result.exception, UserError) and message in str(result.exception) and given == []
 
 
-@pytest.mark.parametrize(("kind", "gateway"), [("", ""), ("Ingress", ""), ("HTTPRoute", "infra/edge")])
-def test_what_is_right_is_taken(kind: str, gateway: str) -> None:
-    assert exposed(kind, gateway) == kind
-
-
-def test_facts_that_cannot_be_read_are_said_at_once() -> None:
-    with pytest.raises(UserError, match="--well-known-models: well-known models at /nowhere cannot be read"):
-        operator(well_known_models="/nowhere")
+def test_valid_texts_are_accepted(given: list[Settings]) -> None:
+    words = (
+        ["--expose=Ingress"],
+        ["--expose=HTTPRoute", "--gateway=infra/edge"],
+        ["--preflight=warn"],
+        ["--log-level=debug"],
+    )
+    for line in words:
+        assert CliRunner().invoke(app, [*KUBECONFIG, *line]).exit_code == 0, line
+    assert [settings.policy.exposure for settings in given[:2]] == [
+        Exposure("Ingress"),
+        Exposure("HTTPRoute", gateway="infra/edge"),
+    ]
+    assert (given[2].policy.preflight, given[3].log_level) == ("Warn", "DEBUG")
 
 
 def test_what_is_only_observed(given: list[Settings]) -> None:

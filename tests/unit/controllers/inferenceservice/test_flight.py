@@ -5,7 +5,6 @@ import os
 import signal
 import stat
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,9 +32,8 @@ def reconciler(sync: Callable[..., Plan], folder: Path, most: int = 2**20) -> In
     """Of a single service."""
     api: Any = FakeApi({})
     cluster, queue = makers.cluster({"kind": "InferenceService", **makers.BODY}), makers.queue()
-    settings = replace(Settings(), recorder_bytes=most)
     core = Core(sync=sync)
-    made = InferenceServiceReconciler(cluster, api, Executor(api, cluster, 1.0), queue, settings, makers.wall, core)
+    made = InferenceServiceReconciler(cluster, api, Executor(api, cluster, 1.0), queue, Settings(), makers.wall, core)
     made.flight = Flight(most, makers.wall, folder)
     return made
 

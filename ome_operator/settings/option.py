@@ -1,0 +1,177 @@
+"""The declaration of an option, and the list of all options of a settings class."""
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+
+class Form(Enum):
+    """How the value of an option is written, at a flag and in a file."""
+
+    TEXT = "text"
+    WHOLE = "whole number"
+    NUMBER = "number"
+    SWITCH = "true or false"
+    LIST = "list of texts"
+    """A flag that can be repeated."""
+    STEPS = "list"
+    """At a flag a text with commas; in a file that text, or a list of whole numbers and texts."""
+    DURATION = "duration"
+    """A text such as `5m`; the field holds seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What the command line, a configuration file, the chart and the documentation need of a setting.
+
+    The docstring below the annotated field continues `help` in the chart's pages and in docs/options.md. Its reason for the
+    default is written there.
+    """
+
+    flag: str
+    """Such as `--gang-timeout`; without the dashes it is the key of a configuration file."""
+    help: str
+    """A sentence for `--help`."""
+    value: str = ""
+    """Path of the chart value that is this option, such as `placement.timeout`: its description, type, bounds and default
+    are written from here."""
+    part_of: str = ""
+    """Path of a chart value that sets this option and does something else too; the chart itself describes that value."""
+    chart_default: Any = None
+    """Default of the chart's value where it differs from the field's."""
+    chart_least: float | None = None
+    """The least number of the chart's value where it differs from `ge`."""
+    form: Form | None = None
+    """None: by the type of the field."""
+    ge: float | None = None
+    """The least number."""
+    le: float | None = None
+    """The largest number."""
+    choices: tuple[str, ...] = ()
+    """The only texts, without regard to capitals."""
+    pattern: str = ""
+    """Regular expression that the text, or each text of a list, matches from its beginning to its end."""
+    fix: str = ""
+    """What to write instead of a text that is none of `choices` or does not match `pattern`."""
+    env: str = ""
+    """Environment variable that is read where there is no flag."""
+    computed: bool = False
+    """Whether the operator computes the value when nobody sets it; `help` describes how."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An option together with the field that it sets."""
+
+    path: tuple[str, ...]
+    """Names of the fields that lead to it, such as ("policy", "exposure", "kind")."""
+    option: Option
+    form: Form
+    default: Any
+    """Of the field."""
+    owner: type
+    """Class that has the field."""
+    converts: type
+    """Type that a text is converted to: str, int, float, bool or Path."""
+
+    @property
+    def key(self) -> str:
+        """Return its name in a configuration file."""
+        return self.option.flag.removeprefix("--")
+
+    @property
+    def parameter(self) -> str:
+        """Return its name as a parameter of the command."""
+        return self.key.replace("-", "_")
+
+    @property
+    def written(self) -> Any:
+        """Return the default as a person would write it at a flag; None where the operator computes the value."""
+        if self.option.computed or self.form is Form.LIST:
+            return None
+        if self.form is Form.SWITCH:
+            return bool(self.default)
+        if self.form is Form.STEPS:
+            return ",".join(self.default)
+        return f"{self.default / 60:.0f}m" if self.form is Form.DURATION else self.default
+
+    def chosen(self, text: str) -> str | None:
+        """Return the choice that a person wrote, without regard to capitals; None if it is none."""
+        return next((choice for choice in self.option.choices if choice.lower() == text.strip().lower()), None)
+
+    @property
+    def fix(self) -> str:
+        """Return what to write, such as "write a number from 0 to 3600."."""
+        option = self.option
+        if option.fix:
+            return option.fix
+        if option.choices:
+            return f"write {', '.join(option.choices[:-1])} or {option.choices[-1]}."
+        bounds = "" if option.ge is None else f" of at least {option.ge:g}"
+        if option.le is not None:
+            bounds = f" from {option.ge or 0:g} to {option.le:g}"
+        return f"write {_EXAMPLES[self.form]}{bounds}."
+
+
+_EXAMPLES: Mapping[Form, str] = {
+    Form.TEXT: "a text, in quotes where YAML would read something else",
+    Form.WHOLE: "a whole number",
+    Form.NUMBER: "a number",
+    Form.SWITCH: "true or false",
+    Form.LIST: "a list of texts, such as [a, b]",
+    Form.STEPS: 'a list of whole numbers and percentages, such as [1, "50%", "100%"]',
+    Form.DURATION: "a duration such as 90s, 5m or 1h30m",
+}
+_FORMS: Mapping[Any, Form] = {
+    str: Form.TEXT,
+    Path: Form.TEXT,
+    int: Form.WHOLE,
+    float: Form.NUMBER,
+    bool: Form.SWITCH,
+    tuple: Form.LIST,
+    frozenset: Form.LIST,
+}
+
+
+def options(of: type, path: tuple[str, ...] = ()) -> Iterator[Declared]:
+    """Yield the options of a class of settings and of the classes that its fields hold, in the order of their fields."""
+    defaults = _defaults(of)
+    for name, hint in get_type_hints(of, include_extras=True).items():
+        bare = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+        option = next((extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Option)), None)
+        if option is not None:
+            plain = _without_none(bare)
+            form = option.form or _FORMS[get_origin(plain) or plain]
+            converts = {Form.WHOLE: int, Form.NUMBER: float, Form.SWITCH: bool}.get(form, Path if plain is Path else str)
+            yield Declared((*path, name), option, form, defaults[name], of, converts)
+        elif isinstance(bare, type) and (is_dataclass(bare) or hasattr(bare, "_field_defaults")):
+            yield from options(bare, (*path, name))
+
+
+def _defaults(of: type) -> Mapping[str, Any]:
+    if is_dataclass(of):
+        return {field.name: field.default for field in fields(of) if field.default is not MISSING}
+    return of._field_defaults  # type: ignore[attr-defined, no-any-return]
+
+
+def _without_none(hint: Any) -> Any:
+    """Return X of `X | None`."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return next(part for part in get_args(hint) if part is not types.NoneType)
+    return hint
+
+
+def assembled(of: type, values: Mapping[tuple[str, ...], Any]) -> Any:
+    """Return an object of a class of settings with these values at these paths, and defaults at all others."""
+    nested: dict[str, dict[tuple[str, ...], Any]] = {}
+    given: dict[str, Any] = {}
+    for path, value in values.items():
+        if len(path) == 1:
+            given[path[0]] = value
+        else:
+            nested.setdefault(path[0], {})[path[1:]] = value
+    hints = get_type_hints(of)
+    return of(**given, **{name: assembled(hints[name], inner) for name, inner in nested.items()})

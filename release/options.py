@@ -1,0 +1,102 @@
+"""docs/options.md, and the texts of the chart's values that are options of the operator: both from the declarations."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+from ome_operator.settings import Settings
+from ome_operator.settings.option import Declared, Form, options
+
+PAGE = Path("docs/options.md")
+OPTIONS = tuple(options(Settings))
+_HEAD = """# Options of `ome operator`
+
+<!-- Written by `make charts` from ome_operator/settings; edit the declarations there. -->
+In a cluster the [chart](../charts/ome-resources/README.md) sets them from its values. A process that you start yourself
+takes flags, and a file:
+
+```sh
+ome operator --config operator.yaml --gang-timeout 90
+```
+
+```yaml
+# operator.yaml: the flags without their dashes
+gang-timeout: 120
+watch-namespace: [team-a, team-b]
+waves: [1, "25%", "100%"]
+lint-refuse: false
+```
+
+A flag takes precedence over an environment variable, that over the file, and the file over the default. The keys are
+the names of the flags, and not the chart's values, because every option has a flag: some values of the chart set
+several options, and some options have no value there. A key that is not known or is written twice, a wrong type and a
+value out of bounds are refused before anything starts, with the file, the key and what to write.
+
+An option that accepts `true` or `false` is switched off by `--no-…` (`--no-lint-refuse`); an option with a list is a
+flag that can be repeated. *by* a chart value: that value sets the option, and does something else too.
+
+| option | default | accepts | chart value | what it does |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """Return the page: a table of every option."""
+    return _HEAD + "".join(map(_row, OPTIONS))
+
+
+def described() -> Mapping[tuple[str, ...], Declared]:
+    """Return the options that are chart values, by the paths of the values."""
+    return {tuple(declared.option.value.split(".")): declared for declared in OPTIONS if declared.option.value}
+
+
+def description(declared: Declared) -> str:
+    """Return the help of an option and the docstring of its field, as a paragraph."""
+    detail = _details(declared.owner).get(declared.path[-1], "")
+    return f"{declared.option.help} {detail}".strip()
+
+
+@cache
+def _details(owner: type) -> Mapping[str, str]:
+    """Return the docstrings below the fields of a class, each in a line."""
+    (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    body = parsed.body if isinstance(parsed, ast.ClassDef) else []
+    found = {}
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            value = text.value.value if isinstance(text.value, ast.Constant) else ""
+            found[field.target.id] = " ".join(str(value).split())
+    return found
+
+
+def _row(declared: Declared) -> str:
+    option = declared.option
+    value = f"`{option.value}`" if option.value else f"by `{option.part_of}`" if option.part_of else ""
+    if option.env:
+        value = value or f"(`${option.env}`)"
+    text = description(declared).replace("|", "\\|")
+    return f"| `{declared.key}` | {_default(declared)} | {_accepts(declared)} | {value} | {text} |\n"
+
+
+def _default(declared: Declared) -> str:
+    if declared.option.computed or declared.default is None:
+        return ""
+    if declared.form is Form.LIST:
+        return ", ".join(f"`{item}`" for item in declared.default) or "none"
+    if declared.form is Form.SWITCH:
+        return "`true`" if declared.written else "`false`"
+    text = f"{declared.written:g}" if declared.form is Form.NUMBER else str(declared.written)
+    return f"`{text}`" if text else "empty"
+
+
+def _accepts(declared: Declared) -> str:
+    option = declared.option
+    if option.choices:
+        return ", ".join(f"`{choice}`" for choice in option.choices if choice)
+    if option.le is not None:
+        return f"{declared.form.value}, {option.ge or 0:g} to {option.le:g}"
+    return declared.form.value + (f", at least {option.ge:g}" if option.ge is not None else "")

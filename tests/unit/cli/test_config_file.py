@@ -1,0 +1,210 @@
+"""`ome operator --config`: every option through the file, precedence, and refusals that name file, key and fix."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import ome_operator.app
+from ome_operator.cli.operator import app
+from ome_operator.errors import UserError
+from ome_operator.settings import Settings
+from ome_operator.settings.option import Declared, Form, options
+from ome_operator.util import log_format
+
+OPTIONS = {declared.key: declared for declared in options(Settings)}
+SAMPLES: dict[str, tuple[Any, Any]] = {
+    "kubeconfig": ("/a", "/b"),
+    "context": ("one", "two"),
+    "watch-namespace": (["team-a", "team-b"], ["team-c"]),
+    "operator-class": ("blue", "green"),
+    "cluster-wide-kinds": (False, True),
+    "gang-timeout": (7, 8.5),
+    "preflight": ("Warn", "Require"),
+    "observe": (True, False),
+    "observe-namespace": (["a", "b"], ["c"]),
+    "sidecar-image": ("r.example.com/op:1", "r.example.com/op:2"),
+    "router-keys": (False, True),
+    "model-agent": (True, False),
+    "agent-root": (["/raid", "/mnt/other"], ["/data"]),
+    "network-policies": (True, False),
+    "models-per-namespace": (3, 0),
+    "scrapes-engines": (True, False),
+    "pull-secret": (["one", "two"], ["three"]),
+    "expose": ("Ingress", ""),
+    "expose-domain": ("a.example.com", "b.example.com"),
+    "ingress-class": ("nginx", "traefik"),
+    "gateway": ("infra/edge", "infra/other"),
+    "identity": ("me", "you"),
+    "leader-election": (False, True),
+    "namespace-of-lease": ("here", "there"),
+    "connections": (3, 4),
+    "workers": (5, 6),
+    "waves": ([1, "50%"], "2,100%"),
+    "bake": ("90s", "1h30m"),
+    "max-concurrent-services": (2, 3),
+    "lint-refuse": (False, True),
+    "router-watch": (30.5, 60),
+    "well-known-models": ("", "package"),
+    "benchmark-image": ("r.example.com/sglang:1", "r.example.com/sglang:2"),
+    "tools-image": ("r.example.com/agent:1", "r.example.com/agent:2"),
+    "address": ("127.0.0.2", "127.0.0.3"),
+    "health-port": (0, 9001),
+    "metrics-port": (0, 9002),
+    "metrics-per-service": (0, 7),
+    "recorder-memory": (0, 32),
+    "log-format": ("json", "console"),
+    "log-level": ("DEBUG", "ERROR"),
+}
+"""Two values of each option, the first of them not the default, as a file has them."""
+NEEDS: dict[str, dict[str, Any]] = {"cluster-wide-kinds": {"watch-namespace": ["team-a"]}}
+"""Options that an option needs."""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings of each operator that was started."""
+    found: list[Settings] = []
+
+    async def run(settings: Settings) -> int:
+        found.append(settings)
+        return 0
+
+    monkeypatch.setattr(ome_operator.app, "run", run)
+    monkeypatch.setattr(log_format, "configure", lambda *_: None)
+    monkeypatch.setattr("secrets.token_hex", lambda _: "random")
+    for name in ("KUBECONFIG", "POD_UID"):
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "operator.yaml"
+
+
+def words(key: str, value: Any) -> list[str]:
+    """The flags for a value of a file."""
+    if OPTIONS[key].form is Form.SWITCH:
+        return [f"--{key}" if value else f"--no-{key}"]
+    if OPTIONS[key].form is Form.STEPS and isinstance(value, list):
+        return [f"--{key}={','.join(map(str, value))}"]
+    return [f"--{key}={item}" for item in (value if isinstance(value, list) else [value])]
+
+
+def start(line: list[str]) -> None:
+    result = CliRunner().invoke(app, line)
+    assert result.exit_code == 0, (result.output, result.exception)
+
+
+def field(settings: Settings, declared: Declared) -> Any:
+    found: Any = settings
+    for name in declared.path:
+        found = getattr(found, name)
+    return found
+
+
+def test_every_option_has_samples() -> None:
+    assert list(SAMPLES) == list(OPTIONS), "a new option needs two values here"
+
+
+@pytest.mark.parametrize("key", SAMPLES)
+def test_the_file_sets_what_the_flag_sets(key: str, file: Path, started: list[Settings]) -> None:
+    needs = NEEDS.get(key, {})
+    file.write_text(yaml.safe_dump({key: SAMPLES[key][0], **needs}))
+    others = [word for name, value in needs.items() for word in words(name, value)]
+    start(["--config", str(file)])
+    start([*words(key, SAMPLES[key][0]), *others])
+    start(others)
+    by_file, by_flag, default = started
+    assert by_file == by_flag
+    assert field(by_file, OPTIONS[key]) != field(default, OPTIONS[key]), "and that is not the default"
+
+
+@pytest.mark.parametrize("key", SAMPLES)
+def test_a_flag_takes_precedence(key: str, file: Path, started: list[Settings]) -> None:
+    file.write_text(yaml.safe_dump({key: SAMPLES[key][0]}))
+    start(["--config", str(file), *words(key, SAMPLES[key][1])])
+    start(words(key, SAMPLES[key][1]))
+    assert started[0] == started[1]
+
+
+def test_an_environment_variable_takes_precedence_over_the_file(
+    file: Path, started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("identity: from-file\nkubeconfig: /from/file\n")
+    monkeypatch.setenv("POD_UID", "from-pod")
+    start(["--config", str(file)])
+    assert (started[0].identity, started[0].kubeconfig) == ("from-pod", Path("/from/file"))
+    assert started[0].health_port == 18081, "a kubeconfig of the file counts as one of a flag"
+
+
+def test_an_empty_file_sets_nothing(file: Path, started: list[Settings]) -> None:
+    file.write_text("# Nothing yet.\n")
+    start(["--config", str(file)])
+    start([])
+    assert started[0] == started[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gang-timout: 60", "gang-timout is no option: write gang-timeout."),
+        ("gangTimeout: 60", "gangTimeout is no option: write gang-timeout."),
+        ("gang_timeout: 60", "gang_timeout is no option: write gang-timeout."),
+        ("--workers: 3", "--workers is no option: write workers."),
+        ("no-lint-refuse: true", "no-lint-refuse is no option: write lint-refuse: false."),
+        ("zzzzzz: 1", "zzzzzz is no option: `ome operator --help` lists all"),
+        ("1: 2", "1 is no option"),
+        ("gang-timeout: 4000", "gang-timeout is 4000: write a number from 0 to 3600."),
+        ("gang-timeout: -1", "gang-timeout is -1: write a number from 0 to 3600."),
+        ("gang-timeout: true", "gang-timeout is true: write a number"),
+        ("gang-timeout: '60'", 'gang-timeout is "60": write a number'),
+        ("gang-timeout:", "gang-timeout is null: write a number"),
+        ("models-per-namespace: -1", "models-per-namespace is -1: write a whole number of at least 0."),
+        ("workers: 1.5", "workers is 1.5: write a whole number."),
+        (f"router-watch: {10**400}", "router-watch is 1000"),
+        ("observe: 'yes'", 'observe is "yes": write true or false.'),
+        ("preflight: Off", "preflight is false: write Off, Warn or Require."),
+        ("preflight: Perhaps", 'preflight is "Perhaps": write Off, Warn or Require.'),
+        ("expose: Gateway", 'expose is "Gateway": write Ingress or HTTPRoute, or leave it out.'),
+        ("sidecar-image: 5", "sidecar-image is 5: write a text, in quotes"),
+        ("watch-namespace: team", 'watch-namespace is "team": write the name of a namespace'),
+        ("watch-namespace: [Team]", "watch-namespace=Team: write the name of a namespace"),
+        ("pull-secret: [1]", "pull-secret is [1]: write a list of texts"),
+        ("waves: {a: 1}", 'waves is {"a": 1}: write a list of whole numbers and percentages'),
+        ("waves: [0]", "waves: 0 is no wave"),
+        ("bake: 5", "bake is 5: write a duration such as 90s, 5m or 1h30m."),
+        ("bake: soon", "bake: soon is no duration"),
+        ("expose: HTTPRoute", "expose=HTTPRoute needs --gateway=NAMESPACE/NAME."),
+        ("cluster-wide-kinds: false", "cluster-wide-kinds needs --watch-namespace"),
+        ("well-known-models: /nowhere", "well-known-models: well-known models at /nowhere cannot be read"),
+        ("workers: 3\nworkers: 4", "workers is written more than once: keep one of them."),
+        ("[1, 2]", "is [1, 2]: write a map of options"),
+        ("a: [", "cannot be read as YAML"),
+        ("a: 1\n---\nb: 2", "cannot be read as YAML: it has several documents"),
+        ("#" * 2**20 + "#", "has more than 1048576 characters"),
+    ],
+)
+def test_a_refusal_names_file_key_and_fix(text: str, message: str, file: Path, started: list[Settings]) -> None:
+    file.write_text(text)
+    result = CliRunner().invoke(app, ["--config", str(file)])
+    assert isinstance(result.exception, UserError), result.output
+    assert str(result.exception).startswith(str(file)) and message in str(result.exception)
+    assert started == []
+
+
+def test_a_file_that_does_not_exist_is_refused(file: Path) -> None:
+    result = CliRunner().invoke(app, ["--config", str(file)])
+    assert "cannot be read" in str(result.exception) and "--config names another file" in str(result.exception)
+
+
+def test_the_bounds_of_flags_are_those_of_the_declaration(started: list[Settings]) -> None:
+    bounded = [declared for declared in OPTIONS.values() if declared.option.ge is not None]
+    assert len(bounded) >= 5
+    for declared in bounded:
+        for outside in (declared.option.ge - 1, *([declared.option.le + 1] if declared.option.le is not None else [])):
+            assert CliRunner().invoke(app, [f"--{declared.key}={outside:g}"]).exit_code == 2, declared.key
+    assert started == []
