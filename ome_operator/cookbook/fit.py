@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from ome_operator.capacity.division import divides
+from ome_operator.capacity.memory import BOTH, FEWEST_TOKENS, GIB, EngineOptions, memory
+from ome_operator.capacity.model import cache_type
+from ome_operator.capacity.shape import ParallelShape
 from ome_operator.cookbook.library import Engine, Hardware, Served
-
-GIB = 2**30
-FEWEST_TOKENS = 8192
-"""Tokens of cache below which an engine is of no use: one chunk of a prompt."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,18 @@ class RoleFit:
         """GPUs of a copy."""
         return self.tp * self.pp
 
-    def layers(self, whole: int) -> int:
-        """Of the model's layers, those of the largest stage."""
-        return -(-whole // self.pp)
+    @property
+    def shape(self) -> ParallelShape:
+        """The same as `capacity` takes it."""
+        return ParallelShape(
+            tp=self.tp,
+            pp=self.pp,
+            attention_dp=self.dp if self.attention_dp else 1,
+            copies=1 if self.attention_dp else self.dp,
+            ep=self.ep,
+            redundant=self.redundant,
+            cut=self.cut,
+        )
 
 
 @dataclass(frozen=True)
@@ -65,63 +74,32 @@ class GpuMemory:
     """That the cache of one rank of attention holds."""
 
 
-def room(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> GpuMemory:
-    """What weights leave for the cache.
+def gpu_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> GpuMemory:
+    """Return what weights leave for the cache on each GPU of a role.
 
-    All but routed experts is divided only by the GPUs that share attention, and by no stages: an upper bound.
+    Weights other than routed experts are not divided by the stages of a pipeline: the first and the last stage have the
+    embeddings, so this is an upper bound.
     """
-    routed, layers = served.facts.experts.routed if served.facts.experts else 1, served.facts.layers or 1
-    share = served.weights.routed * (routed + role.redundant) * role.layers(layers) // (routed * role.tp * layers)
-    experts = 0 if role.experts_on_cpus else share
-    each = experts + served.weights.rest // role.attention_tp
-    cache = int(hardware.memory * role.share) - each
-    return GpuMemory(each, cache, max(0, cache) // _token(served, role, kv_cache_dtype))
-
-
-def _token(served: Served, role: RoleFit, kv_cache_dtype: str | None) -> int:
-    """Bytes of cache for one token on one GPU."""
-    kinds, seen = served.facts.kv_bytes_per_token or {}, served.facts.attention
-    layers = served.facts.layers or 1
-    whole = kinds["fp8" if (kv_cache_dtype or "").startswith("fp8") else "bfloat16"] * role.layers(layers) // layers
-    if seen is None or seen.kv_lora_rank:  # latent attention has one cache for all heads, so every GPU keeps all of it
-        return whole
-    return whole // min(role.attention_tp, seen.kv_heads)
+    options = EngineOptions(cache_type=cache_type(kv_cache_dtype), stage=role.stage or BOTH)
+    found = memory(served.sizes, role.shape, options)
+    unstaged = memory(served.sizes, role.shape._replace(pp=1), options)
+    assert found is not None and unstaged is not None, served.name
+    found = found._replace(rest=unstaged.rest)
+    if role.experts_on_cpus:
+        found = found._replace(routed=0.0, copies=0.0)
+    available = hardware.memory * role.share
+    return GpuMemory(int(found.weights), int(available - found.weights), found.cache_tokens(available))
 
 
 def uneven(served: Served, role: RoleFit) -> str:
-    """What does not divide, as a clause; "" when all does."""
-    if role.dp < 1 or role.tp < 1 or role.ep < 1:
-        return "sizes must be at least 1"
-    if served.facts.layers and role.pp > served.facts.layers:
-        return f"{served.facts.layers} layers make no pipeline of {role.pp} stages"
-    if role.attention_dp and role.tp % role.dp:
-        return f"TP {role.tp} is no multiple of DP {role.dp}, which divides its GPUs into ranks of attention"
-    heads = served.facts.attention.heads if served.facts.attention else role.attention_tp
-    if heads % role.attention_tp:
-        return f"{heads} attention heads cannot be divided by {role.attention_tp} GPUs"
-    if role.tp % role.ep:
-        return f"TP {role.tp} is no multiple of EP {role.ep}, which divides the same GPUs"
-    experts = (served.facts.experts.routed if served.facts.experts else 0) + role.redundant
-    if role.ep > 1 and experts % role.ep:
-        return f"{experts} experts cannot be divided by EP {role.ep}"
-    return _cut_block(served, role)
-
-
-def _cut_block(served: Served, role: RoleFit) -> str:
-    """A block has one scale, so it cannot lie on two GPUs."""
-    found = served.facts.quantization
-    if not found or not found.block or role.cut == 1:
-        return ""
-    for width in served.widths:
-        if width % role.cut or width // role.cut % found.block[1]:
-            blocks = f"{found.name} blocks of {found.block[1]} columns"
-            return f"matrices {width} wide cannot be cut into {role.cut} pieces of whole {blocks}"
-    return ""
+    """Return what does not divide, as a clause; "" if all sizes do."""
+    found = divides(served.sizes, role.shape)
+    return found.sentence if found is not None else ""
 
 
 def crowded(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
     """Why the memory does not suffice, as a clause; "" when it does."""
-    found = room(served, hardware, role, kv_cache_dtype)
+    found = gpu_memory(served, hardware, role, kv_cache_dtype)
     if found.tokens >= FEWEST_TOKENS:
         return ""
     whole, share = hardware.memory / GIB, hardware.memory * role.share / GIB

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ome_operator.api import propose_name
+from ome_operator.capacity.memory import GIB
 from ome_operator.cookbook import fit, roles
 from ome_operator.cookbook.ask import PIPELINE, STRATEGIES, WIDE, Ask, RefusedError
 from ome_operator.cookbook.fit import RoleFit
@@ -177,13 +178,13 @@ def _apart(ask: Ask, served: Served, hardware: Hardware, chosen: Engine) -> Prop
 def _hints(ask: Ask, served: Served, hardware: Hardware, chosen: Engine, found: tuple[RoleFit, ...]) -> Iterator[str]:
     wanted = ask.context_length or served.facts.context_length or 0
     for role in found:
-        left = fit.room(served, hardware, role, ask.kv_cache_dtype)
+        left = fit.gpu_memory(served, hardware, role, ask.kv_cache_dtype)
         if role.experts_on_cpus:
             yield f"The experts of {served.name} lie in the node's memory: a pod asks for {chosen.per_gpu.memory_gib} GiB."
             continue
         where = f"{role.stage}: " if role.stage else ""
         yield (
-            f"{where}about {left.weights / fit.GIB:.0f} of {hardware.memory / fit.GIB:.0f} GiB of each GPU are weights; "
+            f"{where}about {left.weights / GIB:.0f} of {hardware.memory / GIB:.0f} GiB of each GPU are weights; "
             f"the cache{' of one rank' if role.attention_dp else ''} holds about {left.tokens // 1000 * 1000:,} tokens."
         )
         if left.tokens < wanted:

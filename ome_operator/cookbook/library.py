@@ -11,6 +11,7 @@ from typing import Any
 
 from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, Facts, Model
+from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.cookbook.ask import RefusedError
 from ome_operator.engines import servers
 from ome_operator.engines.flags import CommandLine, command_line
@@ -46,6 +47,11 @@ class Served:
     """Of the published recipe with prefill and decode apart; a quarter of them is for prefill."""
     wide_batch: int
     """Requests of a rank of decode there."""
+
+    @property
+    def sizes(self) -> ModelFacts:
+        """The model as `capacity` takes it."""
+        return ModelFacts(self.name, self.facts, self.weights, self.widths)
 
     @property
     def place(self) -> str:
@@ -233,7 +239,7 @@ def _served(name: str, repository: str, model: Model, text: str, data: Mapping[s
         manifest=text,
         facts=facts({CONFIG: json.dumps(config)}),
         weights=sizes,
-        widths=widths(config),
+        widths=matrix_widths(config),
         tool_call_parser=data["toolCallParser"],
         reasoning_parser=data["reasoningParser"],
         why=data.get("why", ""),
@@ -241,13 +247,6 @@ def _served(name: str, repository: str, model: Model, text: str, data: Mapping[s
         remote_code=data["remoteCode"],
         wide_nodes=data["wide"]["nodes"],
         wide_batch=data["wide"]["batch"],
-    )
-
-
-def widths(config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Columns of the matrices that tensor parallelism cuts."""
-    return tuple(
-        config[name] for name in ("moe_intermediate_size", "intermediate_size") if isinstance(config.get(name), int)
     )
 
 

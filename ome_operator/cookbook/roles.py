@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from ome_operator import keys
+from ome_operator.capacity.division import redundant_experts
+from ome_operator.capacity.memory import DECODE, PREFILL
 from ome_operator.cookbook.ask import PIPELINE, SPREAD, Ask, RefusedError
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Served
 
 MOST_NODES = 8
 """Of one copy, when the cookbook chooses."""
-PREFILL, DECODE = "prefill", "decode"
 
 
 def asked(ask: Ask, chosen: Engine) -> int | None:
@@ -123,15 +124,10 @@ def _wide(ask: Ask, chosen: Engine, component: str, stage: str, size: tuple[int,
         dp=gpus // together,
         attention_dp=True,
         ep=gpus,
-        redundant=redundant(experts, gpus, spare=1 if stage == DECODE else 0),
+        redundant=redundant_experts(experts, gpus, spare=1 if stage == DECODE else 0),
         share=_share(chosen, stage),
         groups=groups,
     )
-
-
-def redundant(experts: int, gpus: int, spare: int) -> int:
-    """Copies of experts, so that all GPUs hold equally many; `spare` more on each for those that are busy."""
-    return -experts % gpus + (0 if experts % gpus else spare * gpus)
 
 
 def _share(chosen: Engine, name: str) -> float:

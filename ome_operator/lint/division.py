@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ome_operator import keys
+from ome_operator.capacity import division
 from ome_operator.lint import places
 from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
@@ -182,11 +183,13 @@ def gpus_none(subject: Subject) -> Iterator[Hit]:
 )
 def dp_divides_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
-        if found.tp and found.attention_dp and found.tp % found.attention_dp:
-            said = f"TP {found.tp} cannot be divided into {found.attention_dp} groups of attention"
+        if not found.tp or not found.attention_dp:
+            continue
+        if uneven := division.attention_groups(found.tp, found.attention_dp):
             divisors = [size for size in range(1, found.tp + 1) if found.tp % size == 0]
             close = min(divisors, key=lambda size: abs(size - (found.attention_dp or 1)))
-            yield Hit(of(role, start, "--attn-dp-size", "--dp-size"), said, f"write {close}, which divides {found.tp}")
+            remedy = f"write {close}, which divides {found.tp}"
+            yield Hit(of(role, start, "--attn-dp-size", "--dp-size"), uneven.sentence, remedy)
 
 
 @rule(
@@ -217,13 +220,11 @@ def dp_both(subject: Subject) -> Iterator[Hit]:
 def heads_divide(subject: Subject) -> Iterator[Hit]:
     attention = subject.model.facts.attention if subject.model is not None else None
     for role, start, found in engines(subject):
-        if attention is not None and found.attention_tp and attention.heads % found.attention_tp:
-            said = (
-                f"{attention.heads} heads of {subject.model.name if subject.model else 'the model'} cannot be "
-                f"divided by {found.attention_tp} GPUs"
-            )
+        if subject.model is None or attention is None or not found.attention_tp:
+            continue
+        if uneven := division.heads(subject.model, found.attention_tp):
             remedy = f"add --attn-dp-size, so that TP / DP divides {attention.heads}"
-            yield Hit(of(role, start, "--attn-dp-size", "--tp-size"), said, remedy)
+            yield Hit(of(role, start, "--attn-dp-size", "--tp-size"), uneven.sentence, remedy)
 
 
 @rule(
@@ -236,9 +237,9 @@ def heads_divide(subject: Subject) -> Iterator[Hit]:
 )
 def ep_divides_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
-        if found.tp and found.ep and found.tp % found.ep:
-            said = f"EP {found.ep} does not divide TP {found.tp}, whose GPUs it shares out"
-            yield Hit(of(role, start, "--ep-size"), said, f"write --ep-size={found.tp}, or another divisor of {found.tp}")
+        if found.tp and found.ep and (uneven := division.expert_groups(found.tp, found.ep)):
+            remedy = f"write --ep-size={found.tp}, or another divisor of {found.tp}"
+            yield Hit(of(role, start, "--ep-size"), uneven.sentence, remedy)
 
 
 @rule(
@@ -250,16 +251,13 @@ def ep_divides_tp(subject: Subject) -> Iterator[Hit]:
     "layers/moe/token_dispatcher/deepep.py says so, too.",
 )
 def experts_divide(subject: Subject) -> Iterator[Hit]:
-    experts = subject.model.facts.experts if subject.model is not None else None
     for role, start, found in engines(subject):
-        if experts is None or not found.ep or found.redundant is None or found.ep == 1:
+        if subject.model is None or not found.ep or found.redundant is None:
             continue
-        whole = experts.routed + found.redundant
-        if whole % found.ep:
-            missing = found.redundant + (-whole % found.ep)
-            said = f"{experts.routed} experts and {found.redundant} copies make {whole}, which EP {found.ep} does not divide"
+        if uneven := division.experts(subject.model, found.ep, found.redundant):
+            missing = found.redundant + -(subject.model.experts + found.redundant) % found.ep
             place = of(role, start, "--ep-num-redundant-experts", "--ep-size", "--tp-size")
-            yield Hit(place, said, f"write --ep-num-redundant-experts={missing}")
+            yield Hit(place, uneven.sentence, f"write --ep-num-redundant-experts={missing}")
 
 
 @rule(
@@ -278,15 +276,13 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
         experts_cut = found.tp // found.ep
         dense = start.whole("--moe-dense-tp-size") or found.tp
         narrow, *wide = sorted(subject.model.widths) or [0]
-        for width, cut, what in ((narrow, experts_cut, "experts"), *((width, dense, "dense layers") for width in wide)):
-            block = quantization.block[1]
-            if cut > 1 and (width % cut or (width // cut) % block):
-                said = f"{what} {width} wide are cut into {cut} pieces, and FP8 blocks are {block} wide"
+        for width, pieces, name in ((narrow, experts_cut, "experts"), *((width, dense, "dense layers") for width in wide)):
+            if uneven := division.block(subject.model, width, pieces, name):
                 remedy = (
-                    f"take sizes that cut it into at most {width // block} pieces: a larger --ep-size, or "
+                    f"take sizes that cut it into at most {width // quantization.block[1]} pieces: a larger --ep-size, or "
                     f"--moe-dense-tp-size=1"
                 )
-                yield Hit(of(role, start, "--ep-size", "--tp-size"), said, remedy)
+                yield Hit(of(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
 
 
 @rule(

@@ -7,10 +7,10 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import AcceleratorClass, Model, Runtime
 from ome_operator.api.well_known import WellKnown
-from ome_operator.cookbook.library import memory, published_config, widths
+from ome_operator.capacity.model import ModelFacts, matrix_widths
+from ome_operator.cookbook.library import memory, published_config
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.selection.model_profile import facts_of, learned
-from ome_operator.lint.subject import ModelFacts
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.weight_sizes import weights
 from ome_operator.util.memoize import memoize_by_identity
@@ -24,7 +24,7 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
         return ModelFacts(model.name, facts_of(model, well_known)[0], None, ())
     seen = learned(model)
     read = seen if seen.experts or seen.attention else facts({CONFIG: json.dumps(config)})
-    return ModelFacts(model.name, read, weights(config), widths(config))
+    return ModelFacts(model.name, read, weights(config), matrix_widths(config))
 
 
 def _config(model: Model) -> Mapping[str, Any] | None:

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+from ome_operator.capacity.memory import BOTH, EngineOptions
+from ome_operator.capacity.model import cache_type
+from ome_operator.capacity.shape import ParallelShape
 from ome_operator.lint.launch import Launch, number
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -38,6 +41,23 @@ class Sizes(NamedTuple):
         """GPUs that share the attention of a token; None where that is not known or does not divide."""
         groups = (self.attention_dp or 0) * (self.attention_cp or 0)
         return self.tp // groups if self.tp and groups and self.tp % groups == 0 else None
+
+    @property
+    def shape(self) -> ParallelShape | None:
+        """The same as `capacity` takes it; None if a size is unknown, 0, or does not divide."""
+        if not (self.tp and self.pp and self.attention_dp and self.attention_cp and self.ep and self.attention_tp):
+            return None
+        if self.redundant is None:
+            return None
+        return ParallelShape(
+            tp=self.tp,
+            pp=self.pp,
+            attention_dp=self.attention_dp,
+            attention_cp=self.attention_cp,
+            copies=self.copies or 1,
+            ep=self.ep,
+            redundant=self.redundant,
+        )
 
     @property
     def gpus(self) -> int | None:
@@ -93,3 +113,15 @@ def graph_batch(start: Launch) -> int | None:
             batches = [number(word) for word in given.values]
             return None if None in batches or not batches else max(batch for batch in batches if batch is not None)
     return number(start.text("--cuda-graph-max-bs-decode")) or number(start.text("--cuda-graph-max-bs"))
+
+
+def options(start: Launch, found: Sizes) -> EngineOptions:
+    """Return the arguments of a server that change its memory; where none gives a value, that of SGLang."""
+    return EngineOptions(
+        cache_type=cache_type(start.text("--kv-cache-dtype")),
+        stage=start.text("--disaggregation-mode") or BOTH,
+        chunk=number(start.text("--chunked-prefill-size")) or EngineOptions().chunk,
+        graph_batch=graph_batch(start) or 0,
+        all_to_all=found.backend,
+        deepep_mode=found.deepep_mode,
+    )

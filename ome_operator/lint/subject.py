@@ -8,25 +8,13 @@ from typing import Any
 
 from ome_operator import keys, quantity
 from ome_operator.api import Component, InferenceService, Runtime
-from ome_operator.api.learned import Facts
+from ome_operator.capacity.model import ModelFacts
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.engines.flags import Versions
 from ome_operator.lint.launch import Launch, launch
-from ome_operator.modelinfo.weight_sizes import WeightBytes
 
 Manifest = Mapping[str, Any]
 _PART = {keys.ENGINE: "engine_config", keys.DECODER: "decoder_config", keys.ROUTER: "router_config"}
-
-
-@dataclass(frozen=True)
-class ModelFacts:
-    """What is known of a model; None for what nobody says."""
-
-    name: str
-    facts: Facts
-    weights: WeightBytes | None
-    widths: tuple[int, ...]
-    """Columns of the matrices that tensor parallelism cuts."""
 
 
 @dataclass(frozen=True)

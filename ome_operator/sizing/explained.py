@@ -7,13 +7,14 @@ before it (DeepSeek R1 on 96 H100, 2025-05-05); cookbook/data/published.yaml has
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ome_operator.capacity.memory import DECODE
 from ome_operator.sizing import steps
 from ome_operator.sizing.classes import trust
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.gpus import gpu
 from ome_operator.sizing.layouts import Ask, layouts
 from ome_operator.sizing.loop import Load, Pair, Role
-from ome_operator.sizing.memory import DECODE, fit
+from ome_operator.sizing.memory import fit
 from ome_operator.sizing.refused import RefusedError
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ome_operator.capacity.memory import GIB
 from ome_operator.sizing.refused import RefusedError, nearest
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
-
-GIB = 2**30
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from ome_operator.capacity.division import whole_blocks
+from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
 from ome_operator.cookbook.library import engine as recipe
-from ome_operator.lint.memory import GIB
 from ome_operator.sizing import steps
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.loop import Load, Pair, Role, SteadyState, Together
-from ome_operator.sizing.memory import BOTH, DECODE, PREFILL, Fit, fit
+from ome_operator.sizing.memory import Fit, fit
 from ome_operator.sizing.refused import RefusedError
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
 WIDEST_TP = 16
 """GPUs over which tensor parallelism is planned; beyond it every layer waits for the network twice."""
+_BLOCK = 128
+"""Columns of a quantization block, for a model in any precision."""
 _MOST_SPLITS = 24
 _BATCHES = (1.0, 32.0, 512.0)
 """Requests of a GPU at which decode layouts are compared, before pairs are made."""
@@ -156,8 +159,8 @@ def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
 
 
 def _cuts(widths: Iterable[int], size: int) -> bool:
-    """Whether matrices divide into whole blocks of 128 columns, which have a scale together."""
-    return all(width % size == 0 and width // size % 128 == 0 for width in widths)
+    """Whether matrices of these widths can be cut into `size` pieces of whole quantization blocks."""
+    return all(whole_blocks(width, size, _BLOCK) for width in widths)
 
 
 def _room_for(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
@@ -280,7 +283,7 @@ def _short(ask: Ask) -> str:
     least, worker = min(tight, key=lambda item: item[0].missing)
     said = (
         f"{name} does not fit on {counted(ask.nodes)} of {ask.per_node} {title}: a rank with {worker} needs "
-        f"{sum(line.bytes for line in least.lines) / GIB:.1f} GiB ({least.told})"
+        f"{least.memory.needed / GIB:.1f} GiB ({in_gib(least.memory.needed_parts)})"
     )
     more = next((nodes for nodes in range(1, (place.shape.experts or 256) + 1) if _fits(place, nodes)), None)
     lacking = f", {least.missing / GIB:.1f} GiB more than its share" if least.missing > 0 else ""

@@ -1,31 +1,22 @@
-"""Whether a worker fits into its GPUs: by the lines of `ome lint` (lint/memory.py), which are the only model of memory."""
+"""Whether a worker fits into its GPUs, by the model of memory in `capacity`."""
 
 from dataclasses import dataclass
 
-from ome_operator.cookbook.roles import DECODE, PREFILL, redundant
-from ome_operator.lint.launch import Launch
-from ome_operator.lint.memory import DEFAULT_SHARE, FEWEST_TOKENS, GIB, Allocation, room
-from ome_operator.lint.sglang import Sizes
+from ome_operator.capacity.division import redundant_experts
+from ome_operator.capacity.memory import PREFILL, SHARES, EngineOptions, Memory, memory
+from ome_operator.capacity.model import BF16, FP8
+from ome_operator.capacity.shape import ParallelShape
 from ome_operator.sizing.gpus import Gpu
 from ome_operator.sizing.shapes import Shape
 from ome_operator.sizing.workers import Worker
 
-__all__ = ["BOTH", "DECODE", "PREFILL", "Fit", "fit"]
-BOTH = "null"
-"""Stage of an engine that reads and answers, as --disaggregation-mode spells it."""
-_CACHE = "cache of"
-
-
-SHARES = (0.85, 0.88, DEFAULT_SHARE, 0.93)
-"""Of a GPU's memory for weights and cache: tried where a smaller share is too small, as `ome lint` proposes them."""
-
 
 @dataclass(frozen=True)
 class Fit:
-    """A rank in a GPU."""
+    """What comes of putting a rank into a GPU."""
 
-    lines: tuple[Allocation, ...]
-    """What has to be there: weights and the smallest cache."""
+    memory: Memory
+    """What the rank needs."""
     missing: float
     """Bytes; 0 or less where it fits."""
     tokens: int
@@ -35,16 +26,11 @@ class Fit:
     share: float
     """Of the GPU's memory for weights and cache (--mem-fraction-static)."""
 
-    @property
-    def told(self) -> str:
-        """The lines, in GiB."""
-        return ", ".join(f"{line.what} {line.bytes / GIB:.1f}" for line in self.lines)
-
 
 def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARES[0], spare: int = 1) -> Fit:
-    """A rank of a worker, in the smallest share from `share` on that is large enough.
+    """Fit a rank of a worker into its GPU, with the smallest share of its memory from `share` on that is large enough.
 
-    `spare`: copies of busy experts on a GPU of decode; none are made where there is no room for them.
+    `spare`: copies of busy experts on each GPU of decode; none are made where there is no space for them.
     """
     tries = [
         (copies, part) for copies in range(spare, -1, -1) for part in (share, *(more for more in SHARES if more > share))
@@ -57,26 +43,15 @@ def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARE
 
 
 def _fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float, spare: int) -> Fit:
-    copies = redundant(shape.experts, worker.gpus, spare if stage != PREFILL else 0) if worker.kind == "dep" else 0
-    found = Sizes(
-        tp=worker.gpus,
-        pp=1,
-        attention_dp=worker.dp,
-        attention_cp=1,
-        copies=1,
-        ep=worker.ep,
-        nnodes=-(-worker.gpus // gpu.node),
-        redundant=copies,
-        backend="deepep" if worker.kind == "dep" and worker.gpus > gpu.node else "",
-        deepep_mode="",
+    wide = worker.kind == "dep"
+    copies = redundant_experts(shape.experts, worker.gpus, spare if stage != PREFILL else 0) if wide else 0
+    spread = ParallelShape(tp=worker.gpus, attention_dp=worker.dp, ep=worker.ep, redundant=copies)
+    options = EngineOptions(
+        cache_type=FP8 if shape.precision == "fp4" else BF16,
+        stage=stage,
+        all_to_all="deepep" if wide and worker.gpus > gpu.node else "",
     )
-    cache = ["--kv-cache-dtype=fp8_e4m3"] if shape.precision == "fp4" else []
-    start = Launch("sglang", "", "", None, None, (f"--disaggregation-mode={stage}", *cache), {}, frozenset(), False, False)
-    needed = room(shape.known, start, found)
+    needed = memory(shape.known, spread, options)
     assert needed is not None, shape
-    beside = sum(line.bytes for line in needed.beside)
-    have = min(gpu.memory * share, gpu.memory - beside)
-    smallest = next((line.bytes for line in needed.static if line.what.startswith(_CACHE)), 0.0)
-    left = have - needed.needed + smallest
-    tokens = int(left / smallest * FEWEST_TOKENS) if smallest else 0
-    return Fit(needed.static, needed.needed - have, max(0, tokens), copies, share)
+    available = min(gpu.memory * share, gpu.memory - needed.beside)
+    return Fit(needed, needed.needed - available, needed.cache_tokens(available), copies, share)

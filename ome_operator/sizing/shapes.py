@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from ome_operator.api.learned import Facts
-from ome_operator.cookbook.library import widths
-from ome_operator.lint.subject import ModelFacts
+from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
@@ -124,7 +123,7 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     return Shape(
         name=name,
         precision=precision,
-        known=ModelFacts(name, read, sizes, widths(config)),
+        known=ModelFacts(name, read, sizes, matrix_widths(config)),
         layers=layers,
         expert_layers=mixture.layers if mixture else 0,
         hidden=hidden,

@@ -36,7 +36,7 @@ def cell(shelf: Library, ask: Ask) -> str:
     size = " + ".join(f"{role.nodes} × {role.gpus}" for role in made.roles)
     if made.roles[0].experts_on_cpus:
         return size
-    tokens = fit.room(made.served, made.hardware, made.roles[-1], None).tokens
+    tokens = fit.gpu_memory(made.served, made.hardware, made.roles[-1], None).tokens
     return f"{size}, {tokens // 1000}k"
 
 

@@ -28,7 +28,7 @@ def test_sixteen_h20_are_the_fewest(shelf: Library) -> None:
 def test_stages_share_experts_and_cache(shelf: Library) -> None:
     """61 layers in two stages: a GPU has the experts of 31 at most, and the cache of as many for each token."""
     whole, halves = (made(shelf, engine="vllm", strategy=name, tp=16, **more) for name, more in TWICE)
-    rooms = [fit.room(one.served, one.hardware, one.roles[0], None) for one in (whole, halves)]
+    rooms = [fit.gpu_memory(one.served, one.hardware, one.roles[0], None) for one in (whole, halves)]
     experts = whole.served.weights.routed // 16
     assert rooms[0].weights - rooms[1].weights == experts - experts * 31 // 61
     assert rooms[1].tokens > rooms[1].cache // 70272 * 1.9
@@ -86,7 +86,7 @@ def test_gpus_share_attention_inside_of_wide_ep(shelf: Library) -> None:
     """TP 4 inside EP 32: experts stay on all 32 GPUs, and 8 ranks of attention have requests of their own."""
     plain, shared = (made(shelf, strategy="pd", tp=tp) for tp in (None, 4))
     assert [(role.tp, role.dp, role.attention_tp, role.ep) for role in shared.roles] == [(32, 8, 4, 32), (96, 24, 4, 96)]
-    rooms = [fit.room(one.served, one.hardware, one.roles[0], None) for one in (plain, shared)]
+    rooms = [fit.gpu_memory(one.served, one.hardware, one.roles[0], None) for one in (plain, shared)]
     rest = plain.served.weights.rest
     assert rooms[0].weights - rooms[1].weights == rest - rest // 4
     text = commands(shared)

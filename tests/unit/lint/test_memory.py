@@ -2,15 +2,16 @@
 
 import pytest
 
+from ome_operator.capacity.memory import GIB
+from ome_operator.capacity.model import ModelFacts
 from ome_operator.cli.generate import bookshelf
 from ome_operator.cookbook import fit
 from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.layout import plan
 from ome_operator.engines.flags import packaged
 from ome_operator.lint.launch import Launch, launch
-from ome_operator.lint.memory import GIB, room, share
+from ome_operator.lint.memory import needs, share
 from ome_operator.lint.sglang import graph_batch, requests, sizes
-from ome_operator.lint.subject import ModelFacts
 
 
 def server(*args: str) -> Launch:
@@ -22,8 +23,7 @@ def server(*args: str) -> Launch:
 
 @pytest.fixture(scope="module")
 def kimi() -> ModelFacts:
-    served = bookshelf().model("Kimi-K2-Instruct")
-    return ModelFacts(served.name, served.facts, served.weights, served.widths)
+    return bookshelf().model("Kimi-K2-Instruct").sizes
 
 
 @pytest.mark.parametrize(
@@ -38,29 +38,28 @@ def test_weights_are_those_of_the_cookbook(kimi: ModelFacts, strategy: str, args
     made = plan(
         Ask(hardware="h200", model="Kimi-K2-Instruct", strategy=strategy, tp=16 if strategy == "tp" else None), shelf
     )
-    wanted = fit.room(made.served, made.hardware, made.roles[-1], None).weights
+    wanted = fit.gpu_memory(made.served, made.hardware, made.roles[-1], None).weights
     start = server(*args)
-    found = room(kimi, start, sizes(start))
+    found = needs(kimi, start, sizes(start))
     assert found is not None
-    weights = sum(line.bytes for line in found.static if not line.what.startswith("cache"))
-    assert weights == pytest.approx(wanted, rel=1e-3)
+    assert int(found.weights) == wanted
 
 
 def test_a_token_of_cache_is_as_large_as_was_measured(kimi: ModelFacts) -> None:
     """70,272 bytes in BF16 and 35,136 in FP8, on every GPU."""
     for args, size in (([], 70_272), (["--kv-cache-dtype=fp8_e4m3"], 35_136)):
         start = server("--tp-size=16", *args)
-        found = room(kimi, start, sizes(start))
+        found = needs(kimi, start, sizes(start))
         assert found is not None
-        assert found.static[-1].bytes == size * 8192
+        assert (found.cache_per_token, found.smallest_cache) == (size, size * 8192)
 
 
 def test_what_lies_beside(kimi: ModelFacts) -> None:
     args = ["--tp-size=96", "--attn-dp-size=96", "--moe-a2a-backend=deepep", "--deepep-mode=low_latency"]
     start = server(*args, "--disaggregation-mode=decode", "--cuda-graph-bs-decode", "240", "480")
-    found = room(kimi, start, sizes(start))
+    found = needs(kimi, start, sizes(start))
     assert found is not None
-    assert {line.what: round(line.bytes / GIB, 2) for line in found.beside} == {
+    assert {part.name: round(part.bytes / GIB, 2) for part in found.beside_parts} == {
         "activations": 3.0,
         "CUDA graphs": 0.94,
         "DeepEP's buffers": 2.0,
@@ -74,9 +73,9 @@ def test_what_is_not_known_is_not_summed(kimi: ModelFacts) -> None:
         ["--tp-size=8", "--ep-num-redundant-experts=$(X)"],
     ):
         start = server(*args)
-        assert room(kimi, start, sizes(start)) is None
+        assert needs(kimi, start, sizes(start)) is None
     start = server("--tp-size=8")
-    assert room(ModelFacts("x", kimi.facts, None, ()), start, sizes(start)) is None
+    assert needs(ModelFacts("x", kimi.facts, None, ()), start, sizes(start)) is None
     assert share(server("--mem-fraction-static=$(X)")) is None and share(server()) == 0.9
 
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ome_operator.capacity.memory import DECODE, PREFILL
 from ome_operator.sizing.constants import fitted
-from ome_operator.sizing.memory import DECODE, PREFILL, fit
+from ome_operator.sizing.memory import fit
 from ome_operator.sizing.refused import RefusedError
 from ome_operator.sizing.rows import COLUMNS, Row, row, shipped
 from ome_operator.sizing.validate import validate

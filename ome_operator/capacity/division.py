@@ -1,0 +1,115 @@
+"""What has to divide evenly when GPUs share a model: ranks of attention, heads, experts, quantized blocks."""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from ome_operator.capacity.model import ModelFacts
+from ome_operator.capacity.shape import ParallelShape
+
+
+class Division(Enum):
+    """What does not divide."""
+
+    SIZES = auto()
+    """A size is 0 or less."""
+    STAGES = auto()
+    """The layers, into stages of a pipeline."""
+    ATTENTION = auto()
+    """The GPUs of TP, into groups of attention."""
+    HEADS = auto()
+    """Attention heads, among GPUs."""
+    EXPERT_GROUPS = auto()
+    """The GPUs of TP, into groups of experts."""
+    EXPERTS = auto()
+    """Experts and their copies, among groups."""
+    BLOCKS = auto()
+    """A matrix, into pieces of whole quantization blocks."""
+
+
+class Uneven(NamedTuple):
+    """A size that does not divide."""
+
+    division: Division
+    sentence: str
+    """What is wrong, as a clause without a full stop."""
+
+
+def divides(model: ModelFacts, shape: ParallelShape) -> Uneven | None:
+    """Return the first size of the shape that does not divide; None if all do."""
+    return next(_uneven(model, shape), None)
+
+
+def _uneven(model: ModelFacts, shape: ParallelShape) -> Iterator[Uneven]:
+    if min(shape.tp, shape.pp, shape.attention_dp, shape.attention_cp, shape.copies, shape.ep) < 1:
+        yield Uneven(Division.SIZES, "sizes must be at least 1")
+        return
+    layers = model.facts.layers
+    if layers and shape.pp > layers:
+        yield Uneven(Division.STAGES, f"{layers} layers make no pipeline of {shape.pp} stages")
+    checks = (
+        attention_groups(shape.tp, shape.attention_dp),
+        heads(model, shape.attention_tp),
+        expert_groups(shape.tp, shape.ep),
+        experts(model, shape.ep, shape.redundant),
+        *(block(model, width, shape.cut) for width in model.widths),
+    )
+    yield from (uneven for uneven in checks if uneven is not None)
+
+
+def attention_groups(tp: int, groups: int) -> Uneven | None:
+    """Check that the GPUs of TP divide into `groups` of data-parallel attention."""
+    if tp % groups == 0:
+        return None
+    said = f"TP {tp} is no multiple of DP {groups}, which divides its GPUs into ranks of attention"
+    return Uneven(Division.ATTENTION, said)
+
+
+def heads(model: ModelFacts, gpus: int) -> Uneven | None:
+    """Check that `gpus` GPUs can share the model's attention heads; None, too, if their number is unknown."""
+    attention = model.facts.attention
+    if attention is None or (gpus and attention.heads % gpus == 0):
+        return None
+    return Uneven(Division.HEADS, f"{attention.heads} attention heads cannot be divided by {gpus} GPUs")
+
+
+def expert_groups(tp: int, ep: int) -> Uneven | None:
+    """Check that the GPUs of TP divide into `ep` groups of experts."""
+    if tp % ep == 0:
+        return None
+    return Uneven(Division.EXPERT_GROUPS, f"TP {tp} is no multiple of EP {ep}, which divides the same GPUs")
+
+
+def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:
+    """Check that `ep` groups hold equally many of the model's experts and of their `redundant` copies."""
+    total = model.experts + redundant
+    if ep == 1 or not model.experts or total % ep == 0:
+        return None
+    copies = f" and {redundant} copies make {total}, which" if redundant else ""
+    return Uneven(Division.EXPERTS, f"{model.experts} experts{copies} cannot be divided by EP {ep}")
+
+
+def redundant_experts(experts: int, gpus: int, spare: int) -> int:
+    """Return how many copies of experts are needed for all GPUs to hold equally many.
+
+    Where the experts divide evenly by themselves, `spare` copies of busy experts are on each GPU.
+    """
+    return -experts % gpus + (0 if experts % gpus else spare * gpus)
+
+
+def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices") -> Uneven | None:
+    """Check that a matrix of `width` columns can be cut into `pieces` of whole quantization blocks.
+
+    A block has a single scale, so it cannot be on two GPUs. A model without blocks passes. `matrices` names the matrix that
+    the sentence is about.
+    """
+    quantization = model.facts.quantization
+    if quantization is None or not quantization.block or whole_blocks(width, pieces, quantization.block[1]):
+        return None
+    blocks = f"{quantization.name} blocks of {quantization.block[1]} columns"
+    return Uneven(Division.BLOCKS, f"{matrices} {width} wide cannot be cut into {pieces} pieces of whole {blocks}")
+
+
+def whole_blocks(width: int, pieces: int, columns: int) -> bool:
+    """Whether a matrix of `width` columns cuts into `pieces` of whole blocks of `columns`; uncut it always does."""
+    return pieces <= 1 or (width % pieces == 0 and width // pieces % columns == 0)

@@ -1,0 +1,74 @@
+"""What does not divide, and the sentence that names it."""
+
+import pytest
+
+from ome_operator.capacity.division import Division, block, divides, experts, heads, redundant_experts, whole_blocks
+from ome_operator.capacity.model import ModelFacts
+from ome_operator.capacity.shape import ParallelShape
+from ome_operator.cli.generate import bookshelf
+from ome_operator.sizing.shapes import shape
+
+K2 = bookshelf().model("Kimi-K2-Instruct").sizes
+
+
+@pytest.mark.parametrize(
+    ("sizes", "division", "sentence"),
+    [
+        ({"tp": 0}, Division.SIZES, "sizes must be at least 1"),
+        ({"tp": 8, "copies": 0}, Division.SIZES, "sizes must be at least 1"),
+        ({"tp": 8, "pp": 62}, Division.STAGES, "61 layers make no pipeline of 62 stages"),
+        (
+            {"tp": 8, "attention_dp": 3},
+            Division.ATTENTION,
+            "TP 8 is no multiple of DP 3, which divides its GPUs into ranks of attention",
+        ),
+        ({"tp": 8, "attention_dp": 16}, Division.ATTENTION, "TP 8 is no multiple of DP 16, which divides its GPUs into"),
+        ({"tp": 24}, Division.HEADS, "64 attention heads cannot be divided by 24 GPUs"),
+        ({"tp": 8, "ep": 3}, Division.EXPERT_GROUPS, "TP 8 is no multiple of EP 3, which divides the same GPUs"),
+        ({"tp": 80, "attention_dp": 80, "ep": 80}, Division.EXPERTS, "384 experts cannot be divided by EP 80"),
+        (
+            {"tp": 32, "attention_dp": 32, "ep": 32, "redundant": 8},
+            Division.EXPERTS,
+            "384 experts and 8 copies make 392, which cannot be divided by EP 32",
+        ),
+        (
+            {"tp": 32, "cut": 32},
+            Division.BLOCKS,
+            "matrices 2048 wide cannot be cut into 32 pieces of whole fp8 blocks of 128 columns",
+        ),
+    ],
+)
+def test_what_does_not_divide(sizes: dict[str, int], division: Division, sentence: str) -> None:
+    found = divides(K2, ParallelShape(**sizes))
+    assert found is not None
+    assert found.division is division
+    assert found.sentence.startswith(sentence)
+
+
+def test_what_divides() -> None:
+    for sizes in (
+        {"tp": 16, "cut": 16},
+        {"tp": 96, "attention_dp": 96, "ep": 96, "redundant": 96},
+        {"tp": 32, "attention_dp": 8, "ep": 32},
+    ):
+        assert divides(K2, ParallelShape(**sizes)) is None
+
+
+def test_what_is_unknown_or_absent_divides() -> None:
+    unknown = ModelFacts("x", K2.facts.model_copy(update={"attention": None, "layers": None}), None, ())
+    assert heads(unknown, 7) is None and divides(unknown, ParallelShape(tp=8, pp=99)) is None
+    dense = shape("Llama-3.1-8B").known
+    assert experts(dense, 8, 3) is None
+    assert block(shape("Kimi-K2", "bf16").known, 2048, 3) is None, "no blocks"
+
+
+def test_an_uncut_matrix_needs_no_whole_blocks() -> None:
+    assert whole_blocks(100, 1, 128)
+    assert [whole_blocks(2048, pieces, 128) for pieces in (2, 3, 16, 32)] == [True, False, True, False]
+
+
+def test_copies_fill_up_or_are_spare() -> None:
+    assert redundant_experts(384, 96, spare=1) == 96
+    assert redundant_experts(384, 96, spare=0) == 0
+    assert redundant_experts(384, 80, spare=1) == 16, "only what makes the experts divide"
+    assert redundant_experts(0, 8, spare=0) == 0
