@@ -12,9 +12,9 @@ from typer.core import TyperCommand
 
 from ome_operator.api import AcceleratorClass, Model
 from ome_operator.cli.output import complain
-from ome_operator.cookbook.ask import STRATEGIES, Ask, RefusedError
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
+from ome_operator.cookbook.request import STRATEGIES, RecipeRequest, RefusedError
 from ome_operator.errors import UserError
 from ome_operator.util.checkout import shipped
 from ome_operator.util.kubeyaml import documents
@@ -149,7 +149,7 @@ def generate(
     """Print the launch command and the YAML for a model on your hardware. On a terminal, without options, the command
     asks.
     """
-    given = {key: value for key, value in locals().items() if key in {item.name for item in fields(Ask)}}
+    given = {key: value for key, value in locals().items() if key in {item.name for item in fields(RecipeRequest)}}
     _check_none_empty({**given, "engine_version": version, "output": output})
     for option in ("reasoning_parser", "tool_call_parser"):
         given[option] = True if given[option] == OWN else given[option] or False
@@ -161,7 +161,7 @@ def generate(
                 raise typer.BadParameter(
                     "name both the hardware and the model that shall run on it", param_hint=f"--{option}"
                 )
-        _answer(Ask(**given), explain, output, force)
+        _answer(RecipeRequest(**given), explain, output, force)
     except RefusedError as error:
         raise UserError(str(error)) from error
 
@@ -203,12 +203,12 @@ def _samples(config: Path) -> dict[str, str]:
     return out
 
 
-def _answer(ask: Ask, explain: bool, output: str | None, force: bool) -> None:
+def _answer(request: RecipeRequest, explain: bool, output: str | None, force: bool) -> None:
     from ome_operator.cookbook.command import commands, reasons, variables
     from ome_operator.cookbook.layout import plan
     from ome_operator.cookbook.manifests import manifests
 
-    planned = plan(ask, bookshelf())
+    planned = plan(request, bookshelf())
     files = manifests(planned, explain)
     for note in (*planned.notes, *(each.sentence for each in planned.published)):
         typer.secho(note, err=True, dim=True)
@@ -284,7 +284,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
 
     def why_not(strategy: str) -> str:
         try:
-            plan(Ask(**given | out | {"strategy": strategy}), known)
+            plan(RecipeRequest(**given | out | {"strategy": strategy}), known)
         except RefusedError as error:
             return str(error)
         return ""

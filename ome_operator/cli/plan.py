@@ -17,7 +17,7 @@ from ome_operator.errors import UserError
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
     from ome_operator.sizing.gpus import Price
-    from ome_operator.sizing.layouts import Ask, Layout
+    from ome_operator.sizing.layouts import Layout, PlanRequest
 
 
 class Form(StrEnum):
@@ -73,14 +73,14 @@ def layouts(
     ] = Form.TEXT,
 ) -> None:
     """Every layout that can work for a model on this hardware, best first, with how far each number may be off."""
-    from ome_operator.sizing.ask import seconds
     from ome_operator.sizing.gpus import Price, gpu
-    from ome_operator.sizing.layouts import Ask
+    from ome_operator.sizing.layouts import PlanRequest
     from ome_operator.sizing.layouts import layouts as found_layouts
     from ome_operator.sizing.refused import RefusedError
     from ome_operator.sizing.rows import engine as known_engine
     from ome_operator.sizing.search import smallest
     from ome_operator.sizing.steps import ServingStack
+    from ome_operator.sizing.workloads import seconds
 
     try:
         for name, value in (
@@ -97,7 +97,7 @@ def layouts(
         c = planfiles.constants(calibration)
         machine = gpu(hardware)
         place = ServingStack(planfiles.model(model, precision), machine, known_engine(engine))
-        ask = Ask(
+        request = PlanRequest(
             place,
             planfiles.loads(workload, prefix_hit),
             nodes or 1,
@@ -106,28 +106,27 @@ def layouts(
             seconds(ttft, "s", "--ttft") if ttft is not None else math.inf,
             seconds(tpot, "ms", "--tpot") if tpot is not None else math.inf,
         )
-        ask = ask if nodes is not None else smallest(ask, c)
-        found = found_layouts(ask, c)
+        request, found = (request, found_layouts(request, c)) if nodes is not None else smallest(request, c)
     except RefusedError as error:
         raise UserError(str(error)) from error
     if output is Form.YAML:
-        _write(ask, found, chosen)
+        _write(request, found, chosen)
     else:
-        _tell(ask, found, machine.price if price is None else Price(price, "as given", "--price"), output)
+        _tell(request, found, machine.price if price is None else Price(price, "as given", "--price"), output)
 
 
-def _write(ask: "Ask", found: "Sequence[Layout]", chosen: int) -> None:
+def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> None:
     """The manifests of a layout, as `ome generate` writes them; what they are for and what to know of them beside."""
     from ome_operator.cli.generate import bookshelf
-    from ome_operator.cookbook.ask import RefusedError
     from ome_operator.cookbook.manifests import manifests
+    from ome_operator.cookbook.request import RefusedError
     from ome_operator.sizing.recipe import Recipe, recipe
 
     shelf = bookshelf()
 
     def made(number: int) -> Recipe | str:
         try:
-            return recipe(ask, found[number - 1], shelf)
+            return recipe(request, found[number - 1], shelf)
         except RefusedError as error:
             return str(error)
 
@@ -142,28 +141,30 @@ def _write(ask: "Ask", found: "Sequence[Layout]", chosen: int) -> None:
     typer.echo(manifests(written.plan).all, nl=False)
 
 
-def _tell(ask: "Ask", found: "Sequence[Layout]", paid: "Price | None", output: Form) -> None:
+def _tell(request: "PlanRequest", found: "Sequence[Layout]", paid: "Price | None", output: Form) -> None:
     """The question and its answers: all of them for programs, the first few for people."""
     from ome_operator.cli.generate import bookshelf
     from ome_operator.sizing import answer, told
-    from ome_operator.sizing.ask import means
     from ome_operator.sizing.layouts import counted
+    from ome_operator.sizing.workloads import means
 
-    place, machine = ask.place, ask.place.gpu
+    place, machine = request.place, request.place.gpu
     shown, shelf = found if output is Form.JSON else found[: told.SHOWN], bookshelf()
-    documents = [answer.document(ask, layout, paid, shelf) for layout in shown]
-    load = means(ask.loads)
+    documents = [answer.document(request, layout, paid, shelf) for layout in shown]
+    load = means(request.loads)
     question = {
         "model": place.shape.name,
         "precision": place.shape.precision,
         "hardware": machine.name,
-        "nodes": ask.nodes,
+        "nodes": request.nodes,
         "gpusPerNode": machine.node,
-        "workload": [{"in": each.prompt, "out": each.answer, "hit": each.hit, "share": each.share} for each in ask.loads],
+        "workload": [
+            {"in": each.prompt, "out": each.answer, "hit": each.hit, "share": each.share} for each in request.loads
+        ],
     }
     if output is Form.TEXT:
         title = (
-            f"{place.shape.name} ({place.shape.precision}) on {counted(ask.nodes)} of {machine.node} "
+            f"{place.shape.name} ({place.shape.precision}) on {counted(request.nodes)} of {machine.node} "
             f"{machine.name.upper()} with {place.engine}: "
             f"{load.prompt:,.0f} tokens in, {load.answer:,.0f} out"
         )
@@ -218,11 +219,11 @@ def compare(
 ) -> None:
     """What a BenchmarkJob measured beside what was predicted. Its latencies are medians, and predictions are means."""
     from ome_operator.sizing import measured, told
-    from ome_operator.sizing.ask import hit
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.refused import RefusedError
     from ome_operator.sizing.shapes import shape
     from ome_operator.sizing.validate import validate as compared
+    from ome_operator.sizing.workloads import hit
 
     try:
         layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}

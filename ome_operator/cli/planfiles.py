@@ -64,8 +64,8 @@ def model(name: str, precision: str) -> "Shape":
 
 def loads(said: str, hit: float) -> "tuple[Load, ...]":
     """IN/OUT, or a file of several."""
-    from ome_operator.sizing.ask import mix, workload
     from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.workloads import mix, workload
 
     if not is_file(said):
         return (workload(said, hit),)

@@ -12,7 +12,7 @@ from typing import Any
 from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, Facts, Model
 from ome_operator.capacity.model import ModelFacts, matrix_widths
-from ome_operator.cookbook.ask import RefusedError
+from ome_operator.cookbook.request import RefusedError
 from ome_operator.engines import servers
 from ome_operator.engines.flags import CommandLine, command_line
 from ome_operator.modelinfo.extract import CONFIG, facts

@@ -3,11 +3,11 @@
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.cookbook.ask import STRATEGIES
 from ome_operator.cookbook.command import script_word
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.preset import Launch, environment, in_pods
+from ome_operator.cookbook.request import STRATEGIES
 from ome_operator.core.selection.model_profile import known
 from ome_operator.engines import servers
 
@@ -36,7 +36,7 @@ def manifests(plan: Proposal, explain: bool = False) -> Manifests:
     runtime = env.get_template("runtime.yaml.j2").render(
         plan=plan,
         explain=explain,
-        meaning=STRATEGIES[plan.ask.strategy],
+        meaning=STRATEGIES[plan.request.strategy],
         format=_format(plan),
         node_selector=dict(plan.hardware.accelerator.spec.discovery.node_selector or {}),
         pods=[_pod(plan, role, launch) for role, launch in zip(plan.roles, filled.launches, strict=True)],

@@ -10,9 +10,9 @@ import yaml
 from jinja2 import FunctionLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ome_operator.cookbook.ask import RefusedError
 from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.library import Engine, source
+from ome_operator.cookbook.request import RefusedError
 from ome_operator.util.kubeyaml import plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -67,15 +67,15 @@ RANK = "$RANK"
 def in_shell(plan: Proposal) -> Filled:
     """As a person would launch it by hand, node by node."""
     many = len(plan.roles) > 1
-    ask = plan.ask
+    request = plan.request
     return _filled(
         plan,
         pod=False,
-        model_path=ask.model_path or plan.served.place,
+        model_path=request.model_path or plan.served.place,
         leaders=["$PREFILL_NODE0", "$DECODE_NODE0"] if many else ["$MASTER_IP"],
         rank=RANK,
-        host=ask.host or ("$LOCAL_IP" if many else "0.0.0.0" if plan.router else None),
-        port=ask.port,
+        host=request.host or ("$LOCAL_IP" if many else "0.0.0.0" if plan.router else None),
+        port=request.port,
     )
 
 
@@ -94,7 +94,7 @@ def in_pods(plan: Proposal) -> Filled:
 
 def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
     """The preset with `words`; each role is filled with its own leader."""
-    ask, served, line = plan.ask, plan.served, plan.engine.command_line
+    request, served, line = plan.request, plan.served, plan.engine.command_line
     experts = served.facts.experts
     text = (
         environment()
@@ -103,22 +103,22 @@ def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
             roles=[{**vars(role), "leader": leader} for role, leader in zip(plan.roles, leaders, strict=True)],
             plan=plan,
             hosts=",".join(f"$HOST{number + 1}:{plan.roles[0].gpus}" for number in range(plan.roles[0].nodes)),
-            strategy=ask.strategy,
+            strategy=request.strategy,
             has=lambda flag: flag in line.flags and not line.flags[flag].deprecated,
             reads=lambda variable: variable in line.variables,
             vendor=plan.hardware.vendor,
-            batch=ask.decode_batch or served.wide_batch,
-            prefix_cache=ask.prefix_cache,
+            batch=request.decode_batch or served.wide_batch,
+            prefix_cache=request.prefix_cache,
             remote_code=served.remote_code,
             copies=plan.copies,
             experts=experts.routed if experts else 0,
-            tool_call_parser=_parser(ask.tool_call_parser, served.tool_call_parser),
-            reasoning_parser=_parser(ask.reasoning_parser, served.reasoning_parser),
-            context_length=ask.context_length,
-            kv_cache_dtype=ask.kv_cache_dtype,
-            model_type=ask.model_type,
-            overrides=json.dumps({"model_type": ask.model_type}),
-            files="$MODEL_PATH" if words["pod"] else ask.model_path or "$MODEL_PATH",
+            tool_call_parser=_parser(request.tool_call_parser, served.tool_call_parser),
+            reasoning_parser=_parser(request.reasoning_parser, served.reasoning_parser),
+            context_length=request.context_length,
+            kv_cache_dtype=request.kv_cache_dtype,
+            model_type=request.model_type,
+            overrides=json.dumps({"model_type": request.model_type}),
+            files="$MODEL_PATH" if words["pod"] else request.model_path or "$MODEL_PATH",
             **words,
         )
     )

@@ -5,58 +5,62 @@ from collections.abc import Iterator
 from ome_operator import keys
 from ome_operator.capacity.division import redundant_experts
 from ome_operator.capacity.memory import DECODE, PREFILL
-from ome_operator.cookbook.ask import PIPELINE, SPREAD, Ask, RefusedError
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Served
+from ome_operator.cookbook.request import PIPELINE, SPREAD, RecipeRequest, RefusedError
 
 MOST_NODES = 8
 """Of one copy, when the cookbook chooses."""
 
 
-def asked(ask: Ask, chosen: Engine) -> int | None:
+def asked(request: RecipeRequest, chosen: Engine) -> int | None:
     """GPUs of one copy, when that was asked for; RefusedError for sizes that the strategy does not have."""
-    parts = ask.strategy.split("+")
-    for option, value in (("tp", ask.tp), ("pp", ask.pp), ("ep", ask.ep), ("dp", ask.dp)):
+    parts = request.strategy.split("+")
+    for option, value in (("tp", request.tp), ("pp", request.pp), ("ep", request.ep), ("dp", request.dp)):
         whole_copies = option == "dp" and parts == ["tp"] and chosen.router
         if value is not None and option not in parts and not whole_copies:
-            raise RefusedError(f"--{option} belongs to strategies with {option.upper()}, and this is {ask.strategy}.")
-    if ask.strategy == PIPELINE:
-        return _stage(ask) * ask.pp if ask.pp else None
-    return ask.dp if ask.strategy == SPREAD else ask.tp
+            raise RefusedError(f"--{option} belongs to strategies with {option.upper()}, and this is {request.strategy}.")
+    if request.strategy == PIPELINE:
+        return _stage(request) * request.pp if request.pp else None
+    return request.dp if request.strategy == SPREAD else request.tp
 
 
-def _stage(ask: Ask) -> int:
+def _stage(request: RecipeRequest) -> int:
     """GPUs of a stage of the pipeline."""
-    return ask.tp or ask.gpus_per_node
+    return request.tp or request.gpus_per_node
 
 
-def candidates(ask: Ask, chosen: Engine) -> Iterator[RoleFit]:
+def candidates(request: RecipeRequest, chosen: Engine) -> Iterator[RoleFit]:
     """Roles on whole nodes: 1, 2, 4, 8; a pipeline begins with two stages."""
-    if ask.strategy == PIPELINE:
-        sizes = (_stage(ask) * stages for stages in range(2, MOST_NODES + 1))
-        yield from (role(ask, chosen, size) for size in sizes if size <= ask.gpus_per_node or size % ask.gpus_per_node == 0)
+    if request.strategy == PIPELINE:
+        sizes = (_stage(request) * stages for stages in range(2, MOST_NODES + 1))
+        yield from (
+            role(request, chosen, size)
+            for size in sizes
+            if size <= request.gpus_per_node or size % request.gpus_per_node == 0
+        )
         return
     nodes = 1
     while nodes <= MOST_NODES:
-        yield role(ask, chosen, ask.gpus_per_node * nodes)
+        yield role(request, chosen, request.gpus_per_node * nodes)
         nodes *= 2
 
 
-def role(ask: Ask, chosen: Engine, size: int) -> RoleFit:
+def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
     """One engine on `size` GPUs."""
-    gpus, share = ask.gpus_per_node, _share(chosen, ask.strategy)
-    if ask.strategy.startswith("cpu"):
+    gpus, share = request.gpus_per_node, _share(chosen, request.strategy)
+    if request.strategy.startswith("cpu"):
         return RoleFit(keys.ENGINE, "", nodes=1, gpus=1, tp=1, experts_on_cpus=True, share=share)
     if size > gpus and size % gpus:
         raise RefusedError(f"{size} GPUs do not fill nodes of {gpus}: take a multiple of {gpus}.")
     nodes = max(1, size // gpus)
-    if ask.strategy == SPREAD:
+    if request.strategy == SPREAD:
         return RoleFit(keys.ENGINE, "", nodes, min(size, gpus), tp=size, dp=size, attention_dp=True, ep=size, share=share)
-    if ask.strategy == PIPELINE:
-        stage = _stage(ask)
+    if request.strategy == PIPELINE:
+        stage = _stage(request)
         return RoleFit(keys.ENGINE, "", nodes, min(size, gpus), tp=stage, cut=stage, pp=size // stage, share=share)
     half = max(1, size // 2)
-    copies = 1 if ask.attention_dp else ask.dp or 1
+    copies = 1 if request.attention_dp else request.dp or 1
     if copies > 1 and size * copies > gpus:
         raise RefusedError(
             f"--dp {copies} without DP attention is {copies} copies of {size} GPUs in one node: {size * copies} GPUs, "
@@ -69,20 +73,20 @@ def role(ask: Ask, chosen: Engine, size: int) -> RoleFit:
         gpus=min(size * copies, gpus),
         tp=size,
         cut=size,
-        dp=(ask.dp or (size if chosen.attention_on_all else half)) if ask.attention_dp else copies,
-        attention_dp=ask.attention_dp,
-        ep=(ask.ep or half) if ask.experts_apart else 1,
+        dp=(request.dp or (size if chosen.attention_on_all else half)) if request.attention_dp else copies,
+        attention_dp=request.attention_dp,
+        ep=(request.ep or half) if request.experts_apart else 1,
         share=share,
     )
 
 
-def apart(ask: Ask, chosen: Engine, served: Served) -> tuple[RoleFit, RoleFit]:
+def apart(request: RecipeRequest, chosen: Engine, served: Served) -> tuple[RoleFit, RoleFit]:
     """Prefill and decode: experts over all GPUs of a group, and ranks of attention of a GPU, or of as many as asked for."""
-    prefill, decode = _halves(ask, served.wide_nodes)
+    prefill, decode = _halves(request, served.wide_nodes)
     experts = served.facts.experts.routed if served.facts.experts else 0
     return (
-        _wide(ask, chosen, keys.ENGINE, PREFILL, _group(PREFILL, prefill, ask.prefill_groups), experts),
-        _wide(ask, chosen, keys.DECODER, DECODE, _group(DECODE, decode, ask.decode_groups), experts),
+        _wide(request, chosen, keys.ENGINE, PREFILL, _group(PREFILL, prefill, request.prefill_groups), experts),
+        _wide(request, chosen, keys.DECODER, DECODE, _group(DECODE, decode, request.decode_groups), experts),
     )
 
 
@@ -95,10 +99,10 @@ def _group(stage: str, nodes: int, groups: int) -> tuple[int, int]:
     return nodes // groups, groups
 
 
-def _halves(ask: Ask, usual: int) -> tuple[int, int]:
+def _halves(request: RecipeRequest, usual: int) -> tuple[int, int]:
     """Nodes for prefill and for decode; `usual` ones where nobody says how many."""
-    prefill, decode = ask.prefill_nodes, ask.decode_nodes
-    whole = ask.nodes or (prefill + decode if prefill and decode else usual)
+    prefill, decode = request.prefill_nodes, request.decode_nodes
+    whole = request.nodes or (prefill + decode if prefill and decode else usual)
     prefill = prefill or (whole - decode if decode else max(1, whole // 4))
     decode = decode or whole - prefill
     if prefill < 1 or decode < 1 or prefill + decode > whole:
@@ -106,10 +110,12 @@ def _halves(ask: Ask, usual: int) -> tuple[int, int]:
     return prefill, decode
 
 
-def _wide(ask: Ask, chosen: Engine, component: str, stage: str, size: tuple[int, int], experts: int) -> RoleFit:
+def _wide(
+    request: RecipeRequest, chosen: Engine, component: str, stage: str, size: tuple[int, int], experts: int
+) -> RoleFit:
     """`size`: nodes of a group, and groups."""
     nodes, groups = size
-    gpus, together = nodes * ask.gpus_per_node, ask.tp or 1
+    gpus, together = nodes * request.gpus_per_node, request.tp or 1
     if gpus % together:
         raise RefusedError(
             f"--tp {together} with --strategy pd is how many GPUs share attention, and {stage} has {gpus} GPUs, "
@@ -119,7 +125,7 @@ def _wide(ask: Ask, chosen: Engine, component: str, stage: str, size: tuple[int,
         component=component,
         stage=stage,
         nodes=nodes,
-        gpus=ask.gpus_per_node,
+        gpus=request.gpus_per_node,
         tp=gpus,
         dp=gpus // together,
         attention_dp=True,

@@ -2,25 +2,25 @@
 
 from typing import Any
 
-from ome_operator.cookbook.ask import RefusedError
 from ome_operator.cookbook.library import Library
-from ome_operator.sizing.ask import means
+from ome_operator.cookbook.request import RefusedError
 from ome_operator.sizing.classes import FIGURES, Trust, trust
 from ome_operator.sizing.gpus import Price
-from ome_operator.sizing.layouts import Ask, Layout, Side
+from ome_operator.sizing.layouts import Layout, PlanRequest, Side
 from ome_operator.sizing.loop import Load
 from ome_operator.sizing.recipe import recipe
+from ome_operator.sizing.workloads import means
 
 NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 
 
-def document(ask: Ask, layout: Layout, price: Price | None, shelf: Library) -> dict[str, Any]:
+def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: Library) -> dict[str, Any]:
     """Everything that is said of a layout."""
-    state, load = layout.state, means(ask.loads)
+    state, load = layout.state, means(request.loads)
     reads = layout.prefill or layout.decode
-    found = trust(ask.place, layout.prefill.role if layout.prefill else None, layout.decode.role, load)
+    found = trust(request.place, layout.prefill.role if layout.prefill else None, layout.decode.role, load)
     return {
-        "engine": ask.place.engine,
+        "engine": request.place.engine,
         "strategy": "pd" if layout.prefill else "together",
         "prefill": _side(layout.prefill) if layout.prefill else None,
         "decode": {**_side(layout.decode), "batchPerRank": round(state.batch / _ranks(layout.decode), 1)},
@@ -32,19 +32,19 @@ def document(ask: Ask, layout: Layout, price: Price | None, shelf: Library) -> d
             "tpotMs": round(state.tpot * 1000, 2),
             "concurrency": round(state.rate * state.whole, 1),
             "regime": state.regime,
-            "is": kind(ask),
+            "is": kind(request),
         },
-        "price": cost(layout, load, price, ask.per_node),
+        "price": cost(layout, load, price, request.per_node),
         "trust": told(found),
-        **handed_on(ask, layout, shelf),
+        **handed_on(request, layout, shelf),
     }
 
 
-def kind(ask: Ask) -> str:
+def kind(request: PlanRequest) -> str:
     """What the numbers are."""
-    if ask.concurrency is not None:
+    if request.concurrency is not None:
         return "means, closed loop"
-    return "means, open loop" if ask.rate is not None else "means, open loop, prefill 90 % busy at most"
+    return "means, open loop" if request.rate is not None else "means, open loop, prefill 90 % busy at most"
 
 
 def _ranks(side: Side) -> int:
@@ -105,9 +105,9 @@ def told(found: Trust) -> dict[str, Any]:
     }
 
 
-def handed_on(ask: Ask, layout: Layout, shelf: Library) -> dict[str, str | None]:
+def handed_on(request: PlanRequest, layout: Layout, shelf: Library) -> dict[str, str | None]:
     """The call of `ome generate` that writes it, or why there is none."""
     try:
-        return {"generate": recipe(ask, layout, shelf).command, "noRecipe": None}
+        return {"generate": recipe(request, layout, shelf).command, "noRecipe": None}
     except RefusedError as error:
         return {"generate": None, "noRecipe": str(error)}

@@ -12,7 +12,7 @@ from ome_operator.sizing import steps
 from ome_operator.sizing.classes import trust
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.gpus import gpu
-from ome_operator.sizing.layouts import Ask, layouts
+from ome_operator.sizing.layouts import PlanRequest, layouts
 from ome_operator.sizing.loop import Load, Pair, Role
 from ome_operator.sizing.memory import fit
 from ome_operator.sizing.refused import RefusedError
@@ -170,7 +170,7 @@ def _prices(here: ServingStack) -> Iterator[Said]:
 def _balance(here: ServingStack, load: Load, c: Constants) -> str:
     """The best split of 16 nodes."""
     try:
-        best = layouts(Ask(here, (load,), NODES), c)[0]
+        best = layouts(PlanRequest(here, (load,), NODES), c)[0]
     except RefusedError as error:
         return str(error)
     assert best.prefill is not None, "pairs come first"

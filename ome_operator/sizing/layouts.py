@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from ome_operator.capacity.division import whole_blocks
 from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
@@ -28,7 +29,7 @@ MOST_BATCH = 1024
 
 
 @dataclass(frozen=True)
-class Ask:
+class PlanRequest:
     """What a service has to do."""
 
     place: ServingStack
@@ -85,51 +86,72 @@ class Layout:
         return (self.prefill.role.gpus if self.prefill else 0) + self.decode.role.gpus
 
 
-def layouts(ask: Ask, c: Constants) -> list[Layout]:
-    """All that can work and do what was asked, best first; RefusedError where there is none."""
-    check(ask)
-    splits = list(_splits(ask.nodes))
-    reads, answers = _room_for(ask.place, PREFILL), _room_for(ask.place, DECODE)
-    prefills = {nodes: _undominated(ask, PREFILL, nodes, reads, c) for nodes in {p for p, _ in splits}}
-    decodes = {nodes: _undominated(ask, DECODE, nodes, answers, c) for nodes in {d for _, d in splits}}
-    found: list[Layout] = []
-    missed: list[Layout] = []
+class Tried(NamedTuple):
+    """All layouts of a number of nodes that have a steady state."""
+
+    good: list[Layout]
+    """Those that keep the bounds of the request, best first."""
+    missed: list[Layout]
+    """The others."""
+
+
+def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
+    """Return all layouts that can work and keep the bounds, best first; raise RefusedError if there is none."""
+    check(request)
+    tried = try_all(request, c)
+    if not tried.good:
+        raise RefusedError(why_none(request, tried, c))
+    return tried.good
+
+
+def try_all(request: PlanRequest, c: Constants) -> Tried:
+    """Compute the steady state of every layout of the request's nodes."""
+    found = [*_pairs(request, c), *_both(request, c)]
+    good = [layout for layout in found if _good(request, layout.state)]
+    missed = [layout for layout in found if not _good(request, layout.state)]
+    return Tried(sorted(good, key=lambda layout: _rank(request, layout)), missed)
+
+
+def _pairs(request: PlanRequest, c: Constants) -> Iterator[Layout]:
+    """Yield the layouts with prefill and decode on different nodes."""
+    splits = list(_splits(request.nodes))
+    reads, answers = _fits(request.place, PREFILL), _fits(request.place, DECODE)
+    prefills = {nodes: _undominated(request, PREFILL, nodes, reads, c) for nodes in {p for p, _ in splits}}
+    decodes = {nodes: _undominated(request, DECODE, nodes, answers, c) for nodes in {d for _, d in splits}}
     for p, d in splits:
         for prefill in prefills[p]:
             for decode in decodes[d]:
-                state = _state(ask, prefill, decode, c)
-                if state is None:
-                    continue
-                (found if _good(ask, state) else missed).append(Layout(prefill, decode, state))
-    for both in _sides(ask, ask.nodes, _room_for(ask.place, BOTH)):
-        state = _together(ask, both, c)
-        if state is not None:
-            (found if _good(ask, state) else missed).append(Layout(None, both, state))
-    if not found:
-        raise RefusedError(_why(ask, missed))
-    return sorted(found, key=lambda layout: _rank(ask, layout))
+                if (state := _state(request, prefill, decode, c)) is not None:
+                    yield Layout(prefill, decode, state)
 
 
-def _rank(ask: Ask, layout: Layout) -> tuple[float, ...]:
+def _both(request: PlanRequest, c: Constants) -> Iterator[Layout]:
+    """Yield the layouts whose engines do prefill and decode."""
+    for both in _sides(request, request.nodes, _fits(request.place, BOTH)):
+        if (state := _together(request, both, c)) is not None:
+            yield Layout(None, both, state)
+
+
+def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
     """Engines that do both come behind: no run says how far their numbers are off."""
     state, behind = layout.state, layout.prefill is None
-    if ask.rate is not None:
+    if request.rate is not None:
         return (behind, layout.gpus, state.ttft + state.tpot)
     return (behind, -round(state.rate, 6), layout.gpus)
 
 
-def check(ask: Ask) -> None:
+def check(request: PlanRequest) -> None:
     """Refuse what no layout can do."""
-    shape = ask.place.shape
-    longest = max(load.prompt + load.answer for load in ask.loads)
+    shape = request.place.shape
+    longest = max(load.prompt + load.answer for load in request.loads)
     if shape.longest and longest > shape.longest:
         raise RefusedError(
             f"{longest:,.0f} tokens in and out are more than the {shape.longest:,} that {shape.name} can look at."
         )
     most = shape.experts or 256
-    if ask.nodes > most:
+    if request.nodes > most:
         what = f"the {most} experts of {shape.name}" if shape.experts else f"{most}, which is the most for a dense model"
-        raise RefusedError(f"{ask.nodes:,} nodes are more than {what}: plan fewer, and run copies of the service.")
+        raise RefusedError(f"{request.nodes:,} nodes are more than {what}: plan fewer, and run copies of the service.")
 
 
 def _splits(nodes: int) -> Iterator[tuple[int, int]]:
@@ -163,14 +185,14 @@ def _cuts(widths: Iterable[int], size: int) -> bool:
     return all(whole_blocks(width, size, _BLOCK) for width in widths)
 
 
-def _room_for(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
-    """How a worker fits, found once for all numbers of nodes."""
+def _fits(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
+    """Return how a worker fits; computed a single time for all numbers of nodes."""
     part = share(place, stage)
     return cache(lambda worker: fit(place.shape, place.gpu, worker, stage, part))
 
 
-def _sides(ask: Ask, nodes: int, fits: Callable[[Worker], Fit]) -> list[Side]:
-    place, gpus = ask.place, nodes * ask.per_node
+def _sides(request: PlanRequest, nodes: int, fits: Callable[[Worker], Fit]) -> list[Side]:
+    place, gpus = request.place, nodes * request.per_node
     out = []
     for worker in workers(place, gpus):
         found = fits(worker)
@@ -185,10 +207,10 @@ def share(place: ServingStack, stage: str) -> float:
     return chosen.shares.get(stage, chosen.shares["default"])
 
 
-def _undominated(ask: Ask, stage: str, nodes: int, fits: Callable[[Worker], Fit], c: Constants) -> list[Side]:
+def _undominated(request: PlanRequest, stage: str, nodes: int, fits: Callable[[Worker], Fit], c: Constants) -> list[Side]:
     """Those of which no other is better in everything."""
-    sides = _sides(ask, nodes, fits)
-    costs = [_costs(ask, stage, side, c) for side in sides]
+    sides = _sides(request, nodes, fits)
+    costs = [_costs(request, stage, side, c) for side in sides]
     keep = []
     for at, mine in enumerate(costs):
         if not any(_better(other, mine, number < at) for number, other in enumerate(costs) if number != at):
@@ -200,103 +222,112 @@ def _better(other: Sequence[float], mine: Sequence[float], first: bool) -> bool:
     return all(a <= b for a, b in zip(other, mine, strict=True)) and (first or tuple(other) != tuple(mine))
 
 
-def _costs(ask: Ask, stage: str, side: Side, c: Constants) -> tuple[float, ...]:
-    place, role = ask.place, side.role
-    load = max(ask.loads, key=lambda each: each.prompt)
+def _costs(request: PlanRequest, stage: str, side: Side, c: Constants) -> tuple[float, ...]:
+    place, role = request.place, side.role
+    load = max(request.loads, key=lambda each: each.prompt)
     if stage == PREFILL:
         seconds = steps.prefill(place, role.worker, load.read, load.prompt, c) / role.copies
         return seconds, steps.alone(place, role.worker, load.read, load.prompt, c)
     step = steps.decoder(place, role.worker, load.prompt + load.answer / 2, c)
-    gpus = side.nodes * ask.per_node
-    return (-_room(ask, side), *(step(batch * gpus / role.copies) for batch in _BATCHES))
+    gpus = side.nodes * request.per_node
+    return (-_room(request, side), *(step(batch * gpus / role.copies) for batch in _BATCHES))
 
 
-def _room(ask: Ask, side: Side) -> float:
+def _room(request: PlanRequest, side: Side) -> float:
     """Requests that the cache of decode holds, over all workers."""
-    weights = [load.share * load.answer for load in ask.loads]
-    each = sum(w * (load.prompt + load.answer) for w, load in zip(weights, ask.loads, strict=True)) / sum(weights)
+    weights = [load.share * load.answer for load in request.loads]
+    each = sum(w * (load.prompt + load.answer) for w, load in zip(weights, request.loads, strict=True)) / sum(weights)
     return min(MOST_BATCH, side.fit.tokens / each) * side.role.worker.dp * side.role.copies
 
 
-def _state(ask: Ask, prefill: Side, decode: Side, c: Constants) -> SteadyState | None:
-    room = _room(ask, decode)
+def _state(request: PlanRequest, prefill: Side, decode: Side, c: Constants) -> SteadyState | None:
+    room = _room(request, decode)
     if room < 1:
         return None
-    pair = Pair(ask.place, prefill.role, decode.role, ask.loads, c, room)
-    if ask.rate is not None:
-        return pair.opened(ask.rate)
-    if ask.concurrency is not None:
-        return pair.closed(ask.concurrency)
-    return pair.highest(ask.tpot, ask.ttft)
+    pair = Pair(request.place, prefill.role, decode.role, request.loads, c, room)
+    if request.rate is not None:
+        return pair.opened(request.rate)
+    if request.concurrency is not None:
+        return pair.closed(request.concurrency)
+    return pair.highest(request.tpot, request.ttft)
 
 
-def _together(ask: Ask, both: Side, c: Constants) -> SteadyState | None:
-    room = _room(ask, both)
+def _together(request: PlanRequest, both: Side, c: Constants) -> SteadyState | None:
+    room = _room(request, both)
     if room < 1:
         return None
-    loop = Together(ask.place, both.role, ask.loads, c, room)
-    if ask.rate is not None:
-        return loop.opened(ask.rate)
-    if ask.concurrency is not None:
-        return loop.closed(ask.concurrency)
-    return loop.highest(ask.tpot, ask.ttft)
+    loop = Together(request.place, both.role, request.loads, c, room)
+    if request.rate is not None:
+        return loop.opened(request.rate)
+    if request.concurrency is not None:
+        return loop.closed(request.concurrency)
+    return loop.highest(request.tpot, request.ttft)
 
 
-def _good(ask: Ask, state: SteadyState) -> bool:
-    return state.ttft <= ask.ttft * 1.0001 and state.tpot <= ask.tpot * 1.0001 and state.batch > 1e-6
+def _good(request: PlanRequest, state: SteadyState) -> bool:
+    return state.ttft <= request.ttft * 1.0001 and state.tpot <= request.tpot * 1.0001 and state.batch > 1e-6
 
 
-def _why(ask: Ask, missed: Sequence[Layout]) -> str:
-    """Why there is no layout, and the smallest change."""
-    name, title = ask.place.shape.name, ask.place.gpu.name.upper()
-    if not _sides(ask, ask.nodes, _room_for(ask.place, BOTH)):
-        return _short(ask)
-    if missed:
-        fastest = min(missed, key=lambda layout: max(layout.state.ttft / ask.ttft, layout.state.tpot / ask.tpot))
-        state = fastest.state
-        return (
-            f"No layout of {name} on {counted(ask.nodes)} of {title} keeps these bounds: the nearest has a first "
-            "token after "
-            f"{state.ttft:.2f} s and another every {state.tpot * 1000:.1f} ms, means. Ask for these, or for more nodes."
-        )
-    if ask.rate is not None:
-        best = layouts(Ask(ask.place, ask.loads, ask.nodes, ttft=ask.ttft, tpot=ask.tpot), _constants())[0]
-        return (
-            f"{counted(ask.nodes)} of {title} can answer {best.state.rate:.2f} requests a second of {name} at most, and "
-            f"{ask.rate:g} are asked for: about {math.ceil(ask.nodes * ask.rate / best.state.rate)} nodes would do it."
-        )
-    return f"The cache of {name} on {counted(ask.nodes)} of {title} holds no request of this length: ask for more nodes."
+def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
+    """Return why no layout that was tried is good, and the smallest change that helps, as a text of sentences."""
+    name, machines = request.place.shape.name, _machines(request)
+    if not _sides(request, request.nodes, _fits(request.place, BOTH)):
+        return _too_little_memory(request)
+    if tried.missed:
+        return _nearest(request, tried.missed)
+    if request.rate is None:
+        return f"The cache of {name} on {machines} holds no request of this length: ask for more nodes."
+    unbounded = PlanRequest(request.place, request.loads, request.nodes, ttft=request.ttft, tpot=request.tpot)
+    most = try_all(unbounded, c)
+    if not most.good:
+        return why_none(unbounded, most, c)
+    reached = most.good[0].state.rate
+    return (
+        f"{machines} can answer {reached:.2f} requests a second of {name} at most, and "
+        f"{request.rate:g} are asked for: about {math.ceil(request.nodes * request.rate / reached)} nodes would do it."
+    )
 
 
-def _constants() -> Constants:
-    from ome_operator.sizing.constants import fitted
+def _nearest(request: PlanRequest, missed: Sequence[Layout]) -> str:
+    """Return how near the best of these layouts comes to the bounds of the request."""
+    fastest = min(missed, key=lambda layout: max(layout.state.ttft / request.ttft, layout.state.tpot / request.tpot))
+    state = fastest.state
+    return (
+        f"No layout of {request.place.shape.name} on {_machines(request)} keeps these bounds: the nearest has a first token "
+        f"after {state.ttft:.2f} s and another every {state.tpot * 1000:.1f} ms, means. Ask for these, or for more nodes."
+    )
 
-    return fitted()
+
+def _machines(request: PlanRequest) -> str:
+    """Return the nodes of a request as a text such as "2 nodes of H200"."""
+    return f"{counted(request.nodes)} of {request.place.gpu.name.upper()}"
 
 
-def _short(ask: Ask) -> str:
-    """What is missing, and the smallest number of nodes that has it."""
-    place = ask.place
+def _too_little_memory(request: PlanRequest) -> str:
+    """Return what a rank lacks, and the smallest number of nodes on which the model fits."""
+    place = request.place
     name, title = place.shape.name, place.gpu.name.upper()
-    gpus = ask.nodes * ask.per_node
-    tight = [(fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0), worker) for worker in workers(place, gpus)]
-    least, worker = min(tight, key=lambda item: item[0].missing)
+    least, worker = min(_tight(place, request.nodes), key=lambda item: item[0].missing)
     said = (
-        f"{name} does not fit on {counted(ask.nodes)} of {ask.per_node} {title}: a rank with {worker} needs "
+        f"{name} does not fit on {counted(request.nodes)} of {request.per_node} {title}: a rank with {worker} needs "
         f"{least.memory.needed / GIB:.1f} GiB ({in_gib(least.memory.needed_parts)})"
     )
-    more = next((nodes for nodes in range(1, (place.shape.experts or 256) + 1) if _fits(place, nodes)), None)
+    enough = (
+        nodes
+        for nodes in range(1, (place.shape.experts or 256) + 1)
+        if any(each.missing <= 0 for each, _ in _tight(place, nodes))
+    )
+    more = next(enough, None)
     lacking = f", {least.missing / GIB:.1f} GiB more than its share" if least.missing > 0 else ""
     return f"{said}{lacking}. " + (
         f"The smallest change that fits: --nodes {more}." if more else "No number of nodes holds it."
     )
 
 
-def _fits(place: ServingStack, nodes: int) -> bool:
-    """Whether an engine on these nodes can hold it."""
-    gpus = nodes * place.gpu.node
-    found = (fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0) for worker in workers(place, gpus))
-    return any(each.missing <= 0 for each in found)
+def _tight(place: ServingStack, nodes: int) -> Iterator[tuple[Fit, Worker]]:
+    """Yield every worker of an engine on these nodes and how it fits, without copies of busy experts."""
+    for worker in workers(place, nodes * place.gpu.node):
+        yield fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0), worker
 
 
 def counted(nodes: int) -> str:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ome_operator.cookbook import layout as cookbook
-from ome_operator.cookbook.ask import WIDE, RefusedError
-from ome_operator.cookbook.ask import Ask as Question
 from ome_operator.cookbook.library import Library, engine
-from ome_operator.sizing.layouts import Ask, Layout, Side
+from ome_operator.cookbook.request import WIDE, RecipeRequest, RefusedError
+from ome_operator.sizing.layouts import Layout, PlanRequest, Side
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
@@ -41,16 +40,16 @@ def _option(name: str, value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def recipe(ask: Ask, layout: Layout, shelf: Library) -> Recipe:
+def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
     """The cookbook's answer; its RefusedError says why there is none."""
-    served = shelf.model(ask.place.shape.name)
+    served = shelf.model(request.place.shape.name)
     stored = served.facts.quantization
     weights = _PRECISIONS.get(stored.name if stored else "", "others")
-    if weights != ask.place.shape.precision:
-        raise RefusedError(f"The weights of {served.name} are {weights}, and this is for {ask.place.shape.precision}.")
-    shelf.machine(ask.place.gpu.name)
-    said = {**_place(ask.place), **(_apart(ask, layout) if layout.prefill else _together(ask, layout.decode))}
-    return Recipe(said, cookbook.plan(Question(**said), shelf))
+    if weights != request.place.shape.precision:
+        raise RefusedError(f"The weights of {served.name} are {weights}, and this is for {request.place.shape.precision}.")
+    shelf.machine(request.place.gpu.name)
+    said = {**_place(request.place), **(_apart(request, layout) if layout.prefill else _together(request, layout.decode))}
+    return Recipe(said, cookbook.plan(RecipeRequest(**said), shelf))
 
 
 def _place(place: ServingStack) -> dict[str, Any]:
@@ -63,47 +62,47 @@ def _place(place: ServingStack) -> dict[str, Any]:
     }
 
 
-def _apart(ask: Ask, layout: Layout) -> dict[str, Any]:
+def _apart(request: PlanRequest, layout: Layout) -> dict[str, Any]:
     """Prefill and decode."""
-    chosen = engine(_ENGINES.get(ask.place.engine, ask.place.engine))
+    chosen = engine(_ENGINES.get(request.place.engine, request.place.engine))
     if WIDE not in chosen.strategies:
         raise RefusedError(f"{chosen.name} {chosen.version} has no recipe with prefill and decode apart.")
     prefill, decode = layout.prefill, layout.decode
     assert prefill is not None
     for stage, side in (("prefill", prefill), ("decode", decode)):
-        _check(ask, stage, side)
+        _check(request, stage, side)
     if prefill.role.worker.tp != decode.role.worker.tp:
         raise RefusedError("Recipes share attention among equally many GPUs in prefill and decode.")
     shared, groups = decode.role.worker.tp, (prefill.role.copies, decode.role.copies)
     return {
         "strategy": WIDE,
-        "prefill_nodes": prefill.role.gpus // ask.per_node,
-        "decode_nodes": decode.role.gpus // ask.per_node,
+        "prefill_nodes": prefill.role.gpus // request.per_node,
+        "decode_nodes": decode.role.gpus // request.per_node,
         **({"prefill_groups": groups[0]} if groups[0] > 1 else {}),
         **({"decode_groups": groups[1]} if groups[1] > 1 else {}),
         **({"tp": shared} if shared > 1 else {}),
-        "decode_batch": batch(ask, decode),
-        **({"prefix_cache": True} if any(load.hit for load in ask.loads) else {}),
+        "decode_batch": batch(request, decode),
+        **({"prefix_cache": True} if any(load.hit for load in request.loads) else {}),
     }
 
 
-def _check(ask: Ask, stage: str, side: Side) -> None:
+def _check(request: PlanRequest, stage: str, side: Side) -> None:
     """Refuse what recipes with prefill and decode apart do not have."""
     worker = side.role.worker
     if worker.ep != worker.gpus or worker.gpus == 1:
         raise RefusedError(f"Recipes with prefill and decode apart spread whole experts, and {stage} cuts them ({worker}).")
-    if worker.gpus % ask.per_node:
+    if worker.gpus % request.per_node:
         raise RefusedError(f"Recipes with prefill and decode apart take whole nodes, and {stage} takes parts ({worker}).")
 
 
-def batch(ask: Ask, decode: Side) -> int:
+def batch(request: PlanRequest, decode: Side) -> int:
     """Requests of these lengths that the cache of a rank holds, which is the batch that is captured."""
-    weight = sum(load.share * load.answer for load in ask.loads)
-    tokens = sum(load.share * load.answer * (load.prompt + load.answer) for load in ask.loads) / weight
+    weight = sum(load.share * load.answer for load in request.loads)
+    tokens = sum(load.share * load.answer * (load.prompt + load.answer) for load in request.loads) / weight
     return max(_STEP, min(_BATCH, int(-(-decode.fit.tokens / tokens // _STEP) * _STEP)))
 
 
-def _together(ask: Ask, both: Side) -> dict[str, Any]:
+def _together(request: PlanRequest, both: Side) -> dict[str, Any]:
     """Engines that read and answer."""
     worker: Worker = both.role.worker
     sizes = {"tp": worker.gpus, "nodes": both.nodes}

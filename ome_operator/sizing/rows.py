@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from ome_operator.sizing import gpus, shapes
-from ome_operator.sizing.ask import hit
 from ome_operator.sizing.loop import Load, Role
 from ome_operator.sizing.refused import RefusedError
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker, mislabelled, workers
+from ome_operator.sizing.workloads import hit
 from ome_operator.util import package_data
 
 COLUMNS = (

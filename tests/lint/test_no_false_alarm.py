@@ -75,9 +75,9 @@ def test_every_answer_of_the_generator() -> None:
         bodies = [
             body for body in yaml.load_all(manifests(made).all, yaml.CSafeLoader) if body["apiVersion"].startswith("ome.io")
         ]
-        known = [WAITS] if made.engine.version == GUIDE and made.ask.strategy == "pd" else []
+        known = [WAITS] if made.engine.version == GUIDE and made.request.strategy == "pd" else []
         if (problems := grave(found(bodies, whole=False))) != known:
-            said[str(made.ask)] = problems
+            said[str(made.request)] = problems
     assert said == {}
 
 

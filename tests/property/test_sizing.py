@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ome_operator.sizing.answer import cost
 from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.gpus import Price, gpu
-from ome_operator.sizing.layouts import Ask, Layout, layouts
+from ome_operator.sizing.layouts import Layout, PlanRequest, layouts
 from ome_operator.sizing.loop import Load, Pair, Role
 from ome_operator.sizing.refused import RefusedError
 from ome_operator.sizing.shapes import shape
@@ -28,7 +28,7 @@ FEW = 10
 ROUNDED = 1 - 1e-4
 
 
-def best(ask: Ask) -> Layout | None:
+def best(ask: PlanRequest) -> Layout | None:
     try:
         return max(layouts(ask, fitted()), key=lambda layout: layout.state.rate)
     except RefusedError:
@@ -37,7 +37,7 @@ def best(ask: Ask) -> Layout | None:
 
 @given(places, lengths, st.integers(2, FEW), st.integers(1, 4))
 def test_more_nodes_are_never_slower_in_all(place: ServingStack, load: Load, nodes: int, more: int) -> None:
-    small, large = (best(Ask(place, (load,), count)) for count in (nodes, nodes + more))
+    small, large = (best(PlanRequest(place, (load,), count)) for count in (nodes, nodes + more))
     if small is not None:
         assert large is not None and large.state.rate >= small.state.rate * ROUNDED
 
@@ -45,7 +45,7 @@ def test_more_nodes_are_never_slower_in_all(place: ServingStack, load: Load, nod
 @given(places, lengths, st.integers(2, FEW), st.floats(1.0, 3.0), st.floats(1.0, 3.0))
 def test_longer_requests_are_never_cheaper(place: ServingStack, load: Load, nodes: int, into: float, out: float) -> None:
     long = Load(load.prompt * into, load.answer * out)
-    short, longer = best(Ask(place, (load,), nodes)), best(Ask(place, (long,), nodes))
+    short, longer = best(PlanRequest(place, (load,), nodes)), best(PlanRequest(place, (long,), nodes))
     if longer is not None:
         assert short is not None and short.state.rate >= longer.state.rate * ROUNDED
 
@@ -67,7 +67,7 @@ def test_the_closed_loop_keeps_its_sums(
 @given(st.floats(0.1, 20), st.floats(1.0, 5.0))
 def test_a_cheaper_hour_is_never_dearer(usd: float, times: float) -> None:
     load = Load(2000, 100)
-    layout = best(Ask(ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang"), (load,), 8))
+    layout = best(PlanRequest(ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang"), (load,), 8))
     assert layout is not None
     low, high = (cost(layout, load, Price(price, "", ""), 8) for price in (usd, usd * times))
     assert low and high

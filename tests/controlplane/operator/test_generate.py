@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from ome_operator.cli.app import app as ome
 from ome_operator.cli.generate import app, bookshelf
-from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import engine, engines
 from ome_operator.cookbook.manifests import manifests
+from ome_operator.cookbook.request import RecipeRequest, RefusedError
 from tests.conftest import SOAK
 from tests.support.rig import ROOT, Rig
 
@@ -32,7 +32,9 @@ def answers(namespace: str) -> Iterator[Proposal]:
         for version in versions:
             strategies = engine(name, version).strategies
             for hardware, served, strategy in itertools.product(shelf.hardware, shelf.models, strategies):
-                ask = Ask(hardware=hardware, model=served, strategy=strategy, engine=name, version=version, name=namespace)
+                ask = RecipeRequest(
+                    hardware=hardware, model=served, strategy=strategy, engine=name, version=version, name=namespace
+                )
                 with suppress(RefusedError):
                     yield plan(ask, shelf)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from ome_operator.api import BenchmarkJob, Invalid, Model, Runtime, Serving, SglangModel
 from ome_operator.cli.generate import bookshelf
-from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
+from ome_operator.cookbook.request import RecipeRequest, RefusedError
 from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang import convert
@@ -181,7 +181,7 @@ def facts(told: Told) -> str:
 def sizes(told: Told) -> str:
     """How the cookbook spreads a model: fields of a role of the plan, or of the plan itself."""
     try:
-        made = plan(Ask(**told["ask"]), shelf())
+        made = plan(RecipeRequest(**told["ask"]), shelf())
     except (RefusedError, TypeError) as error:
         return str(error)
     return "; ".join(_places(made.roles[told["role"]] if "role" in told else made, told["at"]))

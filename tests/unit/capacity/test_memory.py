@@ -9,8 +9,8 @@ from ome_operator.capacity.model import BF16, FP8, ModelFacts, cache_type
 from ome_operator.capacity.shape import ParallelShape
 from ome_operator.cli.generate import bookshelf
 from ome_operator.cookbook import fit, roles
-from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.library import engine
+from ome_operator.cookbook.request import RecipeRequest
 from ome_operator.lint.division import engines
 from ome_operator.lint.memory import needs
 from ome_operator.sizing.gpus import gpu
@@ -96,7 +96,9 @@ def test_a_model_of_unknown_weights_has_no_sum() -> None:
 def test_the_cookbook_and_the_planner_give_the_same_answer(strategy: str) -> None:
     """Weights and tokens of the cache, for the same GPUs, the same share of their memory and the same shape."""
     served, hardware = bookshelf().model("Kimi-K2-Instruct"), bookshelf().machine("h200")
-    ask = Ask(hardware="h200", model="instruct", strategy=strategy, tp=16, **({"dp": 16} if "dp" in strategy else {}))
+    ask = RecipeRequest(
+        hardware="h200", model="instruct", strategy=strategy, tp=16, **({"dp": 16} if "dp" in strategy else {})
+    )
     role = roles.role(ask, engine("sglang"), 16)
     role = replace(role, ep=16 if role.ep > 1 else 1)
     theirs = fit.gpu_memory(served, hardware, role, None)

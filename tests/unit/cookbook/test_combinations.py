@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from ome_operator import api, keys
-from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.command import commands
 from ome_operator.cookbook.command import variables as meanings
 from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.preset import in_pods, in_shell
+from ome_operator.cookbook.request import RecipeRequest, RefusedError
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.engines.flags import SWITCH, command_line
@@ -28,13 +28,13 @@ from tests.support.simulator import START
 ROUTER = command_line("sglang-router-0.3.2")
 
 
-def asks(shelf: Library) -> Iterator[Ask]:
+def asks(shelf: Library) -> Iterator[RecipeRequest]:
     """All choices in every version of every engine: plain, and with 16 nodes, parsers where there are some, and tips."""
     for name, versions in engines().items():
         for version in versions:
             strategies = engine(name, version).strategies
             for hardware, served, strategy in itertools.product(shelf.hardware, shelf.models.values(), strategies):
-                ask = Ask(hardware=hardware, model=served.name, strategy=strategy, engine=name, version=version)
+                ask = RecipeRequest(hardware=hardware, model=served.name, strategy=strategy, engine=name, version=version)
                 yield ask
                 yield replace(
                     ask,
@@ -46,7 +46,7 @@ def asks(shelf: Library) -> Iterator[Ask]:
                 )
 
 
-Outcome = tuple[Ask, Proposal | str]
+Outcome = tuple[RecipeRequest, Proposal | str]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def outcomes(shelf: Library) -> list[Outcome]:
     return [(ask, answer(ask, shelf)) for ask in asks(shelf)]
 
 
-def answer(ask: Ask, shelf: Library) -> Proposal | str:
+def answer(ask: RecipeRequest, shelf: Library) -> Proposal | str:
     try:
         made = plan(ask, shelf)
         in_pods(made)  # a version may lack a parser
@@ -139,7 +139,7 @@ def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome])
             assert problems(ROUTER, runtime["spec"]["routerConfig"]["runner"]["args"]) == []
         sizes = {name: part["minReplicas"] for name, part in service["spec"].items() if "minReplicas" in part}
         assert sizes == {role.component: made.copies for role in made.roles} | ({keys.ROUTER: 1} if made.router else {})
-        if made.ask.nodes is None and made.served.name == INSTRUCT[made.engine.format]:
+        if made.request.nodes is None and made.served.name == INSTRUCT[made.engine.format]:
             assert advice(asked, *parsed) == []
 
 
@@ -196,7 +196,7 @@ SHIPPED: dict[str, tuple[str, dict[str, Any]]] = {
 def test_engines_are_launched_as_the_shipped_runtimes_launch_them(case: str, shelf: Library) -> None:
     """One recipe, whether it is applied from config/ or generated."""
     file, asked = SHIPPED[case]
-    ask = Ask(**{"hardware": "h200", "model": "instruct", "tool_call_parser": "model" not in asked, **asked})
+    ask = RecipeRequest(**{"hardware": "h200", "model": "instruct", "tool_call_parser": "model" not in asked, **asked})
     (made,) = yaml.safe_load_all(manifests(plan(ask, shelf)).runtime)
     shipped = parts.read(parts.ROOT / f"config/runtimes/{file}.yaml")[0]
     components = [name for name in ("engineConfig", "decoderConfig") if name in shipped["spec"]]
@@ -221,7 +221,7 @@ def test_tp_over_nodes_and_thinking_are_launched_as_they_ship(shelf: Library) ->
         ("kimi-k2-tp16-rt", {"model": "instruct", "tp": 16}),
         ("kimi-k2-thinking-rt", {"model": "thinking"}),
     ):
-        ask = Ask(hardware="h200", tool_call_parser=True, reasoning_parser=asked["model"] == "thinking", **asked)
+        ask = RecipeRequest(hardware="h200", tool_call_parser=True, reasoning_parser=asked["model"] == "thinking", **asked)
         (made,) = yaml.safe_load_all(manifests(plan(ask, shelf)).runtime)
         shipped = parts.read(parts.ROOT / f"config/runtimes/srt/{file}.yaml")[0]
         ours, theirs = (words(one["spec"]["engineConfig"]["runner"]) for one in (made, shipped))
@@ -246,7 +246,7 @@ EVERY = [(name, strategy) for name in engines() for strategy in engine(name).str
 @pytest.mark.parametrize(("name", "strategy"), EVERY)
 def test_explained_yaml_is_the_same_objects(name: str, strategy: str, shelf: Library) -> None:
     model = "gguf" if name == "ktransformers" else "instruct"
-    made = plan(Ask(hardware="b200", model=model, engine=name, strategy=strategy), shelf)
+    made = plan(RecipeRequest(hardware="b200", model=model, engine=name, strategy=strategy), shelf)
     plain, explained = manifests(made), manifests(made, explain=True)
     assert list(yaml.safe_load_all(plain.all)) == list(yaml.safe_load_all(explained.all))
     assert explained.runtime.count("#") > plain.runtime.count("#") or "- |" in plain.runtime

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.preset import Filled, in_pods, in_shell
+from ome_operator.cookbook.request import RecipeRequest, RefusedError
 from tests.support import parts
 
 TOLD = {"model_type": "deepseek_v3"}
@@ -20,7 +20,7 @@ MPI = {"engine": "tensorrt-llm", "strategy": "tp+dp+ep", "tp": 16}
 
 def filled(shelf: Library, pods: bool = True, **asked: Any) -> Filled:
     whole = {"hardware": "h200", "model": "instruct", "model_type": "deepseek_v3", **asked}
-    return (in_pods if pods else in_shell)(plan(Ask(**whole), shelf))
+    return (in_pods if pods else in_shell)(plan(RecipeRequest(**whole), shelf))
 
 
 @pytest.mark.parametrize(

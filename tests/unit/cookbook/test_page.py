@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from ome_operator.cookbook import fit
-from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.published import published
+from ome_operator.cookbook.request import RecipeRequest, RefusedError
 from tests.support import parts
 
 PAGE = parts.ROOT / "docs/cookbook.md"
@@ -22,13 +22,16 @@ def table(shelf: Library) -> Iterator[str]:
         yield "|---" * (len(chosen.strategies) + 1) + "|"
         for served in (one for one in shelf.models.values() if one.format == chosen.format):
             for hardware in shelf.hardware:
-                asked = [Ask(hardware=hardware, model=served.name, engine=name, strategy=one) for one in chosen.strategies]
+                asked = [
+                    RecipeRequest(hardware=hardware, model=served.name, engine=name, strategy=one)
+                    for one in chosen.strategies
+                ]
                 cells = [cell(shelf, one) for one in asked]
                 if set(cells) != {REFUSED}:
                     yield f"| {served.name}, {hardware.upper()} | {' | '.join(cells)} |"
 
 
-def cell(shelf: Library, ask: Ask) -> str:
+def cell(shelf: Library, ask: RecipeRequest) -> str:
     try:
         made = plan(ask, shelf)
     except RefusedError:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 import yaml
 
-from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.manifests import manifests
+from ome_operator.cookbook.request import RecipeRequest
 
 STACK_KIB = 65536
 
 
 def made(shelf: Library, **asked: Any) -> Proposal:
-    return plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+    return plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 
 def components(planned: Proposal) -> list[dict[str, Any]]:

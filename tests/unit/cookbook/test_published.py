@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.command import commands
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
+from ome_operator.cookbook.request import RecipeRequest
 
 PAGE, GUIDE = "0.5.6.post1", "0.4.9.post2"
 """The versions that they were written for."""
@@ -140,13 +140,15 @@ PYTHONUNBUFFERED=1 python3 -m sglang.srt.disaggregation.launch_lb --prefill http
 @pytest.mark.parametrize("case", CASES)
 def test_a_published_command_comes_out_flag_for_flag(case: str, shelf: Library) -> None:
     asked, published = CASES[case]
-    made = plan(Ask(**{"hardware": "h200", **asked}), shelf)
+    made = plan(RecipeRequest(**{"hardware": "h200", **asked}), shelf)
     assert read(commands(made)) == read(published)
 
 
 def test_tensorrt_llm_is_started_as_in_the_guide(shelf: Library) -> None:
     """Its hosts and folders are placeholders; padding_enabled is called enable_padding since 1.0."""
-    asked = Ask(hardware="h200", model=INSTRUCT, engine="tensorrt-llm", strategy="tp+dp+ep", tp=16, model_path="$MODEL_DIR")
+    asked = RecipeRequest(
+        hardware="h200", model=INSTRUCT, engine="tensorrt-llm", strategy="tp+dp+ep", tp=16, model_path="$MODEL_DIR"
+    )
     text = commands(plan(asked, shelf)).partition("\n\n# Node 1")[0]
     config, _, launch = text.removeprefix("# Node 0\ncat >extra-llm-api-config.yml <<EOF\n").partition("\nEOF\n")
     assert yaml.safe_load(config) == {

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ome_operator.cookbook.ask import Ask, RefusedError
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.preset import in_shell
+from ome_operator.cookbook.request import RecipeRequest, RefusedError
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is not known: there is b200"),
@@ -108,13 +108,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_refused_with_the_reason(case: str, shelf: Library) -> None:
     asked, reason = REFUSED[case]
     with pytest.raises(RefusedError) as said:
-        plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+        plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
     assert reason in str(said.value)
     assert "\n" not in str(said.value)
 
 
 def test_a_parser_that_the_version_does_not_have(shelf: Library) -> None:
-    made = plan(Ask(hardware="h200", model="instruct", kv_cache_dtype="mxfp8", version="0.5.6.post1"), shelf)
+    made = plan(RecipeRequest(hardware="h200", model="instruct", kv_cache_dtype="mxfp8", version="0.5.6.post1"), shelf)
     with pytest.raises(RefusedError, match=r"takes for --kv-cache-dtype one of auto, .* not mxfp8"):
         in_shell(made)
 
@@ -133,12 +133,15 @@ def test_a_parser_that_the_version_does_not_have(shelf: Library) -> None:
     ],
 )
 def test_nodes_that_people_have_are_used(asked: dict[str, Any], shape: list[tuple[int, int, int]], shelf: Library) -> None:
-    made = plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+    made = plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
     assert [(role.nodes, role.tp, made.copies) for role in made.roles] == shape
     for role in made.roles:
         assert role.ep == 1 or (384 + role.redundant) % role.ep == 0
 
 
 def test_fp8_makes_room_for_twice_the_tokens(shelf: Library) -> None:
-    made = [plan(Ask(hardware="h200", model="instruct", kv_cache_dtype=kind), shelf).notes[0] for kind in (None, "fp8_e4m3")]
+    made = [
+        plan(RecipeRequest(hardware="h200", model="instruct", kv_cache_dtype=kind), shelf).notes[0]
+        for kind in (None, "fp8_e4m3")
+    ]
     assert [int(note.rpartition("about ")[2].split(",")[0]) for note in made] == [109, 218]

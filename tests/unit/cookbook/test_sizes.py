@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 from ome_operator.cookbook import fit
-from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.command import commands
 from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.manifests import manifests
+from ome_operator.cookbook.request import RecipeRequest
 
 
 def made(shelf: Library, **asked: Any) -> Proposal:
-    return plan(Ask(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
+    return plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
 
 
 def test_sixteen_h20_are_the_fewest(shelf: Library) -> None:

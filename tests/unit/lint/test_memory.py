@@ -6,8 +6,8 @@ from ome_operator.capacity.memory import GIB
 from ome_operator.capacity.model import ModelFacts
 from ome_operator.cli.generate import bookshelf
 from ome_operator.cookbook import fit
-from ome_operator.cookbook.ask import Ask
 from ome_operator.cookbook.layout import plan
+from ome_operator.cookbook.request import RecipeRequest
 from ome_operator.engines.flags import packaged
 from ome_operator.lint.launch import Launch, launch
 from ome_operator.lint.memory import needs, share
@@ -36,7 +36,8 @@ def kimi() -> ModelFacts:
 def test_weights_are_those_of_the_cookbook(kimi: ModelFacts, strategy: str, args: list[str]) -> None:
     shelf = bookshelf()
     made = plan(
-        Ask(hardware="h200", model="Kimi-K2-Instruct", strategy=strategy, tp=16 if strategy == "tp" else None), shelf
+        RecipeRequest(hardware="h200", model="Kimi-K2-Instruct", strategy=strategy, tp=16 if strategy == "tp" else None),
+        shelf,
     )
     wanted = fit.gpu_memory(made.served, made.hardware, made.roles[-1], None).weights
     start = server(*args)

@@ -24,7 +24,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class RecipeRequest:
     """A question to the cookbook; None means that the cookbook chooses."""
 
     hardware: str
