@@ -1,8 +1,9 @@
-"""Whose turn it is among the gangs that wait for nodes: pure, from what all services of an operator want and hold.
+"""Decide which gangs that wait for nodes are admitted: pure, from the claims of all services of an operator.
 
-Nothing is remembered here. A gang that tries has its room promised until it is bound; the others go by priority, then by how
-long they have waited. What fits passes what does not, but for ten minutes of forty, in which nodes are kept for a gang that
-was passed for half an hour, by turns.
+The decision is stateless. Capacity is reserved for an admitted gang until all of its pods are bound to nodes. The other
+gangs are considered by priority, then by how long they have waited. A smaller gang that fits may overtake a larger gang that
+does not fit; a gang that has been overtaken for half an hour takes part in a rotation in which nodes are kept free for one
+gang at a time, ten minutes of every forty.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,66 +18,74 @@ from ome_operator.core.placement.packing import most
 
 Room = tuple[tuple[str, int], ...]
 Member = tuple[str, int]
-"""A role, and the number of a group of it."""
+"""A role and the number of a group of that role."""
 
 
 class Idle(NamedTuple):
-    """What a service holds for groups that have served, and have found no node for a lost rank in the time of a try."""
+    """Nodes that a service holds for groups that have served, lost a rank, and found no node for it within the time of a
+    try.
+    """
 
     goes: frozenset[Member]
-    """These groups."""
+    """The groups that hold these nodes."""
     holds: tuple[tuple[str, Room], ...]
-    """What their pods hold, by node."""
+    """What the pods of these groups hold, by node."""
     missing: tuple[Needs, ...]
-    """The pods that would make the service serve with more than now, each of these by itself: those that a group lacks, or a
-    group of every role."""
+    """The sets of pods each of which, by itself, would let the service serve with more groups than now: the pods that a
+    group lacks, or a group of every role."""
     units: tuple[Needs, ...]
-    """The same with the pods that are on nodes, where more than a single group holds nodes: they may keep each other from
-    being whole."""
+    """The same sets including the pods that are on nodes, if several groups hold nodes: these groups may keep each other
+    from being complete. Empty otherwise."""
     since: float
-    """When the first of them lost its rank, in seconds since the epoch."""
+    """When the first of these groups lost its rank, in seconds since the epoch."""
 
 
 class Claim(NamedTuple):
-    """A gang that wants nodes."""
+    """The request of a gang for nodes."""
 
     key: str
     needs: Needs
     trying: bool
-    """Whether it is made; else it waits."""
+    """True if the pods of the gang have been created, False if the gang waits for admission."""
     priority: int = 0
-    """As the API server gave it to its pods; 0 while it has had none."""
+    """The priority that the API server gave to the pods of the gang; 0 before any pod existed."""
     first: float = 0.0
-    """Since when it has waited, in seconds since the epoch."""
+    """When the gang began to wait, in seconds since the epoch."""
     since: float = 0.0
-    """Since when it has waited for this turn."""
+    """When the gang began to wait for its next admission, in seconds since the epoch."""
     rested: bool = True
-    """Whether its pause after a failed try is over."""
+    """Whether the pause after a failed try is over."""
     priority_class: str = ""
     serves: bool = False
-    """Whether this is room that a service makes for itself, which gives nothing back: no time ends it."""
+    """Whether a service that already serves makes this capacity available for itself. It gives nothing back, so no timeout
+    ends it."""
     failed: bool = False
     """Whether a try ended in this pass."""
     idle: Idle | None = None
-    """What it holds for groups that serve nobody, and might give back."""
+    """The nodes that the service holds for groups that serve no requests, and that it could release."""
 
 
 class Turns(NamedTuple):
-    """What each of those that wait is told."""
+    """The admission decision for each gang that waits."""
 
     granted: Mapping[str, bool]
-    """Who may try now -> whether it fits by what is known."""
+    """Key of each admitted gang, and whether it fits by what is known of the nodes."""
     waits: Mapping[str, str]
-    """The others -> why, beside what is missing; "" where nothing else keeps them."""
+    """Key of each other gang, and why it waits besides missing capacity; "" if nothing else keeps it waiting."""
 
 
 def less(node: Node, held: Mapping[str, int]) -> Node:
-    """A node with what is free there: allocatable less what pods hold. What it told nothing of stays unknown."""
+    """Return the node with what is free on it: allocatable minus what pods hold. A resource that the node does not report
+    stays unknown.
+    """
     return node._replace(room=tuple((resource, max(0, has - held.get(resource, 0))) for resource, has in node.room))
 
 
 def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> Turns:
-    """Who may try. `free`: the nodes with what is left there."""
+    """Decide which of the waiting claims are admitted.
+
+    `free` holds the nodes with what is left on them.
+    """
     everybody = sorted(claims, key=lambda claim: (-claim.priority, claim.first, claim.key))
     waiting = [claim for claim in everybody if not claim.trying]
     promised, blocked = promises([claim for claim in everybody if claim.trying], free)
@@ -96,14 +105,18 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
             granted[claim.key] = known[asked]
             promised = merged(beside(promised, asked[0]))
             active.append(claim._replace(trying=True))
-            known = {other: False for other, fit in known.items() if not fit}  # what had no room has none beside more
+            known = {
+                other: False for other, fit in known.items() if not fit
+            }  # what did not fit before does not fit with less capacity left
         else:
             waits[claim.key] = _why(claim, known[asked], keeper, granted)
     return Turns(granted, waits)
 
 
 def with_room(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
-    """The nodes with room for a pod of any of these: others are of no matter, and may be thousands."""
+    """Return the nodes with capacity for a pod of any of these needs: there may be thousands of others, and they do not
+    matter.
+    """
     asked = {need.demand.requests for needs in several for need in needs if need.pods}
     known = dict[Room, bool]()
     for node in free.values():
@@ -113,15 +126,17 @@ def with_room(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
 
 
 def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
-    """Nodes with room for a pod of these, by what is known."""
+    """Yield the names of the nodes that have capacity for a pod of these needs, by what is known of them."""
     for name, node in free.items():
         if suit(needs, node) and any(most(need.demand.requests, node.room, 1) for need in needs if need.pods):
             yield name
 
 
 def has_room(needs: Needs, claims: Iterable[Claim], free: Nodes) -> bool:
-    """Whether pods find a place now, beside what is promised to those who try. Pods that hold no node, and are there to be
-    seen only, make way as soon as others ask for the nodes.
+    """Return whether the pods fit now, besides what is reserved for gangs that are being placed.
+
+    Pods of other gangs that exist but hold no node (they remain visible to autoscalers) are not counted: they make way when
+    another gang asks for the nodes.
     """
     promised, blocked = promises([claim for claim in claims if claim.trying and (claim.serves or claim.since)], free)
     ground = Ground(unwanted(free, blocked))
@@ -129,7 +144,7 @@ def has_room(needs: Needs, claims: Iterable[Claim], free: Nodes) -> bool:
 
 
 def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
-    """Whether others want nodes that these pods may go on."""
+    """Return whether other claims want nodes that these pods could use."""
     rivals = {_plain(claim.needs) for claim in others}
     return bool(rivals) and any(suit(needs, node) and any(suit(other, node) for other in rivals) for node in nodes.values())
 
@@ -143,13 +158,15 @@ def _why(claim: Claim, fit: bool, keeper: Claim | None, granted: Mapping[str, bo
 
 
 def _plain(needs: Needs) -> Needs:
-    """The same pods, whatever they are called."""
+    """Return the same pods without the names of their roles."""
     return merged(tuple(need._replace(components=(), title="") for need in needs if need.pods > 0))
 
 
 def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
-    """The room that those who try will take, and which of them have no room: their pods may take any node that suits them,
-    for as long as the try lasts. A service that serves and finds no room keeps nobody from nodes.
+    """Return the capacity that active gangs will take, and the active gangs for which there is none.
+
+    The pods of the latter may take any suitable node as long as their try lasts. A service that serves and finds no capacity
+    does not block nodes.
     """
     left = with_room(free, [claim.needs for claim in active])
     ground, known = Ground(left), dict[Needs, bool]()
@@ -169,7 +186,7 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
             if known[needs] and fits(more := merged(beside(promised, needs)), ground):
                 promised = more
                 continue
-            known[needs] = False  # what has no place beside these has none beside more
+            known[needs] = False  # what does not fit next to these does not fit next to more
             if not claim.serves:
                 blocked.append(claim)
     if not blocked:
@@ -179,7 +196,7 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
 
 
 def _keeper(waiting: Iterable[Claim], nodes: Nodes, free: Nodes, promised: Needs, now: datetime) -> Claim | None:
-    """For whom nodes are kept just now: by the clock, so that a restart changes nothing."""
+    """Return the gang for which nodes are kept free now. The clock decides, so a restart changes nothing."""
     window = int(now.timestamp() // timing.RESERVATION.total_seconds())
     if window % 4 != 3:
         return None
@@ -190,12 +207,14 @@ def _keeper(waiting: Iterable[Claim], nodes: Nodes, free: Nodes, promised: Needs
 
 
 def unwanted(free: Nodes, claims: Sequence[Claim]) -> Nodes:
-    """The nodes that these gangs do not want."""
+    """Return the nodes that none of these gangs could use."""
     wanted = {_plain(claim.needs) for claim in claims}
     return {name: node for name, node in free.items() if not any(suit(needs, node) for needs in wanted)} if wanted else free
 
 
 def _blind(claim: Claim, now: datetime) -> bool:
-    """Whether it has not tried for so long that it does in any case; not all at the same moment."""
+    """Return whether a gang has waited so long that it tries regardless of known capacity. A jitter spreads these tries over
+    a minute.
+    """
     jitter = int(sha256(claim.key.encode()).hexdigest()[:4], 16) / 0xFFFF * 60
     return now.timestamp() - claim.since >= timing.RETRY_REGARDLESS.total_seconds() + jitter

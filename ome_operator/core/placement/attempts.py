@@ -1,8 +1,9 @@
-"""Who is not placed as a whole gives all of it back, and waits for its turn (docs/placement.md).
+"""State machine of a gang: a gang that is not placed completely in time gives its nodes back and is queued
+(docs/placement.md).
 
-A gang is what has to be on nodes together. Until a service has a group of every role there, these first groups are its gang;
-later each group is a gang of its own. What waits is kept as a number of groups of each role that are not made for now: which
-groups these are is decided elsewhere, and those that are on no node go first.
+A gang is a set of groups that have to be on nodes together. Until a service has a group of every role on nodes, these first
+groups form one gang; later each group is its own gang. The groups that are not created for now are stored as a number for
+each role. Another module chooses which groups these are; groups without any node are chosen first.
 """
 
 from collections.abc import Mapping
@@ -13,52 +14,54 @@ from ome_operator import quantity
 from ome_operator.core.placement import timing
 
 Numbers = Mapping[str, int]
-"""Groups by role."""
+"""Number of groups by role."""
 
 
 class Record(NamedTuple):
-    """What the status of a service keeps while it is not placed as a whole."""
+    """The state in `status.placement` while a service is not placed completely."""
 
     waiting: Numbers
-    """Groups that are not made for now."""
+    """Groups that are not created for now."""
     since: str
-    """When the present try, or the wait for the next, began, in RFC 3339; "" of a try whose time is over and that holds no
-    node: its pods stay for autoscalers and preemption to see, until others want the nodes."""
+    """When the present try, or the wait for the next try, began, in RFC 3339. "" if the time of the try is over and the gang
+    holds no node: its pods stay, visible to autoscalers and preemption, until other gangs want the nodes."""
     tries: int = 0
-    """Tries in a row that failed although it had seemed to fit."""
+    """Number of consecutive tries that failed although the gang had seemed to fit."""
     first: str = ""
-    """When it began to wait, with pods or without, however often it has tried since; "" where it never has."""
+    """When the gang began to wait, with or without pods, regardless of later tries; "" if it has never waited."""
     trying: bool = True
-    """Whether a gang is made and not bound as a whole; else the turn is waited for."""
+    """True while a gang exists and is not bound completely, False while it waits for admission."""
     sure: bool = False
-    """Whether it seemed to fit when the present try began."""
+    """Whether the gang seemed to fit when the present try began."""
     priority: int = 0
-    """Of its pods, as the API server gave it to them; kept while it has none."""
+    """Priority of the pods, as the API server set it; kept while there are no pods."""
     refused: str = ""
-    """Why pods could not be created when its last try ended, as with a quota; the objects that were told so are gone."""
+    """Why pods could not be created when the last try ended, for example a quota; the StatefulSets that reported it no
+    longer exist."""
     anew: bool = False
-    """Whether all of it was given back after it had served: it serves when there is a ready group of every role again."""
+    """Whether everything was given back after the service had served: it serves again only when every role has a ready
+    group."""
 
 
 class Seen(NamedTuple):
-    """The groups of a service as they are."""
+    """The groups of a service as they are observed."""
 
     wanted: Numbers
     bound: Numbers
-    """Groups of which every rank is on a node, or which have served."""
+    """Groups with every rank on a node, and groups that have served."""
     served: Numbers
-    """Groups that have served, whether they are whole now or not: these are not given back."""
+    """Groups that have served, whether or not they are complete now: these are not given back."""
     half: bool = True
-    """Whether a rank of what is not placed is on a node."""
+    """Whether any rank of a group that is not placed is on a node."""
 
 
 class Decision(NamedTuple):
-    """What becomes of it in this pass."""
+    """What a pass decides about the gangs of a service."""
 
     record: Record | None
-    """To be stored; None where everything is placed."""
+    """The state to store; None if everything is placed."""
     again: float | None = None
-    """Seconds until time alone changes something."""
+    """Seconds until time alone changes the decision; None if only an event can."""
     failed: bool = False
     """Whether a try ended in this pass."""
 
@@ -73,15 +76,17 @@ def advance(
     now: datetime,
     gives_way: bool = False,
 ) -> Decision:
-    """The next state of a service's gangs.
+    """Return the next state of a service's gangs.
 
-    `turn`: of a gang that may try now, whether it seems to fit; else None. `contested`: others wait for nodes that it wants,
-    so a first try needs a turn, too, and what holds no node makes way. `timeout`: seconds that a gang has to be bound in.
-    `gives_way`: whether groups that had served, and are not `seen` as such any more, are given back for others now.
+    turn         None if the gang is not admitted; otherwise whether it seems to fit.
+    contested    Whether other gangs wait for nodes that this gang wants: then a first try needs admission too, and pods
+                 without a node make way.
+    timeout      Seconds in which a gang has to be bound.
+    gives_way    Whether groups that had served, and no longer count as served in `seen`, are given back now.
     """
     missing = _missing(seen)
     if not any(missing.values()):
-        # Kept until it serves: with a rank less before that it is half a gang, and none that has served.
+        # Kept until the service serves: if a rank is lost before, the gang is incomplete and has not served.
         return Decision(record._replace(waiting={}, since="", trying=True) if record is not None and record.anew else None)
     told = now.isoformat(timespec="seconds")
     if gives_way or (record is None and contested):
@@ -100,7 +105,7 @@ def advance(
 
 
 def gang(record: Record | None, seen: Seen) -> Numbers:
-    """What the next try is about: of every role a group, or a group of a single role where each has some."""
+    """Return the groups of the next try: a group of every role, or a single group once every role has a group on nodes."""
     waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
     if not _founded(seen):
         return {role: min(1, count) for role, count in waiting.items() if count}
@@ -109,17 +114,19 @@ def gang(record: Record | None, seen: Seen) -> Numbers:
 
 
 def trying(record: Record | None, seen: Seen) -> Numbers:
-    """Groups that are made, or about to be, and are not on nodes: the room that they need is promised to them."""
+    """Return the groups that exist, or are about to, and are not on nodes yet: capacity is reserved for them."""
     waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
     made = {role: count - waiting.get(role, 0) - _there(seen, role) for role, count in seen.wanted.items()}
     return {role: count for role, count in made.items() if count > 0}
 
 
 def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
-    """A gang was made: is it bound by now? Who holds no node gives back for others only."""
+    """Return the next state while a gang is being placed. A gang that holds no node gives back only if others want the
+    nodes.
+    """
     told, idle = now.isoformat(timespec="seconds"), not record.since
     if all(count <= record.waiting.get(role, 0) for role, count in missing.items()):
-        # It is, and others of the service wait.
+        # This gang is bound, and other groups of the service wait.
         return Decision(record._replace(since=told, tries=0, first=told, trying=False))
     since = quantity.moment(record.since, now) or now
     left = timeout - (now - since).total_seconds()
@@ -134,14 +141,16 @@ def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeou
 
 
 def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:
-    """Its turn has come."""
+    """Return the state after the gang was admitted."""
     unit = gang(record, seen)
     waiting = {role: count - unit.get(role, 0) for role, count in record.waiting.items() if count > unit.get(role, 0)}
     return record._replace(waiting=waiting, since=now.isoformat(timespec="seconds"), trying=True, sure=sure)
 
 
 def _missing(seen: Seen) -> dict[str, int]:
-    """Groups that are not placed. What is on a node and has not served is not placed while its gang is not whole."""
+    """Return the groups that are not placed. A group that is on nodes and has not served counts as not placed until its gang
+    is complete.
+    """
     placed = seen.served if not _founded(seen) else {role: _there(seen, role) for role in seen.wanted}
     return {role: max(0, count - placed.get(role, 0)) for role, count in seen.wanted.items()}
 
@@ -151,21 +160,23 @@ def _there(seen: Seen, role: str) -> int:
 
 
 def _founded(seen: Seen) -> bool:
-    """Whether there is a group of every role on nodes."""
+    """Return whether a group of every role is on nodes."""
     return all(_there(seen, role) for role, count in seen.wanted.items() if count)
 
 
 def _held_back(missing: Numbers) -> dict[str, int]:
-    """What gives back: all that is not placed, so everything but what has served before the first gang is whole."""
+    """Return the groups to give back: every group that is not placed. Before the first gang is complete only groups that
+    have served count as placed.
+    """
     return {role: count for role, count in missing.items() if count}
 
 
 def _within(waiting: Numbers, missing: Numbers) -> dict[str, int]:
-    """What waits, of a service that wants fewer groups by now."""
+    """Limit the waiting groups to those that are still missing: the service may want fewer groups by now."""
     return {role: min(count, missing.get(role, 0)) for role, count in waiting.items() if min(count, missing.get(role, 0))}
 
 
 def rested(record: Record, now: datetime) -> bool:
-    """Whether the pause after the tries that failed is over."""
+    """Return whether the pause after the last failed try is over."""
     since = quantity.moment(record.since, now) or now
     return now - since >= timing.PAUSES[min(record.tries, len(timing.PAUSES) - 1)]

@@ -1,6 +1,7 @@
-"""Whether the nodes that exist hold the wanted revision, or what serves stays because they do not (docs/placement.md).
+"""Check whether the existing nodes can hold the desired revision; if they cannot, the serving revision stays
+(docs/placement.md).
 
-Only while ranks of it are on no node: what is placed fits.
+Only checked while ranks of the revision are on no node: a revision that is placed fits.
 """
 
 from collections import Counter
@@ -20,21 +21,22 @@ from ome_operator.core.render.statefulsets import Stored, stored
 
 
 class Fitting(NamedTuple):
-    """What is known of the places for a revision."""
+    """The result of the capacity check of a revision."""
 
     lacks: tuple[Lack, ...] = ()
-    """What finds none."""
+    """What does not fit."""
     held: bool = False
-    """Whether nothing that serves goes for it."""
+    """Whether the serving revision stays because of that."""
     asked: bool = False
-    """Whether this rests on which nodes there are."""
+    """Whether the result depends on which nodes exist."""
     advice: tuple[str, ...] = ()
     moves: Needs = ()
-    """Its pods, as many as are on nodes now, where what serves has no room for them on its own nodes; else ()."""
+    """The pods of the revision, as many as are on nodes now, if the nodes of the serving revision have no capacity for them;
+    else ()."""
 
     @property
     def sentence(self) -> str:
-        """What finds no place, and why."""
+        """What does not fit, and why, as a sentence."""
         return "; ".join(lack.sentence for lack in self.lacks)
 
 
@@ -44,10 +46,10 @@ UNASKED = Fitting()
 def fitting(
     snapshot: Snapshot, data: Mapping[str, Mapping[str, Any]], target: str, groups: Mapping[str, int], weights: bool
 ) -> Fitting:
-    """Hold the target's groups against the nodes.
+    """Compare the groups of the target revision with the nodes of the cluster.
 
-    `data`: what revisions store. `groups`: wanted, by component. `weights`: whether nodes have to hold the model, too;
-    while too few do, that is said by others.
+    `data` is what the revisions store. `groups` is the number of desired groups by component. `weights` states whether nodes
+    have to hold the model too; while too few nodes hold it, another condition reports that.
     """
     deps, roles = snapshot.deps, stored(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
@@ -73,18 +75,20 @@ def fitting(
 
 def _unseen(target: str) -> str:
     return (
-        f"this operator reads no nodes (clusterWideKinds is false), so nobody looked whether revision {target} fits on them "
-        "before it takes the place of what serves"
+        f"this operator reads no nodes (clusterWideKinds is false), so it could not check whether revision {target} fits "
+        "before the revision that serves is replaced"
     )
 
 
 def _placed(found: Slice, roles: Mapping[str, Stored], wanted: Mapping[str, int]) -> bool:
-    """Whether every rank of every wanted group is on a node."""
+    """Return whether every rank of every desired group is on a node."""
     return all(len(group_numbers.on_nodes(name, role.size, found)) >= wanted[name] for name, role in roles.items())
 
 
 def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], groups: Mapping[str, int]) -> Fraction:
-    """Which part of the service is on nodes: the smallest over the roles, as prefill without decode serves nobody."""
+    """Return which share of the service is on nodes: the smallest share of any role, because prefill without decode serves
+    nothing.
+    """
     have: dict[str, int] = {}
     there: dict[str, int] = {}
     for found in slices:
@@ -96,14 +100,17 @@ def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], gr
 
 
 def _serves(roles: Mapping[str, Stored], found: Slice) -> bool:
-    """Whether a slice has a ready group of every role: what serves nobody is not kept, for the edit may mend it."""
+    """Return whether a slice has a ready group of every role. A slice that serves nothing is not kept, because the edit may
+    repair it.
+    """
     return bool(roles) and all(group_numbers.ready_groups(name, role.size, found) for name, role in roles.items())
 
 
 def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:
-    """Whether something of the old slices is on its way out, so that a node that flaps must not bring it back.
+    """Return whether pods of the old slices are terminating on ready nodes, so that a node that flaps does not bring those
+    slices back.
 
-    What a node took with it when it went down does not count.
+    Pods on a node that went down do not count.
     """
     nodes = snapshot.deps.nodes
     return any(pod.deleting and pod.node in nodes and nodes[pod.node].ready for found in others for pod in found.pods)
@@ -117,8 +124,9 @@ def _stays(
     nodes: Mapping[str, Node],
     lasting: bool,
 ) -> bool:
-    """Whether pods of the target find a place where these slices are, in the room that their pods give up. True as well
-    where others place them, in ways of their own. `lasting`: as in `lacks`.
+    """Return whether the pods of the target fit on the nodes of these slices once the pods of the slices have gone.
+
+    Also True if a queue or another scheduler places the pods by rules of its own. `lasting` is as in `fit.lacks`.
     """
     given: dict[str, Counter[str]] = {}
     for found in slices:
@@ -133,7 +141,7 @@ def _stays(
 
 
 def needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool) -> Needs:
-    """The pods of all groups: leaders and workers of each role."""
+    """Return the pods of all groups: the leaders and the workers of each role."""
     found = []
     for name, role in roles.items():
         for workload, pods in ((role.leader, groups[name]), (role.worker, groups[name] * (role.size - 1))):

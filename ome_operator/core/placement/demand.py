@@ -1,6 +1,6 @@
-"""What a pod asks of a node, as a small value that is equal for all pods which ask for the same.
+"""What a pod requires of a node, as a small value that is equal for all pods with the same requirements.
 
-Only what the scheduler's own filters ask of an empty node. What is not understood here is left out: it counts as met.
+Covers what the filters of the scheduler check on an empty node. A requirement that is not modelled here counts as met.
 """
 
 import re
@@ -14,25 +14,25 @@ from ome_operator.quantity import units
 from ome_operator.util.memoize import memoize_by_identity
 
 HOST_PORT = "host port "
-"""Begins the name of a port as a resource, of which each node has a single piece."""
+"""Prefix of a host port modelled as a resource, of which each node has exactly one."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _HOSTNAME = "kubernetes.io/hostname"
 _OF_A_POD = frozenset({keys.GROUP_INDEX, keys.POD_INDEX, keys.TEMPLATE, "statefulset.kubernetes.io/pod-name"})
-"""Labels that pods get on their way: nothing is known here of a selector that asks for them."""
+"""Labels that pods get only when they are created: a selector on them cannot be evaluated here."""
 _OF_A_WHOLE_POD = ("cpu", "memory", "hugepages-")
-"""Resources that `spec.resources` may ask for in place of the containers."""
+"""Resources that `spec.resources` may request in place of the containers."""
 
 
 class Expression(NamedTuple):
-    """One requirement on a label (or on the name)."""
+    """A requirement on a label, or on the name, of a node."""
 
     key: str
     operator: str
     values: tuple[str, ...]
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet it; an operator that Kubernetes has not got yet counts as met."""
+        """Return whether labels meet the requirement. An operator that Kubernetes does not define (yet) counts as met."""
         value = labels.get(self.key)
         if self.operator == "In":
             return value is not None and value in self.values
@@ -54,21 +54,21 @@ class Expression(NamedTuple):
 
 
 class Term(NamedTuple):
-    """Expressions of which all have to be met."""
+    """Expressions that all have to be met."""
 
     labels: tuple[Expression, ...]
     name: tuple[Expression, ...]
 
     def met(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node meets it. A term without any expression is met by none."""
-        for each in self.labels:  # a loop, for it is asked of each of thousands of nodes
+        """Return whether a node meets the term. A term without expressions matches no node."""
+        for each in self.labels:  # a loop: called for each of thousands of nodes
             if not each.met(labels):
                 return False
         return bool(self.labels or self.name) and all(each.met({each.key: name}) for each in self.name)
 
 
 class Toleration(NamedTuple):
-    """A toleration."""
+    """A toleration of a pod."""
 
     key: str
     operator: str
@@ -76,7 +76,9 @@ class Toleration(NamedTuple):
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether it is about this taint; an operator that Kubernetes has not got yet counts as such."""
+        """Return whether the toleration matches this taint. An operator that Kubernetes does not define (yet) counts as a
+        match.
+        """
         if self.effect not in ("", taint.effect):
             return False
         if self.key != taint.key:
@@ -85,20 +87,22 @@ class Toleration(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a pod asks of a node."""
+    """What a pod requires of a node."""
 
     selector: tuple[Expression, ...] = ()
-    """Of these all have to be met."""
+    """Expressions that all have to be met."""
     terms: tuple[Term, ...] = ()
-    """Alternatives; () where nothing is asked."""
+    """Alternative terms; () if there is no requirement."""
     tolerations: tuple[Toleration, ...] | None = ()
-    """None where nobody knows them: then no taint is held against the pod."""
+    """The tolerations of the pod; None if they are unknown: then no taint excludes the pod."""
     requests: tuple[tuple[str, int], ...] = ()
     """Amounts by resource, in `quantity.units`."""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether the pod may go on a node with this taint. The API server may add a toleration for each resource that a
-        pod asks for (ExtendedResourceToleration), so a taint with the name of such a resource keeps nobody away.
+        """Return whether the pod tolerates this taint.
+
+        The API server may add a toleration for each requested resource (admission plugin ExtendedResourceToleration), so a
+        taint named like a requested resource excludes no pod.
         """
         if self.tolerations is None or any(taint.key == name for name, _ in self.requests):
             return True
@@ -107,10 +111,11 @@ class Demand(NamedTuple):
 
 @memoize_by_identity(1024)
 def demand(template: Manifest, weights: bool) -> Demand:
-    """What pods of a template ask of a node; without `weights` not that it holds those of the model.
+    """Return what the pods of a template require of a node; without `weights`, leave out that it holds those of the
+    model.
 
-    Queues and other schedulers change selectors, tolerations and amounts in ways of their own: of pods that name any only
-    the labels count that they themselves ask for.
+    Queues and other schedulers change selectors, tolerations and amounts by rules of their own. For pods that name such a
+    queue or scheduler only their own label requirements count.
     """
     spec = template["spec"]
     selector = tuple(Expression(key, "In", (str(value),)) for key, value in sorted((spec.get("nodeSelector") or {}).items()))
@@ -119,20 +124,22 @@ def demand(template: Manifest, weights: bool) -> Demand:
     alternatives = () if None in terms else tuple(each for each in terms if each is not None)
     if elsewhere(template):
         return Demand(selector, alternatives, None)
-    known = not spec.get("runtimeClassName")  # a RuntimeClass may bring tolerations
+    known = not spec.get("runtimeClassName")  # a RuntimeClass may add tolerations
     return Demand(selector, alternatives, tuple(_tolerations(spec)) if known else None, requests(spec))
 
 
 def elsewhere(template: Manifest) -> bool:
-    """Whether a queue or another scheduler places the pods of a template."""
+    """Return whether a queue or another scheduler places the pods of a template."""
     labels = (template.get("metadata") or {}).get("labels") or {}
     scheduler = template["spec"].get("schedulerName") or "default-scheduler"
     return scheduler != "default-scheduler" or keys.KUEUE_LABEL in labels or keys.VOLCANO_LABEL in labels
 
 
 def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """What a node has to have for a pod, as the scheduler adds it up: containers and sidecars side by side, or an init
-    container beside the sidecars that started before it, and the overhead of its runtime.
+    """Return what a node needs for a pod, added up as the scheduler does.
+
+    That is the larger of two sums, plus the overhead of the RuntimeClass: all containers and sidecars, or an init container
+    and the sidecars that started before it.
     """
     beside: Counter[str] = Counter()
     before: Counter[str] = Counter()
@@ -155,7 +162,7 @@ def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def apart(first: Manifest, second: Manifest, namespace: str) -> bool:
-    """Whether pods of two templates share no node, because either says so of the other."""
+    """Return whether pods of two templates share no node, because of the anti-affinity of either."""
     return _avoids(first, second, namespace) or _avoids(second, first, namespace)
 
 
@@ -166,7 +173,7 @@ def _avoids(who: Manifest, whom: Manifest, namespace: str) -> bool:
 
 
 def _about(term: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -> bool:
-    """Whether a term of anti-affinity surely is about pods with these labels on the same node."""
+    """Return whether a term of anti-affinity certainly matches pods with these labels on the same node."""
     selector, spaces = term.get("labelSelector"), term.get("namespaces") or (namespace,)
     unknown = any(term.get(name) for name in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
     if term.get("topologyKey") != _HOSTNAME or selector is None or unknown or namespace not in spaces:
@@ -175,13 +182,13 @@ def _about(term: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -
 
 
 def expressions(selector: Mapping[str, Any]) -> list[Expression]:
-    """What a label selector asks of a pod's labels."""
+    """Return the requirements of a label selector on the labels of a pod."""
     asked = [Expression(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
     return [*asked, *map(_expression, selector.get("matchExpressions") or ())]
 
 
 def _asked(container: Mapping[str, Any]) -> Counter[str]:
-    """What a container requests; where only a limit is said, that is requested."""
+    """Return the requests of a container; where only a limit is set, the limit is the request."""
     resources = container.get("resources") or {}
     amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return Counter({name: units(name, value) for name, value in amounts.items()})
@@ -196,7 +203,9 @@ def _host_ports(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _term(term: Mapping[str, Any], weights: bool) -> Term | None:
-    """A term; None for one in which the weights were all that was asked for, and which any node meets without them."""
+    """Return a term of node affinity; None for a term that only required the weights, and that every node meets without
+    them.
+    """
     labels = tuple(map(_expression, term.get("matchExpressions") or ()))
     kept = tuple(each for each in labels if weights or not each.key.startswith(keys.MODEL_LABEL_PREFIX))
     name = tuple(map(_expression, term.get("matchFields") or ()))

@@ -1,4 +1,6 @@
-"""Whether the nodes of a cluster, as if they were empty, hold all pods of a slice; if not, which requirement is to blame."""
+"""Decide whether the nodes of a cluster, as if they were empty, hold all pods of a slice, and which requirement fails if
+not.
+"""
 
 import itertools
 from collections import Counter
@@ -13,28 +15,28 @@ from ome_operator.quantity import canonical
 from ome_operator.util.memoize import memoize_by_identity
 
 ANSWERS = 4096
-"""Answers that are kept for a set of nodes."""
+"""Number of answers that are cached for a set of nodes."""
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Where taints are called that say how a node is just now: not ready, cordoned, under pressure, not set up."""
+"""Prefixes of taints that describe the present state of a node: not ready, cordoned, under pressure, not initialized."""
 _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Need(NamedTuple):
-    """Pods of a role that are alike."""
+    """Identical pods of a role."""
 
     components: tuple[str, ...]
     title: str
-    """What people call them."""
+    """The role as people call it."""
     demand: Demand
     pods: int
     alone: bool = False
-    """Whether none of them shares a node with another."""
+    """Whether each of these pods needs a node without another of them."""
     apart: tuple[int, ...] = ()
-    """Numbers of the other needs with whose pods these share no node."""
+    """Indices of the other needs whose pods share no node with these."""
 
 
 class Lack(NamedTuple):
-    """What finds no place, and why."""
+    """What does not fit, and why."""
 
     components: tuple[str, ...]
     sentence: str
@@ -45,9 +47,9 @@ Nodes = Mapping[str, Node]
 
 
 def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]:
-    """What of the needs has no place on the nodes; () where all fits, and where no node is known.
+    """Return which needs do not fit on the nodes; () if all fit, or if no node is known.
 
-    `lasting`: how nodes are just now does not count, whether they report or are cordoned.
+    `lasting`: ignore the present state of nodes (not ready, cordoned).
     """
     known = _answers(nodes)
     if (needs, lasting) not in known:
@@ -58,7 +60,7 @@ def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]
 
 
 def beside(*several: Needs) -> Needs:
-    """The needs of several together."""
+    """Return the needs of several slices as one tuple."""
     found: list[Need] = []
     for needs in several:
         found += [need._replace(apart=tuple(other + len(found) for other in need.apart)) for need in needs]
@@ -66,14 +68,14 @@ def beside(*several: Needs) -> Needs:
 
 
 class Ground:
-    """Nodes of which several things are asked: which of them take which pods is looked up once."""
+    """Nodes on which several questions are evaluated: which of them accept which pods is computed once."""
 
     def __init__(self, nodes: Nodes, lasting: bool = False) -> None:
         self.nodes, self._lasting = tuple(nodes.values()), lasting
         self._takes: dict[Demand, tuple[list[Node], Iterator[Node]]] = {}
 
     def takes(self, demand: Demand) -> Iterator[Node]:
-        """Nodes that may take a pod, whatever they have room for: no more are looked at than are asked for."""
+        """Yield the nodes that accept a pod, whatever their capacity. Evaluated lazily, node by node."""
         if demand not in self._takes:
             self._takes[demand] = [], (node for node in self.nodes if _takes(demand, node, self._lasting))
         found, others = self._takes[demand]
@@ -87,26 +89,24 @@ class Ground:
 
 
 def merged(needs: Needs) -> Needs:
-    """The same pods as fewer needs, where none of them keeps away from another."""
+    """Return the same pods as fewer needs, if no need excludes another."""
     plain = not any(need.alone or need.apart for need in needs)
     return tuple(_merged(needs, lambda _: ())) if plain else needs
 
 
 def suit(needs: Needs, node: Node) -> bool:
-    """Whether a node may take any of these pods, whatever it has room for."""
+    """Return whether a node accepts any of these pods, whatever its capacity."""
     return any(need.pods and _takes(need.demand, node, False) for need in needs)
 
 
 @memoize_by_identity(2, grows=False)
 def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
-    """Of a set of nodes: what was asked about it. A change of any node makes another set."""
+    """Return the cached answers for a set of nodes. A change of any node makes it another set."""
     return {}
 
 
 def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tuple[Lack, ...]:
-    """As `lacks`, whose answers nobody keeps: each role by itself, then roles that ask for the same, then all of them beside
-    each other.
-    """
+    """As `lacks`, without a cache: check each role by itself, then roles with the same demand, then all of them together."""
     ground = known if isinstance(known, Ground) else Ground(known, lasting)
     if not ground.nodes:
         return ()
@@ -119,7 +119,7 @@ def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tupl
 
 
 def fits(needs: Needs, ground: Ground) -> bool:
-    """Whether all has a place, as `compared` finds it."""
+    """Return whether all needs fit, as `compared` finds it."""
     wanted = [need for need in needs if need.pods > 0]
     if not ground.nodes or _on_nodes_of_their_own(wanted, ground):
         return True
@@ -127,15 +127,17 @@ def fits(needs: Needs, ground: Ground) -> bool:
 
 
 def _crowded(wanted: Sequence[Need], ground: Ground) -> bool:
-    """Whether there are more pods than places if each asked for the least of all: a bound that costs little."""
+    """Return whether there are more pods than places even if each required only the smallest demand: an inexpensive
+    bound.
+    """
     requests, pods = least([need.demand.requests for need in wanted]), sum(need.pods for need in wanted)
     rooms = Counter(node.room for node in ground.nodes)
     return sum(count * most(requests, room, pods) for room, count in rooms.items()) < pods
 
 
 def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
-    """Whether each finds its places on the first nodes that no other has taken: then all fit, whatever else there is to
-    ask. Of thousands of nodes only these are looked at.
+    """Return whether each need fits on the first nodes that no other need has taken: then all fit, and only these nodes
+    were visited.
     """
     taken = set[str]()
     for need in wanted:
@@ -153,7 +155,7 @@ def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
 
 
 def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
-    """What finds no place by itself, or beside what asks for the same."""
+    """Return the needs that do not fit by themselves, or together with others of the same demand."""
     for alike in (_merged(wanted, lambda need: need.components), _merged(wanted, lambda _: ())):
         if found := [need for need in alike if _held(need, ground.takes(need.demand)) < need.pods]:
             return found
@@ -161,7 +163,7 @@ def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
 
 
 def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack, ...]:
-    """Each alone finds its nodes: do they all, where they want the same ones?"""
+    """Check needs that fit one by one: do they fit together if they want the same nodes?"""
     if len(wanted) == 1:
         return ()
     kinds = [PodClass(need.pods, need.demand.requests, _apart(number, needs, wanted)) for number, need in enumerate(wanted)]
@@ -183,19 +185,19 @@ def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack,
 
 
 def _part(room: tuple[tuple[str, int], ...], asked: set[str]) -> tuple[tuple[str, int], ...]:
-    """What is asked for of a room. That of a node which told of other things only has none of these."""
+    """Return the requested resources of a node. A node that reports only other resources has none of them."""
     return tuple((name, amount) for name, amount in room if name in asked) or room[:1]
 
 
 def _apart(number: int, needs: Needs, wanted: Sequence[Need]) -> frozenset[int]:
-    """Numbers of the wanted needs with which a wanted need shares no node, its own too where its pods go alone."""
+    """Return the indices of needs that share no node with this need; its own index too if its pods need a node each."""
     mine = wanted[number]
     others = {place for place, need in enumerate(wanted) if any(needs[other] is need for other in mine.apart)}
     return frozenset(others | ({number} if mine.alone else set()))
 
 
 def _merged(needs: Sequence[Need], by: Callable[[Need], tuple[str, ...]]) -> list[Need]:
-    """Needs with the same demand as a single need; those that share no node with others stay by themselves."""
+    """Combine needs with the same demand; needs that exclude others stay separate."""
     alike: dict[object, list[Need]] = {}
     for number, need in enumerate(needs):
         alike.setdefault((by(need), need.demand, number if need.alone or need.apart else None), []).append(need)
@@ -211,7 +213,7 @@ def _components(needs: Iterable[Need]) -> tuple[str, ...]:
 
 
 def title(needs: Iterable[Need]) -> str:
-    """What people call several together."""
+    """Return the names of several roles as people call them."""
     return " and ".join(dict.fromkeys(need.title for need in needs))
 
 
@@ -219,7 +221,7 @@ def title(needs: Iterable[Need]) -> str:
 
 
 def _takes(demand: Demand, node: Node, lasting: bool) -> bool:
-    """Whether a node may take a pod, whatever it has room for."""
+    """Return whether a node accepts a pod, whatever its capacity."""
     labels = node.labels
     for each in demand.selector:
         if not each.met(labels):
@@ -232,7 +234,7 @@ def _takes(demand: Demand, node: Node, lasting: bool) -> bool:
 
 
 def _open(demand: Demand, node: Node, lasting: bool) -> bool:
-    """Whether a node reports and takes pods."""
+    """Return whether a node is ready and accepts new pods."""
     return lasting or node.ready or (node.alive and demand.tolerates(_CORDONED))
 
 
@@ -241,7 +243,7 @@ def _ignored(demand: Demand, taint: Taint, lasting: bool) -> bool:
 
 
 def _held(need: Need, nodes: Iterable[Node]) -> int:
-    """How many of its pods these nodes hold, at most all of them."""
+    """Return how many of the pods these nodes hold, at most all of them."""
     found = 0
     for node in nodes:
         found += most(need.demand.requests, node.room, 1 if need.alone else need.pods)
@@ -251,19 +253,21 @@ def _held(need: Need, nodes: Iterable[Node]) -> int:
 
 
 class _Stage(NamedTuple):
-    """A requirement, in the order in which a person would look at them."""
+    """A requirement, in the order in which a person would check them."""
 
     words: str
-    """Behind "nodes"."""
+    """Text behind "nodes"."""
     none: str
-    """Behind "no node"."""
+    """Text behind "no node"."""
     some: str
-    """Behind the number of nodes that meet it."""
+    """Text behind the number of nodes that meet the requirement."""
     met: Callable[[Node], bool]
 
 
 def _why(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
-    """Names the requirement that leaves too few nodes, when each is asked of what the others before it have left."""
+    """Name the requirement that leaves too few nodes, applied in order to the nodes that the earlier requirements have
+    left.
+    """
     left, passed = list(nodes), list[str]()
     for stage in _stages(need.demand, nodes, lasting):
         if _places(need, left) < need.pods:
@@ -280,7 +284,7 @@ def _why(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
 
 
 def _places(need: Need, nodes: Iterable[Node]) -> int:
-    """Places on nodes that are not to be blamed for their room: each has a place at least."""
+    """Return the number of places, at least one for each node: used for nodes whose capacity is not the reason."""
     limit = 1 if need.alone else need.pods
     rooms = Counter(node.room for node in nodes)
     return sum(times * max(1, most(need.demand.requests, room, limit)) for room, times in rooms.items())
@@ -333,13 +337,15 @@ def _roomy(name: str, asked: int, node: Node) -> bool:
 
 
 def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint]:
-    """Taints that keep the pods away, the most frequent first; what taints say of how a node is just now, last."""
+    """Return the taints that exclude the pods, the most frequent first; taints about the present state of a node come
+    last.
+    """
     found = Counter(taint for node in nodes for taint in node.taints if not _ignored(demand, taint, lasting))
     return sorted(found, key=lambda taint: (taint.key.startswith(_PASSING), -found[taint], taint))
 
 
 def amount(name: str, number: int) -> str:
-    """An amount as people write it."""
+    """Format an amount as people write it."""
     if name == "cpu":
         return canonical(f"{number}m")
     return canonical(f"{number // 1024}Ki") if number and number % 1024 == 0 else str(number)

@@ -1,7 +1,7 @@
-"""The gangs of a service in a pass: which of its wanted groups are not made for now, and what it wants of the nodes.
+"""Decide, in a pass over a service, which of its desired groups are not created for now, and which nodes it claims.
 
-Only of the slice that the service goes to, and only where the operator was told to (`Policy.gang_timeout`). The rules are in
-`core/placement/attempts.py`, whose turn it is in `core/placement/admission.py`.
+Applies only to the slice of the target revision, and only if `Policy.gang_timeout` is set. The states of a gang are in
+`core/placement/attempts.py`, admission over all services in `core/placement/admission.py`.
 """
 
 from collections import Counter
@@ -30,36 +30,38 @@ from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.waves.shared_edits import whole_before
 
 LONGEST = 300
-"""Characters that a status keeps of why pods could not be created."""
+"""Characters that a status keeps of the reason why pods could not be created."""
 
 
 EMPTY: Groups = MappingProxyType({})
 
 
 class Placing(NamedTuple):
-    """What becomes of a service's gangs in this pass."""
+    """The decision about the gangs of a service in this pass."""
 
     stored: Mapping[str, Any]
-    """`status.placement`; {} where everything is placed."""
+    """`status.placement`; {} if everything is placed."""
     withheld: Numbers
-    """Groups by role that are wanted and not made for now."""
+    """The number of desired groups by role that are not created for now."""
     served: Groups
     """Numbers of the groups that have served and are not given back, by role."""
     claim: Claim | None = None
     again: float | None = None
     waits: str = ""
-    """For what it waits, "" where it does not, or nobody knows."""
+    """What the gang waits for; "" if it does not wait, or if that is unknown."""
     refused: str = ""
-    """Why pods could not be created in its last try."""
+    """Why pods could not be created in the last try."""
     placed: Groups = EMPTY
-    """Numbers of the groups that have served or are placed, by role: others go first."""
+    """Numbers of the groups that have served or are placed, by role: other groups are removed first."""
 
 
 PLACED = Placing({}, {}, {})
 
 
 def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> Placing:
-    """Look at the gangs of the target. While somebody `held` the service, all stays as it is stored."""
+    """Decide about the gangs of the target revision. While the service is `held` (frozen), the stored state stays as it
+    is.
+    """
     deps, target = snapshot.deps, intent.target
     if not deps.policy.gang_timeout:
         return PLACED
@@ -83,8 +85,8 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         served = lost.stays
     placed = _placed(roles, share, served, found)
     seen = _seen(roles, share, served, placed, found)
-    if held or (before is not None and not before.trying and not any(share.values())):  # or what it gave back still ends
-        # No turn is spent on it, and nobody waits for room that only it could give back.
+    if held or (before is not None and not before.trying and not any(share.values())):
+        # No admission is spent on a service that is held, or whose released pods are still terminating.
         placing = _placing(snapshot, roles, seen, served, Decision(before), {})
         return placing._replace(placed=placed, claim=None)
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != target)
@@ -109,21 +111,23 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
 
 
 def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: Turn) -> Placing:
-    """With the question whether what serves nobody is given back, which is asked again and again."""
+    """Add the question whether nodes that serve nothing are released, and the time at which it is asked again."""
     waits = [timing.RECHECK if told.gives_way is not None else timing.FIRST_ANSWER] if asks is not None else []
     waits += [again for again in (placing.again, lost.again) if again is not None]
     return placing._replace(claim=placing.claim and placing.claim._replace(idle=asks), again=min(waits, default=None))
 
 
 def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: Slice) -> Groups:
-    """Groups that are not given back: those that have served, and where each role has such a group all that are on nodes."""
+    """Return the groups that are not given back: those that have served and, if each role has such a group, all that are
+    on nodes.
+    """
     bound = {name: group_numbers.on_nodes(name, role.size, found) for name, role in roles.items()}
     founded = all(bound[name] | served[name] for name in roles if share.get(name))
     return {name: served[name] | (bound[name] if founded else frozenset()) for name in roles}
 
 
 def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: Groups, found: Slice) -> Seen:
-    """The groups as they are on nodes."""
+    """Return the groups as they are on nodes."""
     there = {name: len(group_numbers.on_nodes(name, role.size, found) | served[name]) for name, role in roles.items()}
     pods = (pod for name in roles for pod in group_numbers.pods(name, found) if pod.group not in placed[name])
     half = any(pod.node and not pod.deleting for pod in pods)
@@ -131,10 +135,11 @@ def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: G
 
 
 def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, new: bool) -> bool:
-    """Whether a newcomer waits for its turn, too, or what is there and holds no node makes way: for those that wait, and for
-    the room that a service which serves makes for itself. A newcomer waits for nobody whom the nodes of the cluster cannot
-    hold; of a PriorityClass that is not known to be no better than those of all who wait it tries at once: preemption has to
-    see its pods.
+    """Return whether a new gang has to be admitted first, and whether pods without a node make way.
+
+    True if gangs that wait, or a serving service that makes capacity available for itself, want the same nodes. A new gang
+    does not wait for a gang that the nodes of the cluster cannot hold. A new gang of a PriorityClass that is not known to be
+    at most as high as that of every waiting gang tries at once, because preemption has to see its pods.
     """
     nodes = snapshot.deps.nodes
     rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying or (claim.serves and not new)]
@@ -148,20 +153,22 @@ def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, 
 
 
 def _refused(snapshot: Snapshot) -> str:
-    """Why the pods of a StatefulSet could not be created."""
+    """Return why the pods of a StatefulSet could not be created; "" if they could."""
     told, there = snapshot.observed.failures.items(), snapshot.observed.children
     return next((why[:LONGEST] for key, why in told if why and key[0] == "StatefulSet" and key in there), "")
 
 
 def _priority_class(roles: Mapping[str, Stored]) -> str:
-    """Of the pods of the first role."""
+    """Return the PriorityClass of the pods of the first role."""
     spec = next(iter(roles.values())).leader["spec"]["template"]["spec"]
     return str(spec.get("priorityClassName") or "")
 
 
 def _room(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored]) -> Numbers:
-    """Groups that the service wants and has in no slice: a rollout, a recycle or a recovery makes room for them, which is
-    promised to it until they are on nodes.
+    """Return the groups that the service wants and that exist in no slice.
+
+    A rollout, a recycle or a recovery makes capacity available for them, which is reserved for the service until they are on
+    nodes.
     """
     there: Counter[str] = Counter()
     for revision, found in snapshot.slices.items():
@@ -206,13 +213,15 @@ def _placing(
 
 
 def _again(claim: Claim, snapshot: Snapshot) -> float:
-    """Seconds until it looks again: at the latest when it has waited for so long that others give way to it."""
+    """Return the seconds until the service is reconciled again: at the latest when it has waited long enough for others
+    to release nodes.
+    """
     left = claim.since + snapshot.deps.policy.gang_timeout - snapshot.now.timestamp()
     return min(left, timing.RECHECK) if left > 0 else timing.RECHECK
 
 
 def _record(snapshot: Snapshot, found: Slice) -> Record | None:
-    """What the status keeps of this revision, with the priority of its pods while there are any."""
+    """Return what the status stores for this revision, with the priority of its pods while there are any."""
     stored = snapshot.service.status.get("placement") or {}
     if stored.get("revision") != found.revision:
         return None
@@ -222,7 +231,7 @@ def _record(snapshot: Snapshot, found: Slice) -> Record | None:
 
 
 def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dict[str, frozenset[int]]:
-    """Groups that are ready, or were by what recovery has noted."""
+    """Return the groups that are ready, or were ready according to the recovery record."""
     noted: dict[str, set[int]] = {name: set() for name in roles}
     for group in snapshot.service.status.get("groups") or ():
         if group.get("revision") == found.revision and group.get("incarnation") and group.get("component") in noted:
@@ -234,13 +243,15 @@ def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dic
 
 
 def _served(snapshot: Snapshot, ready: Groups, share: Numbers, found: Slice) -> Groups:
-    """Groups that have served. Where there never was a group of every role, none has served anybody, ready or not."""
+    """Return the groups that have served. If there has never been a group of every role, none has served, whether or not
+    it is ready.
+    """
     whole = found.revision in whole_before(snapshot.service.status) or all(ready[name] for name in ready if share.get(name))
     return ready if whole else dict.fromkeys(ready, frozenset())
 
 
 def _seconds(text: str) -> float:
-    """A time in seconds since the epoch, 0 for none."""
+    """Return a time in seconds since the epoch, 0 if there is none."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -248,13 +259,17 @@ def _seconds(text: str) -> float:
 
 
 def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
-    """Groups of a role in this order, but those that have served first, and those that are given back last."""
+    """Return groups of a role in this order, except that groups that have served come first, and groups to be given back
+    last.
+    """
     served, placed = placing.served.get(component, ()), placing.placed.get(component, ())
     return tuple(sorted(order, key=lambda number: (number not in served, number not in placed)))
 
 
 def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
-    """A slice without the pods of a role that may be given back at once: they serve nobody, so no router is told first."""
+    """Return the slice without those pods of a role that may be given back at once: they serve nothing, so no router has
+    to be drained.
+    """
     if not placing.withheld:
         return found
     served = placing.served.get(component, ())
@@ -262,10 +277,11 @@ def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
 
 
 def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
-    """The groups of a role that were made and are to wait now: their StatefulSets, and the pods that none makes anew.
+    """Return the deletions of the groups of a role that were created and have to wait now: their StatefulSets and
+    remaining pods.
 
-    No worker waits for its leader to end, as in a group that may have answered (`retire.leftovers`): it would hold its node
-    longer, and a worker that has none would take the leader's.
+    Workers do not wait until their leader has ended, as they do in a group that may have served (`retire.leftovers`): they
+    would hold their nodes longer, and a worker without a node would take the node of the leader.
     """
     if not placing.withheld:
         return ()

@@ -1,6 +1,7 @@
-"""What serves goes for a slice that needs other nodes only when these have room, read live right before (decisions 38).
+"""Keep the serving slice until the nodes that the new slice needs have capacity, read live immediately before (decisions
+38).
 
-Asked last of all, because the answer is true for seconds: when the revision is accepted and it is its turn.
+This is checked last, when the revision is accepted and its wave has begun, because the answer holds for seconds only.
 """
 
 from collections.abc import Mapping
@@ -28,8 +29,10 @@ def waited(status: Mapping[str, Any]) -> bool:
 
 
 def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
-    """The intent with a closed gate while nobody has looked, or there is no room. Where nothing that serves goes before the
-    target serves, nothing is lost, and its pods are made for autoscalers and preemption to see.
+    """Return the intent with a closed gate if capacity has not been checked yet, or if there is none.
+
+    If no serving group is removed before the target serves, the gate stays open: nothing is lost, and autoscalers and
+    preemption see the pods of the target.
     """
     target, needs = intent.target, intent.fit.moves
     goes = bounds.alone or any(bounds.unavailable.values())
@@ -38,7 +41,7 @@ def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
     key = f"{target}.room.{digest(repr(needs))}"
     answer = snapshot.observed.checks.get(key)
     if answer is None:
-        gate = Gate(Reason.CHECKING, f"revision {target}: what is free on the nodes that it needs")
+        gate = Gate(Reason.CHECKING, f"revision {target}: checking the free capacity of the nodes that it needs")
         return replace(intent, gate=gate, look=(RoomCheck(key, needs),))
     if not answer:
         return intent

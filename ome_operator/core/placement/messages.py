@@ -1,4 +1,4 @@
-"""For what a gang waits, as a person reads it: what is free of what it needs, and who holds the rest."""
+"""Describe to people what a gang waits for: what is free of what it needs, and which services hold the rest."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -8,16 +8,17 @@ from ome_operator.core.placement.fit import Ground, Need, Needs, Nodes, amount, 
 from ome_operator.core.placement.packing import most
 
 NAMED = 3
-"""Holders that are named; the others are counted."""
+"""Number of holders that are named; the others are counted."""
 OTHERS = "others"
 Holders = Callable[[str], Sequence[str]]
-"""Name of a node -> who holds it, with what is to be said of them, who holds most first."""
+"""Name of a node -> the services that hold it, with a remark, the largest holder first."""
 
 
 def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
-    """What comes behind "waits for": "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two, which serves".
+    """Return the text behind "waits for", such as "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two, which
+    serves".
 
-    `nodes` as if they were empty; `free` with what is left there.
+    `nodes` are the nodes as if they were empty, `free` the nodes with what is left on them.
     """
     if found := compared(needs, nodes):
         return "; ".join(lack.sentence for lack in found)
@@ -26,7 +27,7 @@ def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
 
 
 def without_room(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
-    """Why pods that the nodes can hold find no room: "decode needs 12 nodes with 8 free GPUs: 3 are free"."""
+    """Explain why pods that fit on empty nodes do not fit now: "decode needs 12 nodes with 8 free GPUs: 3 are free"."""
     if found := lacks(needs, nodes):
         return "; ".join(lack.sentence for lack in found)
     here, there = Ground(nodes), Ground(free)
@@ -41,7 +42,7 @@ def _needs(title: str) -> str:
 
 
 def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
-    """Of pods that ask for the same."""
+    """Return the clause for pods with the same demand."""
     places, lost, lacks = 0, Counter[str](), Counter[str]()
     shared = False
     for node in ground.takes(need.demand):
@@ -61,7 +62,7 @@ def _places(need: Need, node: Node) -> int:
 
 
 def _with(need: Need, lacks: Counter[str]) -> str:
-    """The amount that most nodes lack, else that of accelerators."""
+    """Name the amount that most nodes lack, or else the number of accelerators."""
     requests = dict(need.demand.requests)
     accelerators = [name for name in requests if name.endswith("/gpu")]
     name = max(lacks, key=lambda name: (lacks[name], name in accelerators), default=next(iter(accelerators), ""))
@@ -77,7 +78,7 @@ def _called(name: str, number: int) -> str:
 
 
 def _held(lost: Counter[str]) -> list[str]:
-    """Who holds how much of the rest."""
+    """Return clauses that state which services hold how much of the rest."""
     named = lost.most_common()
     said = [f"{count} {'is' if count == 1 else 'are'} held by {who}" for who, count in named[:NAMED]]
     rest = sum(count for _, count in named[NAMED:])

@@ -1,7 +1,7 @@
-"""How many pods of which kinds find a place together on nodes: sizes in, counts out.
+"""Compute how many pods of several classes fit on nodes together: sizes in, counts out.
 
-Exact where it answers: a kind of pod may go on some nodes, kinds may share a node or not, and a node holds what its amounts
-allow. The search is bounded, because the question is as hard as packing boxes.
+An answer is exact: a class may be restricted to some nodes, classes may exclude each other from a node, and a node holds
+what its resources allow. The problem is bin packing, so the search is bounded.
 """
 
 from collections import Counter
@@ -12,42 +12,42 @@ from typing import NamedTuple
 from ome_operator.core.placement.demand import HOST_PORT
 
 STEPS = 100_000
-"""Comparisons before it is taken that all fits: less than a tenth of a second."""
+"""Comparisons after which the search gives up and everything counts as fitting: less than a tenth of a second."""
 
 MANY = 5
-"""Kinds that are compared in every combination."""
+"""Number of classes up to which every combination is compared."""
 _TOLD = ""
-"""Marks amounts that a node has told."""
+"""Marks resources that a node has reported."""
 Room = tuple[tuple[str, int], ...]
-"""Amounts of a node by resource; () where nobody knows them."""
+"""Amounts of a node by resource; () if they are unknown."""
 Load = tuple[int, ...]
-"""Pods of each kind."""
+"""Number of pods of each class."""
 
 
 class PodClass(NamedTuple):
-    """Pods that are alike."""
+    """Identical pods."""
 
     pods: int
     requests: tuple[tuple[str, int], ...]
     apart: frozenset[int]
-    """Numbers of the kinds with which it shares no node, perhaps its own."""
+    """Indices of the classes with which it shares no node, possibly including its own."""
 
 
 def most(requests: tuple[tuple[str, int], ...], room: Room, limit: int) -> int:
-    """How many pods with these requests an empty node holds, at most `limit`."""
+    """Return how many pods with these requests an empty node holds, at most `limit`."""
     has = _amounts(room)
     return min([limit, *(_has(has, name) // amount for name, amount in requests if _known(has, name))])
 
 
 def holds(room: Room, name: str, amount: int) -> bool:
-    """Whether an empty node has an amount of a resource for a pod."""
+    """Return whether an empty node has this amount of a resource for a pod."""
     return most(((name, amount),), room, 1) > 0
 
 
 def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]]) -> int | None:
-    """How many pods of all kinds find a place at best; None where every pod does, as far as is known.
+    """Return how many pods of all classes fit at best; None if every pod fits, as far as is known.
 
-    `nodes`: the room of each, and the kinds that may go there.
+    `nodes`: the capacity of each node, and the classes that it accepts.
     """
     if _greedy(kinds, nodes):
         return None
@@ -60,9 +60,9 @@ def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[in
 
 
 def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Room, frozenset[int]], int]) -> int:
-    """Places that are missing for some of the kinds however they are put on nodes; 0 says nothing.
+    """Return a lower bound of the missing places, however the pods are distributed; 0 proves nothing.
 
-    A node holds no more pods of several kinds than if each asked for the least that any of them does.
+    A node holds at most as many pods of several classes as if each of them had the smallest requests.
     """
     found = 0
     for size in range(1, min(len(kinds), MANY) + 1):
@@ -77,7 +77,7 @@ def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Room, frozenset[int
 
 
 def least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
-    """What each of several pods asks for at least."""
+    """Return the smallest request of each resource over several pods."""
     if len(requests) == 1:
         return requests[0]
     first, *others = map(dict, requests)
@@ -89,28 +89,28 @@ def least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, i
 
 
 class _TooMany(Exception):
-    """There are more combinations than anybody waits for."""
+    """Raised when there are more combinations than the budget allows."""
 
 
 class _Budget:
-    """Comparisons that may still be made."""
+    """The remaining number of comparisons."""
 
     def __init__(self, left: int) -> None:
         self._left = left
 
     def spend(self, steps: int) -> None:
-        """Raises _TooMany when nothing is left."""
+        """Spend comparisons. Raises _TooMany when none are left."""
         self._left -= steps
         if self._left < 0:
             raise _TooMany
 
 
 def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget) -> int | None:
-    """The best load in pods, node by node: of what the nodes so far hold, all that nothing else exceeds is carried on."""
+    """Return the best total number of pods. Node by node, keep the loads that no other load exceeds."""
     want = tuple(kind.pods for kind in kinds)
     best: set[Load] = {tuple(0 for _ in kinds)}
     for loads, number in _alike(kinds, nodes, budget).items():
-        for _ in range(min(number, sum(want))):  # each node that helps holds a pod
+        for _ in range(min(number, sum(want))):  # every node that contributes holds a pod
             budget.spend(len(best) * len(loads))
             best = _maximal({_sum(found, load, want) for found in best for load in loads}, budget)
             if want in best:
@@ -119,7 +119,9 @@ def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[i
 
 
 def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]]) -> bool:
-    """Whether all find a place when the kind with the fewest nodes goes first, on nodes that the fewest kinds may use."""
+    """Return whether all pods fit if the class with the fewest nodes is placed first, on nodes that the fewest classes
+    accept.
+    """
     choice = Counter(kind for _, takes in nodes for kind in takes)
     left = {number: kind.pods for number, kind in enumerate(kinds)}
     order = sorted(left, key=lambda number: choice[number] / max(1, left[number]))
@@ -139,7 +141,7 @@ def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int
 def _alike(
     kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget
 ) -> dict[frozenset[Load], int]:
-    """The loads that nodes can bear, those that no other exceeds -> how many nodes bear the same."""
+    """Return the maximal loads of nodes, and how many nodes have the same set of them."""
     found: dict[tuple[Room, frozenset[int]], frozenset[Load]] = {}
     for node in set(nodes):
         loads: set[Load] = set()
@@ -151,7 +153,7 @@ def _alike(
 
 
 def _loads(kinds: Sequence[PodClass], room: Room, takes: frozenset[int]) -> Iterator[Load]:
-    """Every load of a node that cannot take another pod of the last kind."""
+    """Yield every load of a node to which no pod of the last class can be added."""
 
     def filled(number: int, has: dict[str, int], load: Load) -> Iterator[Load]:
         if number == len(kinds):
@@ -171,7 +173,7 @@ def _loads(kinds: Sequence[PodClass], room: Room, takes: frozenset[int]) -> Iter
 
 
 def _maximal(loads: set[Load], budget: _Budget) -> set[Load]:
-    """Those that no other exceeds."""
+    """Return the loads that no other load exceeds."""
     budget.spend(len(loads) ** 2)
     return {load for load in loads if not any(load != other and _within(load, other) for other in loads)}
 
@@ -199,7 +201,7 @@ def _amounts(room: Room) -> dict[str, int]:
 
 
 def _known(has: Mapping[str, int], name: str) -> bool:
-    """Whether the amount is known: of a node that has told nothing only that each host port is there once."""
+    """Return whether the amount is known. Of a node that reports nothing only host ports are known: one of each."""
     return name.startswith(HOST_PORT) or (_TOLD in has and (name != "pods" or name in has))
 
 

@@ -1,7 +1,8 @@
-"""Groups that have served and are on nodes no more as a whole: what they hold serves nobody (docs/placement.md).
+"""Find groups that have served and are no longer on nodes completely: the nodes that they hold serve no requests
+(docs/placement.md).
 
-A lost rank is a matter of recovery, and its group is never given back for that alone. It goes only when it has found no node
-for as long as a gang may try, and when somebody would be placed in what it holds (`core/placement/release.py`).
+Recovery replaces a lost rank, and its group is not given back for the loss alone. It is given back only if the rank has
+found no node for as long as a gang may try, and if another gang would be placed on the nodes (`core/placement/release.py`).
 """
 
 from collections import Counter
@@ -23,31 +24,33 @@ from ome_operator.core.render.statefulsets import Stored
 from ome_operator.core.rollout.intent import Intent
 
 PENDING = "Pending"
-"""The phase of a group of which not every rank is on a node, as recovery notes it."""
+"""The phase, in the recovery record, of a group without a node for each of its ranks."""
 Groups = Mapping[str, frozenset[int]]
-"""Numbers of groups, by role."""
+"""Numbers of groups by role."""
 
 
 class Stranded(NamedTuple):
-    """Groups that hold nodes and serve nobody, or will when their time is over."""
+    """Groups that hold nodes and serve no requests, now or when their time is over."""
 
     goes: Groups
-    """What is given back when somebody else would be placed then; nothing while no time is over."""
+    """The groups to give back if another gang would be placed then; empty while no time is over."""
     stays: Groups
     """The other groups that have served."""
     founded: bool
-    """Whether the service may serve with those."""
+    """Whether the service can serve with the groups that stay."""
     since: float
-    """When the first of those that go lost its rank, in seconds since the epoch; 0.0 while none goes."""
+    """When the first of the groups to give back lost its rank, in seconds since the epoch; 0.0 if there is none."""
     again: float | None
-    """Seconds until the next group has looked for a node for long enough."""
+    """Seconds until the next group has looked for a node for long enough; None if there is no such group."""
 
 
 def stranded(
     snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], served: Groups, lasts: float
 ) -> Stranded | None:
-    """Groups of the target that have found no node for a rank for `lasts` seconds. Where no other group of such a role is
-    left, none of the service serves anybody. None where all are placed, and beside another slice, which may serve.
+    """Return the groups of the target revision in which a rank has found no node for `lasts` seconds.
+
+    If a role has no other group left, the whole service counts, because it serves no requests. None if all groups are
+    placed, or if another slice exists that may serve.
     """
     if any(started(other) for name, other in snapshot.slices.items() if name != intent.target):
         return None
@@ -59,7 +62,7 @@ def stranded(
         for lost in _pending(snapshot.service.status, snapshot.now)
         if lost.revision == intent.target
         and lost.number in served.get(lost.role, frozenset()) - bound.get(lost.role, frozenset())
-        # A leader that was there when all served says that it serves with the ranks that are left; a new one has none.
+        # The leader of the complete group still serves with the remaining ranks; a new leader has none.
         and not (lost.leader and leads.get((lost.role, lost.number), "").startswith(lost.leader))
     }
     if not since:
@@ -80,7 +83,7 @@ def stranded(
 
 
 def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share: Numbers, lost: Stranded) -> Idle | None:
-    """What the service asks about them; None while the time of none is over."""
+    """Return what the service asks about these groups; None while no time is over."""
     goes = frozenset((name, number) for name in roles for number in lost.goes[name])
     if not goes:
         return None
@@ -106,7 +109,7 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
 
 
 def lost_since(status: Mapping[str, Any], now: datetime) -> datetime | None:
-    """When the first of the groups that have served began to look for a node; None where none does."""
+    """Return when the first of the groups that have served began to look for a node; None if no group does."""
     return min((lost.since for lost in _pending(status, now)), default=None)
 
 
@@ -116,7 +119,7 @@ def _requests(role: Stored, pod: Pod) -> dict[str, int]:
 
 
 def _lacking(roles: Mapping[str, Stored], namespace: str, part: list[str], holding: Mapping[Member, set[int]]) -> Needs:
-    """The pods that a group of each role of a part lacks, of the group that lacks fewest."""
+    """Return the pods that a group of each role lacks, for the group of that role that lacks the fewest."""
     lacks: Counter[tuple[str, bool]] = Counter()
     for name in part:
         groups = [ranks for (role, _), ranks in holding.items() if role == name]
@@ -131,14 +134,14 @@ def _lacking(roles: Mapping[str, Stored], namespace: str, part: list[str], holdi
 
 
 class _Pending(NamedTuple):
-    """A group that has served and is not on nodes as a whole, by what recovery has noted."""
+    """A group that has served and is not on nodes completely, from the recovery record."""
 
     role: str
     number: int
     revision: str
     since: datetime
     leader: str
-    """The beginning of the UID of the leader with which it served."""
+    """The beginning of the UID of the leader with which the group served."""
 
 
 def _pending(status: Mapping[str, Any], now: datetime) -> Iterator[_Pending]:

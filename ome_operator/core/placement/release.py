@@ -1,8 +1,8 @@
-"""Which services give back what they hold for groups that serve nobody (decisions 39): pure, from what all want and hold.
+"""Decide which services release nodes that they hold for groups that serve no requests (decisions 39). Pure.
 
-They do when somebody is placed then who is not placed now: a part of their own, where several of their groups hold nodes
-and none is whole; a service that has waited for a while; or another that has lost a rank. A service that would find its
-own nodes gives nothing back.
+A service releases nodes only if that lets pods be placed which are not placed now: its own, if several of its groups hold
+nodes and none is complete; those of a service that has waited for a while; or those of another service that has lost a rank.
+A service whose lost ranks would find nodes releases nothing.
 """
 
 from collections import Counter
@@ -13,12 +13,14 @@ from ome_operator.core.placement.admission import Claim, Idle, promises, unwante
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
 
 MOST = 20
-"""Services of each kind that are looked at in a decision; others have their turn with the clock."""
+"""Number of services of each kind that one decision compares. The compared services rotate with the clock."""
 
 
 def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: float) -> frozenset[str]:
-    """Keys of the services that give back what they hold for nobody now. `nodes` with what is free there. `patience`:
-    seconds that others have waited first.
+    """Return the keys of the services that release nodes now.
+
+    `nodes` holds what is free on each node. `patience` is the number of seconds that another service has to have waited
+    first.
     """
     everybody = list(claims)
     lost = [claim for claim in everybody if claim.idle]
@@ -43,12 +45,14 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
 
 
 def _comes(idle: Idle, room: "_Room", now: float) -> bool:
-    """Whether lost ranks would find their nodes by what is known, which is believed for a while."""
+    """Return whether the lost ranks would find nodes by what is known. After `timing.RECOVERY_EXPECTED` seconds that no
+    longer counts.
+    """
     return now - idle.since < timing.RECOVERY_EXPECTED and any(map(room.takes, idle.missing))
 
 
 class _Room:
-    """What is free, with what services may give back."""
+    """Free capacity, together with what services could release."""
 
     def __init__(self, nodes: Nodes, taken: Needs, claims: Sequence[Claim]) -> None:
         held = {node for claim in claims if claim.idle for node, _ in claim.idle.holds}
@@ -57,7 +61,7 @@ class _Room:
         self._taken = taken
 
     def takes(self, needs: Needs, givers: Sequence[Claim] = ()) -> bool:
-        """Whether pods find a place, beside what is promised to others, when these have given back."""
+        """Return whether pods fit, besides reserved capacity, once these services have released their nodes."""
         given: dict[str, Counter[str]] = {}
         for giver in givers:
             for name, amounts in giver.idle.holds if giver.idle else ():
@@ -80,15 +84,17 @@ def _asked(claim: Claim) -> tuple[Needs, ...]:
 
 
 def _wanting(stranded: Sequence[Claim], waiting: Sequence[Claim]) -> list[tuple[Needs, Claim]]:
-    """What is missing, and to whom: who comes first, first."""
+    """Return the missing pods and the claim that they belong to, the claim that takes precedence first."""
     found = [(claim.needs, claim) for claim in waiting]
     found += [(lack, claim) for claim in stranded if claim.idle for lack in claim.idle.missing]
     return sorted(found, key=lambda each: order(each[1]))
 
 
 def _may(giver: Claim, other: Claim, room: _Room) -> bool:
-    """Whether a service may give way to another: to none of a lower priority, and of two that have lost a rank the later
-    alone, but where the other could not mend it in turn.
+    """Return whether a service may release nodes for another service.
+
+    It never does so for a service of lower priority. Of two services that have lost a rank only the later one releases
+    nodes, unless the earlier one could not complete the later one by releasing its own.
     """
     if giver.key == other.key or giver.priority > other.priority or giver.idle is None:
         return False
@@ -98,7 +104,9 @@ def _may(giver: Claim, other: Claim, room: _Room) -> bool:
 
 
 def _least(needs: Needs, givers: Sequence[Claim], room: _Room) -> frozenset[str]:
-    """As few of these as it takes to place pods, the first of them first; nobody where all are not enough."""
+    """Return the fewest services, in order of precedence, whose nodes suffice for the pods; none if all of them together do
+    not suffice.
+    """
     if not givers or not room.takes(needs, givers):
         return frozenset()
     count = next(count for count in range(1, len(givers) + 1) if room.takes(needs, givers[:count]))
@@ -111,19 +119,23 @@ def _least(needs: Needs, givers: Sequence[Claim], room: _Room) -> frozenset[str]
 
 
 def waits(claim: Claim, now: float, patience: float) -> bool:
-    """Whether others may give way to it: it has waited for so long, without pods, or with pods that hold no node and whose
-    time is over. A time that is still to come is of a clock that was set back.
+    """Return whether other services may release nodes for this claim.
+
+    It has to have waited long enough, without pods, or with pods that hold no node and whose time is over. A time in the
+    future comes from a clock that was set back.
     """
     return not claim.serves and (not claim.since if claim.trying else abs(now - claim.since) >= patience)
 
 
 def order(claim: Claim) -> tuple[int, float, str]:
-    """Who comes first: the higher priority, then who has waited, or has lost a rank, for longer."""
+    """Sort key of precedence: the higher priority, then the claim that has waited, or lost a rank, for longer."""
     return (-claim.priority, claim.idle.since if claim.idle else claim.first, claim.key)
 
 
 def _some(claims: Sequence[Claim], turn: int) -> list[Claim]:
-    """A few of these in their order: with every turn others, until all were there."""
+    """Return a window of the claims in order of precedence; each `turn` moves the window, so that all claims are compared in
+    time.
+    """
     start = turn % _windows(claims) * MOST
     return sorted(claims, key=order)[start : start + MOST]
 
