@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term, Toleration
-from ome_operator.core.placement.fit import Need, lacks
+from ome_operator.core.placement.fit import lacks
+from ome_operator.core.placement.need import Need
 from tests.support.scheduler import may
 
 ASKED = ("cpu", "host port 1/TCP", "nvidia.com/gpu", "pods")

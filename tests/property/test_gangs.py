@@ -16,7 +16,8 @@ from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.admission import Claim, contested, less, turns
 from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.fit import Need, Needs, compared
+from ome_operator.core.placement.fit import Needs, compared
+from ome_operator.core.placement.need import Need
 from tests.conftest import SOAK
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Turn
 from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.demand import Demand
-from ome_operator.core.placement.fit import Need
+from ome_operator.core.placement.need import Need
 from tests.support import parts
 from tests.support.parts import changed
 from tests.support.placing import TIMEOUT, Race, role

@@ -15,7 +15,8 @@ from ome_operator.core import group_numbers
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.observed.slices import Slice, started
 from ome_operator.core.placement.demand import apart, demand, elsewhere
-from ome_operator.core.placement.fit import Ground, Lack, Need, Needs, fits, lacks
+from ome_operator.core.placement.fit import Ground, Lack, Needs, fits, lacks
+from ome_operator.core.placement.need import Need
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render.statefulsets import Stored, stored
 

@@ -5,34 +5,16 @@ not.
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
-from ome_operator.core.observed.objects import Node, Taint
-from ome_operator.core.placement.demand import Demand, Expression, Term
-from ome_operator.core.placement.packing import PodClass, holds, least, most, together
-from ome_operator.quantity import canonical
+from ome_operator.core.observed.objects import Node
+from ome_operator.core.placement.demand import Demand
+from ome_operator.core.placement.need import Need, accepts, explain, held
+from ome_operator.core.placement.packing import PodClass, least, most, together
 from ome_operator.util.memoize import memoize_by_identity
 
 ANSWERS = 4096
 """Number of answers that are cached for a set of nodes."""
-_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Prefixes of taints that describe the present state of a node: not ready, cordoned, under pressure, not initialized."""
-_CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-
-
-class Need(NamedTuple):
-    """Identical pods of a role."""
-
-    components: tuple[str, ...]
-    title: str
-    """The role as people call it."""
-    demand: Demand
-    pods: int
-    alone: bool = False
-    """Whether each of these pods needs a node without another of them."""
-    apart: tuple[int, ...] = ()
-    """Indices of the other needs whose pods share no node with these."""
 
 
 class Lack(NamedTuple):
@@ -77,7 +59,7 @@ class Ground:
     def takes(self, demand: Demand) -> Iterator[Node]:
         """Yield the nodes that accept a pod, whatever their capacity. Evaluated lazily, node by node."""
         if demand not in self._takes:
-            self._takes[demand] = [], (node for node in self.nodes if _takes(demand, node, self._lasting))
+            self._takes[demand] = [], (node for node in self.nodes if accepts(demand, node, self._lasting))
         found, others = self._takes[demand]
         for number in itertools.count():
             if number == len(found):
@@ -96,7 +78,7 @@ def merged(needs: Needs) -> Needs:
 
 def suit(needs: Needs, node: Node) -> bool:
     """Return whether a node accepts any of these pods, whatever its capacity."""
-    return any(need.pods and _takes(need.demand, node, False) for need in needs)
+    return any(need.pods and accepts(need.demand, node, False) for need in needs)
 
 
 @memoize_by_identity(2, grows=False)
@@ -114,7 +96,7 @@ def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tupl
     if _on_nodes_of_their_own(wanted, ground):
         return ()
     if found := _lacking(wanted, ground):
-        return tuple(Lack(need.components, _why(need, ground.nodes, lasting)) for need in found)
+        return tuple(Lack(need.components, explain(need, ground.nodes, lasting)) for need in found)
     return _beside(needs, wanted, ground)
 
 
@@ -157,7 +139,7 @@ def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
 def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
     """Return the needs that do not fit by themselves, or together with others of the same demand."""
     for alike in (_merged(wanted, lambda need: need.components), _merged(wanted, lambda _: ())):
-        if found := [need for need in alike if _held(need, ground.takes(need.demand)) < need.pods]:
+        if found := [need for need in alike if held(need, ground.takes(need.demand)) < need.pods]:
             return found
     return []
 
@@ -215,137 +197,3 @@ def _components(needs: Iterable[Need]) -> tuple[str, ...]:
 def title(needs: Iterable[Need]) -> str:
     """Return the names of several roles as people call them."""
     return " and ".join(dict.fromkeys(need.title for need in needs))
-
-
-# --- a single need ------------------------------------------------------------------------------------------------------
-
-
-def _takes(demand: Demand, node: Node, lasting: bool) -> bool:
-    """Return whether a node accepts a pod, whatever its capacity."""
-    labels = node.labels
-    for each in demand.selector:
-        if not each.met(labels):
-            return False
-    if demand.terms and not any(term.met(node.name, labels) for term in demand.terms):
-        return False
-    if not _open(demand, node, lasting):
-        return False
-    return not node.taints or all(_ignored(demand, taint, lasting) for taint in node.taints)
-
-
-def _open(demand: Demand, node: Node, lasting: bool) -> bool:
-    """Return whether a node is ready and accepts new pods."""
-    return lasting or node.ready or (node.alive and demand.tolerates(_CORDONED))
-
-
-def _ignored(demand: Demand, taint: Taint, lasting: bool) -> bool:
-    return (lasting and taint.key.startswith(_PASSING)) or demand.tolerates(taint)
-
-
-def _held(need: Need, nodes: Iterable[Node]) -> int:
-    """Return how many of the pods these nodes hold, at most all of them."""
-    found = 0
-    for node in nodes:
-        found += most(need.demand.requests, node.room, 1 if need.alone else need.pods)
-        if found >= need.pods:
-            return need.pods
-    return found
-
-
-class _Stage(NamedTuple):
-    """A requirement, in the order in which a person would check them."""
-
-    words: str
-    """Text behind "nodes"."""
-    none: str
-    """Text behind "no node"."""
-    some: str
-    """Text behind the number of nodes that meet the requirement."""
-    met: Callable[[Node], bool]
-
-
-def _why(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
-    """Name the requirement that leaves too few nodes, applied in order to the nodes that the earlier requirements have
-    left.
-    """
-    left, passed = list(nodes), list[str]()
-    for stage in _stages(need.demand, nodes, lasting):
-        if _places(need, left) < need.pods:
-            break
-        met = [node for node in left if stage.met(node)]
-        if _places(need, met) < need.pods:
-            of = f"{_many(len(left))} {' and '.join(passed)}".rstrip()
-            some, none = f"{len(met)} of the {of} {stage.some}", f"none of the {of} {stage.none}"
-            return _sentence(need, stage.words, some if met else none if passed else f"no node {stage.none}", met)
-        if len(met) < len(left):
-            passed.append(stage.words)
-        left = met
-    return _sentence(need, "", f"there {'is' if len(left) == 1 else 'are'} {_many(len(left))}", left)
-
-
-def _places(need: Need, nodes: Iterable[Node]) -> int:
-    """Return the number of places, at least one for each node: used for nodes whose capacity is not the reason."""
-    limit = 1 if need.alone else need.pods
-    rooms = Counter(node.room for node in nodes)
-    return sum(times * max(1, most(need.demand.requests, room, limit)) for room, times in rooms.items())
-
-
-def _sentence(need: Need, words: str, found: str, nodes: Sequence[Node]) -> str:
-    held = _held(need, nodes)
-    shared = held > len(nodes)
-    what = f"places for {need.pods} pods, on nodes" if shared else _many(need.pods)
-    hold = f", for {held} pods" if shared else ""
-    verb = "need" if " and " in need.title else "needs"
-    return f"{need.title} {verb} {what}{f' {words}' if words else ''}: {found}{hold}"
-
-
-def _many(nodes: int) -> str:
-    return f"{nodes} node" if nodes == 1 else f"{nodes} nodes"
-
-
-def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_Stage]:
-    single = demand.terms[0] if len(demand.terms) == 1 else Term((), ())
-    for each in (*demand.selector, *single.labels):
-        yield _Stage(f"with {each}", "has that label", "have it", partial(_labelled, each))
-    if demand.terms:
-        words = " or ".join(" and ".join(map(str, (*term.labels, *term.name))) for term in demand.terms)
-        yield _Stage(f"with {words}", "has that", "have it", partial(_chosen, demand))
-    yield _Stage("that report and are not cordoned", "does", "do", lambda node: _open(demand, node, lasting))
-    for taint in _against(demand, nodes, lasting):
-        words = f"without the taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-        yield _Stage(words, "is without it", "are without it", partial(_untainted, taint))
-    for name, asked in demand.requests:
-        most_ = max((dict(node.room).get(name, 0) for node in nodes), default=0)
-        none = f"has so much, the most is {amount(name, most_)}" if most_ else "has any"
-        yield _Stage(f"with {amount(name, asked)} {name}", none, "have so much", partial(_roomy, name, asked))
-
-
-def _labelled(each: Expression, node: Node) -> bool:
-    return each.met(node.labels)
-
-
-def _chosen(demand: Demand, node: Node) -> bool:
-    return any(term.met(node.name, node.labels) for term in demand.terms)
-
-
-def _untainted(taint: Taint, node: Node) -> bool:
-    return taint not in node.taints
-
-
-def _roomy(name: str, asked: int, node: Node) -> bool:
-    return holds(node.room, name, asked)
-
-
-def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint]:
-    """Return the taints that exclude the pods, the most frequent first; taints about the present state of a node come
-    last.
-    """
-    found = Counter(taint for node in nodes for taint in node.taints if not _ignored(demand, taint, lasting))
-    return sorted(found, key=lambda taint: (taint.key.startswith(_PASSING), -found[taint], taint))
-
-
-def amount(name: str, number: int) -> str:
-    """Format an amount as people write it."""
-    if name == "cpu":
-        return canonical(f"{number}m")
-    return canonical(f"{number // 1024}Ki") if number and number % 1024 == 0 else str(number)

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ome_operator.core.observed.objects import Node
-from ome_operator.core.placement.fit import Ground, Need, Needs, Nodes, amount, compared, fits, lacks, merged, title
+from ome_operator.core.placement.fit import Ground, Needs, Nodes, compared, fits, lacks, merged, title
+from ome_operator.core.placement.need import Need, amount
 from ome_operator.core.placement.packing import most
 
 NAMED = 3

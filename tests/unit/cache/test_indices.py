@@ -11,7 +11,8 @@ from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.cache.node_labels import LabelIndex, concerns
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.placement.demand import Demand
-from ome_operator.core.placement.fit import Need, lacks
+from ome_operator.core.placement.fit import lacks
+from ome_operator.core.placement.need import Need
 from tests.unit.cache.test_event_handler import MODEL, MODEL_SPEC, SERVICE, SPEC, Told, body
 
 

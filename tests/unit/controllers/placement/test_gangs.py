@@ -10,7 +10,7 @@ from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.observed.objects import NO_TURN, Deps, Node, Pod, Ref
 from ome_operator.core.placement.admission import Claim, Idle, less
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.fit import Need
+from ome_operator.core.placement.need import Need
 from tests.support.fake_api import FakeApi
 from tests.support.parts import changed
 

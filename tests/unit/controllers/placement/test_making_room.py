@@ -7,7 +7,7 @@ import pytest
 from ome_operator.cache.foreign_pods import FRESH, ForeignPods
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.core.placement.demand import Demand
-from ome_operator.core.placement.fit import Need
+from ome_operator.core.placement.need import Need
 from ome_operator.kube.errors import Forbidden
 from tests.support.fake_api import Call, FakeApi
 from tests.unit.controllers.placement.test_gangs import A, B, Known, claim

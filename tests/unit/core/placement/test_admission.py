@@ -10,7 +10,8 @@ from ome_operator.core.placement import admission as module
 from ome_operator.core.placement import packing
 from ome_operator.core.placement.admission import Claim, contested, less, turns
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.fit import Need, Needs
+from ome_operator.core.placement.fit import Needs
+from ome_operator.core.placement.need import Need
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 LONG_AGO = NOW.timestamp() - 3600

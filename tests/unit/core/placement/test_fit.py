@@ -6,7 +6,8 @@ import pytest
 
 from ome_operator.core.observed.objects import Node, Taint
 from ome_operator.core.placement.demand import Demand, Expression, Term, Toleration
-from ome_operator.core.placement.fit import Need, lacks
+from ome_operator.core.placement.fit import lacks
+from ome_operator.core.placement.need import Need
 
 ROOM = (("cpu", 192_000), ("memory", 2 * 2**40), ("nvidia.com/gpu", 8), ("pods", 110))
 WHOLE = (("nvidia.com/gpu", 8), ("pods", 1))

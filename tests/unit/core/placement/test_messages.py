@@ -3,8 +3,8 @@
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.admission import less
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.fit import Need
 from ome_operator.core.placement.messages import awaited, without_room
+from ome_operator.core.placement.need import Need
 
 GPU = "nvidia.com/gpu"
 ROOM = ((GPU, 8), ("cpu", 192_000), ("pods", 110))

@@ -5,7 +5,8 @@ import pytest
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.admission import Claim, Idle
 from ome_operator.core.placement.demand import Demand, Expression
-from ome_operator.core.placement.fit import Need, Needs, Nodes
+from ome_operator.core.placement.fit import Needs, Nodes
+from ome_operator.core.placement.need import Need
 from ome_operator.core.placement.release import MOST, giving_way
 
 NOW = 1000.0

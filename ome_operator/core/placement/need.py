@@ -1,0 +1,160 @@
+"""Identical pods of a role that need nodes: which nodes accept them, how many fit, and which requirement fails first."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ome_operator.core.observed.objects import Node, Taint
+from ome_operator.core.placement.demand import Demand, Expression, Term
+from ome_operator.core.placement.packing import holds, most
+from ome_operator.quantity import canonical
+
+_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Prefixes of taints that describe the present state of a node: not ready, cordoned, under pressure, not initialized."""
+_CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+class Need(NamedTuple):
+    """Identical pods of a role."""
+
+    components: tuple[str, ...]
+    title: str
+    """The role as people call it."""
+    demand: Demand
+    pods: int
+    alone: bool = False
+    """Whether each of these pods needs a node without another of them."""
+    apart: tuple[int, ...] = ()
+    """Indices of the other needs whose pods share no node with these."""
+
+
+def accepts(demand: Demand, node: Node, lasting: bool) -> bool:
+    """Return whether a node accepts a pod, whatever its capacity."""
+    labels = node.labels
+    for each in demand.selector:
+        if not each.met(labels):
+            return False
+    if demand.terms and not any(term.met(node.name, labels) for term in demand.terms):
+        return False
+    if not _open(demand, node, lasting):
+        return False
+    return not node.taints or all(_ignored(demand, taint, lasting) for taint in node.taints)
+
+
+def _open(demand: Demand, node: Node, lasting: bool) -> bool:
+    """Return whether a node is ready and accepts new pods."""
+    return lasting or node.ready or (node.alive and demand.tolerates(_CORDONED))
+
+
+def _ignored(demand: Demand, taint: Taint, lasting: bool) -> bool:
+    return (lasting and taint.key.startswith(_PASSING)) or demand.tolerates(taint)
+
+
+def held(need: Need, nodes: Iterable[Node]) -> int:
+    """Return how many of the pods these nodes hold, at most all of them."""
+    found = 0
+    for node in nodes:
+        found += most(need.demand.requests, node.room, 1 if need.alone else need.pods)
+        if found >= need.pods:
+            return need.pods
+    return found
+
+
+class _Stage(NamedTuple):
+    """A requirement, in the order in which a person would check them."""
+
+    words: str
+    """Text behind "nodes"."""
+    none: str
+    """Text behind "no node"."""
+    some: str
+    """Text behind the number of nodes that meet the requirement."""
+    met: Callable[[Node], bool]
+
+
+def explain(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
+    """Name the requirement that leaves too few nodes, applied in order to the nodes that the earlier requirements have
+    left.
+    """
+    left, passed = list(nodes), list[str]()
+    for stage in _stages(need.demand, nodes, lasting):
+        if _places(need, left) < need.pods:
+            break
+        met = [node for node in left if stage.met(node)]
+        if _places(need, met) < need.pods:
+            of = f"{_many(len(left))} {' and '.join(passed)}".rstrip()
+            some, none = f"{len(met)} of the {of} {stage.some}", f"none of the {of} {stage.none}"
+            return _sentence(need, stage.words, some if met else none if passed else f"no node {stage.none}", met)
+        if len(met) < len(left):
+            passed.append(stage.words)
+        left = met
+    return _sentence(need, "", f"there {'is' if len(left) == 1 else 'are'} {_many(len(left))}", left)
+
+
+def _places(need: Need, nodes: Iterable[Node]) -> int:
+    """Return the number of places, at least one for each node: used for nodes whose capacity is not the reason."""
+    limit = 1 if need.alone else need.pods
+    rooms = Counter(node.room for node in nodes)
+    return sum(times * max(1, most(need.demand.requests, room, limit)) for room, times in rooms.items())
+
+
+def _sentence(need: Need, words: str, found: str, nodes: Sequence[Node]) -> str:
+    count = held(need, nodes)
+    shared = count > len(nodes)
+    what = f"places for {need.pods} pods, on nodes" if shared else _many(need.pods)
+    hold = f", for {count} pods" if shared else ""
+    verb = "need" if " and " in need.title else "needs"
+    return f"{need.title} {verb} {what}{f' {words}' if words else ''}: {found}{hold}"
+
+
+def _many(nodes: int) -> str:
+    return f"{nodes} node" if nodes == 1 else f"{nodes} nodes"
+
+
+def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_Stage]:
+    single = demand.terms[0] if len(demand.terms) == 1 else Term((), ())
+    for each in (*demand.selector, *single.labels):
+        yield _Stage(f"with {each}", "has that label", "have it", partial(_labelled, each))
+    if demand.terms:
+        words = " or ".join(" and ".join(map(str, (*term.labels, *term.name))) for term in demand.terms)
+        yield _Stage(f"with {words}", "has that", "have it", partial(_chosen, demand))
+    yield _Stage("that report and are not cordoned", "does", "do", lambda node: _open(demand, node, lasting))
+    for taint in _against(demand, nodes, lasting):
+        words = f"without the taint {taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+        yield _Stage(words, "is without it", "are without it", partial(_untainted, taint))
+    for name, asked in demand.requests:
+        most_ = max((dict(node.room).get(name, 0) for node in nodes), default=0)
+        none = f"has so much, the most is {amount(name, most_)}" if most_ else "has any"
+        yield _Stage(f"with {amount(name, asked)} {name}", none, "have so much", partial(_roomy, name, asked))
+
+
+def _labelled(each: Expression, node: Node) -> bool:
+    return each.met(node.labels)
+
+
+def _chosen(demand: Demand, node: Node) -> bool:
+    return any(term.met(node.name, node.labels) for term in demand.terms)
+
+
+def _untainted(taint: Taint, node: Node) -> bool:
+    return taint not in node.taints
+
+
+def _roomy(name: str, asked: int, node: Node) -> bool:
+    return holds(node.room, name, asked)
+
+
+def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint]:
+    """Return the taints that exclude the pods, the most frequent first; taints about the present state of a node come
+    last.
+    """
+    found = Counter(taint for node in nodes for taint in node.taints if not _ignored(demand, taint, lasting))
+    return sorted(found, key=lambda taint: (taint.key.startswith(_PASSING), -found[taint], taint))
+
+
+def amount(name: str, number: int) -> str:
+    """Format an amount as people write it."""
+    if name == "cpu":
+        return canonical(f"{number}m")
+    return canonical(f"{number // 1024}Ki") if number and number % 1024 == 0 else str(number)
