@@ -60,8 +60,8 @@ def labels() -> Iterator[str]:
 
 def conditions() -> Iterator[str]:
     """Yield the types of conditions and all reasons, those of Events included."""
-    yield from (f"reason {reason}" for reason in reasons.Reason)
-    for name, value in vars(reasons).items():
+    yield from (f"reason {reason}" for reason in reasons.REASONS)
+    for name, value in vars(reasons.conditions).items():
         texts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
         yield from (f"condition {t}" for t in texts if name.isupper() and type(t) is str and _WORD.fullmatch(t))
     for module in (module for module in walk.modules("ome_operator.core") if "Event" in vars(module)):
