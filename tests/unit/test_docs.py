@@ -180,7 +180,20 @@ NO_PAGES = {"NOTES.md", "dist/NOTES.md", "NONE.md"}
 """Made by a release; absent in a test on purpose."""
 _A_PAGE = re.compile(r"(?<![\w/.*<{-])(?:[.]{1,2}/)*((?:[\w.-]+/)*[\w-]+[.]md)\b")
 _TEXTS = {"", ".cfg", ".json", ".md", ".py", ".sh", ".toml", ".tpl", ".txt", ".yaml", ".yml"}
-_HERE = ("bench", "charts", "config", "crds", "docs", "examples", "images", "ome_local", "ome_operator", "release", "tests")
+_HERE = (
+    "bench",
+    "charts",
+    "config",
+    "crds",
+    "docs",
+    "examples",
+    "findings",
+    "images",
+    "ome_local",
+    "ome_operator",
+    "release",
+    "tests",
+)
 
 
 def test_no_file_names_a_page_that_is_not_here() -> None:
