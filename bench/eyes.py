@@ -11,11 +11,10 @@ from bench.alone import steady
 from bench.crowd import NODE, RECORD, SERVICE, Crowd, Size
 from bench.results import Eyed
 from bench.scenarios import HOLDS, SINGLE, catalog
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import keep
-from ome_operator.controllers.base import CORE
 from ome_operator.controllers.metrics_collector import Eyes
-from ome_operator.core.observed.objects import Ref
+from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 
@@ -26,7 +25,7 @@ SCRAPES = 15
 
 async def measure(services: int) -> Eyed:
     """So many services of ten groups and a router, all ready, and 200 nodes with the records of agents."""
-    cluster = EventHandler(lambda *_: None, CORE.models_of, CORE.runtimes_of)
+    cluster = ClusterCache(Deps())
     refs = [*_nodes(cluster), *_services(cluster, services)]
     metrics = Metrics()
     eyes = Eyes(cluster, metrics, lambda: NOW, Settings().metrics_per_service)
@@ -65,7 +64,7 @@ async def _beat(longest: list[float]) -> None:
         longest[0] = max(longest[0], time.perf_counter() - began)
 
 
-def _nodes(cluster: EventHandler) -> list[Ref]:
+def _nodes(cluster: ClusterCache) -> list[Ref]:
     crowd = Crowd(NODES)
     for number in range(NODES.nodes):
         cluster.seen(NODE, crowd.node(number))
@@ -73,7 +72,7 @@ def _nodes(cluster: EventHandler) -> list[Ref]:
     return [Ref(RECORD, "", name) for name in cluster.records.groups()]
 
 
-def _services(cluster: EventHandler, number: int) -> list[Ref]:
+def _services(cluster: ClusterCache, number: int) -> list[Ref]:
     deps, refs = offline.dependencies(catalog(), HOLDS, 200), []
     for body in (SINGLE[10].service(each) for each in range(number)):
         service, observed = steady(offline.service(body), deps)

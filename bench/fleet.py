@@ -26,6 +26,7 @@ from bench.processes import resident_mib
 from bench.results import Fleet, Wave
 from bench.scenarios import Manifest
 from bench.stalls import Longest, Stopwatch
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE
@@ -128,18 +129,19 @@ class _Fleet(Client):
         self.largest = 0
         """Bytes of the largest status that was written."""
         self._dirty: dict[Ref, None] = {}
-        self.cluster = EventHandler(self._note, CORE.models_of, CORE.runtimes_of, Deps())
-        self.deleted = lambda kind, body: self.cluster.gone(kind, body["metadata"]["uid"])
+        self.cluster = ClusterCache(Deps())
+        self.handler = EventHandler(self.cluster, self._note, CORE.models_of, CORE.runtimes_of)
+        self.deleted = lambda kind, body: self.handler.gone(kind, body["metadata"]["uid"])
         self._queue: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=9.0, jitter=lambda: 0.5)
-        self._catalog = CatalogReconciler(self.cluster, self, self._queue, 600.0, lambda: NOW)
-        self._records = NodeModelsReconciler(self.cluster, self, self._queue, 600.0)
+        self._catalog = CatalogReconciler(self.handler, self, self._queue, 600.0, lambda: NOW)
+        self._records = NodeModelsReconciler(self.handler, self, self._queue, 600.0)
         self._said: dict[Ref, status_writer.Written] = {}
         self._observed: dict[Ref, Observed] = {}
         self._pages: dict[str, Iterator[bytes]] = {}
         self._lines: dict[str, asyncio.Queue[bytes]] = {}
 
     def _note(self, ref: Ref, haste: Haste) -> None:
-        self._dirty.update(dict.fromkeys(self.cluster.concerned(ref) if haste == Haste.SHARED else (ref,)))
+        self._dirty.update(dict.fromkeys(self.handler.concerned(ref) if haste == Haste.SHARED else (ref,)))
 
     # --- the API server ---------------------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class _Fleet(Client):
         observed = self._observed.get(ref, Observed())
         plan = CORE.sync(found.parsed, self.cluster.deps(), observed, NOW)
         if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):
-            self._said[ref] = await status_writer.write(self, self.cluster, found, plan.status) or ("", "")
+            self._said[ref] = await status_writer.write(self, self.handler, found, plan.status) or ("", "")
         if ref not in self._observed:
             with self.watch.besides():
                 self._observed[ref] = steady(found.parsed, self.cluster.deps())[1]
@@ -240,7 +242,7 @@ class _Fleet(Client):
 
     def seen(self, kind: str, body: Any) -> None:
         """An object is there."""
-        self.cluster.seen(kind, body)
+        self.handler.seen(kind, body)
 
 
 class _Answer:

@@ -164,7 +164,7 @@ class Operator:
             settings.lease_namespace,
             settings.own_name,
             said=frozen,
-            changed=manager.cluster.freeze,
+            changed=manager.freeze,
             interval=settings.freeze_interval,
         )
         self._begin("freeze", self._freeze.run())

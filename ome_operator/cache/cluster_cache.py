@@ -4,23 +4,51 @@ They are facts and parsed specs, never bodies.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import Invalid
+from ome_operator.cache.facts import (
+    FactChange,
+    NodeResource,
+    child_group,
+    node_group,
+    place,
+    pod_group,
+    record_group,
+    resource_group,
+    same_fact,
+    same_node,
+)
 from ome_operator.cache.indices import Index
 from ome_operator.cache.mounts import MountIndex
 from ome_operator.cache.occupancy import Occupancy
-from ome_operator.cache.resources import BENCHMARK, CATALOG, HELD, JOB, MODELS, SERVICE, SERVING, SHORT, Resource, same
+from ome_operator.cache.owned_fields import OwnedFields
+from ome_operator.cache.resources import (
+    BENCHMARK,
+    CATALOG,
+    HELD,
+    JOB,
+    MODELS,
+    SERVICE,
+    SERVING,
+    SHORT,
+    Resource,
+    edited,
+    keep,
+    same,
+)
 from ome_operator.core.freeze.hold import Brake, brake
 from ome_operator.core.observed import from_api
-from ome_operator.core.observed.objects import Child, Deps, Holding, Node, NodeRecord, Pod, Ref
+from ome_operator.core.observed import nodes as node_facts
+from ome_operator.core.observed.objects import Child, Deps, Holding, Manifest, NodeRecord, Pod, Ref
 from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.waves import terms as wave_terms
 from ome_operator.core.waves.terms import Terms
 from ome_operator.kube.resources import CHILDREN, ON_DEMAND
-from ome_operator.machinery.quota import Quota
+from ome_operator.machinery.quota import Entry, Quota
 from ome_operator.machinery.store import Store
 
 RECORD = "NodeModels"
@@ -31,57 +59,114 @@ LABELLED = frozenset((*CHILDREN, *ON_DEMAND, JOB, "Pod"))
 """Kinds of which only objects with our label are watched."""
 
 
-class NodeResource(NamedTuple):
-    """A node with its UID."""
-
-    uid: str
-    version: int
-    node: Node
-
-
 class ClusterCache:
     """Facts of all kinds; `settled` has what settings say, and whether all is frozen."""
 
     def __init__(self, settled: Deps, clock: Callable[[], float] = time.monotonic) -> None:
         self.mounts = MountIndex()
         self.occupancy = Occupancy()
-        self.children: dict[str, Store[Child, tuple[str, str]]] = {
-            kind: Store(child_group, _same_fact, self.mounts.noted if kind == "ControllerRevision" else _ignored, clock)
-            for kind in (*CHILDREN, *ON_DEMAND, JOB)
-        }
         self._index = Index(settled)
         index = self._index
-        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, _same_fact, self._pod_noted, clock)
-        kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
-        noted = {BENCHMARK: index.benchmark, SERVING: index.serving, **dict.fromkeys(HELD, self._model_noted)}
-        self.resources: dict[str, Store[Resource, Ref]] = {
-            kind: Store(_kept_group, same, noted.get(kind, _ignored), clock) for kind in kinds
+        self.children: dict[str, Store[Child, tuple[str, str]]] = {
+            kind: Store(child_group, same_fact, self.mounts.noted if kind == "ControllerRevision" else _ignored, clock)
+            for kind in (*CHILDREN, *ON_DEMAND, JOB)
         }
-        self.nodes: Store[NodeResource, str] = Store(_node_group, _same_node, self._node_noted, clock)
-        self.records: Store[NodeRecord, str] = Store(_record_group, _same_fact, self._record_noted, clock)
+        self.pods: Store[Pod, tuple[str, str]] = Store(pod_group, same_fact, self._pod_noted, clock)
+        kinds = (SERVICE, *CATALOG, BENCHMARK, *SHORT)
+        noted = {BENCHMARK: index.benchmark, SERVING: index.serving, **dict.fromkeys(CATALOG, self._catalog_noted)}
+        self.resources: dict[str, Store[Resource, Ref]] = {
+            kind: Store(resource_group, same, noted.get(kind, _ignored), clock) for kind in kinds
+        }
+        self.nodes: Store[NodeResource, str] = Store(node_group, same_node, self._node_noted, clock)
+        self.records: Store[NodeRecord, str] = Store(record_group, same_fact, self._record_noted, clock)
         self.quota = Quota(settled.policy.models_per_namespace)
         """BaseModels by their namespaces."""
-        self._stamps: dict[str, Any] = {}
+        self._stores: dict[str, Store[Any, Any]] = {
+            **self.children,
+            **self.resources,
+            "Pod": self.pods,
+            "Node": self.nodes,
+            RECORD: self.records,
+        }
+        self._owned = OwnedFields()
         self._edited: set[Ref] = set()
         """What services refer to and was edited since `deps` was asked for."""
+        self._announced: set[Ref] = set()
+        """Models that `moved_models` has returned since `deps` was asked for."""
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def seen(self, kind: str, body: Mapping[str, Any]) -> FactChange | None:
+        """Store an object as a watch shows it. Return None if what is stored is as new, or if the object is gone."""
+        store, uid = self._stores[kind], from_api.uid(body)
+        if store.stale(uid, from_api.version(body)):
+            return None
+        old = store.get(uid)
+        new = self._fact(kind, body, old)
+        matters = store.see(new)
+        if kind != BASE_MODEL:
+            return FactChange(old, new, matters)
+        created = (body.get("metadata") or {}).get("creationTimestamp") or ""
+        return FactChange(
+            old, new, matters, self._requoted(self.quota.see(new.ref.namespace, Entry(created, new.ref.name, uid)))
+        )
+
+    def gone(self, kind: str, uid: str, version: int = 0) -> FactChange | None:
+        """Remove an object that does not exist any more, or has lost our label. Return None if nothing is removed."""
+        store = self._stores[kind]
+        known = store.get(uid)
+        labelled = isinstance(known, Child) and known.labels.get(keys.MANAGED_BY) == keys.MANAGER
+        if labelled and store.ahead(uid, version):
+            return None  # somebody had taken our label off, and our own write has put it on again since
+        old = store.gone(uid, version)
+        if old is None:
+            return None
+        self._owned.forget(uid)
+        return FactChange(old, None, True, self._requoted(self.quota.gone(uid)) if kind == BASE_MODEL else ())
+
+    def wrote(self, kind: str, body: Manifest) -> FactChange | None:
+        """Store the server's answer to a write or a live read of ours: later passes see it even before the watch does.
+        Return None for kinds of which answers are not stored.
+        """
+        if kind in ("Node", RECORD) or kind not in self._stores:
+            return None
+        store, uid = self._stores[kind], from_api.uid(body)
+        old = store.get(uid)
+        new = self._fact(kind, body, old)
+        newer = store.wrote(new)
+        if not newer and old is None:
+            self._owned.forget(uid)  # the object is gone by now
+        return FactChange(old, new, newer)
+
+    def freeze(self, frozen: str) -> None:
+        """Freeze everything; `frozen` states since when, by whom and why, "" ends the freeze."""
+        self._index.deps = replace(self._index.deps, frozen=frozen)
+
+    def moved_models(self) -> list[Ref]:
+        """Return the models that nodes have, or have no more, since the last call. A model is returned once between two
+        calls of `deps`, because whoever reads these sees all later moves, too. Models beyond their quota are left out.
+        """
+        moved = {ref for label in self._index.moved() for ref in self._index.models.of(label)}
+        found = []
+        for ref in sorted(moved - self._announced):
+            resource = self.find(ref)
+            if resource is not None and not self.quota.beyond(resource.uid):
+                found.append(ref)
+        self._announced.update(found)
+        return found
+
+    # --- what passes read -------------------------------------------------------------------------------------------
 
     def tidy(self) -> None:
         """Forget what events of the past were kept for."""
-        every: tuple[Store[Any, Any], ...] = (
-            *self.children.values(),
-            *self.resources.values(),
-            self.pods,
-            self.nodes,
-            self.records,
-        )
-        for store in every:
+        for store in self._stores.values():
             store.tidy()
         self.occupancy.tidy(self._index.deps.nodes)
 
     def uids(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of a kind in a namespace, or in all, for audits."""
-        store = self._store(kind)
-        return {fact.uid for fact in store if _place(fact) == namespace} if namespace else store.uids()
+        store = self._stores[kind]
+        return {fact.uid for fact in store if place(fact) == namespace} if namespace else store.uids()
 
     def refs(self, namespace: str) -> list[Ref]:
         """Everything in a namespace that passes look at."""
@@ -133,6 +218,18 @@ class ClusterCache:
         told = labels.get(keys.MANAGED_BY) == keys.MANAGER and (not namespaces or metadata.get("namespace") in namespaces)
         return told and labels.get(keys.COMPONENT) != keys.ROUTER
 
+    def pods_on(self, node: str) -> list[Pod]:
+        """Return our pods on a node."""
+        return [pod for uid in self._index.on_node(node) if (pod := self.pods.get(uid)) is not None]
+
+    def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
+        """Return the BenchmarkJobs whose Job has this name, or that wait for this service."""
+        return self._index.benchmarks(kind, namespace, name)
+
+    def unmade(self) -> Iterable[Ref]:
+        """Return the Servings of which no service with an address was made."""
+        return self._index.unmade
+
     def record(self, node: str) -> NodeRecord | None:
         """The record of a node; the newest where an old one of the same name is still going."""
         return max(self.records.group(node), key=lambda one: one.version, default=None)
@@ -151,6 +248,7 @@ class ClusterCache:
             found = self.find(ref)
             self._index.refer(ref, None if found is None else self.beyond(found) or found.parsed)
         self._edited.clear()
+        self._announced.clear()
         return self._index.asked()
 
     def terms(self, ref: Ref, default: Terms) -> Terms:
@@ -167,28 +265,23 @@ class ClusterCache:
         """Who holds everything."""
         return brake(self._index.deps, "")
 
-    def _store(self, kind: str) -> Store[Any, Any]:
-        if kind == "Pod":
-            return self.pods
-        if kind == "Node":
-            return self.nodes
-        if kind == RECORD:
-            return self.records
-        return self.children[kind] if kind in self.children else self.resources[kind]
+    # --- stores and indices -----------------------------------------------------------------------------------------
 
-    def _child(self, kind: str, body: Mapping[str, Any]) -> Child:
-        """Facts of a child. What we own is the dearest part and stays as it is while only the status moves."""
-        metadata = body.get("metadata") or {}
-        uid = from_api.uid(body)
-        stamp = [metadata.get(part) for part in ("generation", "labels", "annotations", "ownerReferences")]
-        known = self.children[kind].get(uid)
-        if known is not None and from_api.version(body) < known.version:
-            return from_api.child(kind, body)  # a late answer: what is stored is newer than its stamp
-        # Kinds without generation (Services, Roles, …) may change without any trace but in managedFields.
-        if known is not None and stamp[0] and self._stamps.get(uid) == stamp:
-            return from_api.child(kind, body, known.owned)
-        self._stamps[uid] = stamp
-        return from_api.child(kind, body)
+    def _fact(self, kind: str, body: Mapping[str, Any], old: Any) -> Any:
+        """Return the facts of a body; `old` are those that are stored of the object, and save work."""
+        if kind in self.children:
+            return self._owned.child(kind, body, old)
+        if kind == "Pod":
+            return from_api.pod(body)
+        if kind == "Node":
+            return NodeResource(from_api.uid(body), from_api.version(body), node_facts.node(body))
+        return from_api.record(body) if kind == RECORD else keep(kind, body, old)
+
+    def _requoted(self, uids: Iterable[str]) -> tuple[Resource, ...]:
+        """Return the BaseModels of these UIDs, whose parsed form in `deps` is another since the quota moved."""
+        found = tuple(one for uid in uids if (one := self.resources[BASE_MODEL].get(uid)) is not None)
+        self._edited.update(one.ref for one in found)
+        return found
 
     def _pod_noted(self, old: Pod | None, new: Pod | None) -> None:
         self._index.pod(old, new)
@@ -203,11 +296,16 @@ class ClusterCache:
         for node in {each.node for each in (old, new) if each is not None}:
             self._index.record(node, self.record(node))
 
-    def _model_noted(self, old: Resource | None, new: Resource | None) -> None:
-        if new is not None:
-            self._index.models.add(new.ref)
-        elif old is not None and self.find(old.ref) is None:
-            self._index.models.remove(old.ref)
+    def _catalog_noted(self, old: Resource | None, new: Resource | None) -> None:
+        one = new or old
+        assert one is not None
+        if old is None or new is None or edited(old) != edited(new):
+            self._edited.add(one.ref)
+        if one.ref.kind in HELD:
+            if new is not None:
+                self._index.models.add(new.ref)
+            elif self.find(one.ref) is None:
+                self._index.models.remove(one.ref)
 
     def beyond(self, resource: Resource) -> Invalid | None:
         """Why nothing is done for a model, where its namespace has too many; the sentence is the same for each of them."""
@@ -222,38 +320,3 @@ class ClusterCache:
 
 def _ignored(old: Any, new: Any) -> None:
     """Nobody keeps an index of these."""
-
-
-def _place(fact: Any) -> str:
-    """The namespace of a fact."""
-    return str(fact.ref.namespace if isinstance(fact, Resource) else fact.namespace)
-
-
-def _same_fact(a: Any, b: Any) -> bool:
-    return bool(a == b._replace(version=a.version))
-
-
-def _same_node(a: NodeResource, b: NodeResource) -> bool:
-    return _same_fact(a.node, b.node)
-
-
-def child_group(child: Child) -> tuple[str, str]:
-    """Namespace and service that it is labelled for."""
-    return child.namespace, child.labels.get(keys.SERVICE) or ""
-
-
-def pod_group(pod: Pod) -> tuple[str, str]:
-    """Namespace and service that it is labelled for."""
-    return pod.namespace, pod.service
-
-
-def _kept_group(resource: Resource) -> Ref:
-    return resource.ref
-
-
-def _node_group(resource: NodeResource) -> str:
-    return resource.node.name
-
-
-def _record_group(record: NodeRecord) -> str:
-    return record.node

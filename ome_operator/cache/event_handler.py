@@ -1,17 +1,15 @@
-"""What changes in the cluster, and which keys a change makes dirty.
+"""Which keys a change in the cluster makes dirty.
 
-Fed by the watch, by the answers to our own writes, and by audits.
+Changes come from the watch, from the answers to our own writes, and from audits. Each is stored in the cache first.
 """
 
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any
 
-from ome_operator import keys
 from ome_operator.api import Invalid
-from ome_operator.cache.cluster_cache import BASE_MODEL, RECORD, ClusterCache, NodeResource, child_group, pod_group
+from ome_operator.cache.cluster_cache import RECORD, ClusterCache
+from ome_operator.cache.facts import FactChange, NodeResource, child_group, pod_group
 from ome_operator.cache.reference_index import ReferenceIndex, Refs
 from ome_operator.cache.resources import (
     ACCELERATORS,
@@ -26,13 +24,9 @@ from ome_operator.cache.resources import (
     SHORT_MODEL,
     Resource,
     edited,
-    keep,
 )
-from ome_operator.core.observed import from_api
-from ome_operator.core.observed import nodes as node_facts
-from ome_operator.core.observed.objects import Child, Deps, Manifest, Node, NodeRecord, Pod, Ref
+from ome_operator.core.observed.objects import Child, Manifest, Node, NodeRecord, Pod, Ref
 from ome_operator.core.selection.capability import carries
-from ome_operator.machinery.quota import Entry
 
 
 class Haste(Enum):
@@ -50,88 +44,79 @@ Enqueue = Callable[[Ref, Haste], None]
 """Called with what is dirty."""
 
 
-class EventHandler(ClusterCache):
-    """What we know of it; `enqueue` is told about every change that matters to a key."""
+class EventHandler:
+    """Stores changes in a cache, and calls `enqueue` for every key that a change matters to.
+
+    `child_gone` is called with a child that has vanished, whose name is free now; `capacity_freed` is called when a pod of
+    ours is gone from its node.
+    """
 
     def __init__(
         self,
+        cache: ClusterCache,
         enqueue: Enqueue,
         models_of: Refs,
         runtimes_of: Refs,
-        settled: Deps | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        *,
+        child_gone: Callable[[Child], None] = lambda _: None,
+        capacity_freed: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(settled or Deps(), clock)
+        self.cache = cache
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
-        self._woken: set[Ref] = set()
-        """Models that are dirty with all of their users, because nodes have or lost them since anybody asked for `deps`."""
+        self._child_gone, self._capacity_freed = child_gone, capacity_freed
         self._for_nodes: set[Ref] = set()
-        self.room_freed: Callable[[], None] = lambda: None
-        """Told when a pod of ours is gone from its node."""
-        self.child_gone: Callable[[Child], None] = lambda _: None
-        """Told when a child has vanished: its name is free."""
+        """Services whose last pass rested on which nodes there are."""
 
     # --- the sink of the watch ------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
         """An object is there in this state."""
-        if self._store(kind).stale(from_api.uid(body), from_api.version(body)):
+        change = self.cache.seen(kind, body)
+        if change is None:
             return
-        if kind in self.children:
-            known, child = self.children[kind].get(from_api.uid(body)), self._child(kind, body)
-            if self.children[kind].see(child):
-                self._dirty_owner(child)
-                if known is not None and child_group(known) != child_group(child):
-                    self._dirty_owner(known)  # somebody labelled it for another service: this one has lost it
-        elif kind == "Pod":
-            before, pod = self.pods.get(from_api.uid(body)), from_api.pod(body)
-            group = pod_group(pod)
-            if self.pods.see(pod):
-                turned = pod.ready and not (before is not None and before.ready)
-                self._dirty_service(group, turned and all(one.ready for one in self.pods.group(group)))
-                if before is not None and before.service != pod.service:
-                    self._dirty_service(pod_group(before))
-        elif kind == "Node":
-            self._seen_node(body)
-        elif kind == RECORD:
-            record = from_api.record(body)
-            old = self.records.get(record.uid)
-            if self.records.see(record):
-                self._record_changed(old, record)
-        else:
-            self._seen_resource(kind, body)
+        if change.matters:
+            old, new = change.old, change.new
+            if isinstance(new, Child):
+                self._child_changed(old, new)
+            elif isinstance(new, Pod):
+                self._pod_changed(old, new)
+            elif isinstance(new, NodeResource):
+                self._node_changed(old.node if old else None, new.node)
+            elif isinstance(new, NodeRecord):
+                self._record_changed(old, new)
+            else:
+                self._resource_changed(old, new)
+        self._requoted(change)
 
     def gone(self, kind: str, uid: str, version: int = 0) -> None:
         """An object does not exist any more, or has lost our label."""
-        known = self._store(kind).get(uid)
-        labelled = isinstance(known, Child) and known.labels.get(keys.MANAGED_BY) == keys.MANAGER
-        if labelled and self._store(kind).ahead(uid, version):
-            return  # somebody had taken our label off, and our own write has put it on again since
-        lost = self._store(kind).gone(uid, version)
+        change = self.cache.gone(kind, uid, version)
+        if change is None:
+            return
+        lost = change.old
         if isinstance(lost, Child):
-            self._stamps.pop(uid, None)
-            self.child_gone(lost)
+            self._child_gone(lost)
             self._dirty_owner(lost)
         elif isinstance(lost, Pod):
             self._dirty_service(pod_group(lost))
             if lost.node:
-                self.room_freed()
+                self._capacity_freed()
         elif isinstance(lost, NodeResource):
             self._node_changed(lost.node, None)
         elif isinstance(lost, NodeRecord):
             self._record_changed(lost, None)
-        elif isinstance(lost, Resource):
+        else:
             # A new object of the same name may have been seen before the old one's deletion.
-            self._resource_changed(lost, self.find(lost.ref))
-            self._moved(self.quota.gone(uid))
+            self._resource_changed(lost, self.cache.find(lost.ref))
+        self._requoted(change)
 
     def freeze(self, frozen: str) -> None:
-        """Everything is frozen from now on, since when, by whom and why; "": it is not any more."""
-        self._index.deps = replace(self._index.deps, frozen=frozen)
+        """Freeze everything, or end the freeze: `frozen` states since when, by whom and why, or is ""."""
+        self.cache.freeze(frozen)
         for kind in (SERVICE, BENCHMARK, *SHORT):
-            for resource in self.resources[kind]:
+            for resource in self.cache.resources[kind]:
                 self._enqueue(resource.ref, Haste.AWAITED)
-        for node in self.records.groups():
+        for node in self.cache.records.groups():
             self._enqueue(Ref(RECORD, "", node), Haste.SOON)
 
     def waits_for_nodes(self, service: Ref, waits: bool) -> None:
@@ -143,11 +128,6 @@ class EventHandler(ClusterCache):
 
     # --- what passes read -----------------------------------------------------------------------------------------
 
-    def deps(self) -> Deps:
-        """As before; whoever has asked may be dirty again."""
-        self._woken.clear()
-        return super().deps()
-
     def users(self, ref: Ref) -> tuple[Ref, ...]:
         """Services that refer to an object."""
         return self._referrers.of(ref)
@@ -155,7 +135,7 @@ class EventHandler(ClusterCache):
     def concerned(self, ref: Ref) -> tuple[Ref, ...]:
         """Services that must look at an edited object."""
         if ref.kind in ACCELERATORS:
-            return tuple(each.ref for each in self.services())
+            return tuple(each.ref for each in self.cache.services())
         return self._referrers.concerned(ref)
 
     def used(self, ref: Ref) -> bool:
@@ -166,37 +146,40 @@ class EventHandler(ClusterCache):
 
     def wrote(self, kind: str, body: Manifest) -> Child | Pod | Resource | None:
         """The server's answer to a write or a live read of ours; later passes see it even before the watch does."""
-        if kind in self.children:
-            child = self._child(kind, body)
-            if not self.children[kind].wrote(child) and self.children[kind].get(child.uid) is None:
-                self._stamps.pop(child.uid, None)  # it is gone by now
-            return child
-        if kind == "Pod":
-            pod = from_api.pod(body)
-            self.pods.wrote(pod)
-            return pod
-        if kind in self.resources:
-            old = self.resources[kind].get(from_api.uid(body))
-            resource = keep(kind, body, old)
-            if not self.resources[kind].wrote(resource):
-                return resource  # the watch was faster, and told everybody
+        change = self.cache.wrote(kind, body)
+        if change is None:
+            return None
+        old, new = change.old, change.new
+        if isinstance(new, Resource) and change.matters:  # else the watch was faster, and every key is dirty already
             # No event will tell of our own write, nor of an edit just before it: that one's event is stale by now.
-            if old is None or edited(old) != edited(resource):
-                self._resource_changed(old, resource)
+            if old is None or edited(old) != edited(new):
+                self._resource_changed(old, new)
             else:
-                self._behind(resource.ref, False)
-                self._requeue_referred(old, resource)
-            return resource
-        return None
+                self._behind(new.ref, False)
+                self._requeue_referred(old, new)
+        written: Child | Pod | Resource = new
+        return written
 
     # --- changes and whom they concern ----------------------------------------------------------------------------
+
+    def _child_changed(self, old: Child | None, new: Child) -> None:
+        self._dirty_owner(new)
+        if old is not None and child_group(old) != child_group(new):
+            self._dirty_owner(old)  # somebody labelled it for another service: this one has lost it
+
+    def _pod_changed(self, old: Pod | None, new: Pod) -> None:
+        group = pod_group(new)
+        turned = new.ready and not (old is not None and old.ready)
+        self._dirty_service(group, turned and all(one.ready for one in self.cache.pods.group(group)))
+        if old is not None and old.service != new.service:
+            self._dirty_service(pod_group(old))
 
     def _dirty_owner(self, child: Child) -> None:
         """The service that a child is labelled for; of a Job, which carries no service's label, who wants its name."""
         if child.kind != JOB:
             self._dirty_service(child_group(child))
             return
-        for ref in self._index.benchmarks(JOB, child.namespace, child.name):
+        for ref in self.cache.benchmarks(JOB, child.namespace, child.name):
             self._enqueue(ref, Haste.SOON)
 
     def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
@@ -205,20 +188,10 @@ class EventHandler(ClusterCache):
         if name:
             self._enqueue(Ref(SERVICE, namespace, name), Haste.AWAITED if whole else Haste.SOON)
 
-    def _seen_resource(self, kind: str, body: Mapping[str, Any]) -> None:
-        old = self.resources[kind].get(from_api.uid(body))
-        resource = keep(kind, body, old)
-        if self.resources[kind].see(resource):
-            self._resource_changed(old, resource)
-        if kind == BASE_MODEL:
-            created = (body.get("metadata") or {}).get("creationTimestamp") or ""
-            self._moved(self.quota.see(resource.ref.namespace, Entry(created, resource.ref.name, resource.uid)))
-
-    def _moved(self, uids: Iterable[str]) -> None:
-        """These models are within or beyond the number of their namespace now: that is news as an edit is."""
-        for uid in uids:
-            if (one := self.resources[BASE_MODEL].get(uid)) is not None:
-                self._resource_changed(None, one)
+    def _requoted(self, change: FactChange) -> None:
+        """Models that are within or beyond the number of their namespace now: that is news as an edit is."""
+        for resource in change.requoted:
+            self._resource_changed(None, resource)
 
     def _resource_changed(self, old: Resource | None, new: Resource | None) -> None:
         one = new or old
@@ -230,7 +203,6 @@ class EventHandler(ClusterCache):
             return
         self._requeue_referred(old, new)
         if edit and one.ref.kind != SERVICE:
-            self._edited.add(one.ref)
             self._enqueue(one.ref, Haste.SHARED)
 
     def _requeue_referred(self, old: Resource | None, new: Resource | None) -> None:
@@ -244,13 +216,13 @@ class EventHandler(ClusterCache):
         """What a model or service that changed was made of, and the benchmarks that wait for it; everything that is not made
         yet looks at an edited catalog.
         """
-        mine = [Ref(SERVING, ref.namespace, ref.name), *self._index.benchmarks(*ref)] if ref.kind == SERVICE else []
+        mine = [Ref(SERVING, ref.namespace, ref.name), *self.cache.benchmarks(*ref)] if ref.kind == SERVICE else []
         if ref.kind == MODELS[0]:
             mine.append(Ref(SHORT_MODEL, "", ref.name))
         if edit and ref.kind in CATALOG:
-            mine += self._index.unmade
+            mine += self.cache.unmade()
         for one in mine:
-            if self.find(one) is not None:
+            if self.cache.find(one) is not None:
                 self._enqueue(one, Haste.SOON)
 
     def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
@@ -261,37 +233,25 @@ class EventHandler(ClusterCache):
             if ref.kind in HELD and before.get(ref) != after.get(ref):
                 self._enqueue(ref, Haste.SOON)
 
-    def _seen_node(self, body: Mapping[str, Any]) -> None:
-        resource = NodeResource(from_api.uid(body), from_api.version(body), node_facts.node(body))
-        old = self.nodes.get(resource.uid)
-        if self.nodes.see(resource):
-            self._node_changed(old.node if old else None, resource.node)
-
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         """Models that it holds from now on, or not any more, concern their users; its labels its record; that it comes or
         goes the services of its pods; accelerator classes count it, and some services wait for any change of a node.
         """
         for service in self._for_nodes:
             self._enqueue(service, Haste.SOON)
-        for resource in (each for kind in ACCELERATORS for each in self.resources[kind]):
+        for resource in (each for kind in ACCELERATORS for each in self.cache.resources[kind]):
             if _counted(resource, old) != _counted(resource, new):
                 self._enqueue(resource.ref, Haste.SOON)
         relabelled = new is not None and (old is None or (old.labels, old.ours) != (new.labels, new.ours))
-        if new is not None and relabelled and self.record(new.name) is not None:
+        if new is not None and relabelled and self.cache.record(new.name) is not None:
             self._enqueue(Ref(RECORD, "", new.name), Haste.SOON)
         if old is not None and (new is None or new.alive != old.alive):
-            for group in {
-                pod_group(pod) for uid in self._index.on_node(old.name) if (pod := self.pods.get(uid)) is not None
-            }:
+            for group in {pod_group(pod) for pod in self.cache.pods_on(old.name)}:
                 self._dirty_service(group)
-        concerned = {ref for label in self._index.moved() for ref in self._index.models.of(label)}
-        for ref in sorted(concerned - self._woken):
-            found = self.find(ref)
-            if found is not None and not self.quota.beyond(found.uid):
-                self._woken.add(ref)
-                self._enqueue(ref, Haste.SOON)
-                for user in self._referrers.of(ref):
-                    self._enqueue(user, Haste.SOON)
+        for ref in self.cache.moved_models():
+            self._enqueue(ref, Haste.SOON)
+            for user in self._referrers.of(ref):
+                self._enqueue(user, Haste.SOON)
 
 
 def _counted(accelerator: Resource, node: Node | None) -> tuple[bool, int] | None:

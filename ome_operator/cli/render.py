@@ -12,7 +12,7 @@ from ome_operator.errors import Unanswered
 from ome_operator.settings import Policy
 
 if TYPE_CHECKING:
-    from ome_operator.cache.event_handler import EventHandler
+    from ome_operator.cache.cluster_cache import ClusterCache
     from ome_operator.cache.resources import Resource
     from ome_operator.core.observed.objects import Manifest
 
@@ -82,7 +82,7 @@ def render(
     raise typer.Exit(1 if problems else 0)
 
 
-def _service(kept: "Resource", cluster: "EventHandler") -> tuple[list["Manifest"], list[str]]:
+def _service(kept: "Resource", cluster: "ClusterCache") -> tuple[list["Manifest"], list[str]]:
     """Return the objects of a service, and sentences about what is missing for them."""
     from ome_operator.api import Invalid
     from ome_operator.describe.outcome import outcome

@@ -49,8 +49,9 @@ CORE = Core()
 class StatusReconciler(ABC):
     """Reconciles kinds whose only output is their status; `resync` is in seconds."""
 
-    def __init__(self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, wall: WallClock) -> None:
-        self._cluster, self._client, self._queue, self._resync, self._wall = cluster, client, queue, resync, wall
+    def __init__(self, handler: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, wall: WallClock) -> None:
+        self._handler, self._cluster = handler, handler.cache
+        self._client, self._queue, self._resync, self._wall = client, queue, resync, wall
         self._last: dict[Ref, status_writer.Written] = {}
         self._bugs: dict[Ref, str] = {}
         """Of which the log has a traceback already."""
@@ -109,7 +110,7 @@ class StatusReconciler(ABC):
         """Write it where it differs; whether it was written."""
         if not self.differs(resource, status):
             return False
-        written = await status_writer.write(self._client, self._cluster, resource, status)
+        written = await status_writer.write(self._client, self._handler, resource, status)
         if written is not None:
             self._last[resource.ref] = written
         return written is not None

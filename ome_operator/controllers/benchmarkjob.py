@@ -33,14 +33,14 @@ class BenchmarkJobReconciler(StatusReconciler):
 
     def __init__(
         self,
-        cluster: EventHandler,
+        handler: EventHandler,
         client: Client,
         queue: WorkQueue[Ref],
         resync: float,
         wall: WallClock,
         images: job.Images,
     ) -> None:
-        super().__init__(cluster, client, queue, resync, wall)
+        super().__init__(handler, client, queue, resync, wall)
         self._images = images
         self._failures = events.create_failures(client, time.monotonic, wall)
         self._start_failures = events.start_failures(client, time.monotonic, wall)
@@ -99,7 +99,7 @@ class BenchmarkJobReconciler(StatusReconciler):
             body = found[0]  # the watch has not told yet
         except (errors.Invalid, errors.Forbidden) as error:
             return None, Why(type(error).__name__, str(error))
-        made = self._cluster.wrote(JOB, body)
+        made = self._handler.wrote(JOB, body)
         return (made if isinstance(made, Child) else None), NOTHING
 
     def _service(self, resource: Resource) -> InferenceService | Invalid | None:

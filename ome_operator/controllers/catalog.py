@@ -27,7 +27,7 @@ class CatalogReconciler(StatusReconciler):
 
     def __init__(
         self,
-        cluster: EventHandler,
+        handler: EventHandler,
         client: Client,
         queue: WorkQueue[Ref],
         resync: float,
@@ -37,7 +37,7 @@ class CatalogReconciler(StatusReconciler):
         scope: Scope = EVERYWHERE,
         waves: WaveRegistry | None = None,
     ) -> None:
-        super().__init__(cluster, client, queue, resync, wall)
+        super().__init__(handler, client, queue, resync, wall)
         self._core, self._interval, self._scope, self._waves = core, interval, scope, waves
         self._written_at: dict[Ref, float] = {}
         self._pinned: dict[Ref, Any] = {}
@@ -84,7 +84,7 @@ class CatalogReconciler(StatusReconciler):
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why)
         if (beyond := self._cluster.beyond(resource)) is not None:
             return self._refused(resource, Reason.TOO_MANY_MODELS, beyond.why)
-        users = tuple(f"{user.namespace}/{user.name}" for user in self._cluster.users(ref))
+        users = tuple(f"{user.namespace}/{user.name}" for user in self._handler.users(ref))
         deps = self._cluster.deps()
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.api.well_known import WellKnown
-from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD
+from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD, ClusterCache
 from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
@@ -19,8 +19,8 @@ from ome_operator.controllers import tidying
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
-from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
+from ome_operator.controllers.inferenceservice.shared_state import SharedState
 from ome_operator.controllers.metrics_collector import Eyes
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.router_watch import RouterWatch
@@ -116,15 +116,22 @@ class Manager:
         """Of the namespaces that are named, those of which everything was told."""
         self._running = False
         self._settings, self._client, self._metrics = settings, client, metrics
+        self.cluster = ClusterCache(_settled(settings))
         self._queue = _queue(settings, self._makes_everything)
         self._edits: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=60.0, jitter=random.random)
         """Edited objects whose services are to be told."""
-        self.cluster = EventHandler(self._enqueue, core.models_of, core.runtimes_of, _settled(settings))
-        known = self.cluster, client
-        executor = Executor(client, self.cluster, settings.guard_delay)
         self._routers = RouterWatch(lambda: list(self.cluster.pods), self._queue.add, wall, settings.router_watch)
-        self._services = InferenceServiceReconciler(*known, executor, self._queue, settings, wall, core)
-        self._services.strangers = self._routers.of
+        shared = SharedState.empty(self.cluster, client, self._queue, settings, self._routers.of)
+        self._handler = EventHandler(
+            self.cluster,
+            self._enqueue,
+            core.models_of,
+            core.runtimes_of,
+            child_gone=shared.memories.child_gone,
+            capacity_freed=shared.gangs.freed,
+        )
+        known = self._handler, client
+        self._services = InferenceServiceReconciler(*known, self._queue, settings, wall, shared, core)
         self._eyes = Eyes(self.cluster, metrics, wall, settings.metrics_per_service)
         status_only = *known, self._queue, settings.resync, wall
         self._catalog = CatalogReconciler(*status_only, core, settings.status_interval, scope, self._services.waves)
@@ -141,7 +148,7 @@ class Manager:
             self._places(""),
             known=self._known,
             listed=lambda place: self.listed(*place),
-            gone=lambda place, uid: self.cluster.gone(place.kind, uid),
+            gone=lambda place, uid: self._handler.gone(place.kind, uid),
             queue=WorkQueue(workers=1, first=5.0, last=60.0, jitter=random.random),
             interval=settings.audit_interval,
             debounce=settings.audit_debounce,
@@ -156,7 +163,7 @@ class Manager:
                 if self.cluster.resources[kind].get(from_api.uid(body)) is not None:  # it was ours a moment ago
                     self.deleted(kind, body)
                 return
-            self.cluster.seen(kind, body)
+            self._handler.seen(kind, body)
         except Exception:
             self._unread[kind] += 1
             logger.exception("cannot read a %s: %s", kind, (body.get("metadata") or {}).get("name"))
@@ -164,7 +171,7 @@ class Manager:
     def deleted(self, kind: str, body: Body) -> None:
         """An object was deleted."""
         try:
-            self.cluster.gone(kind, from_api.uid(body), from_api.version(body))
+            self._handler.gone(kind, from_api.uid(body), from_api.version(body))
         except Exception:  # the next audit of its kind finds it
             logger.exception("cannot read a deleted %s", kind)
 
@@ -223,7 +230,7 @@ class Manager:
 
     async def _tell_concerned(self, ref: Ref) -> None:
         """An object was edited: whom it concerns is dirty."""
-        for service in self.cluster.concerned(ref):
+        for service in self._handler.concerned(ref):
             self._queue.add_shared(service)
             await PACE.breathe()
         if self.cluster.find(ref) is None:
@@ -232,6 +239,10 @@ class Manager:
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
         """UIDs of all objects of a kind that we watch in a place, by a consistent list of metadata."""
         return await self._client.list_uids(kind, namespace, label_selector=SELECTORS.get(kind, ""))
+
+    def freeze(self, frozen: str) -> None:
+        """Freeze everything, or end the freeze: `frozen` states since when, by whom and why, or is ""."""
+        self._handler.freeze(frozen)
 
     # --- work -------------------------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 import logging
 
 from ome_operator import keys
-from ome_operator.cache.cluster_cache import NodeResource
 from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.facts import NodeResource
 from ome_operator.cache.resources import HELD
 from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers.weights_gc import WeightsGC
@@ -26,10 +26,11 @@ class NodeModelsReconciler:
     """Passes over nodes that have a record."""
 
     def __init__(
-        self, cluster: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, scope: Scope = EVERYWHERE
+        self, handler: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, scope: Scope = EVERYWHERE
     ) -> None:
-        self._cluster, self._client, self._queue, self._resync, self._scope = cluster, client, queue, resync, scope
-        self._removals = WeightsGC(cluster, client)
+        self._handler, self._cluster = handler, handler.cache
+        self._client, self._queue, self._resync, self._scope = client, queue, resync, scope
+        self._removals = WeightsGC(handler.cache, client)
 
     async def reconcile(self, ref: Ref) -> bool:
         """One pass: True, for what nobody foresees raises. A node whose record went away keeps its labels: its files did
@@ -44,7 +45,7 @@ class NodeModelsReconciler:
             self._queue.forget(ref)
             return True
         wanted = settled(
-            resource, node_models.labels(record.holdings, self._pins(record), record.unused, self._cluster.used)
+            resource, node_models.labels(record.holdings, self._pins(record), record.unused, self._handler.used)
         )
         try:
             if differs(resource, wanted):

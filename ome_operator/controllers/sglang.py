@@ -58,7 +58,7 @@ class SglangReconciler(StatusReconciler):
             applied = await self._client.apply(manifest, made.uid if made is not None else "")
         except errors.Invalid as error:
             return Why(Reason.INVALID, str(error))
-        self._cluster.wrote(manifest["kind"], applied.body)
+        self._handler.wrote(manifest["kind"], applied.body)
         return NOTHING
 
 

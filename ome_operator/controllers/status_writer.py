@@ -25,7 +25,7 @@ def bug(error: Exception) -> str:
     return f"the operator failed ({type(error).__name__}: {error}): please report this with its log"
 
 
-async def write(client: Client, cluster: EventHandler, resource: Resource, status: Mapping[str, Any]) -> Written | None:
+async def write(client: Client, handler: EventHandler, resource: Resource, status: Mapping[str, Any]) -> Written | None:
     """Write it; None when the object is gone."""
     manifest = {
         "apiVersion": RESOURCES[resource.ref.kind].api_version,
@@ -37,5 +37,5 @@ async def write(client: Client, cluster: EventHandler, resource: Resource, statu
         applied = await client.apply(manifest, resource.uid, subresource="status")
     except NotFound:
         return None
-    cluster.wrote(resource.ref.kind, applied.body)
+    handler.wrote(resource.ref.kind, applied.body)
     return managed_fields.digest({"status": status}), managed_fields.owned_status(applied.body)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import SERVICE
 from ome_operator.machinery.pace import PACE
 from ome_operator.machinery.rounds import rounds
@@ -16,7 +16,7 @@ FEW = 100
 """Services that go together without a turn of their own."""
 
 
-async def tidy(cluster: EventHandler, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
+async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
     """For ever, when every key had a pass or two, which ask again for what they need. Sooner where as many services have
     gone as live, and a few: however fast services come and go, what is kept of the dead is bounded by the living. What has
     to be made anew for one that lives is no more than what one that has gone did cost.

@@ -7,8 +7,7 @@ neither. So it offers, and removes what we name in its record's spec, which it c
 import logging
 
 from ome_operator import keys
-from ome_operator.cache.cluster_cache import RECORD
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.core.observed.objects import Manifest, NodeRecord, Unused
 from ome_operator.core.weights.mount import hosts, reaches
 from ome_operator.kube.client import Client
@@ -21,7 +20,7 @@ ENDED = ("Succeeded", "Failed")
 class WeightsGC:
     """Answers to what agents offer to remove."""
 
-    def __init__(self, cluster: EventHandler, client: Client) -> None:
+    def __init__(self, cluster: ClusterCache, client: Client) -> None:
         self._cluster, self._client = cluster, client
 
     async def answer(self, record: NodeRecord, *, frozen: bool = False) -> None:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.controllers.weights_gc import WeightsGC
 from ome_operator.core.observed import from_api
-from ome_operator.core.resolve.inputs import model_refs, runtime_refs
+from ome_operator.core.observed.objects import Deps
 from tests.support.fake_api import FakeApi
 
 HOME, PATH, NODE = "/mnt/models/.ome", "/mnt/models/k2", "n"
@@ -61,7 +61,7 @@ def body(**parts: Any) -> dict[str, Any]:
     return {"metadata": {"name": NODE, "uid": "uid-n", "resourceVersion": "7"}, **parts}
 
 
-def stored(cluster: EventHandler, number: int, use: Use) -> None:
+def stored(cluster: ClusterCache, number: int, use: Use) -> None:
     """A ControllerRevision whose workers use weights."""
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
     worker = {"spec": {"template": {"spec": use.pod()}}}
@@ -74,7 +74,7 @@ def stored(cluster: EventHandler, number: int, use: Use) -> None:
 def test_only_what_nothing_refers_to_may_go(
     revisions: list[Use], pods: list[Use], offered: set[str], before: set[str]
 ) -> None:
-    cluster = EventHandler(lambda *_: None, model_refs, runtime_refs)
+    cluster = ClusterCache(Deps())
     for number, use in enumerate(revisions):
         stored(cluster, number, use)
     unused = [
@@ -98,7 +98,7 @@ def test_only_what_nothing_refers_to_may_go(
 
 
 def test_what_was_allowed_for_an_older_offer_is_taken_back() -> None:
-    cluster, api = EventHandler(lambda *_: None, model_refs, runtime_refs), server()
+    cluster, api = ClusterCache(Deps()), server()
     place = f"{HOME}/{DIGESTS[0]}"
     spec = {"remove": [{"directory": place, "offer": "then"}]}
     asyncio.run(WeightsGC(cluster, api).answer(from_api.record(body(spec=spec))))

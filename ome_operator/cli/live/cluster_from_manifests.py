@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.api.well_known import packaged
-from ome_operator.cache.cluster_cache import KINDS
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import KINDS, ClusterCache
 from ome_operator.cache.resources import SHORT
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import NO_POLICY, Deps, Manifest, Ref
-from ome_operator.core.resolve.inputs import object_refs, runtime_refs
 from ome_operator.core.sglang import convert
 from ome_operator.kube.resources import called
 
@@ -37,7 +35,7 @@ def gather(
     model_agent: bool = False,
     agent_roots: tuple[str, ...] = (),
     preflight: str = "Off",
-) -> EventHandler:
+) -> ClusterCache:
     """Return the view of a cluster with these objects, as if they had been watched. Of two bodies of one object the later
     one wins.
 
@@ -56,7 +54,7 @@ def gather(
         ),
         well_known=packaged(),
     )
-    cluster = EventHandler(lambda *_: None, object_refs, runtime_refs, settled)
+    cluster = ClusterCache(settled)
     for which, body in found.items():
         cluster.seen(which.kind, _stored(which, body))
     for kind in SHORT:  # models come first, because services are chosen for them
@@ -66,7 +64,7 @@ def gather(
     return cluster
 
 
-def _make(cluster: EventHandler, manifest: Manifest, known: Mapping[str, Any] | None) -> None:
+def _make(cluster: ClusterCache, manifest: Manifest, known: Mapping[str, Any] | None) -> None:
     """Add the object derived from a short form. It replaces an object that was derived earlier, never one that a user
     wrote.
     """
@@ -99,7 +97,7 @@ class Made(NamedTuple):
     """Why nothing can be derived yet; "" if `manifest` is set."""
 
 
-def made(cluster: EventHandler, kind: str) -> list[Made]:
+def made(cluster: ClusterCache, kind: str) -> list[Made]:
     """Return what the operator derives from each object of a kind of sglang.ai."""
     found = []
     for item in cluster.resources[kind]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid, Model, Runtime
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live.cluster_from_manifests import gather, made, ref
 from ome_operator.core.observed.objects import Manifest, Ref
@@ -50,7 +50,7 @@ def subjects(given: list[Manifest], beside: list[Manifest], versions: Versions) 
             yield _unread(Ref(runtime.kind, runtime.namespace, runtime.name), getattr(service, "why", ""), versions)
 
 
-def lines(cluster: EventHandler, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
+def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
     """Return the errors and warnings of these services, one line each, for commands other than `ome lint`. After TOLD lines
     the rest is counted, and `all_of_it` names the command that shows all.
     """
@@ -85,7 +85,7 @@ async def on_a_cluster(client: "Client", namespace: str, name: str, versions: Ve
     return list(of_services(cluster, wanted, versions))
 
 
-def of_services(cluster: EventHandler, named: Collection[Ref], versions: Versions) -> Iterator[Subject]:
+def of_services(cluster: ClusterCache, named: Collection[Ref], versions: Versions) -> Iterator[Subject]:
     """Yield the subjects of the named services of a cluster or of files."""
     for kept in cluster.services():
         if kept.ref in named:
@@ -100,7 +100,7 @@ def _unread(which: Ref, why: str, versions: Versions) -> Subject:
     return Subject(f"{which.namespace}/{which.name}", "", (), None, (why,), versions, {})
 
 
-def _subject(service: InferenceService, cluster: EventHandler, versions: Versions, alone: bool = False) -> Subject:
+def _subject(service: InferenceService, cluster: ClusterCache, versions: Versions, alone: bool = False) -> Subject:
     deps = cluster.deps()
     comes_to, resolved = outcome(service, deps), resolve(service, deps)
     runtime = resolved.runtime if isinstance(resolved.runtime, Runtime) else None

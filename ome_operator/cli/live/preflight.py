@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cache.cluster_cache import RECORD
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT, Resource
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import found, selector
@@ -81,7 +80,7 @@ async def of_service(client: Client, namespace: str, name: str, roles: Collectio
     return _trial(resource, comes_to, {each.component: 1 for each in comes_to.roles}, roles, within)
 
 
-async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> EventHandler:
+async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[Manifest]) -> ClusterCache:
     """Return the objects that services may refer to, with the given objects, which replace those of the cluster."""
     # Namespaced short forms are left out: services would be derived from them, and would be checked too.
     kinds = (*CATALOG, *(kind for kind in SHORT if not RESOURCES[kind].namespaced), "Node", RECORD)
@@ -90,7 +89,7 @@ async def _cluster(client: Client, namespaces: Collection[str], given: Sequence[
     return gather([*there, *given], model_agent=agent)
 
 
-def _outcome(resource: Resource, cluster: EventHandler) -> Outcome:
+def _outcome(resource: Resource, cluster: ClusterCache) -> Outcome:
     """Return what the operator derives from a service. Raises Unanswered if that is not possible or has no pods."""
     which, service = resource.ref, resource.parsed
     if not isinstance(service, InferenceService):

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.cache.cluster_cache import RECORD
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import CATALOG, SERVICE, SHORT
 from ome_operator.cli.live import dry_run
@@ -60,16 +59,16 @@ async def preview(client: Client, given: Sequence[Manifest], made: Collection[st
     )
 
 
-def _side(cluster: EventHandler) -> Side:
+def _side(cluster: ClusterCache) -> Side:
     return Side({item.ref: item.parsed for item in cluster.services() if not item.deleting}, cluster.deps())
 
 
-def _parsed(cluster: EventHandler, which: Ref) -> Any:
+def _parsed(cluster: ClusterCache, which: Ref) -> Any:
     found = cluster.find(which)
     return found.parsed if found is not None else None
 
 
-async def _waits(client: Client, after: EventHandler, which: Ref) -> str:
+async def _waits(client: Client, after: ClusterCache, which: Ref) -> str:
     """Return what the new revision of a service would wait for; "" if it may start."""
     found = await listed(client, (*CHILDREN, "Pod"), which.namespace, selector(which.name))
     there = gather(found)

@@ -46,8 +46,9 @@ And Kubernetes' controllers, which write the endpoints anew whenever a pod chang
 class Executor:
     """Stateless but for the client and the cluster's facts."""
 
-    def __init__(self, client: Client, cluster: EventHandler, guard_delay: float) -> None:
-        self._client, self._cluster, self._guard_delay = client, cluster, guard_delay
+    def __init__(self, client: Client, handler: EventHandler, guard_delay: float) -> None:
+        self._client, self._guard_delay = client, guard_delay
+        self._handler, self._cluster = handler, handler.cache
 
     async def effects(self, plan: Plan, execution: Execution) -> None:
         """Everything but status and events, in the plan's order."""
@@ -117,7 +118,7 @@ class Executor:
             return
         if applied is None:
             return
-        child = self._cluster.wrote(key[0], applied.body)
+        child = self._handler.wrote(key[0], applied.body)
         execution.result.wrote = True
         execution.accepted(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
 
@@ -160,7 +161,7 @@ class Executor:
         if live.get("metadata", {}).get("uid") == uid:
             execution.refuse(key, refusal, hash_)
         else:
-            self._cluster.gone(key[0], uid)
+            self._handler.gone(key[0], uid)
             execution.result.requeue_within(self._guard_delay)
 
     # --- other effects ----------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class Executor:
         except REFUSED as error:
             execution.refuse(key, Refusal(type(error).__name__, str(error)), hash_)
             return
-        self._cluster.wrote(key[0], body)
+        self._handler.wrote(key[0], body)
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
 
     async def _secret(self, execution: Execution, secret: EnsureSecret) -> None:
@@ -211,7 +212,7 @@ class Executor:
         if child is None or child.content == status.manifest.get("status"):
             return
         applied = await self._client.apply(status.manifest, child.uid, subresource="status")
-        written = self._cluster.wrote(kind, applied.body)
+        written = self._handler.wrote(kind, applied.body)
         if isinstance(written, Child) and written.replicas != child.replicas:
             execution.result.wrote = True  # somebody scaled just before, and that event is stale by now
 
@@ -219,9 +220,9 @@ class Executor:
         try:
             body = await self._client.patch_merge(patch.kind, execution.namespace, patch.name, patch.uid, patch.body)
         except NotFound:
-            self._cluster.gone(patch.kind, patch.uid)
+            self._handler.gone(patch.kind, patch.uid)
             return
-        self._cluster.wrote(patch.kind, body)
+        self._handler.wrote(patch.kind, body)
         execution.result.wrote = True
 
     async def _delete(self, execution: Execution, delete: Delete) -> None:
@@ -240,9 +241,9 @@ class Executor:
             return
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
         if (body.get("metadata") or {}).get("uid") == delete.uid:
-            self._cluster.wrote(delete.kind, body)  # terminating
+            self._handler.wrote(delete.kind, body)  # terminating
         else:
-            self._cluster.gone(delete.kind, delete.uid)
+            self._handler.gone(delete.kind, delete.uid)
         execution.result.wrote = True
         execution.result.did[DELETED, delete.kind] += 1
 
@@ -257,9 +258,9 @@ class Executor:
         bodies = await self._client.list_objects("Pod", execution.namespace, label_selector=recycle.selector)
         live = {fingerprint(from_api.pod(body)) for body in bodies}
         for body in bodies:
-            self._cluster.wrote("Pod", body)
+            self._handler.wrote("Pod", body)
         for uid in {pod.uid for pod in recycle.pods} - {pod.uid for pod in live}:
-            self._cluster.gone("Pod", uid)
+            self._handler.gone("Pod", uid)
         if recycle.scale is None or live != recycle.pods:
             return live == recycle.pods
         name, replicas = recycle.scale
@@ -267,7 +268,7 @@ class Executor:
             scale = await self._client.get("RoleScale", execution.namespace, name)
         except NotFound:
             return False
-        self._cluster.wrote("RoleScale", scale)
+        self._handler.wrote("RoleScale", scale)
         return bool(scale["spec"].get("replicas") == replicas)
 
     async def _blocked(self, execution: Execution, guard: Guard | NodeLost | None) -> bool:

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ome_operator import keys
+from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers.status_writer import Written
-from ome_operator.core.observed.objects import Child, Pod, Refusal
+from ome_operator.core.observed.objects import Child, Pod, Ref, Refusal
 from ome_operator.core.reasons import Reason, Why
 
 Key = tuple[str, str]
@@ -190,3 +192,28 @@ class ServiceMemory:
         self.counts.pop(key, None)
         self.failures.pop(key, None)
         self.looks.pop(key, None)
+
+
+class Memories:
+    """The memory of each service, for as long as the service exists."""
+
+    def __init__(self) -> None:
+        self._found: dict[Ref, tuple[str, ServiceMemory]] = {}
+
+    def of(self, resource: Resource) -> ServiceMemory:
+        """Return the memory of a service. A new service of a former one's name starts with an empty memory."""
+        uid, memory = self._found.get(resource.ref, ("", ServiceMemory()))
+        if uid != resource.uid:
+            memory = ServiceMemory()
+            self._found[resource.ref] = resource.uid, memory
+        return memory
+
+    def forget(self, ref: Ref) -> bool:
+        """Forget a service. Return whether there was a memory of it."""
+        return self._found.pop(ref, None) is not None
+
+    def child_gone(self, child: Child) -> None:
+        """Let what was refused for the name of a child be tried at once, because the child has vanished."""
+        _, memory = self._found.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
+        if memory is not None:
+            memory.free((child.kind, child.name))

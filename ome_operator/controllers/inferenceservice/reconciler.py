@@ -9,8 +9,7 @@ from functools import partial
 from ome_operator import keys
 from ome_operator.api import Invalid
 from ome_operator.cache.event_handler import EventHandler
-from ome_operator.cache.foreign_pods import ForeignPods
-from ome_operator.cache.resources import SERVICE, Resource
+from ome_operator.cache.resources import Resource
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE, Core
@@ -20,12 +19,12 @@ from ome_operator.controllers.inferenceservice.execution import Execution, Resul
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
+from ome_operator.controllers.inferenceservice.shared_state import SharedState
 from ome_operator.controllers.placement import autoscalers
-from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.freeze.hold import Brake
 from ome_operator.core.observed import starts
-from ome_operator.core.observed.objects import Child, Epoch, Observed, Pod, Ref, Strangers
+from ome_operator.core.observed.objects import Epoch, Observed, Ref
 from ome_operator.core.reasons import READY, Reason, ReasonRecord
 from ome_operator.core.reconcile.plan import NEEDED, Event, Plan
 from ome_operator.core.reconcile.sync import braked
@@ -49,38 +48,33 @@ class InferenceServiceReconciler:
 
     def __init__(
         self,
-        cluster: EventHandler,
+        handler: EventHandler,
         client: Client,
-        executor: Executor,
         queue: WorkQueue[Ref],
         settings: Settings,
         wall: WallClock,
+        shared: SharedState,
         core: Core = CORE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cluster, self._client, self._executor, self._queue = cluster, client, executor, queue
+        self._memories, self._gangs, self._strangers = shared
+        self._handler, self._cluster, self._client, self._queue = handler, handler.cache, client, queue
+        self._executor = Executor(client, handler, settings.guard_delay)
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
         self._failures = kube_events.create_failures(client, clock, wall)
         self._start_failures = kube_events.start_failures(client, clock, wall)
         self._counts = CountPace(settings.status_interval, settings.status_rate)
-        self._memories: dict[Ref, tuple[str, ServiceMemory]] = {}
         self.gone = 0
         """How many services have gone since the start."""
         default = Terms(settings.waves, settings.bake, settings.max_concurrent_services)
         self.waves = WaveRegistry(
-            terms=lambda ref: cluster.terms(ref, default),
+            terms=lambda ref: handler.cache.terms(ref, default),
             wall=wall,
             call=queue.add,
             changed=lambda ref: queue.add(ref, settings.catalog_delay),
         )
-        cluster.child_gone = self._child_gone
         self._scale_ups = kube_events.scale_ups(client, clock, wall)
-        foreign = ForeignPods(client, clock, partial(cluster.holds_room, namespaces=settings.watch_namespaces))
-        self._gangs = Gangs(cluster, foreign, self._add_soon)
-        cluster.room_freed = self._gangs.freed
         self.flight = Flight(settings.recorder_memory * 2**20, wall)
-        self.strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
-        """What is known of strangers in the lists of these routers."""
 
     def seed(self, namespace: str = "") -> None:
         """No service begins with an edit that others share before the services, of a namespace or all, had a pass."""
@@ -100,7 +94,7 @@ class InferenceServiceReconciler:
         if resource is None or resource.deleting:
             self._forget(ref)  # owner references remove what there is
             return True
-        memory = self._memory(resource)
+        memory = self._memories.of(resource)
         result, tried = Result(), set[Key]()
         now, lasts = self._wall(), self._settings.policy.gang_timeout
         await autoscalers.inspect(self._scale_ups, self._cluster, resource, memory, now=now, lasts=lasts)
@@ -148,7 +142,7 @@ class InferenceServiceReconciler:
             plan = self._core.sync(resource.parsed, deps, observed, now)
             self.flight.ended(resource.ref, ear, now, plan)
             self._tell_waves(resource, plan)
-            self._cluster.waits_for_nodes(resource.ref, plan.nodes)
+            self._handler.waits_for_nodes(resource.ref, plan.nodes)
             self._gangs.tell(resource.ref, plan.claim, moves=plan.nodes)
         except Exception as error:
             traceback = repr(error) != memory.bug
@@ -187,7 +181,7 @@ class InferenceServiceReconciler:
             checks=memory.checks(self._clock()),
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
-            strangers=self.strangers(pods),
+            strangers=self._strangers(pods),
             turn=self._gangs.turn(ref, resource.status, now)._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
             another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
@@ -264,7 +258,7 @@ class InferenceServiceReconciler:
             return
         turns = journal.turns(resource.status.get("conditions") or (), plan.status.get("conditions") or ())
         try:
-            written = await status_writer.write(self._client, self._cluster, resource, plan.status)
+            written = await status_writer.write(self._client, self._handler, resource, plan.status)
         except KubeError as error:
             logger.info("cannot write the status of %s/%s: %s", resource.ref.namespace, resource.ref.name, error)
             result.error = error
@@ -320,27 +314,14 @@ class InferenceServiceReconciler:
     def _add_soon(self, ref: Ref) -> None:
         self._queue.add(ref, self._settings.child_delay, spaced=self._settings.child_spacing)
 
-    def _memory(self, resource: Resource) -> ServiceMemory:
-        """A new incarnation of a name starts with an empty memory."""
-        uid, memory = self._memories.get(resource.ref, ("", ServiceMemory()))
-        if uid != resource.uid:
-            memory = ServiceMemory()
-            self._memories[resource.ref] = resource.uid, memory
-        return memory
-
     def _forget(self, ref: Ref) -> None:
-        if self._memories.pop(ref, None) is not None:
+        if self._memories.forget(ref):
             self.gone += 1
         self.flight.forget(ref)
-        self._cluster.waits_for_nodes(ref, False)
+        self._handler.waits_for_nodes(ref, False)
         self._gangs.tell(ref, None)
         self.waves.forget(ref)
         self._queue.forget(ref)
-
-    def _child_gone(self, child: Child) -> None:
-        _, memory = self._memories.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
-        if memory is not None:
-            memory.free((child.kind, child.name))
 
 
 def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:

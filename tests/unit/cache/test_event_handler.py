@@ -6,6 +6,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler, Haste
 from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
@@ -22,7 +23,7 @@ class Told:
 
     def __init__(self) -> None:
         self.dirty: list[tuple[Ref, Haste]] = []
-        self.cluster = EventHandler(lambda *told: self.dirty.append(told), model_refs, runtime_refs)
+        self.cluster = EventHandler(ClusterCache(Deps()), lambda *told: self.dirty.append(told), model_refs, runtime_refs)
         self.versions = 0
 
     def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, Haste]]:
@@ -86,11 +87,11 @@ def test_a_child_concerns_its_service_when_its_facts_change(told: Told) -> None:
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}) == [(SERVICE, SOON)]
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 1}, status={"replicas": 1}) == []
     assert told.see("StatefulSet", "w", metadata=child_labels(), spec={"replicas": 2}) == [(SERVICE, SOON)]
-    assert told.cluster.children_of("ns", "kimi")["StatefulSet", "w"].replicas == 2
+    assert told.cluster.cache.children_of("ns", "kimi")["StatefulSet", "w"].replicas == 2
     told.dirty.clear()
     told.cluster.gone("StatefulSet", "uid-w")
     assert told.dirty == [(SERVICE, SOON)]
-    assert told.cluster.children_of("ns", "kimi") == {}
+    assert told.cluster.cache.children_of("ns", "kimi") == {}
 
 
 def test_a_hpa_whose_status_moves_is_no_news(told: Told) -> None:
@@ -124,18 +125,18 @@ def test_a_node_concerns_models_only_when_what_it_holds_changes(told: Told) -> N
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}
     assert told.see("Node", "n", status=ready) == []
     assert told.see("Node", "n", status=ready, metadata={"labels": label}) == [(MODEL, SOON), (SERVICE, SOON)]
-    assert told.cluster.deps().holders == {"models.ome.io/clusterbasemodel.k2": frozenset({"n"})}
+    assert told.cluster.cache.deps().holders == {"models.ome.io/clusterbasemodel.k2": frozenset({"n"})}
     assert told.see("Node", "n", status={**ready, "images": []}, metadata={"labels": label}) == []
-    same = told.cluster.deps()
+    same = told.cluster.cache.deps()
     told.see("Node", "n", status={**ready, "images": []}, metadata={"labels": label})
-    assert told.cluster.deps() is same
+    assert told.cluster.cache.deps() is same
 
 
 def test_our_own_status_write_is_no_news_and_is_read_at_once(told: Told) -> None:
     answer = body("kimi", 50, spec=SPEC, status={"url": "x"})
     told.dirty.clear()
     told.cluster.wrote("InferenceService", answer)
-    kept = told.cluster.find(SERVICE)
+    kept = told.cluster.cache.find(SERVICE)
     assert kept is not None
     assert isinstance(kept.parsed, InferenceService)
     assert kept.parsed.status == {"url": "x"}
@@ -174,10 +175,10 @@ def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
         return body("k2", version, spec=spec, status=status, metadata=metadata)
 
     told.cluster.seen("ClusterBaseModel", learned(60, "hf://a/b"))
-    assert known(told.cluster.deps().models[MODEL]).architecture != "LlamaForCausalLM"
+    assert known(told.cluster.cache.deps().models[MODEL]).architecture != "LlamaForCausalLM"
     told.dirty.clear()
     told.cluster.wrote("ClusterBaseModel", learned(61, "oci://mirror/a"))
-    assert known(told.cluster.deps().models[MODEL]).architecture == "LlamaForCausalLM"
+    assert known(told.cluster.cache.deps().models[MODEL]).architecture == "LlamaForCausalLM"
     assert (MODEL, SHARED) in told.dirty
 
 
@@ -186,9 +187,9 @@ def test_a_label_that_we_put_on_again_before_its_loss_was_told(told: Told) -> No
     told.see("ServiceAccount", "w", metadata=child_labels())
     told.cluster.wrote("ServiceAccount", body("w", 59, metadata=child_labels()))
     told.cluster.gone("ServiceAccount", "uid-w", 57)
-    assert told.cluster.uids("ServiceAccount") == {"uid-w"}
+    assert told.cluster.cache.uids("ServiceAccount") == {"uid-w"}
     told.cluster.gone("ServiceAccount", "uid-w", 60)
-    assert told.cluster.uids("ServiceAccount") == set()
+    assert told.cluster.cache.uids("ServiceAccount") == set()
 
 
 def test_a_late_answer_does_not_hide_what_somebody_changed_since(told: Told) -> None:
@@ -199,7 +200,7 @@ def test_a_late_answer_does_not_hide_what_somebody_changed_since(told: Told) -> 
         return body("w", version, metadata={**metadata, "managedFields": [entry]}, spec={"replicas": 1})
 
     told.cluster.seen("StatefulSet", labelled(60, "a", True))
-    right = told.cluster.children_of("ns", "kimi")["StatefulSet", "w"].owned
+    right = told.cluster.cache.children_of("ns", "kimi")["StatefulSet", "w"].owned
     told.cluster.seen("StatefulSet", labelled(62, "x", False))
     told.cluster.wrote("StatefulSet", labelled(61, "a", True))
     repaired = told.cluster.wrote("StatefulSet", labelled(63, "a", True))
@@ -241,14 +242,14 @@ def test_an_answer_that_is_older_than_what_was_seen_is_no_edit(told: Told) -> No
 
 def test_an_invalid_spec_is_kept_as_such(told: Told) -> None:
     told.see("InferenceService", "bad", spec={"engine": {"minReplicas": "two"}})
-    kept = told.cluster.find(Ref("InferenceService", "ns", "bad"))
+    kept = told.cluster.cache.find(Ref("InferenceService", "ns", "bad"))
     assert kept is not None
     assert "minReplicas" in kept.parsed.why
 
 
 def test_a_name_that_was_used_before_means_the_newest_object(told: Told) -> None:
     told.see("InferenceService", "kimi", metadata={"uid": "second"}, spec=SPEC)
-    kept = told.cluster.find(SERVICE)
+    kept = told.cluster.cache.find(SERVICE)
     assert kept is not None
     assert kept.uid == "second"
     told.cluster.gone("InferenceService", "uid-kimi")
@@ -257,7 +258,7 @@ def test_a_name_that_was_used_before_means_the_newest_object(told: Told) -> None
 
 def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
     dirty: list[tuple[Ref, Haste]] = []
-    cluster = EventHandler(lambda *told: dirty.append(told), model_refs, runtime_refs)
+    cluster = EventHandler(ClusterCache(Deps()), lambda *told: dirty.append(told), model_refs, runtime_refs)
     metadata = {"name": "chat", "uid": "short", "resourceVersion": "5"}
     cluster.seen("SglangModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
     body = {"metadata": {**metadata, "uid": "model"}, "spec": {"storage": {"storageUri": "hf://a/b"}}}
@@ -273,10 +274,10 @@ def test_a_record_concerns_its_node_and_the_models_that_it_names(told: Told) -> 
     node = Ref("NodeModels", "", "n")
     here = {"namespace": ""}
     assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == [(node, SOON), (MODEL, SOON)]
-    assert told.cluster.holdings(MODEL)["n"].bytes == 1
+    assert told.cluster.cache.holdings(MODEL)["n"].bytes == 1
     assert told.see("NodeModels", "n", metadata=here, status={"models": [entry]}) == []
     assert told.see("NodeModels", "n", metadata=here) == [(node, SOON), (MODEL, SOON)], "it is gone from there"
-    assert told.cluster.holdings(MODEL) == {}
+    assert told.cluster.cache.holdings(MODEL) == {}
 
 
 def test_a_label_of_one_revision_concerns_its_model(told: Told) -> None:
@@ -298,7 +299,7 @@ def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     """The oldest count. Whoever crosses the border has a pass, and so have the services that use it."""
     dirty: list[tuple[Ref, Haste]] = []
     settled = changed(Deps(), models_per_namespace=2)
-    cluster = EventHandler(lambda *told: dirty.append(told), model_refs, runtime_refs, settled)
+    cluster = EventHandler(ClusterCache(settled), lambda *told: dirty.append(told), model_refs, runtime_refs)
 
     def see(name: str, day: int) -> dict[str, Any]:
         one = body(name, day, metadata={"creationTimestamp": f"2026-01-0{day}T00:00:00Z"}, spec=MODEL_SPEC)
@@ -307,7 +308,7 @@ def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
         return one
 
     def beyond() -> set[str]:
-        return {ref.name for ref, one in cluster.deps().models.items() if isinstance(one, Invalid)}
+        return {ref.name for ref, one in cluster.cache.deps().models.items() if isinstance(one, Invalid)}
 
     user, third = Ref("InferenceService", "ns", "user"), Ref("BaseModel", "ns", "third")
     cluster.seen("InferenceService", body("user", 1, spec={**SPEC, "model": {"name": "third", "kind": "BaseModel"}}))
@@ -320,7 +321,7 @@ def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     assert beyond() == {"third"}
     assert {(third, AWAITED), (third, SHARED)} <= set(dirty)
     assert cluster.concerned(third) == (user,)
-    said = cluster.deps().models[third]
+    said = cluster.cache.deps().models[third]
     assert isinstance(said, Invalid) and "the namespace ns has more than 2 BaseModels" in said.why
     see("fourth", 4)
     assert beyond() == {"third", "fourth"}

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator import keys, names
-from ome_operator.cache.event_handler import EventHandler, Haste
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.event_handler import Haste
 from ome_operator.cache.node_labels import LabelIndex, concerns
-from ome_operator.core.observed.objects import Ref
+from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.placement.demand import Demand
 from ome_operator.core.placement.fit import lacks
 from ome_operator.core.placement.need import Need
@@ -56,7 +57,7 @@ EVENTS = st.lists(
 @given(EVENTS)
 def test_indices_are_what_a_walk_finds(events: list[Any]) -> None:
     """Objects of a name follow each other, come late, and go."""
-    cluster = EventHandler(lambda ref, edit: None, lambda _: (), lambda _: ())
+    cluster = ClusterCache(Deps())
     for version, (kind, uid, name, models) in enumerate(events, start=1):
         if uid == "gone":
             cluster.gone(kind, f"{kind}-{name}-a", version)
@@ -138,10 +139,10 @@ def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> Non
     woken = [(MODEL, Haste.SOON), (SERVICE, Haste.SOON)]
     assert told.see("Node", "n1", metadata=label) == woken
     assert told.see("Node", "n2", metadata=label) == []
-    assert told.cluster.deps().holders.keys() == label["labels"].keys()
+    assert told.cluster.cache.deps().holders.keys() == label["labels"].keys()
     assert told.see("Node", "n3", metadata=label) == woken
     told.dirty.clear()
-    told.cluster.deps()
+    told.cluster.cache.deps()
     told.cluster.gone("Node", "uid-n1")
     assert told.dirty == woken
 
@@ -156,9 +157,9 @@ def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
 
     for name in ("a", "b"):
         see(name)
-    first = told.cluster.deps().nodes
-    assert lacks(needs, first) and told.cluster.deps().nodes is first, "no change: answered once for all services"
+    first = told.cluster.cache.deps().nodes
+    assert lacks(needs, first) and told.cluster.cache.deps().nodes is first, "no change: answered once for all services"
     see("c")
-    assert lacks(needs, told.cluster.deps().nodes) == ()
+    assert lacks(needs, told.cluster.cache.deps().nodes) == ()
     told.cluster.gone("Node", "uid-c")
-    assert lacks(needs, told.cluster.deps().nodes) != ()
+    assert lacks(needs, told.cluster.cache.deps().nodes) != ()

@@ -9,11 +9,12 @@ from bench import offline
 from bench.scenarios import HOLDS, SINGLE, catalog
 from ome_operator import keys
 from ome_operator.api import InferenceService
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.base import CORE
 from ome_operator.core.observed import nodes
-from ome_operator.core.observed.objects import Observed
+from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.machinery.store import BURIED, TOMBS
 from ome_operator.util import memoize
 from tests.unit.cache.test_event_handler import body
@@ -27,7 +28,8 @@ class Life:
 
     def __init__(self) -> None:
         self.now, self.version = 0.0, 0
-        self.cluster = EventHandler(lambda *_: None, CORE.models_of, CORE.runtimes_of, clock=lambda: self.now)
+        cache = ClusterCache(Deps(), clock=lambda: self.now)
+        self.cluster = EventHandler(cache, lambda *_: None, CORE.models_of, CORE.runtimes_of)
 
     def lives(self, numbers: Iterable[int]) -> None:
         """Services come with all that they have, and are deleted."""
@@ -35,7 +37,7 @@ class Life:
         for kind, each in told:
             self.cluster.seen(kind, each)
             self.cluster.wrote(kind, each)
-        self.cluster.deps()
+        self.cluster.cache.deps()
         for kind, each in reversed(told):
             self.version += 1
             self.cluster.gone(kind, each["metadata"]["uid"], self.version)
@@ -63,8 +65,8 @@ class Life:
     def later(self) -> None:
         """Long after."""
         self.now += BURIED + 1
-        self.cluster.tidy()
-        self.cluster.deps()
+        self.cluster.cache.tidy()
+        self.cluster.cache.deps()
 
 
 def entries(root: Any) -> int:
@@ -116,7 +118,7 @@ def test_tombs_of_a_burst_are_bounded() -> None:
     life = Life()
     for number in range(TOMBS + 100):
         life.cluster.gone("Pod", f"uid-{number}", 5)
-    assert entries(life.cluster.pods) < 4 * TOMBS
+    assert entries(life.cluster.cache.pods) < 4 * TOMBS
 
 
 def test_manifests_of_dead_services_are_forgotten_and_those_of_the_living_are_not() -> None:

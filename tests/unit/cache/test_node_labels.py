@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ome_operator import names
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.core.observed.objects import Deps, Ref
 from tests.support import yamls
@@ -27,15 +28,15 @@ def bodies() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture
-def cluster() -> EventHandler:
-    made = EventHandler(lambda *_: None, lambda _: (), lambda _: (), changed(Deps(), models_per_namespace=100))
+def cluster() -> ClusterCache:
+    made = ClusterCache(changed(Deps(), models_per_namespace=100))
     for body in bodies():
         made.seen("BaseModel", body)
     return made
 
 
 def test_a_node_with_all_its_labels_costs_a_look_at_each_model(
-    cluster: EventHandler, monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reported: every label was made anew for every model, 10 s for a node with 2,000."""
     places = [(body["metadata"]["namespace"], body["metadata"]["name"]) for body in bodies()]
@@ -45,11 +46,12 @@ def test_a_node_with_all_its_labels_costs_a_look_at_each_model(
     real = names.model_label
     monkeypatch.setattr(names, "model_label", lambda *ref: (made.append(""), real(*ref))[1])
     status = {"conditions": [{"type": "Ready", "status": "True"}]}
-    cluster.seen("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels}, "status": status})
+    handler = EventHandler(cluster, lambda *_: None, lambda _: (), lambda _: ())
+    handler.seen("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels}, "status": status})
     assert 0 < len(made) <= 3 * len(labels)
 
 
-def test_what_records_say_is_looked_up_and_not_looked_for(cluster: EventHandler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_records_say_is_looked_up_and_not_looked_for(cluster: ClusterCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reported: every model went through all that all records say."""
     said = {"kind": "BaseModel", "uri": "hf://a/b", "state": "Ready"}
     entries = [{**said, **{key: body["metadata"][key] for key in ("namespace", "name")}} for body in bodies()]

@@ -1,16 +1,24 @@
 """What controllers need besides the objects that a test is about."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SERVICE, keep
+from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.memory import ServiceMemory
-from ome_operator.core.observed.objects import Ref
+from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
+from ome_operator.controllers.inferenceservice.shared_state import SharedState
+from ome_operator.core.observed.objects import Deps, Ref
+from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
-from tests.support.fake_api import Call
+from ome_operator.settings import Settings
+from ome_operator.util.wall_clock import WallClock
+from tests.support.fake_api import Call, FakeApi
 
 OWNER = {"kind": SERVICE, "name": "svc", "uid": "u", "controller": True}
 BODY = {"metadata": {"name": "svc", "namespace": "ns", "uid": "u", "resourceVersion": "5"}, "spec": {"engine": {}}}
@@ -21,10 +29,26 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def cluster(*seen: dict[str, Any], dirty: list[Ref] | None = None) -> EventHandler:
     """A cluster of which these objects are known; keys that become dirty are added to `dirty`."""
     keys = [] if dirty is None else dirty
-    made = EventHandler(lambda ref, _: keys.append(ref), lambda _: (), lambda _: ())
+    made = EventHandler(ClusterCache(Deps()), lambda ref, _: keys.append(ref), lambda _: (), lambda _: ())
     for body in seen:
         made.seen(body["kind"], body)
     return made
+
+
+def services(
+    handler: EventHandler,
+    api: FakeApi,
+    queue: WorkQueue[Ref],
+    core: Core,
+    *,
+    settings: Settings | None = None,
+    wall: WallClock = lambda: NOW,
+    clock: Callable[[], float] = time.monotonic,
+) -> InferenceServiceReconciler:
+    """Passes over services, of which none was made yet."""
+    settings, client = settings or Settings(), cast(Client, api)
+    shared = SharedState.empty(handler.cache, client, queue, settings, clock=clock)
+    return InferenceServiceReconciler(handler, client, queue, settings, wall, shared, core, clock)
 
 
 def execution(memory: ServiceMemory | None = None, clock: Callable[[], float] = lambda: 0.0) -> Execution:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.scope import Scope
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.waves import WaveRegistry
@@ -31,7 +30,8 @@ class Rig:
         body = yamls.runtime("rt")
         metadata = {"uid": "u", "resourceVersion": "1", "generation": 2, "annotations": annotations, "labels": labels or {}}
         self.body = {**body, "metadata": {**body["metadata"], **metadata}}
-        self.cluster: EventHandler = makers.cluster(self.body)
+        self.handler = makers.cluster(self.body)
+        self.cluster = self.handler.cache
         self.queue: WorkQueue[Ref] = makers.queue()
         self.api = FakeApi({"apply": makers.storing(self.body)})
         self.now = makers.NOW
@@ -41,7 +41,7 @@ class Rig:
         )
         scope = Scope((), True, "", False)
         self.passes = CatalogReconciler(
-            self.cluster, self.api, self.queue, 600.0, lambda: self.now, scope=scope, waves=self.waves
+            self.handler, self.api, self.queue, 600.0, lambda: self.now, scope=scope, waves=self.waves
         )
         self.asked: list[Ref] = []
 

@@ -8,18 +8,16 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import BENCHMARK
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
-from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.sglang import SglangReconciler
 from ome_operator.core.benchmarkjob.job import Images
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reconcile.plan import Delete, Patch, Plan
-from ome_operator.settings import Settings
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
 from tests.support.parts import changed
@@ -67,7 +65,7 @@ def written(tree: ast.AST) -> Iterable[str]:
 
 
 def cluster(*seen: dict[str, Any], **settled: Any) -> EventHandler:
-    made = EventHandler(lambda *_: None, lambda _: (), lambda _: (), changed(Deps(), **settled))
+    made = EventHandler(ClusterCache(changed(Deps(), **settled)), lambda *_: None, lambda _: (), lambda _: ())
     for body in seen:
         made.seen("Serving" if body["apiVersion"] == "sglang.ai/v1" else body["kind"], body)
     return made
@@ -167,9 +165,7 @@ async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
         delete=(Delete("Pod", "a", "uid-a"), Delete("StatefulSet", "b", "uid-b")),
     )
     api = FakeApi({"patch_merge": press, "apply": makers.storing(SERVICE)})
-    passes = InferenceServiceReconciler(
-        seen, api, Executor(api, seen, 1.0), makers.queue(), Settings(), makers.wall, Core(sync=lambda *_: plan)
-    )
+    passes = makers.services(seen, api, makers.queue(), Core(sync=lambda *_: plan))
     await passes.reconcile(Ref("InferenceService", "ns", "svc"))
     assert pressed.is_set()
     assert api.kinds("delete") == []
@@ -182,7 +178,7 @@ async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) 
     body = {**SERVICE, "spec": {"engine": 5}, "status": {"conditions": told}}
     seen = cluster(body, frozen=WHEN if held else "")
     api = FakeApi({"apply": makers.storing(body)})
-    passes = InferenceServiceReconciler(seen, api, Executor(api, seen, 1.0), makers.queue(), Settings(), makers.wall)
+    passes = makers.services(seen, api, makers.queue(), Core())
     await passes.reconcile(Ref("InferenceService", "ns", "svc"))
     said = {item["type"]: item for item in api.bodies("apply")[-1]["status"]["conditions"]}
     assert said["Ready"]["reason"] == "InvalidSpec" and ("Frozen" in said) is held
@@ -190,10 +186,10 @@ async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) 
 
 def test_everything_looks_anew_when_all_is_frozen() -> None:
     dirty: list[Ref] = []
-    seen = EventHandler(lambda ref, _: dirty.append(ref), lambda _: (), lambda _: ())
+    seen = EventHandler(ClusterCache(Deps()), lambda ref, _: dirty.append(ref), lambda _: (), lambda _: ())
     for body in (SERVICE, NODE, RECORD):
         seen.seen(body["kind"], body)
     dirty.clear()
     seen.freeze(WHEN)
     assert set(dirty) == {Ref("InferenceService", "ns", "svc"), Ref("NodeModels", "", "n")}
-    assert seen.deps().frozen == WHEN
+    assert seen.cache.deps().frozen == WHEN

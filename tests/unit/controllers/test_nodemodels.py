@@ -1,6 +1,6 @@
 """Which labels of a node are written."""
 
-from ome_operator.cache.cluster_cache import NodeResource
+from ome_operator.cache.facts import NodeResource
 from ome_operator.controllers.nodemodels import differs, settled
 from ome_operator.core.observed.objects import Node
 

@@ -1,15 +1,18 @@
 """The manager with namespaces that come and go, and with objects of other classes."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager, Place
-from ome_operator.core.observed.objects import Epoch, Ref
+from ome_operator.core.observed.objects import Epoch, Ref, Refusal
+from ome_operator.core.placement.admission import Claim
 from ome_operator.core.reconcile.plan import EditState, Plan, Stand
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery import collector
@@ -137,3 +140,36 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
 
 async def ended(*_: object) -> None:
     """What runs for ever."""
+
+
+def child(version: int = 1) -> dict[str, Any]:
+    """A StatefulSet of the service."""
+    labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
+    return {"metadata": {"name": "w", "namespace": "a", "uid": "w", "resourceVersion": str(version), "labels": labels}}
+
+
+def test_a_child_that_vanishes_frees_its_name_for_the_next_pass() -> None:
+    made, _ = manager()
+    made.seen("InferenceService", service())
+    resource = made.cluster.find(REF)
+    assert resource is not None
+    memory = made._services._memories.of(resource)
+    key = "StatefulSet", "w"
+    for _ in range(9):
+        memory.refuse(key, Refusal("NameTaken", "another has it"), "hash", 0.0)
+    made.seen("StatefulSet", child())
+    assert memory.refused[key].next > 0
+    made.deleted("StatefulSet", child(2))
+    assert memory.refused[key].next == -math.inf
+
+
+def test_a_pod_that_leaves_its_node_wakes_a_service_that_waits_for_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = manager()
+    woken: list[str] = []
+    monkeypatch.setattr(made._services._gangs, "_wake", lambda ref: woken.append(ref.name))
+    made._services._gangs.tell(Ref("InferenceService", "a", "waits"), Claim("a/waits", (), trying=False))
+    pod = {**child(), "kind": "Pod", "spec": {"nodeName": "n", "containers": []}, "status": {}}
+    made.seen("Pod", pod)
+    assert woken == []
+    made.deleted("Pod", pod)
+    assert woken == ["waits"]

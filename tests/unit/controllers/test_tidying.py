@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.controllers import tidying
-from ome_operator.controllers.base import CORE
 from ome_operator.core.observed.objects import Deps
 from ome_operator.util import memoize
 
@@ -37,7 +36,7 @@ async def tidied(resync: float, gone: list[int]) -> None:
         last[0] = next(counts, last[0])
         return last[0]
 
-    cluster = EventHandler(lambda *_: None, CORE.models_of, CORE.runtimes_of, Deps())
+    cluster = ClusterCache(Deps())
     task = asyncio.create_task(tidying.tidy(cluster, resync, until_now, look_s=FEW))
     await asyncio.sleep(20 * FEW)
     task.cancel()

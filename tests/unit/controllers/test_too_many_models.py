@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.catalog import CatalogReconciler
@@ -25,7 +26,9 @@ def body(name: str, day: int, kind: str = "BaseModel") -> dict[str, Any]:
 
 
 async def test_its_status_says_so_and_that_of_the_others_does_not() -> None:
-    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: (), changed(Deps(), models_per_namespace=2))
+    cluster = EventHandler(
+        ClusterCache(changed(Deps(), models_per_namespace=2)), lambda *_: None, lambda _: (), lambda _: ()
+    )
     models = [body("c", 3), body("a", 1), body("b", 2), body("w", 9, "ClusterBaseModel")]
     for item in models:
         cluster.seen(item["kind"], item)

@@ -15,7 +15,7 @@ from aiohttp import web
 from ome_operator.agent.loop import Agent
 from ome_operator.agent.work import AgentSettings
 from ome_operator.api import Invalid
-from ome_operator.cache.event_handler import EventHandler
+from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.describe.tree import tree
 from ome_operator.kube.client import Client
@@ -66,7 +66,7 @@ async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> No
     told = [json.loads(line)["object"] async for line in content.iter_chunked(1024)]
     whole = Shallow(cast(aiohttp.StreamReader, Content(b'{"items": [' + deep + b"]}")))
     told += json.loads(await whole.read())["items"]
-    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps())
+    cluster = ClusterCache(Deps())
     for item in told:
         cluster.seen(kind, item)
     assert [item["metadata"]["name"] for item in told] == ["deep", "plain", "deep"]
@@ -123,7 +123,7 @@ async def test_a_command_shows_it_beside_the_others(kind: str, levels: int) -> N
             await client.close()
     if kind == "InferenceService":
         assert "deep" in str(tree(found, Observed()))
-    cluster = EventHandler(lambda *_: None, lambda _: (), lambda _: (), Deps())
+    cluster = ClusterCache(Deps())
     cluster.seen(kind, found)
     kept = cluster.find(Ref(kind, "team-a", "deep"))
     assert kept is not None and isinstance(kept.parsed, Invalid)

@@ -34,7 +34,7 @@ async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_
     api, execution = FakeApi({"delete": MODIFIED, "get": there}), makers.execution()
     cluster = makers.cluster(STAYS)
     await Executor(api, cluster, 1.0).effects(DELETE, execution)
-    assert cluster.uids("StatefulSet") == known
+    assert cluster.cache.uids("StatefulSet") == known
     assert execution.result.requeue_after == 1.0, "the next pass tries again"
 
 

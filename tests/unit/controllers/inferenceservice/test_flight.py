@@ -14,7 +14,6 @@ import pytest
 from ome_operator.app import Operator
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice import flight as flights
-from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import FILES, Flight
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.core.observed.objects import Ref
@@ -33,7 +32,7 @@ def reconciler(sync: Callable[..., Plan], folder: Path, most: int = 2**20) -> In
     api: Any = FakeApi({})
     cluster, queue = makers.cluster({"kind": "InferenceService", **makers.BODY}), makers.queue()
     core = Core(sync=sync)
-    made = InferenceServiceReconciler(cluster, api, Executor(api, cluster, 1.0), queue, Settings(), makers.wall, core)
+    made = makers.services(cluster, api, queue, core)
     made.flight = Flight(most, makers.wall, folder)
     return made
 

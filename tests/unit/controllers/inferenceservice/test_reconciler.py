@@ -11,8 +11,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.controllers.base import Core
-from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler, another
+from ome_operator.controllers.inferenceservice.reconciler import another
 from ome_operator.core.observed.objects import Observed, Ref
 from ome_operator.core.reconcile.plan import Apply, Check, Plan, RoomCheck
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, ServerError, TooMany
@@ -54,9 +53,7 @@ def passes(api: FakeApi, plan: Plan, clock: Callable[[], float]) -> tuple[Any, W
     """Passes over a new service, of which `sync` always wants the same."""
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=0.5, last=9.0, jitter=lambda: 0.5, clock=clock)
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
-    made: Any = InferenceServiceReconciler
-    executor = Executor(api, cluster, 1.0)
-    return made(cluster, api, executor, queue, Settings(), lambda: WRITTEN, Core(sync=lambda *_: plan), clock=clock), queue
+    return makers.services(cluster, api, queue, Core(sync=lambda *_: plan), clock=clock), queue
 
 
 def applies(*kinds: str) -> tuple[Apply, ...]:
@@ -82,9 +79,8 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     """What goes already would come back, and go anew when there is an answer, for ever."""
     plans, api = [Plan(look=(RoomCheck("r.room", ()),), apply=applies("Service")), Plan()], FakeApi()
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
-    made: Any = InferenceServiceReconciler
     core = Core(sync=lambda *_: plans.pop(0))
-    services = made(cluster, api, Executor(api, cluster, 1.0), makers.queue(), Settings(), lambda: WRITTEN, core)
+    services = makers.services(cluster, api, makers.queue(), core)
     await services.reconcile(SERVICE)
     assert plans == [] and "Service" not in api.kinds("apply")
 
@@ -113,9 +109,7 @@ async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: Ku
         answer = observed.checks.get(check.revision)
         return Plan(status={"said": answer or "Checking"}, check=() if answer else (check,))
 
-    made: Any = InferenceServiceReconciler
-    executor, core = Executor(api, cluster, 1.0), Core(sync=sync)
-    services = made(cluster, api, executor, makers.queue(), Settings(), lambda: WRITTEN, core, clock=lambda: now)
+    services = makers.services(cluster, api, makers.queue(), Core(sync=sync), clock=lambda: now)
     for _ in range(12):
         await services.reconcile(SERVICE)
         now += 60.0
@@ -130,9 +124,8 @@ async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: Ku
 
 async def test_a_pod_of_a_namespace_that_is_not_watched_is_a_strangers() -> None:
     cluster, api = makers.cluster(), FakeApi()
-    made: Any = InferenceServiceReconciler
     settings = Settings(watch_namespaces=("ns",))
-    services = made(cluster, api, Executor(api, cluster, 1.0), makers.queue(), settings, lambda: WRITTEN, Core())
+    services = makers.services(cluster, api, makers.queue(), Core(), settings=settings)
     labels = {keys.MANAGED_BY: keys.MANAGER, keys.COMPONENT: "engine"}
     box = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
     metadata = [{"uid": space, "namespace": space, "labels": labels} for space in ("ns", "other")]
@@ -148,9 +141,8 @@ async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rest
     dirty: list[Ref] = []
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY}, dirty=dirty)
     queue, api = makers.queue(), FakeApi()
-    made: Any = InferenceServiceReconciler
     core = Core(sync=lambda *_: Plan(nodes=rests))
-    services = made(cluster, api, Executor(api, cluster, 1.0), queue, Settings(), lambda: WRITTEN, core)
+    services = makers.services(cluster, api, queue, core)
     await services.reconcile(SERVICE)
     dirty.clear()
     cluster.seen("Node", {"metadata": {"name": "n", "uid": "n", "resourceVersion": "7"}})

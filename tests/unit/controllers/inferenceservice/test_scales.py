@@ -33,7 +33,7 @@ async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any])
     api.answers["create"] = AlreadyExists("it exists", 409)
     api.answers["patch_merge"] = lambda call: {**stored, "metadata": {**stored["metadata"], **call.body["metadata"]}}
     await Executor(api, cluster, 1.0).effects(plan, execution)
-    return execution.result, cluster.children_of("ns", "svc")
+    return execution.result, cluster.cache.children_of("ns", "svc")
 
 
 @pytest.mark.parametrize(("replicas", "again"), [(1, False), (3, True)])

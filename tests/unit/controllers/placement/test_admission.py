@@ -5,12 +5,9 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.controllers.base import Core
-from ome_operator.controllers.inferenceservice.executor import Executor
-from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.core.observed.objects import Epoch, Observed, Ref
 from ome_operator.core.reconcile.plan import Check, EditState, Plan, Stand
 from ome_operator.machinery.workqueue import WorkQueue
-from ome_operator.settings import Settings
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
 
@@ -33,9 +30,7 @@ class Rig:
         self.start()
 
     def start(self) -> None:
-        made: Any = InferenceServiceReconciler
-        executor, core = Executor(self.api, self.cluster, 1.0), Core(sync=self.sync)
-        self.passes = made(self.cluster, self.api, executor, self.queue, Settings(), lambda: self.now, core)
+        self.passes = makers.services(self.cluster, self.api, self.queue, Core(sync=self.sync), wall=lambda: self.now)
         self.passes.seed()
 
     def sync(self, service: Any, _: Any, observed: Observed, __: Any) -> Plan:

@@ -1,0 +1,70 @@
+"""The facts that stores keep: what groups them, what makes two of them alike, and what a change of one is."""
+
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.cache.resources import Resource
+from ome_operator.core.observed.objects import Child, Node, NodeRecord, Pod, Ref
+
+
+class NodeResource(NamedTuple):
+    """A node with its UID."""
+
+    uid: str
+    version: int
+    node: Node
+
+
+class FactChange(NamedTuple):
+    """A fact before and after an event, or before and after the answer to a write."""
+
+    old: Any
+    """The fact that was stored: a Child, Pod, NodeResource, NodeRecord or Resource; None if there was none."""
+    new: Any
+    """The fact that the event or answer has, None for an object that is gone."""
+    matters: bool
+    """For an event: whether anything has changed that a reconciliation reads. For an answer: whether it is newer than what
+    was stored.
+    """
+    requoted: tuple[Resource, ...] = ()
+    """BaseModels that are within, or beyond, the number that their namespace may have since this change."""
+
+
+def place(fact: Any) -> str:
+    """Return the namespace of a fact."""
+    return str(fact.ref.namespace if isinstance(fact, Resource) else fact.namespace)
+
+
+def same_fact(a: Any, b: Any) -> bool:
+    """Return whether two facts differ in nothing but their version."""
+    return bool(a == b._replace(version=a.version))
+
+
+def same_node(a: NodeResource, b: NodeResource) -> bool:
+    """Return whether two nodes differ in nothing but their version."""
+    return same_fact(a.node, b.node)
+
+
+def child_group(child: Child) -> tuple[str, str]:
+    """Return the namespace of a child, and the service that its label names."""
+    return child.namespace, child.labels.get(keys.SERVICE) or ""
+
+
+def pod_group(pod: Pod) -> tuple[str, str]:
+    """Return the namespace of a pod, and the service that its label names."""
+    return pod.namespace, pod.service
+
+
+def resource_group(resource: Resource) -> Ref:
+    """Return the key of an object of our kinds."""
+    return resource.ref
+
+
+def node_group(resource: NodeResource) -> str:
+    """Return the name of a node."""
+    return resource.node.name
+
+
+def record_group(record: NodeRecord) -> str:
+    """Return the name of the node that a record is about."""
+    return record.node

@@ -1,0 +1,44 @@
+"""What the reconciliations of all services share, and events change between them.
+
+It is made before the event handler, which calls into it, and before the reconciler, which uses both.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.foreign_pods import ForeignPods
+from ome_operator.controllers.inferenceservice.memory import Memories
+from ome_operator.controllers.placement.gangs import Gangs
+from ome_operator.core.observed.objects import Pod, Ref, Strangers
+from ome_operator.kube.client import Client
+from ome_operator.machinery.workqueue import WorkQueue
+from ome_operator.settings import Settings
+
+Workers = Callable[[Iterable[Pod]], Mapping[str, Strangers]]
+"""Foreign workers in the lists of routers, by the UID of the router's pod."""
+
+
+class SharedState(NamedTuple):
+    """Memory of single services, claims of all services to nodes, and what is known about routers."""
+
+    memories: Memories
+    gangs: Gangs
+    strangers: Workers
+
+    @classmethod
+    def empty(
+        cls,
+        cache: ClusterCache,
+        client: Client,
+        queue: WorkQueue[Ref],
+        settings: Settings,
+        strangers: Workers = lambda _: {},
+        clock: Callable[[], float] = time.monotonic,
+    ) -> "SharedState":
+        """Return the state before the first reconciliation; services that may go on are added to the queue."""
+        wake = partial(queue.add, after=settings.child_delay, spaced=settings.child_spacing)
+        foreign = ForeignPods(client, clock, partial(cache.holds_room, namespaces=settings.watch_namespaces))
+        return cls(Memories(), Gangs(cache, foreign, wake), strangers)
