@@ -21,7 +21,7 @@ from aiohttp import web
 
 from bench.results import Fetched, Shared
 from ome_operator.agent.download import Download, Limits
-from ome_operator.agent.peers import Giver, Swarm, serve
+from ome_operator.agent.peers import PeerServer, PeerSource, serve
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.agent.throttle import Throttle
@@ -101,7 +101,7 @@ async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: st
         return swarm or []
 
     found = source("hf://org/model", Access({}, {}, url))
-    whole = Swarm(found, find, TOKEN) if swarm is not None else found
+    whole = PeerSource(found, find, TOKEN) if swarm is not None else found
     limits = Limits(files=2 if swarm is not None else 8)
     try:
         mine = Weights("ClusterBaseModel", "", "bench", "hf://org/model", str(folder / "m"))
@@ -118,7 +118,7 @@ async def _shared(folder: Path) -> Shared:
     for peers in (False, True):
         with _hub(files, HUB_RATE) as url:
             nodes = [folder / f"node-{number}" for number in range(NODES)]
-            runners = [await serve(Giver([str(one)], TOKEN), "127.0.0.1", 0) for one in nodes]
+            runners = [await serve(PeerServer([str(one)], TOKEN), "127.0.0.1", 0) for one in nodes]
             addresses = [f"http://127.0.0.1:{port}" for _, port in runners]
             began = time.monotonic()
             others = [[one for one in addresses if one != own] if peers else [] for own in addresses]

@@ -1,4 +1,4 @@
-"""The agent's process: watches models, works on those that this node is to hold, and keeps the node's record."""
+"""The agent's process: it watches models, works on those of this node, and writes the node's NodeModels record."""
 
 import asyncio
 import contextlib
@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from ome_operator import keys
 from ome_operator.agent import record
-from ome_operator.agent.leftovers import Leftovers
+from ome_operator.agent.fair_queue import FairQueue
+from ome_operator.agent.locations import LOCAL, normalized_path, path_conflict, uses_node_path
 from ome_operator.agent.namespaces import Namespaces
-from ome_operator.agent.nodes import Odd, belongs, concerns
-from ome_operator.agent.places import LOCAL, conflict, spot, takes_path
-from ome_operator.agent.reading import PARSE, place, rank, read, uid_of
-from ome_operator.agent.record import Held
-from ome_operator.agent.turns import Turns
+from ome_operator.agent.node_selection import Odd, needs_agent, selects_node
+from ome_operator.agent.parsing import PARSE, parse_model, path_priority, quota_entry, uid_of
+from ome_operator.agent.record import AnyModel
+from ome_operator.agent.unused_directories import UnusedDirectories
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Invalid
 from ome_operator.core.observed import from_api
@@ -40,35 +40,37 @@ T = TypeVar("T")
 KIND = "NodeModels"
 TICK = 1.0
 REFUSED_LAST = 30.0
-"""Seconds at most between two writes of a record that the API server does not take; an agent for each node asks."""
+"""Maximum seconds between two attempts to write a record that the API server rejects; every node's agent retries."""
 PROGRESS_EVERY = 10.0
-"""Seconds between two reports of nothing but progress."""
+"""Seconds between two reports in which only the progress changed."""
 AGAIN_EVERY = 30.0
-"""Seconds after which the record is written again: somebody may delete it, and it goes with its Node, also where that is
-registered anew. Nothing tells of it, for agents have no right to read records. Measured, writing what is there already costs
-the API server 6 ms and makes no new version.
+"""Seconds after which the record is written again without a change. The record can be deleted by a user, and is deleted with
+its Node, also when the Node is registered again. The agent is not notified, because agents have no permission to read
+records. Measured: writing an unchanged record costs the API server 6 ms and creates no new version.
 """
-LOOK_EVERY = 30.0
-"""Seconds between two looks at the labels of the Node."""
+LABELS_EVERY = 30.0
+"""Seconds between two reads of the labels of the Node."""
 AUDIT_EVERY = 300.0
-"""Seconds between two lists of a kind of models: a watch may lose deletions for good (decisions 1)."""
+"""Seconds between two lists of each kind of model, because a watch can lose deletions permanently (decisions 1)."""
 AUDIT_DEBOUNCE = 1.0
-"""Seconds from a list that began again to the audit of its kind."""
+"""Seconds between a restarted list and the resync of its kind."""
 
 
 class Agent:
-    """One process on one node; the sink of its watches."""
+    """The agent process of one node; it is the sink of its watches."""
 
     def __init__(
         self, settings: AgentSettings, client: Client, wall: WallClock = now, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._node, self._settings, self._client = settings.node, settings, client
         self._wall, self._clock = wall, clock
-        self._models: dict[str, Held] = {}
+        self._models: dict[str, AnyModel] = {}
         self._unread: dict[str, str] = {}
-        """UID -> kind of models that this agent cannot read, so that it does not know what they name."""
+        """UID -> kind of the models that this agent cannot parse, and whose directories it therefore cannot determine."""
         self._broken: Mapping[str, str] = {}
-        """UID -> what is wrong with a model that this agent can do nothing for: it is Failed, and all others go on."""
+        """UID -> error of a model that this agent cannot handle. That model is reported as Failed; the others are not
+        affected.
+        """
         self._failure = ""
         self._quota = Quota(settings.models_per_namespace)
         self._audit = Audit(
@@ -81,10 +83,10 @@ class Agent:
             debounce=AUDIT_DEBOUNCE,
         )
         self._works: dict[str, Work] = {}
-        self._leftovers = Leftovers(settings.roots, settings.remove_after, wall=wall)
+        self._unused_directories = UnusedDirectories(settings.roots, settings.remove_after, wall=wall)
         self._namespaces = Namespaces(self._uid_of)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._turns = Turns(settings.models, settings.turn)
+        self._turns = FairQueue(settings.models, settings.turn)
         self._labels: Mapping[str, str] = {}
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9
@@ -94,18 +96,18 @@ class Agent:
     # --- the sink -----------------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
-        """A model is there."""
-        uid, parsed = read(kind, body)
+        """Receive a model that exists."""
+        uid, parsed = parse_model(kind, body)
         self._forget(uid)
         if kind == "BaseModel":
-            self._quota.see(*place(uid, body))
+            self._quota.see(*quota_entry(uid, body))
         if isinstance(parsed, Invalid):
             self._unread[uid] = kind
         elif not parsed.deleting:
             self._models[uid] = parsed
 
     def deleted(self, kind: str, body: Mapping[str, Any]) -> None:
-        """A model was deleted."""
+        """Receive the deletion of a model."""
         self._forget(uid_of(body))
 
     def _forget(self, uid: str) -> None:
@@ -114,12 +116,12 @@ class Agent:
         self._quota.gone(uid)
 
     def relisted(self, kind: str) -> None:
-        """A list of models was not the first to begin: what was known before may be gone."""
+        """Receive the restart of a list of models, after which models that were known before may be deleted."""
         self._audit.relisted(kind)
 
     def _known(self, kind: str) -> set[str]:
-        read = {uid for uid, model in self._models.items() if model.kind == kind}
-        return read | {uid for uid, other in self._unread.items() if other == kind}
+        parse_model = {uid for uid, model in self._models.items() if model.kind == kind}
+        return parse_model | {uid for uid, other in self._unread.items() if other == kind}
 
     async def _listed(self, kind: str) -> set[str]:
         return await self._client.list_uids(kind)
@@ -127,8 +129,8 @@ class Agent:
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     async def run(self, complete: asyncio.Event) -> None:
-        """For ever, `complete` being set when all models were seen. Without the API server the work goes on, and is reported
-        later.
+        """Run forever; `complete` is set when all models were received. Without the API server, downloads continue and are
+        reported later.
         """
         await asyncio.gather(self._audit.run(), self._passes(complete))
 
@@ -136,32 +138,32 @@ class Agent:
         while True:
             self._ticked_at = self._clock()
             try:
-                if self._ticked_at - self._looked_at > LOOK_EVERY:
-                    await self._look()
+                if self._ticked_at - self._looked_at > LABELS_EVERY:
+                    await self._read_node()
                 await self._namespaces.look(self._settings.roots, self._namespaced())
                 self._keep()
-                # A record with half of the models would take labels away.
-                whole = complete.is_set() and not self._namespaces.waiting
-                if whole and self._clock() >= self._report_from:
+                # A record with only a part of the models would remove node labels.
+                all_known = complete.is_set() and not self._namespaces.waiting
+                if all_known and self._clock() >= self._report_from:
                     await self._report()
                     self._failures = 0
             except KubeError as error:
                 self._failures += 1
                 self._report_from = self._clock() + min(REFUSED_LAST, TICK * 2 ** min(self._failures, 10))
-                logger.info("the API server: %s", error)
-            except Exception as error:  # what is fetched goes on
+                logger.info("request to the API server failed: %s", error)
+            except Exception as error:  # running downloads continue
                 if repr(error) != self._failure:
-                    logger.exception("a pass failed, and is tried again every second")
+                    logger.exception("a pass failed; it is repeated every second")
                 self._failure = repr(error)
             await asyncio.sleep(TICK)
 
     def alive(self) -> tuple[bool, str]:
-        """Whether the loop goes on."""
+        """Return whether the loop runs, and a text for the probe."""
         age = self._clock() - self._ticked_at
-        return age < 120, "ok" if age < 120 else f"no pass for {age:.0f} s"
+        return age < 120, "ok" if age < 120 else f"the last pass was {age:.0f} s ago"
 
-    async def _look(self) -> str:
-        """Learn the labels of this node; the UID of its Node."""
+    async def _read_node(self) -> str:
+        """Read the labels of this node, and return the UID of its Node."""
         node = await self._client.get("Node", "", self._node)
         self._labels, self._looked_at = node["metadata"].get("labels") or {}, self._clock()
         return from_api.uid(node)
@@ -170,138 +172,142 @@ class Agent:
         return from_api.uid(await self._client.get("Namespace", "", namespace))
 
     def _namespaced(self) -> dict[str, tuple[str, str]]:
-        """Namespace of each BaseModel that is to be here, and the root that it is to be below."""
-        tried = {uid: model for uid, model in self._models.items() if model.namespace}
-        mine = {uid: model for uid, model in tried.items() if self._try({}, uid, partial(self._wanted, model))}
-        roots, wrong = self._settings.roots, self._settings.places.misplaced
-        where = {uid: "" if wrong(model) else root_of(weights(model).path, roots) for uid, model in mine.items()}
-        return {uid: (model.namespace, where[uid]) for uid, model in mine.items()}
+        """Return the namespace and the root of each BaseModel that belongs on this node, by its UID."""
+        namespaced = {uid: model for uid, model in self._models.items() if model.namespace}
+        selected = {uid: model for uid, model in namespaced.items() if self._try({}, uid, partial(self._wanted, model))}
+        roots, misplaced = self._settings.roots, self._settings.locations.misplaced_message
+        root = {uid: "" if misplaced(model) else root_of(weights(model).path, roots) for uid, model in selected.items()}
+        return {uid: (model.namespace, root[uid]) for uid, model in selected.items()}
 
     def _keep(self) -> None:
-        """Start what is due, and leave what is not wanted here any more."""
+        """Start work that is due, and stop work on models that do not belong here any more."""
         broken: dict[str, str] = {}
         settled = self._namespaces.settled
-        mine = {uid: model for uid, model in self._models.items() if self._try(broken, uid, partial(self._wanted, model))}
-        wanted = {uid: model for uid, model in mine.items() if settled(uid) or not model.namespace}
+        selected = {
+            uid: model for uid, model in self._models.items() if self._try(broken, uid, partial(self._wanted, model))
+        }
+        wanted = {uid: model for uid, model in selected.items() if settled(uid) or not model.namespace}
         for uid in self._works.keys() - wanted.keys():
-            self._leave(uid)
+            self._stop_work(uid)
         taken: dict[str, Weights] = {}
-        for uid, model in sorted(wanted.items(), key=lambda each: rank(each[1])):
+        for uid, model in sorted(wanted.items(), key=lambda each: path_priority(each[1])):
             work = self._try(broken, uid, partial(self._work, uid, model))
             if work is None:
-                self._leave(uid)
+                self._stop_work(uid)
                 continue
-            if said := self._refused(work, taken):
-                work.points = False
-                work.refuse(said)
+            if refusal := self._path_refusal(work, taken):
+                work.owns_link = False
+                work.refuse(refusal)
                 if task := self._tasks.pop(uid, None):
                     task.cancel()
-            elif uid not in self._tasks and work.due <= self._clock() and not self._comes(work):
+            elif uid not in self._tasks and work.due <= self._clock() and not self._is_downloading(work):
                 self._tasks[uid] = asyncio.create_task(self._pass(uid, work))
         self._broken = broken
 
     def _try(self, broken: dict[str, str], uid: str, step: Callable[[], T]) -> T | None:
-        """What a step says of a model; None where the model breaks it, which costs this model alone."""
+        """Return the result of a step for a model, or None if the step fails. The error is recorded for this model only."""
         try:
             return step()
         except Odd as error:
             broken[uid] = str(error)
         except OSError as error:
-            said = error.strerror or error
-            broken[uid] = f"the disk refuses spec.storage.path {weights(self._models[uid]).path[:100]}: {said}"
+            reason = error.strerror or error
+            broken[uid] = f"cannot access spec.storage.path {weights(self._models[uid]).path[:100]}: {reason}"
         except Exception as error:
-            broken[uid] = f"the agent failed ({type(error).__name__}): please report this with its log"
+            broken[uid] = f"internal error of the agent ({type(error).__name__}): please report it with the agent's log"
             if self._broken.get(uid) != broken[uid]:
                 logger.exception("%s %s", self._models[uid].kind, self._models[uid].name)
         if self._broken.get(uid) != broken[uid]:
             logger.warning("%s %s: %s", self._models[uid].kind, self._models[uid].name, broken[uid])
         return None
 
-    def _refused(self, work: Work, taken: dict[str, Weights]) -> str:
-        """Why a model cannot have its path, "" where it can: those that came before it have theirs."""
-        mine = work.identity
-        if not takes_path(mine):
+    def _path_refusal(self, work: Work, taken: dict[str, Weights]) -> str:
+        """Return why a model cannot use its path, or "" if it can. Models earlier in the order take precedence."""
+        identity = work.identity
+        if not uses_node_path(identity):
             return ""
-        said = conflict(mine, taken)
-        if not said:
-            work.points = taken.setdefault(spot(mine), mine) is mine
-        return said
+        message = path_conflict(identity, taken)
+        if not message:
+            work.owns_link = taken.setdefault(normalized_path(identity), identity) is identity
+        return message
 
-    def _comes(self, work: Work) -> bool:
-        """Whether another model's files are on their way, which this work can take then."""
+    def _is_downloading(self, work: Work) -> bool:
+        """Return whether another model's download is fetching the same files, which this work can reuse afterwards."""
         others = (self._works[uid] for uid in self._tasks if uid in self._works)
-        return any(other.lends(work) for other in others)
+        return any(other.shares_download(work) for other in others)
 
-    def _wanted(self, model: Held) -> bool:
-        if self._quota.beyond(model.uid):  # its status says so
+    def _wanted(self, model: AnyModel) -> bool:
+        if self._quota.beyond(model.uid):  # the operator reports this in the model's status
             return False
-        if not concerns(model) or not belongs(model, self._node, self._labels):
+        if not needs_agent(model) or not selects_node(model, self._node, self._labels):
             return False
-        if model.spec.disabled and not self._settings.places.present(model):
+        if model.spec.disabled and not self._settings.locations.present(model):
             return False
         local = model.spec.storage.storage_uri.startswith(LOCAL)
-        return not (local and self._settings.places.outside(model))  # we do not see it: whoever put it there says so
+        # The agent cannot see files outside its roots; the administrator who put them there labels the nodes.
+        return not (local and self._settings.locations.outside_message(model))
 
-    def _work(self, uid: str, model: Held) -> Work:
+    def _work(self, uid: str, model: AnyModel) -> Work:
         work = self._works.get(uid)
         if work is None or work.identity != weights(model):
-            self._leave(uid)
+            self._stop_work(uid)
             work = self._works[uid] = Work(model, self._settings, self._wall)
         work.refresh(model)
         return work
 
-    def _leave(self, uid: str) -> None:
+    def _stop_work(self, uid: str) -> None:
         self._works.pop(uid, None)
-        self._leftovers.changed()
+        self._unused_directories.changed()
         if task := self._tasks.pop(uid, None):
             task.cancel()
 
     async def _pass(self, uid: str, work: Work) -> None:
         async with self._turns.turn(work.model.namespace) as over:
             await work.run(over)
-        self._leftovers.changed()
+        self._unused_directories.changed()
         if self._works.get(uid) is work:
             self._tasks.pop(uid, None)
 
     # --- the record ---------------------------------------------------------------------------------------------------
 
     async def _report(self) -> None:
-        """Write the record when it says something new; plain progress not too often."""
-        await self._leftovers.look()
-        named = {str(one.store.root) for one in self._works.values()}
-        unused = self._leftovers.unused(named, offer=not self._unread and not self._broken)
-        said = record.status(self._entries(), unused)
+        """Write the record if it changed; changes of the progress alone are written at a lower rate."""
+        await self._unused_directories.scan()
+        named_directories = {str(work.store.root) for work in self._works.values()}
+        unused = self._unused_directories.unused(named_directories, offer=not self._unread and not self._broken)
+        status = record.status(self._entries(), unused)
         tick = self._clock()
-        # While we offer to remove something the record is written often: the answer says whether we may.
-        if said == self._written and tick - self._written_at < (PROGRESS_EVERY if self._leftovers.offers else AGAIN_EVERY):
+        # While a removal is offered the record is written often, because the response contains the operator's permission.
+        age, every = tick - self._written_at, PROGRESS_EVERY if self._unused_directories.offers else AGAIN_EVERY
+        if status == self._written and age < every:
             return
-        if self._written is not None and not record.flips(self._written, said) and tick - self._written_at < PROGRESS_EVERY:
+        if self._written is not None and not record.essential_change(self._written, status) and age < PROGRESS_EVERY:
             return
-        answer = await self._write(said)
-        self._written, self._written_at = said, tick
-        await self._leftovers.remove((answer.get("spec") or {}).get("remove") or ())
+        answer = await self._write(status)
+        self._written, self._written_at = status, tick
+        await self._unused_directories.remove((answer.get("spec") or {}).get("remove") or ())
 
     def _entries(self) -> Iterator[Mapping[str, Any]]:
-        """What is told of each model."""
+        """Return the record's entry of each model."""
         for work in self._works.values():
             yield record.entry(work.model, work.report())
         for uid, why in self._broken.items():
             if uid in self._models:
                 yield record.entry(self._models[uid], record.Report(record.FAILED, message=why))
 
-    async def _write(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Write the record; what it is then, with what the operator has written into it."""
+    async def _write(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Write the record, and return the stored object, which includes what the operator has written into it."""
         manifest = {"apiVersion": keys.API_VERSION, "kind": KIND, "metadata": {"name": self._node}}
         try:
-            return (await self._client.apply({**manifest, "status": said}, subresource="status")).body
+            return (await self._client.apply({**manifest, "status": status}, subresource="status")).body
         except NotFound:
-            owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": await self._look()}
+            owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": await self._read_node()}
             with contextlib.suppress(AlreadyExists):
                 await self._client.create({**manifest, "metadata": {"name": self._node, "ownerReferences": [owner]}})
-            return (await self._client.apply({**manifest, "status": said}, subresource="status")).body
+            return (await self._client.apply({**manifest, "status": status}, subresource="status")).body
 
     async def close(self) -> None:
-        """Stop working; what is on the disk stays as it is."""
+        """Stop all work; the files on the disk stay unchanged."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -312,7 +318,9 @@ Serve = Callable[[Agent], Awaitable[None]]
 
 
 async def run(settings: AgentSettings, connection: Connection, stop: asyncio.Event, serve: Serve) -> int:
-    """Run an agent until it is stopped; the exit code. `serve` is given the agent once it can answer probes."""
+    """Run an agent until it is stopped, and return the exit code. `serve` is called with the agent once it can answer
+    probes.
+    """
     client = Client(connection, connections=4, manager=keys.AGENT)
     session = connection.session(limit=0, agent=keys.AGENT)
     agent = Agent(settings, client, wall=now)
@@ -322,12 +330,12 @@ async def run(settings: AgentSettings, connection: Connection, stop: asyncio.Eve
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await serve(agent)
-    tasks = {asyncio.create_task(one) for one in (informer.run(), agent.run(informer.complete))}
+    tasks = {asyncio.create_task(job) for job in (informer.run(), agent.run(informer.complete))}
     stopped = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        for one in done - {stopped}:
-            error = one.exception()
+        for job in done - {stopped}:
+            error = job.exception()
             logger.critical("stopping: %s", error, exc_info=None if isinstance(error, CannotWatch) else error)
         return 0 if done == {stopped} else 1
     finally:

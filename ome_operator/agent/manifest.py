@@ -1,4 +1,4 @@
-"""What a disk says of its files: the manifest of a whole directory, and the journal of what is on its way."""
+"""The files that describe weights on a disk: the manifest of a complete directory, and the journal of a download."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from ome_operator.util.unread import UNREAD, numbers, text, texts
 
 
 class Proven(NamedTuple):
-    """A file whose bytes were right."""
+    """A file whose contents were verified."""
 
     name: str
     size: int
@@ -19,31 +19,35 @@ class Proven(NamedTuple):
     blocks: tuple[int, ...]
     """CRC-32 of every `hashes.BLOCK` bytes."""
     members: tuple[str, ...] = ()
-    """Of an archive: the files that came out of it. It is gone, and counts as proven while they are there."""
+    """For an archive: the files that were unpacked from it. The archive is deleted, and counts as verified while these files
+    exist.
+    """
 
 
 class Manifest(NamedTuple):
-    """What a directory holds."""
+    """The contents of a directory of weights."""
 
     uri: str
     revision: str
     files: tuple[Proven, ...]
     verified_at: str
-    """When all of it was proven, or looked at last; RFC 3339."""
+    """Time when all files were verified, or last checked; RFC 3339."""
     models: tuple[str, ...] = ()
     """Labels of the models that these files were fetched for."""
     paths: tuple[str, ...] = ()
-    """Paths of these models: symlinks to here once, and a pod that mounted such a path then sees these files still."""
+    """Paths of these models. They were once symlinks to this directory; a pod that mounted such a path still reads these
+    files.
+    """
     identity: Mapping[str, str] = MappingProxyType({})
-    """Storage identity of the model: what decides the bytes, and whose they are."""
+    """Storage identity of the model: the fields that determine the bytes and the owner of the directory."""
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total size of all files in bytes."""
         return sum(file.size for file in self.files)
 
     def dump(self) -> dict[str, Any]:
-        """As it stands on the disk."""
+        """Return the JSON object that is stored on the disk."""
         return {
             "identity": dict(self.identity),
             "uri": self.uri,
@@ -51,24 +55,24 @@ class Manifest(NamedTuple):
             "verifiedAt": self.verified_at,
             "models": list(self.models),
             "paths": list(self.paths),
-            "files": [dump(file) for file in self.files],
+            "files": [dump_file(file) for file in self.files],
         }
 
 
-def dump(file: Proven) -> dict[str, Any]:
-    """As a line of the journal, or a file of a manifest."""
-    said = {"name": file.name, "size": file.size, "hash": str(file.hash), "blocks": list(file.blocks)}
-    return {**said, "members": list(file.members)} if file.members else said
+def dump_file(file: Proven) -> dict[str, Any]:
+    """Return a file as a line of the journal or an item of a manifest."""
+    entry = {"name": file.name, "size": file.size, "hash": str(file.hash), "blocks": list(file.blocks)}
+    return {**entry, "members": list(file.members)} if file.members else entry
 
 
 def _load(file: Any) -> Proven:
-    """Raises one of UNREAD: whoever may write beside the weights may have written anything here."""
+    """Parse a file. Raises one of UNREAD, because the input is not trusted: every writer of the directory can change it."""
     name, size, proof = text(file["name"]), int(file["size"]), Hash.read(text(file["hash"]))
     return Proven(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
 
 
-def read(path: Path) -> Manifest | None:
-    """A manifest; None when it is absent or broken, which is the same: not proven."""
+def read_manifest(path: Path) -> Manifest | None:
+    """Return the manifest at `path`, or None if it is absent or broken; both mean that the files are not verified."""
     try:
         body = json.loads(path.read_bytes())
         files = tuple(_load(file) for file in body["files"])
@@ -80,8 +84,8 @@ def read(path: Path) -> Manifest | None:
         return None
 
 
-def lines(path: Path) -> Iterable[Proven]:
-    """What a journal says was proven."""
+def read_journal(path: Path) -> Iterable[Proven]:
+    """Return the files that a journal records as verified."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -89,5 +93,5 @@ def lines(path: Path) -> Iterable[Proven]:
     for line in raw.splitlines():
         try:
             yield _load(json.loads(line))
-        except UNREAD:  # cut off by a crash
+        except UNREAD:  # the line was cut off by a crash
             continue

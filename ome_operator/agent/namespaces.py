@@ -1,9 +1,9 @@
-"""Namespaces whose weights lie on this disk. One that was deleted and made again is somebody else's, and gets nothing of
-the former.
+"""Track the namespaces whose weights are on this disk. A namespace that was deleted and created again has a new owner, who
+gets no files of the former namespace.
 
-A file beside the weights says the UID of the namespace. Where the API server knows another, or none, everything moves to
-`<root>/.namespaces/.former`, which no pod may mount and no model takes files from; it is removed like all that no model
-names.
+A file next to the weights holds the UID of the namespace. If the API server reports another UID, or no such namespace, the
+whole folder is moved to `<root>/.namespaces/.former`, which no pod may mount and from which no model takes files. It is
+removed like every directory that no model names.
 """
 
 import asyncio
@@ -20,39 +20,39 @@ logger = logging.getLogger(__name__)
 FORMER = ".former"
 MARK = "uid"
 USED_EVERY, UNUSED_EVERY = 300.0, 30.0
-"""Seconds between two looks at a namespace that has models here, and at those that have none any more."""
+"""Seconds between two checks of a namespace that has models here, and of a namespace that no longer has any."""
 
 
 class Namespaces:
-    """What is known of the namespaces that have weights on this disk, or want them."""
+    """State of the namespaces that have weights on this disk or need them."""
 
     def __init__(self, uid: Callable[[str], Awaitable[str]], clock: Callable[[], float] = time.monotonic) -> None:
         self._uid, self._clock = uid, clock
         self._settled: set[str] = set()
-        """UIDs of models whose namespace was looked at since they came."""
+        """UIDs of models whose namespace was checked after the model was first seen."""
         self._looked_at: dict[str, float] = {}
         self.waiting = False
-        """Whether the API server has yet to say something about the namespace of a model."""
+        """Whether the namespace of a model is not checked yet because the API server has not answered."""
 
     def settled(self, model: str) -> bool:
-        """Whether what lies here for the namespace of a model (its UID) is that namespace's own."""
+        """Return whether the namespace of a model (by its UID) was checked, so that the files here belong to it."""
         return model in self._settled
 
     async def look(self, roots: Iterable[str], models: Mapping[str, tuple[str, str]]) -> None:
-        """Ask about namespaces that nobody has asked about for a while, and about that of each model that is new.
+        """Check the UIDs of namespaces that were not checked recently, and of the namespace of each new model.
 
-        `models`: UID -> (namespace, root) of those that are to be here.
+        `models` maps the UID of each model that belongs on this node to its (namespace, root).
         """
         now, used = self._clock(), {namespace for namespace, _ in models.values()}
         self._settled &= models.keys()
-        here = await asyncio.to_thread(_present, roots) if self._due("", now, UNUSED_EVERY) else set[str]()
+        present = await asyncio.to_thread(_namespaces_on_disk, roots) if self._due("", now, UNUSED_EVERY) else set[str]()
         self.waiting = False
-        for namespace in sorted(used | here):
-            mine = {uid: Path(root) for uid, (name, root) in models.items() if name == namespace}
-            fresh = bool(mine.keys() - self._settled)
-            if self._due(namespace, now, 0.0 if fresh else USED_EVERY if mine else UNUSED_EVERY):
+        for namespace in sorted(used | present):
+            locations = {uid: Path(root) for uid, (name, root) in models.items() if name == namespace}
+            fresh = bool(locations.keys() - self._settled)
+            if self._due(namespace, now, 0.0 if fresh else USED_EVERY if locations else UNUSED_EVERY):
                 try:
-                    await self._ask(namespace, [Path(root) for root in roots], mine)
+                    await self._ask(namespace, [Path(root) for root in roots], locations)
                 except KubeError as error:
                     self.waiting |= fresh
                     logger.info("namespace %s: %s", namespace, error)
@@ -69,10 +69,10 @@ class Namespaces:
         except NotFound:
             uid = ""
         except Forbidden as error:
-            logger.warning("agents cannot tell whether a namespace was made again: %s", error)
+            logger.warning("agents cannot check whether a namespace was deleted and created again: %s", error)
             self._settled |= models.keys()
             return
-        await asyncio.to_thread(_part, namespace, uid, roots)
+        await asyncio.to_thread(_move_foreign, namespace, uid, roots)
         if uid:
             await asyncio.to_thread(_mark, namespace, uid, set(models.values()))
             self._settled |= models.keys()
@@ -80,35 +80,35 @@ class Namespaces:
             self._settled -= models.keys()
 
 
-def _present(roots: Iterable[str]) -> set[str]:
-    """Namespaces that have a folder below a root."""
-    found = [place for root in roots for place in (Path(root) / NAMESPACES).glob("*")]
-    return {place.name for place in found if place.name != FORMER and place.is_dir() and not place.is_symlink()}
+def _namespaces_on_disk(roots: Iterable[str]) -> set[str]:
+    """Return the namespaces that have a folder below a root."""
+    folders = [folder for root in roots for folder in (Path(root) / NAMESPACES).glob("*")]
+    return {folder.name for folder in folders if folder.name != FORMER and folder.is_dir() and not folder.is_symlink()}
 
 
-def _part(namespace: str, uid: str, roots: Iterable[Path]) -> None:
-    """Move away what is not of the namespace with this UID; "" is that of no namespace."""
+def _move_foreign(namespace: str, uid: str, roots: Iterable[Path]) -> None:
+    """Move the folders that belong to a namespace of this name with another UID; `uid` is "" if no such namespace exists."""
     for root in roots:
-        place = root / NAMESPACES / namespace
-        if place.is_symlink() or not place.is_dir() or (known := _read(place / MARK)) in ("", uid):
+        folder = root / NAMESPACES / namespace
+        if folder.is_symlink() or not folder.is_dir() or (known := _read(folder / MARK)) in ("", uid):
             continue
-        away = root / NAMESPACES / FORMER / f"{namespace}.{known}"
-        while away.exists():
-            away = away.with_name(f"{away.name}+")
-        away.parent.mkdir(exist_ok=True)
-        place.replace(away)
-        logger.warning("%s is of a namespace that was deleted: moved to %s", place, away)
+        target = root / NAMESPACES / FORMER / f"{namespace}.{known}"
+        while target.exists():
+            target = target.with_name(f"{target.name}+")
+        target.parent.mkdir(exist_ok=True)
+        folder.replace(target)
+        logger.warning("%s belongs to a namespace that was deleted: moved to %s", folder, target)
 
 
 def _mark(namespace: str, uid: str, roots: Iterable[Path]) -> None:
     for root in roots:
-        place = root / NAMESPACES / namespace
-        linked = place.parent.is_symlink() or place.is_symlink()
-        if root.is_absolute() and root.is_dir() and not linked and not (place / MARK).exists():
-            place.mkdir(parents=True, exist_ok=True)
-            fresh = place / f"{MARK}.new"
+        folder = root / NAMESPACES / namespace
+        linked = folder.parent.is_symlink() or folder.is_symlink()
+        if root.is_absolute() and root.is_dir() and not linked and not (folder / MARK).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            fresh = folder / f"{MARK}.new"
             fresh.write_text(uid)
-            fresh.replace(place / MARK)
+            fresh.replace(folder / MARK)
 
 
 def _read(path: Path) -> str:

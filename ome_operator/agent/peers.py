@@ -1,9 +1,9 @@
-"""Files from nodes that have them already, before the source itself is asked.
+"""Download files from other nodes that have them already, before the source is contacted.
 
-Files are asked for by their hash, for a namespace: a node gives files of that namespace's models and of the whole
-cluster's, since a hash is no proof that somebody may have the bytes. A file can be had as soon as it is proven, long
-before its model is whole. What comes is checked like everything else; a file that came wrong is fetched from the source
-the next time. All agents share one token: weights may be somebody's secret.
+A file is requested by its hash and for a namespace. A node serves files of that namespace's models and of cluster-scoped
+models, because knowing a hash does not prove that the requester may have the bytes. A file is served as soon as it is
+verified, long before its model is complete. Received bytes are verified like those of the source; a file that arrived with a
+wrong hash is downloaded from the source the next time. All agents share one token, because weights may be confidential.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from urllib.parse import quote
 import aiohttp
 from aiohttp import web
 
-from ome_operator.agent.owners import homes, known_files
+from ome_operator.agent.access import find_homes, proven_files
 from ome_operator.storage.http import ranged, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
-ASKED = 8
-"""Peers that are asked for a file; with more nodes a random choice of them."""
+PEERS_ASKED = 8
+"""Number of peers that are asked for a file; with more nodes, a random selection of them."""
 UPLOADS = 16
-"""Files that a node gives at a time; then it sends askers away."""
+"""Number of files that a node serves at the same time; further requests are rejected with status 503."""
 PATIENCE = aiohttp.ClientTimeout(total=2.0)
 INDEX_S = 2.0
-"""Seconds for which a look at the disk counts."""
+"""Seconds for which the index of files on the disk stays valid."""
 
 Find = Callable[[], Awaitable[list[str]]]
-"""Addresses (`http://host:port`) of other agents."""
+"""Returns the addresses (`http://host:port`) of other agents."""
 
 
-class Swarm:
-    """A source with peers before it."""
+class PeerSource:
+    """A source that asks peers first."""
 
     def __init__(
         self, source: Source, find: Find, token: str, chance: random.Random | None = None, *, namespace: str = ""
@@ -45,16 +45,16 @@ class Swarm:
         self._session: aiohttp.ClientSession | None = None
         self._suspect: set[str] = set()
         self.fetched = 0
-        """Bytes that came from peers."""
+        """Number of bytes that were downloaded from peers."""
 
     async def listing(self, revision: str) -> Listing:
-        """What there is says the source alone."""
+        """Return the list of files, which always comes from the source itself."""
         return await self._source.listing(revision)
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """From a peer that has it; from the source when there is none, or when the peer fails."""
-        alone = file.name in self._suspect or file.hash.algorithm == "size" or not file.size
-        if peer := "" if alone else await self._peer(file):
+        """Read from a peer that has the file, or from the source if no peer has it or the peer fails."""
+        source_only = file.name in self._suspect or file.hash.algorithm == "size" or not file.size
+        if peer := "" if source_only else await self._peer(file):
             assert self._session is not None
             try:
                 async for data in ranged(self._session, peer + self._path(file), start, end, file.size, self._headers()):
@@ -68,7 +68,7 @@ class Swarm:
             yield data
 
     def suspect(self, file: RemoteFile) -> None:
-        """A file came wrong: from now on only the source is asked for it."""
+        """Request this file only from the source from now on, because it arrived with a wrong hash."""
         self._suspect.add(file.name)
 
     async def close(self) -> None:
@@ -78,20 +78,20 @@ class Swarm:
             await self._session.close()
 
     async def _peer(self, file: RemoteFile) -> str:
-        """The least busy of some peers that have a file, "" when none does."""
+        """Return the least busy of some peers that have a file, or "" if none has it."""
         try:
             peers = await self._find()
-        except OSError:  # names are not resolved now
+        except OSError:  # DNS does not answer now
             return ""
         self._session = self._session or session()
-        chosen = self._chance.sample(peers, min(ASKED, len(peers)))
-        answers = await asyncio.gather(*(self._ask(one, file) for one in chosen))
+        chosen = self._chance.sample(peers, min(PEERS_ASKED, len(peers)))
+        answers = await asyncio.gather(*(self._ask(peer, file) for peer in chosen))
         pairs = zip(chosen, answers, strict=True)
-        having = [(busy, self._chance.random(), peer) for peer, busy in pairs if busy is not None]
-        return min(having)[2] if having else ""
+        candidates = [(busy, self._chance.random(), peer) for peer, busy in pairs if busy is not None]
+        return min(candidates)[2] if candidates else ""
 
     async def _ask(self, peer: str, file: RemoteFile) -> int | None:
-        """How many files a peer gives now if it has this one, else None."""
+        """Return how many files a peer is serving if it has this file, else None."""
         assert self._session is not None
         try:
             async with self._session.head(peer + self._path(file), headers=self._headers(), timeout=PATIENCE) as answer:
@@ -100,8 +100,8 @@ class Swarm:
             return None
 
     def _path(self, file: RemoteFile) -> str:
-        """Agents of before know no namespaces: they have nothing at the second path, and so give nobody others'
-        files.
+        """Return the URL path of a file. Agents of earlier versions do not support namespaces: they respond with 404 to the
+        second form of path, so that they never serve files of other namespaces.
         """
         below = f"/namespaces/{self._namespace}" if self._namespace else ""
         return f"{below}/files/{quote(str(file.hash), safe='')}"
@@ -110,29 +110,31 @@ class Swarm:
         return {"Authorization": f"Bearer {self._token}"}
 
 
-class Giver:
-    """Gives proven files of this disk to agents that show the token."""
+class PeerServer:
+    """Serves verified files of this disk to agents that send the token."""
 
     def __init__(self, roots: Iterable[str], token: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._roots, self._token, self._clock = [Path(one) for one in roots], token, clock
+        self._roots, self._token, self._clock = [Path(root) for root in roots], token, clock
         self._index: dict[tuple[str, str], Path] = {}
-        """By namespace ("" for files of the whole cluster) and hash."""
+        """Path of each file by (namespace, hash); the namespace is "" for files of cluster-scoped models."""
         self._indexed_at = -1e9
         self.busy = 0
-        """Files that it gives now."""
+        """Number of files that are being served now."""
         self.given = 0
-        """Answers with bytes so far."""
+        """Number of responses with bytes so far."""
 
     def app(self) -> web.Application:
-        """GET and HEAD of `/files/<hash>` for models of the whole cluster, below `/namespaces/<namespace>` for others."""
+        """Return the application. It serves GET and HEAD of `/files/<hash>` for cluster-scoped models, and of
+        `/namespaces/<namespace>/files/<hash>` for the models of a namespace.
+        """
         app = web.Application()
         app.router.add_get("/files/{hash}", self._answer)
         app.router.add_get("/namespaces/{namespace}/files/{hash}", self._answer)
         return app
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        shown = request.headers.get("Authorization", "")
-        if not self._token or not hmac.compare_digest(shown.encode(), f"Bearer {self._token}".encode()):
+        authorization = request.headers.get("Authorization", "")
+        if not self._token or not hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode()):
             return web.Response(status=401)
         path = await self._find(request.match_info["hash"], request.match_info.get("namespace", ""))
         if path is None:
@@ -144,22 +146,24 @@ class Giver:
         return _Counted(self, path)
 
     async def _find(self, text: str, namespace: str = "") -> Path | None:
-        mine = dict.fromkeys([(namespace, text), ("", text)])
-        if not (self._index.keys() & mine) and self._clock() - self._indexed_at > INDEX_S:
-            self._index = await asyncio.to_thread(self._look)
+        keys = dict.fromkeys([(namespace, text), ("", text)])
+        if not (self._index.keys() & keys) and self._clock() - self._indexed_at > INDEX_S:
+            self._index = await asyncio.to_thread(self._scan)
             self._indexed_at = self._clock()
-        return next((path for each in mine if (path := self._index.get(each)) is not None and path.is_file()), None)
+        return next((path for key in keys if (path := self._index.get(key)) is not None and path.is_file()), None)
 
-    def _look(self) -> dict[tuple[str, str], Path]:
-        """Every proven file below the roots."""
-        found = (file for home in homes(self._roots) for file in known_files(home) if file.proven.hash.algorithm != "size")
-        return {(file.namespace, str(file.proven.hash)): file.path for file in found}
+    def _scan(self) -> dict[tuple[str, str], Path]:
+        """Return every verified file below the roots that has a hash."""
+        files = (
+            file for home in find_homes(self._roots) for file in proven_files(home) if file.proven.hash.algorithm != "size"
+        )
+        return {(file.namespace, str(file.proven.hash)): file.path for file in files}
 
 
 class _Counted(web.FileResponse):
-    """A file, or a range of it, while the giver counts it."""
+    """A response with a file, or a range of it, that is counted as busy while it is sent."""
 
-    def __init__(self, giver: Giver, path: Path) -> None:
+    def __init__(self, giver: PeerServer, path: Path) -> None:
         super().__init__(path)
         self._giver = giver
 
@@ -172,8 +176,8 @@ class _Counted(web.FileResponse):
             self._giver.busy -= 1
 
 
-async def serve(giver: Giver, address: str, port: int) -> tuple[web.AppRunner, int]:
-    """Give files until the runner is cleaned up; the port that was really taken."""
+async def serve(giver: PeerServer, address: str, port: int) -> tuple[web.AppRunner, int]:
+    """Start to serve files until the runner is cleaned up. Return the runner and the port that was bound."""
     runner = web.AppRunner(giver.app(), access_log=None, handle_signals=False)
     await runner.setup()
     await web.TCPSite(runner, address or None, port).start()
@@ -181,11 +185,11 @@ async def serve(giver: Giver, address: str, port: int) -> tuple[web.AppRunner, i
 
 
 def resolver(name: str, port: int, own: str) -> Find:
-    """Addresses behind a headless Service's name, without our own."""
+    """Return a function that resolves the name of a headless Service to the addresses of all agents but this node's own."""
 
     async def find() -> list[str]:
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, proto=6)
-        hosts = {str(one[4][0]) for one in found} - {own}
-        return [f"http://[{one}]:{port}" if ":" in one else f"http://{one}:{port}" for one in sorted(hosts)]
+        addresses = await asyncio.get_running_loop().getaddrinfo(name, port, proto=6)
+        hosts = {str(entry[4][0]) for entry in addresses} - {own}
+        return [f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" for host in sorted(hosts)]
 
     return find

@@ -1,32 +1,32 @@
-"""How far a download is, and how fast it goes."""
+"""Progress and speed of a download."""
 
 import time
 from collections import deque
 from collections.abc import Callable
 
 WINDOW = 30.0
-"""Seconds over which the speed is taken."""
+"""Seconds over which the speed is averaged."""
 
 
 class Progress:
-    """Counted by the download, read by whoever reports."""
+    """Counters that the download updates and the report reads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.revision = ""
         self.total = self.bytes = self.files = 0
         self.fetched = 0
-        """Bytes that came over the network since the start of the process."""
+        """Bytes that were received over the network since the process started."""
         self._marks: deque[tuple[float, int]] = deque()
 
     def start(self, revision: str, total: int, have: int, files: int) -> None:
-        """What is to be had and what is there."""
+        """Set the total and the present bytes of a revision, and restart the measurement of the speed."""
         self.revision, self.total, self.bytes, self.files = revision, total, have, files
         self._marks.clear()
         self._marks.append((self._clock(), self.fetched))
 
     def came(self, count: int) -> None:
-        """Bytes from the network."""
+        """Count bytes that were received from the network."""
         self.bytes += count
         self.fetched += count
         now = self._clock()
@@ -36,23 +36,23 @@ class Progress:
             self._marks.popleft()
 
     def found(self, count: int) -> None:
-        """Bytes that were on this disk already."""
+        """Count bytes that were already on this disk."""
         self.bytes += count
 
     def lost(self, count: int) -> None:
-        """Bytes that turned out wrong."""
+        """Subtract bytes that turned out to be wrong."""
         self.bytes = max(0, self.bytes - count)
 
     @property
     def speed(self) -> float:
-        """Bytes per second of late."""
+        """Recent speed in bytes per second."""
         if not self._marks:
             return 0.0
-        at, count = self._marks[0]
-        seconds = self._clock() - at
-        return (self.fetched - count) / seconds if seconds > 0.5 else 0.0
+        start, fetched_before = self._marks[0]
+        seconds = self._clock() - start
+        return (self.fetched - fetched_before) / seconds if seconds > 0.5 else 0.0
 
     @property
     def eta(self) -> float | None:
-        """Seconds to go; None while nobody can know."""
+        """Seconds until the download is complete; None while the speed is not known."""
         return (self.total - self.bytes) / self.speed if self.speed > 0 else None

@@ -1,4 +1,4 @@
-"""What a node's agent reports: the status of its NodeModels object."""
+"""Build what a node's agent reports: the status of its NodeModels object."""
 
 import json
 from collections import Counter, defaultdict
@@ -11,18 +11,18 @@ from ome_operator.api import FineTunedWeight, Model
 from ome_operator.core.weights import mount
 from ome_operator.core.weights.mount import node_label, place_of, weights
 
-MOST = 900 * 1024
-"""Bytes of a record: etcd takes 1.5 MiB for an object, which carries its managedFields besides."""
-MESSAGE = 300
-"""Characters of a message of a model, in the record, which holds those of all models, and in a log."""
+MAX_BYTES = 900 * 1024
+"""Maximum bytes of a record. etcd accepts objects of up to 1.5 MiB, and an object also contains its managedFields."""
+MAX_MESSAGE = 300
+"""Maximum characters of a model's message in the record, which holds the messages of all models, and in a log."""
 Entry = Mapping[str, Any]
-"""An item of a list of the record."""
+"""An item of a list in the record."""
 READY, UPDATING, FAILED = keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED
 
 
 @dataclass
 class Report:
-    """How far one model is on this node."""
+    """The state of one model on this node."""
 
     state: str = UPDATING
     revision: str = ""
@@ -36,33 +36,35 @@ class Report:
 
 
 def shortened(text: str) -> str:
-    """A text of strangers that a record and a log can hold: they may write as much as they like, and it is repeated."""
-    return text if len(text) <= MESSAGE else f"{text[: MESSAGE - 1]}…"
+    """Return a text cut to `MAX_MESSAGE` characters, because users can write texts of any length that the record and logs
+    repeat.
+    """
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
 
-Held = Model | FineTunedWeight
-"""What has weights on nodes."""
+AnyModel = Model | FineTunedWeight
+"""The kinds of objects whose weights are stored on nodes."""
 
 
-def directory(model: Held, roots: tuple[str, ...]) -> str:
-    """Directory of a model's revision, as stored revisions of services call it."""
+def directory(model: AnyModel, roots: tuple[str, ...]) -> str:
+    """Return the directory of a model's revision, as stored revisions of services name it."""
     return mount.directory(weights(model)._asdict(), True, roots)
 
 
-def label(model: Held) -> str:
-    """The node label of a model, which is its name on a disk too."""
+def label(model: AnyModel) -> str:
+    """Return the node label of a model, which is also its name on a disk."""
     return node_label(model.kind, model.namespace, model.name)
 
 
-def entry(model: Held, report: Report) -> dict[str, Any]:
-    """One item of the record; what is not known is left out."""
-    one = weights(model)
+def entry(model: AnyModel, report: Report) -> dict[str, Any]:
+    """Return one item of the record, without fields that are not known."""
+    identity = weights(model)
     speed = int(report.speed) if report.state == UPDATING else 0
-    said: dict[str, Any] = {
-        "kind": one.kind,
-        "namespace": one.namespace,
-        "name": one.name,
-        "uri": one.uri,
+    fields: dict[str, Any] = {
+        "kind": identity.kind,
+        "namespace": identity.namespace,
+        "name": identity.name,
+        "uri": identity.uri,
         "revision": report.revision,
         "state": report.state,
         "directories": list(report.directories),
@@ -73,41 +75,43 @@ def entry(model: Held, report: Report) -> dict[str, Any]:
         "verifiedAt": report.verified_at,
         "facts": dict(report.facts),
     }
-    return {key: value for key, value in said.items() if value not in ("", [], {}) and not (key == "speed" and not value)}
+    return {key: value for key, value in fields.items() if value not in ("", [], {}) and not (key == "speed" and not value)}
 
 
 def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The whole record; `unused` says which directories no model names. It is never longer than `MOST` bytes."""
+    """Return the complete record, never longer than `MAX_BYTES`. `unused` lists the directories that no model names."""
     items = sorted(entries, key=lambda item: (item["kind"], item.get("namespace", ""), item["name"]))
     counts = Counter(str(item["state"]) for item in items)
     parts = [f"{counts[state]} {state}" for state in (READY, UPDATING, FAILED) if counts[state]]
-    every = list(unused)
-    left = _shared(every, MOST // 2, lambda item: place_of(item["directory"]))
-    kept = _fitting(items, MOST - _length(left))
-    for what, gone in (("", len(items) - len(kept)), ("unused directories ", len(every) - len(left))):
-        if gone:
-            parts.append(f"{gone} {what}left out, for the record would be too long")
-    lists = {"models": kept, "unused": left}
-    return {"summary": ", ".join(parts) or "none", **{name: some for name, some in lists.items() if some}}
+    unused_items = list(unused)
+    kept_unused = _drop_from_largest(unused_items, MAX_BYTES // 2, lambda item: place_of(item["directory"]))
+    kept_models = _models_that_fit(items, MAX_BYTES - _length(kept_unused))
+    for label, count in (("", len(items) - len(kept_models)), ("unused directories ", len(unused_items) - len(kept_unused))):
+        if count:
+            parts.append(f"{count} {label}left out because the record would be too long")
+    lists = {"models": kept_models, "unused": kept_unused}
+    return {"summary": ", ".join(parts) or "none", **{name: items_kept for name, items_kept in lists.items() if items_kept}}
 
 
-def _fitting(items: Sequence[Entry], room: int) -> list[Entry]:
-    """The models of a record that fits: where it does not, without facts, then messages, then models."""
+def _models_that_fit(items: Sequence[Entry], limit: int) -> list[Entry]:
+    """Return the models that fit into `limit` bytes: first without facts, then without messages, then fewer models."""
     kept = list(items)
-    for less in ("facts", "message"):
-        if _length(kept) <= room:
+    for dropped in ("facts", "message"):
+        if _length(kept) <= limit:
             return kept
-        kept = [{key: value for key, value in item.items() if key != less or not item.get("namespace")} for item in kept]
-    return _shared(kept, room, lambda item: str(item.get("namespace", "")))
+        kept = [{key: value for key, value in item.items() if key != dropped or not item.get("namespace")} for item in kept]
+    return _drop_from_largest(kept, limit, lambda item: str(item.get("namespace", "")))
 
 
-def _shared(items: Sequence[Entry], room: int, place: Callable[[Entry], str]) -> list[Entry]:
-    """Those that fit: without the last of the namespaces that have the most. What is the whole cluster's goes last."""
+def _drop_from_largest(items: Sequence[Entry], limit: int, group: Callable[[Entry], str]) -> list[Entry]:
+    """Return the items that fit into `limit` bytes. The last items of the namespaces with the most items are dropped first;
+    items of cluster-scoped models are dropped last.
+    """
     sizes, places = [_length(item) for item in items], defaultdict[str, list[int]](list)
     for at, item in enumerate(items):
-        places[place(item)].append(at)
+        places[group(item)].append(at)
     total, gone = sum(sizes), set[int]()
-    while total > room and places:
+    while total > limit and places:
         most = max(places, key=lambda name: (bool(name), len(places[name]), name))
         gone.add(last := places[most].pop())
         total -= sizes[last]
@@ -117,15 +121,15 @@ def _shared(items: Sequence[Entry], room: int, place: Callable[[Entry], str]) ->
 
 
 def _length(value: Any) -> int:
-    """Bytes as JSON has them, and a comma."""
+    """Return the length of a value in bytes as compact JSON, plus a comma."""
     return len(json.dumps(value, separators=(",", ":"))) + 1
 
 
-def flips(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether more than progress changed, which somebody may wait for."""
+def essential_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether more than progress changed, so that the record must be written without delay."""
     return _essence(before) != _essence(after)
 
 
 def _essence(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    moving, every = ("bytes", "speed", "verifiedAt"), (*(status.get("models") or ()), *(status.get("unused") or ()))
-    return [{key: value for key, value in one.items() if key not in moving} for one in every]
+    progress_fields, items = ("bytes", "speed", "verifiedAt"), (*(status.get("models") or ()), *(status.get("unused") or ()))
+    return [{key: value for key, value in item.items() if key not in progress_fields} for item in items]

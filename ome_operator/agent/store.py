@@ -1,14 +1,14 @@
 """Weights on a node's disk.
 
     <home>/<digest>/            files of one model revision, never changed once they are there
-    <home>/<digest>.json        its manifest: Ready is what has both
-    <home>/<digest>.partial/    files/ proven, parts/ on their way, journal what was proven
-    <path>                      a symlink to the newest, for a model of the whole cluster
+    <home>/<digest>.json        its manifest; the revision is Ready when both exist
+    <home>/<digest>.partial/    files/ verified files, parts/ files being downloaded, journal list of the verified files
+    <path>                      a symlink to the newest revision, for a cluster-scoped model
 
 A home is `<parent of path>/.ome`, or `<root>/.namespaces/<namespace>/.ome` for a BaseModel. The digest is that of the
-model's storage identity, which the manifest repeats: a directory is of one model alone (docs/tenancy.md).
+model's storage identity, which the manifest repeats, so that a directory belongs to a single model (docs/tenancy.md).
 
-Every step is a rename after an fsync, so a kill at any moment leaves one state or the other.
+Every step is a rename after an fsync, so that a kill at any moment leaves either the old or the new state.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from types import MappingProxyType
 from ome_operator import keys
 from ome_operator.agent.manifest import Manifest as Manifest
 from ome_operator.agent.manifest import Proven as Proven
-from ome_operator.agent.manifest import dump, lines, read
+from ome_operator.agent.manifest import dump_file, read_journal, read_manifest
 from ome_operator.storage.hashes import Checker, Hash
 from ome_operator.storage.listing import Listing, Refused, RemoteFile
 
@@ -45,13 +45,13 @@ class Store:
         lenders: Callable[[], Iterable[tuple[Path, Manifest]]] | None = None,
     ) -> None:
         self.path = path
-        """`spec.storage.path`: what becomes the symlink, unless `home` is another place than beside it."""
-        self.linked = home is None
+        """`spec.storage.path`, which becomes the symlink unless `home` is given."""
+        self.has_link = home is None
         self.home = home or path.parent / HIDDEN
-        self._identity, self._lenders = dict(identity), lenders or self._beside
+        self._identity, self._lenders = dict(identity), lenders or self._neighbours
         self._lent: dict[tuple[Hash, int], list[Path]] | None = None
         self._seen: dict[str, Proven] = {}
-        """Lines of the journal that this process wrote, or compared with the bytes."""
+        """Lines of the journal that this process wrote, or whose files it compared with their hashes."""
         self.root = self.home / digest
         """The directory of this revision."""
         self._manifest = self.home / f"{digest}.json"
@@ -62,200 +62,213 @@ class Store:
     # --- what is there --------------------------------------------------------------------------------------------------
 
     def manifest(self) -> Manifest | None:
-        """The manifest, None before everything was proven."""
-        known = read(self._manifest) if self.root.is_dir() else None
+        """Return the manifest, or None before all files were verified."""
+        known = read_manifest(self._manifest) if self.root.is_dir() else None
         return known if known is not None and not self._foreign(known) else None
 
     def _foreign(self, known: Manifest) -> bool:
         return dict(known.identity) != self._identity
 
-    def strange(self) -> str:
-        """A sentence where the directory holds what another model's manifest says: nobody may mend that into ours."""
-        known = read(self._manifest)
+    def foreign_message(self) -> str:
+        """Return a message if the directory holds the manifest of another model, else "". The agent must not overwrite such
+        a directory.
+        """
+        known = read_manifest(self._manifest)
         if known is None or not self._foreign(known):
             return ""
         of = known.identity or {"uri": known.uri}
-        return f"{self.root} says that it holds {of.get('uri')} of {of.get('name', 'another model')}: move it away"
+        owner = of.get("name", "another model")
+        return f"the manifest of {self.root} names {of.get('uri')} of {owner}: move this directory to another location"
 
     @property
-    def whole(self) -> bool:
-        """Whether the manifest is there, without reading it."""
+    def complete(self) -> bool:
+        """Whether the manifest exists. The manifest is not read."""
         return self.root.is_dir() and self._manifest.is_file()
 
     def part(self, file: RemoteFile) -> Path:
-        """Where a file's bytes gather until they are proven. Another hash is another file."""
+        """Return the path where a file's bytes are collected until they are verified. A changed hash gives another path."""
         return self.parts / hashlib.sha256(f"{file.name}\0{file.size}\0{file.hash}".encode()).hexdigest()[:32]
 
     def piece(self, file: RemoteFile, start: int) -> Path:
-        """Where bytes from `start` on gather, which come before those that lead up to them."""
+        """Return the path of a piece that starts at offset `start`, and is downloaded ahead of the bytes before it."""
         part = self.part(file)
         return part.with_name(f"{part.name}.{start}")
 
     def have(self, file: RemoteFile) -> int:
-        """Bytes of a file that are on the disk and not proven yet."""
+        """Return the bytes of a file that are on the disk and not yet verified."""
         part = self.part(file)
-        head, found = length(part), 0
+        head, beyond_head = file_size(part), 0
         for piece in part.parent.glob(f"{part.name}.*[0-9]"):
             start = int(piece.suffix[1:])
-            found += max(0, start + length(piece) - max(start, head))
-        return head + found
+            beyond_head += max(0, start + file_size(piece) - max(start, head))
+        return head + beyond_head
 
     def forget(self, file: RemoteFile) -> None:
-        """Its bytes are wrong."""
+        """Delete the bytes of a file because they are wrong."""
         part = self.part(file)
-        for one in [*part.parent.glob(f"{part.name}.*[0-9]"), part]:
-            one.unlink(missing_ok=True)
+        for path in [*part.parent.glob(f"{part.name}.*[0-9]"), part]:
+            path.unlink(missing_ok=True)
 
     def proven(self) -> dict[str, Proven]:
-        """Files that were proven and await the rest, by name. Without a line in the journal a file counts for nothing,
-        and after a restart with it only when its bytes were compared (`prepare`).
-        """
-        return {name: one for name, one in self.noted().items() if self._seen.get(name) == one}
+        """Return the verified files that wait for publication, by name.
 
-    def noted(self) -> dict[str, Proven]:
-        """Files that were proven, as the journal says, and that are there."""
+        A file without a line in the journal is not included. After a restart, a file with a line is included only if its
+        bytes were compared with its hash (see `prepare`).
+        """
+        return {name: file for name, file in self.journaled().items() if self._seen.get(name) == file}
+
+    def journaled(self) -> dict[str, Proven]:
+        """Return the files that the journal lists and that exist, by name."""
         found = {}
-        for one in lines(self._journal):
-            file = self.files / one.name
-            if all(name in found for name in one.members) if one.members else _sized(file, one.size):
-                found[one.name] = one
+        for entry in read_journal(self._journal):
+            file = self.files / entry.name
+            if all(name in found for name in entry.members) if entry.members else _sized(file, entry.size):
+                found[entry.name] = entry
         return found
 
     def free(self) -> int:
-        """Bytes that the disk has left for us."""
+        """Return the free bytes of the disk."""
         self.home.mkdir(parents=True, exist_ok=True)
         disk = os.statvfs(self.home)
         return disk.f_bavail * disk.f_frsize
 
     def disk(self) -> int:
-        """Which disk it is: the same number for all directories of a file system."""
+        """Return the device number of the disk, which all directories of a file system share."""
         self.home.mkdir(parents=True, exist_ok=True)
         return self.home.stat().st_dev
 
     # --- steps ----------------------------------------------------------------------------------------------------------
 
     def prepare(self, listing: Listing) -> None:
-        """Make room for parts, and forget parts and files of another listing. Read once what an earlier process has
-        proven.
+        """Create the directories of a download, delete parts and files that are not in this listing, and verify the files
+        that an earlier process recorded in the journal.
         """
         self._lent = None
         self.files.mkdir(parents=True, exist_ok=True)
         self.parts.mkdir(exist_ok=True)
-        wanted = {self.part(one).name for one in listing.files}
+        wanted = {self.part(entry).name for entry in listing.files}
         for part in self.parts.iterdir():
             name, _, start = part.name.partition(".")
             if name not in wanted or (start and not start.isdigit()):
                 part.unlink()
-        for one in self.noted().values():
-            if self._seen.get(one.name) != one and self._holds(one):
-                self._seen[one.name] = one
-        names, proven = {one.name for one in listing.files}, self.proven()
+        for entry in self.journaled().values():
+            if self._seen.get(entry.name) != entry and self._holds(entry):
+                self._seen[entry.name] = entry
+        names, proven = {entry.name for entry in listing.files}, self.proven()
         names |= {member for name in names & proven.keys() for member in proven[name].members}
-        for file in [one for one in self.files.rglob("*") if one.is_file()]:
+        for file in [entry for entry in self.files.rglob("*") if entry.is_file()]:
             if str(file.relative_to(self.files)) not in names:
                 file.unlink()
 
-    def _holds(self, one: Proven) -> bool:
-        """Whether a file has the bytes that its line in the journal says."""
-        if one.members:  # it is gone; what came out of it has lines of its own
-            return all(name in self._seen for name in one.members)
-        checker = check(self.files / one.name, RemoteFile(one.name, one.size, one.hash))
-        return checker.whole and checker.blocks == one.blocks
+    def _holds(self, entry: Proven) -> bool:
+        """Return whether a file has the hash and the block checksums of its line in the journal."""
+        if entry.members:  # the archive is deleted; its unpacked files have their own lines
+            return all(name in self._seen for name in entry.members)
+        checker = check_file(self.files / entry.name, RemoteFile(entry.name, entry.size, entry.hash))
+        return checker.complete and checker.blocks == entry.blocks
 
     def accept(self, file: RemoteFile, blocks: tuple[int, ...], part: Path | None = None) -> Proven:
-        """The bytes are right: to the disk, into place, and into the journal."""
+        """Write a verified file to the disk, move it to its final name, and record it in the journal."""
         part = part or self.part(file)
-        place = self.files / file.name
-        place.parent.mkdir(parents=True, exist_ok=True)
+        target = self.files / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
         _sync(part)
         part.chmod(0o644)
-        part.replace(place)
-        _sync(place.parent)
-        one = Proven(file.name, file.size, file.hash, blocks)
-        self._note([one])
-        return one
+        part.replace(target)
+        _sync(target.parent)
+        entry = Proven(file.name, file.size, file.hash, blocks)
+        self._note([entry])
+        return entry
 
     def unpacked(self, file: RemoteFile, members: Sequence[Proven]) -> None:
-        """What came out of an archive lies in `files`, on the disk: into the journal; then the archive goes."""
+        """Record the files of an archive, which are in `files` and on the disk, in the journal; then delete the archive."""
         self._note([*members, Proven(file.name, file.size, file.hash, (), tuple(one.name for one in members))])
         self.part(file).unlink()
 
     def _note(self, proven: Sequence[Proven]) -> None:
         with self._journal.open("ab") as journal:
-            journal.write(b"".join(json.dumps(dump(one)).encode() + b"\n" for one in proven))
+            journal.write(b"".join(json.dumps(dump_file(entry)).encode() + b"\n" for entry in proven))
             journal.flush()
             os.fsync(journal.fileno())
-        self._seen |= {one.name: one for one in proven}
+        self._seen |= {entry.name: entry for entry in proven}
 
     def link(self, file: RemoteFile, source: Path) -> Path:
-        """Another name for a file of this disk, beside the parts; copied where the file system has no links."""
-        beside = self.part(file).with_suffix(".link")
-        beside.unlink(missing_ok=True)
+        """Create a hard link next to the parts to a file of this disk; copy the file where the file system has no links."""
+        target = self.part(file).with_suffix(".link")
+        target.unlink(missing_ok=True)
         try:
-            os.link(source.resolve(), beside)
+            os.link(source.resolve(), target)
         except OSError:
-            shutil.copyfile(source, beside)
-        return beside
+            shutil.copyfile(source, target)
+        return target
 
     def publish(self, uri: str, listing: Listing, now: str) -> Manifest:
-        """All files are proven: the directory and its manifest appear, the last of them by one rename. May raise Refused."""
-        if said := self.strange():
-            raise Refused(said)
+        """Publish the directory and its manifest by a final rename, after all files were verified.
+
+        Raises Refused if the directory belongs to another model or two layers have the same file, and ValueError if a file
+        is missing.
+        """
+        if problem := self.foreign_message():
+            raise Refused(problem)
         names = self._names(listing)
-        if twice := [name for name, count in names.items() if count > 1]:
-            raise Refused(f"two layers have a file {twice[0]!r}: push it once")
+        if duplicates := [name for name, count in names.items() if count > 1]:
+            raise Refused(f"two layers contain a file {duplicates[0]!r}: push it in a single layer")
         known = self.proven()
         missing = [file.name for file in listing.files if file.name not in known or known[file.name].hash != file.hash]
         if missing:
-            raise ValueError(f"not proven: {missing[:3]}")
+            raise ValueError(f"files are not verified: {missing[:3]}")
         files = tuple(known[name] for name in sorted(names))
-        made = Manifest(uri, listing.revision, files, now, identity=self._identity)
-        for folder in [self.files, *(one for one in self.files.rglob("*") if one.is_dir())]:
+        manifest = Manifest(uri, listing.revision, files, now, identity=self._identity)
+        for folder in [self.files, *(folder for folder in self.files.rglob("*") if folder.is_dir())]:
             _sync(folder)
-        if self.root.exists():  # a repair: pods may have this very directory open
-            self._mend(made)
-            self.write(made)
-        else:  # the journal knows files by their places, so nothing but the last step may move them
-            self.write(made)
+        if self.root.exists():  # a repair: pods may have this directory open
+            self._mend(manifest)
+            self.write_manifest(manifest)
+        else:  # the journal refers to files by path, so only the last step may move them
+            self.write_manifest(manifest)
             self.files.replace(self.root)
             _sync(self.home)
         shutil.rmtree(self._partial, ignore_errors=True)
-        return made
+        return manifest
 
     def _names(self, listing: Listing) -> Counter[str]:
-        """How often each file comes: by itself, and out of archives. What came last of two has taken the other's place."""
-        found = Counter(file.name for file in listing.files if file.unpack is None)
+        """Return how often each file name occurs, as a file of its own and inside archives. Of two files with the same name,
+        the later one has overwritten the earlier one.
+        """
+        counts = Counter(file.name for file in listing.files if file.unpack is None)
         for file in listing.files:
             if file.unpack is not None and file.name in self._seen:
-                found.update(self._seen[file.name].members)
-        return found
+                counts.update(self._seen[file.name].members)
+        return counts
 
     def _mend(self, manifest: Manifest) -> None:
-        """Every file takes its place in a directory that exists. Links to one file are left by a rename as they are."""
-        for one in manifest.files:
-            place = self.root / one.name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            (self.files / one.name).replace(place)
-            _sync(place.parent)
+        """Move every file into an existing directory. A rename does nothing if both names are links to the same file."""
+        for entry in manifest.files:
+            target = self.root / entry.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (self.files / entry.name).replace(target)
+            _sync(target.parent)
 
-    def write(self, manifest: Manifest) -> None:
+    def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest."""
         _replace(self._manifest, json.dumps(manifest.dump(), indent=1).encode())
 
-    def damage(self) -> None:
-        """The directory is whole no more: the manifest goes, the files stay where pods have them open."""
+    def mark_damaged(self) -> None:
+        """Delete the manifest, so that the directory is not complete any more; the files stay because pods may have them
+        open.
+        """
         self._manifest.unlink(missing_ok=True)
         _sync(self.home)
 
     def point(self) -> str:
-        """Make the path a symlink to this revision; a sentence where something else is in its place."""
-        if not self.linked:
+        """Make the path a symlink to this revision. Return a message if another file or directory is there, else ""."""
+        if not self.has_link:
             return ""
         target = os.path.relpath(self.root, self.path.parent)
         if self.path.is_symlink() and self.path.readlink() == Path(target):
             return ""
         if self.path.exists() and not self.path.is_symlink():
-            return f"{self.path} is a directory of somebody else's and stays; pods get {self.root}"
+            return f"{self.path} is a directory that no agent created, and is kept; pods mount {self.root} instead"
         fresh = self.home / f"{self.root.name}.link"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(target)
@@ -264,38 +277,40 @@ class Store:
 
     # --- files that are here already ------------------------------------------------------------------------------------
 
-    def elsewhere(self, file: RemoteFile) -> Iterator[Path]:
-        """Files of this disk that may be the same: of other revisions, of a lost manifest, of a directory at the path."""
+    def local_candidates(self, file: RemoteFile) -> Iterator[Path]:
+        """Return files of this disk that may have the same contents: of other revisions, of a lost manifest, or of a
+        directory at the path.
+        """
         if self._lent is None:
             self._lent = {}
             for folder, manifest in self._lenders():
-                for one in manifest.files:
-                    self._lent.setdefault((one.hash, one.size), []).append(folder / one.name)
-        places = [folder / file.name for folder in (self.files, self.root, *([self.path] if self.linked else []))]
-        places += self._lent.get((file.hash, file.size), ())
-        for place in dict.fromkeys(places):
-            if _sized(place, file.size):
-                yield place
+                for entry in manifest.files:
+                    self._lent.setdefault((entry.hash, entry.size), []).append(folder / entry.name)
+        paths = [folder / file.name for folder in (self.files, self.root, *([self.path] if self.has_link else []))]
+        paths += self._lent.get((file.hash, file.size), ())
+        for path in dict.fromkeys(paths):
+            if _sized(path, file.size):
+                yield path
 
-    def _beside(self) -> Iterator[tuple[Path, Manifest]]:
-        """Every whole directory beside this one."""
+    def _neighbours(self) -> Iterator[tuple[Path, Manifest]]:
+        """Return every complete directory next to this one, with its manifest."""
         for manifest in sorted(self.home.glob("*.json")):
-            if (known := read(manifest)) is not None:
+            if (known := read_manifest(manifest)) is not None:
                 yield manifest.with_suffix(""), known
 
 
 def size_below(folder: Path) -> int:
-    """Bytes of all files below; what vanishes meanwhile counts for nothing."""
-    found = 0
-    for place, _, names in os.walk(folder):
+    """Return the bytes of all files below a folder. Files that are deleted meanwhile are not counted."""
+    total = 0
+    for directory, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                found += (Path(place) / name).stat().st_size
-    return found
+                total += (Path(directory) / name).stat().st_size
+    return total
 
 
-def length(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
+def file_size(path: Path) -> int:
+    """Return the bytes of a file, or 0 if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -306,8 +321,8 @@ def _sized(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def check(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
-    """Read a file, or its first bytes, through a checker."""
+def check_file(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
+    """Read a file, or its first `limit` bytes, through a checker, and return the checker."""
     checker = Checker(file.hash, file.size)
     left = file.size if limit is None else limit
     with path.open("rb") as stream:

@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """Lets `rate` bytes per second by; 0 is no limit. Who takes more than there is waits until it has been earned."""
+    """Limits transfers to `rate` bytes per second; 0 means no limit. A caller that takes more than the available amount
+    waits until the rate has caught up.
+    """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._clock = rate, clock
         self._free_at = 0.0
 
     def wait(self, count: int) -> float:
-        """Take `count` bytes; seconds to wait before the next ones."""
+        """Take `count` bytes, and return the seconds to wait before taking more."""
         if self._rate <= 0:
             return 0.0
         now = self._clock()

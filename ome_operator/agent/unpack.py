@@ -1,4 +1,4 @@
-"""Taking the files out of a tar archive whose hash was right. Whoever packed it is taken for hostile."""
+"""Unpack a tar archive whose hash was right. The archive is untrusted, because its author may be malicious."""
 
 import gzip
 import hashlib
@@ -13,87 +13,91 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from ome_operator.agent.room import enough
+from ome_operator.agent.fair_queue import TurnCheck, TurnOver
+from ome_operator.agent.free_space import require_space
 from ome_operator.agent.store import CHUNK, Proven
-from ome_operator.agent.turns import Over, TurnOver
 from ome_operator.storage.hashes import SIZE_ONLY, Checker, Hash
 from ome_operator.storage.listing import MOST, Refused, inside
 
 _GZIP = b"\x1f\x8b"
 HEADERS = 64 * 1024
-"""Bytes before a member's own, extended headers among them, which are read into each other."""
+"""Bytes that tarfile may read before the contents of a member: its header and extended headers."""
 NAMES = 32 * 1024 * 1024
-"""Bytes of all names together."""
+"""Maximum bytes of all names together."""
 
 
-def unpack(archive: Path, into: Path, leading: str, room: int, over: Over = lambda: False) -> list[Proven]:
-    """Write the members of a tar or tar+gzip archive below a directory, on the disk when this returns, and prove them.
+def unpack(archive: Path, into: Path, leading: str, available: int, is_over: TurnCheck = lambda: False) -> list[Proven]:
+    """Write the members of a tar or tar+gzip archive below `into`, flushed to the disk, and return them with their
+    checksums.
 
-    The directory `leading` is taken away from the names if they begin with it. Raises Refused for what is no archive, for
-    members that are no plain files (weights need no links), and for more than `room` bytes of them; TurnOver when it is
-    `over`, which is looked at with each read. Then nothing is left.
+    The directory `leading` is removed from the names if they begin with it. Raises Refused if the file is not an archive, if
+    a member is not a plain file (weights need no links), or if the members need more than `available` bytes; raises TurnOver
+    when `is_over` returns true, which is checked with each read. After an error, all written files are deleted.
     """
     written: list[Path] = []
     try:
-        with _opened(archive, over) as opened:
-            wanted = _fitting(opened, leading, room)
-        with _opened(archive, over) as opened:
-            found = [_write(opened, item, into, name, written) for item, name in _files(opened, leading)]
+        with _opened(archive, is_over) as opened:
+            count = _count_files(opened, leading, available)
+        with _opened(archive, is_over) as opened:
+            unpacked = [_write(opened, item, into, name, written) for item, name in _files(opened, leading)]
     except BaseException as error:
-        for place in written:
-            place.unlink(missing_ok=True)
-        raise _ours(error, into) from error
-    if not wanted:
-        raise Refused("the archive holds no files")
-    return found
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise _as_refusal(error, into) from error
+    if not count:
+        raise Refused("the archive contains no files")
+    return unpacked
 
 
-def _ours(error: BaseException, into: Path) -> BaseException:
-    """A refusal for what an archive may be; every other error as it is."""
+def _as_refusal(error: BaseException, into: Path) -> BaseException:
+    """Return Refused for errors that a malformed archive causes, and every other error unchanged."""
     if isinstance(error, FileExistsError):
-        return Refused(f"two layers have a file {str(Path(error.filename).relative_to(into))!r}: push it once")
+        return Refused(
+            f"two layers contain a file {str(Path(error.filename).relative_to(into))!r}: push it in a single layer"
+        )
     if isinstance(error, (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError)):
-        return Refused(f"it is no tar archive that can be read ({type(error).__name__})")
+        return Refused(f"the file is not a readable tar archive ({type(error).__name__})")
     return error
 
 
-def _fitting(archive: tarfile.TarFile, leading: str, room: int) -> int:
-    """How many files there are; Refused, before the first byte of one is written, when they need too much.
+def _count_files(archive: tarfile.TarFile, leading: str, available: int) -> int:
+    """Return the number of files. Raises Refused, before a file is written, if they need too much space.
 
-    The header of a member comes before its bytes, so the sum is known before they are read, compressed or not.
+    The header of a member precedes its contents, so that the sum is known before any contents are read, compressed or not.
     """
-    size = files = 0
+    total = files = 0
     for item, _ in _files(archive, leading):
-        files, size = files + 1, size + item.size
-        enough(size, room, "the archive")
+        files, total = files + 1, total + item.size
+        require_space(total, available, "the archive")
     return files
 
 
 def _files(archive: tarfile.TarFile, leading: str) -> Iterator[tuple[tarfile.TarInfo, str]]:
-    """Every file and what it is to be called."""
+    """Return every file and its name below the model's directory. Raises Refused for a member that is not a plain file."""
     names: set[str] = set()
-    below, long = "", 0
+    prefix, name_bytes = "", 0
     for item in _members(archive):
         if item.isdir():
             continue
         name = str(PurePosixPath(item.name))
         if not names and leading and name.startswith(f"{leading}/"):
-            below = f"{leading}/"
-        # A sparse member says that it is as long as it likes, and the archive does not hold these bytes.
+            prefix = f"{leading}/"
+        # A sparse member can declare any length, and the archive does not contain these bytes.
         plain = item.isreg() and not item.issparse() and item.size >= 0
-        if not plain or not inside(name) or name in names or not name.startswith(below):
+        if not plain or not inside(name) or name in names or not name.startswith(prefix):
             raise Refused(
-                f"the archive holds {item.name[:200]!r}, which is no plain file of its own below the model's directory"
+                f"the archive contains {item.name[:200]!r}, which is not a unique plain file below the model's directory"
             )
         names.add(name)
-        if (long := long + len(name)) > NAMES:
-            raise Refused("the names in the archive are longer than those of any model")
-        yield item, name.removeprefix(below)
+        if (name_bytes := name_bytes + len(name)) > NAMES:
+            raise Refused(f"the names in the archive need more than {NAMES} bytes, which no model needs")
+        yield item, name.removeprefix(prefix)
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """All members, directories too, and no more of them than a model may have files. None is kept, nor what global headers
-    say: tarfile would hold all of it.
+    """Return all members, including directories, up to the number of files that a model may have.
+
+    Members and global headers are not kept, because tarfile would hold all of them in memory.
     """
     reader, kept = cast(_Bounded, archive.fileobj), cast(Any, archive)
     for number in count(1):
@@ -101,7 +105,7 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if (item := archive.next()) is None:
             return
         if number > MOST:
-            raise Refused(f"the archive holds more than {MOST} files and directories, which no model has")
+            raise Refused(f"the archive contains more than {MOST} files and directories")
         kept.members.clear()
         kept.pax_headers.clear()
         reader.left = math.inf
@@ -109,24 +113,24 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, written: list[Path]) -> Proven:
-    place, source = into / name, archive.extractfile(member)
-    assert source is not None  # it is a plain file
-    place.parent.mkdir(parents=True, exist_ok=True)
+    target, source = into / name, archive.extractfile(member)
+    assert source is not None  # the member is a plain file
+    target.parent.mkdir(parents=True, exist_ok=True)
     sha, checker = hashlib.sha256(), Checker(SIZE_ONLY, member.size)
-    with place.open("xb") as out:  # never over a file that is proven already
-        written.append(place)
+    with target.open("xb") as out:  # never overwrites a file that is already verified
+        written.append(target)
         while data := source.read(CHUNK):
             out.write(data)
             sha.update(data)
             checker.update(data)
         out.flush()
         os.fsync(out.fileno())
-    place.chmod(0o644)
+    target.chmod(0o644)
     return Proven(name, member.size, Hash("sha256", sha.hexdigest()), checker.blocks)
 
 
 @contextmanager
-def _opened(archive: Path, over: Over) -> Iterator[tarfile.TarFile]:
+def _opened(archive: Path, over: TurnCheck) -> Iterator[tarfile.TarFile]:
     with archive.open("rb") as file:
         zipped = file.read(2) == _GZIP
         file.seek(0)
@@ -136,30 +140,32 @@ def _opened(archive: Path, over: Over) -> Iterator[tarfile.TarFile]:
 
 
 class _Bounded:
-    """A file that is read in pieces, of which only so much may be `left`: tarfile reads an extended header at once, however
-    long it says that it is, and follows headers to headers.
+    """A file object that permits reads of at most `left` bytes. tarfile reads an extended header in a single read, whatever
+    length the header declares, and follows chains of headers.
     """
 
-    def __init__(self, inner: io.BufferedIOBase, over: Over) -> None:
+    def __init__(self, inner: io.BufferedIOBase, over: TurnCheck) -> None:
         self._inner, self._over = inner, over
         self.tell, self.close = inner.tell, inner.close
         self.mode, self.name = "rb", ""
         self.left: float = HEADERS
 
     def read(self, size: int = -1) -> bytes:
-        self._look()
+        self._check_turn()
         if size < 0 or size > min(CHUNK, self.left):
-            raise Refused(f"the archive has a header of {size} bytes or more, and no file has so long a name")
+            raise Refused(f"the archive has a header of {size} bytes or more, which is longer than any file name")
         self.left -= size
         return self._inner.read(size)
 
     def seek(self, where: int) -> int:
-        """What is compressed is read up to there."""
+        """Seek in steps, because a compressed file is read up to the new position, and check after each step whether the
+        turn is over.
+        """
         for there in range(self.tell() + CHUNK, where, CHUNK):
-            self._look()
+            self._check_turn()
             self._inner.seek(there)
         return self._inner.seek(where)
 
-    def _look(self) -> None:
+    def _check_turn(self) -> None:
         if self._over():
             raise TurnOver

@@ -1,4 +1,4 @@
-"""Looking again at files that were proven: sizes always, and the check sums of some blocks; and repairing what is wrong."""
+"""Verify files again after their download: always the sizes, and the checksums of a sample of the blocks."""
 
 import random
 import zlib
@@ -10,34 +10,34 @@ from ome_operator.storage.hashes import BLOCK
 
 
 class Damage(NamedTuple):
-    """A file that is not what it was."""
+    """A file that differs from its manifest."""
 
     name: str
     why: str
 
 
 def verify(root: Path, manifest: Manifest, *, sample: float, chance: random.Random) -> list[Damage]:
-    """Every file's size, and `sample` (0 to 1) of all blocks, at least one. 1 reads everything."""
-    found, blocks = [], []
-    for one in manifest.files:
+    """Check every file's size and the share `sample` (0 to 1) of all blocks, at least one block. 1 reads all bytes."""
+    damages, blocks = [], []
+    for file in manifest.files:
         try:
-            size = (root / one.name).stat().st_size
+            size = (root / file.name).stat().st_size
         except OSError as error:
-            found.append(Damage(one.name, error.strerror or "gone"))
+            damages.append(Damage(file.name, error.strerror or "gone"))
             continue
-        if size != one.size:
-            found.append(Damage(one.name, f"{size} bytes instead of {one.size}"))
+        if size != file.size:
+            damages.append(Damage(file.name, f"{size} bytes instead of {file.size}"))
             continue
-        blocks += [(one, number) for number in range(len(one.blocks))]
-    count = min(len(blocks), max(1, round(len(blocks) * sample)))
-    for one, number in chance.sample(blocks, count):
-        if block(root / one.name, number) != one.blocks[number]:
-            found.append(Damage(one.name, f"bytes from {number * BLOCK} on changed"))
-    return found
+        blocks += [(file, number) for number in range(len(file.blocks))]
+    sampled = min(len(blocks), max(1, round(len(blocks) * sample)))
+    for file, number in chance.sample(blocks, sampled):
+        if block_crc(root / file.name, number) != file.blocks[number]:
+            damages.append(Damage(file.name, f"the bytes from offset {number * BLOCK} changed"))
+    return damages
 
 
-def block(path: Path, number: int) -> int:
-    """CRC-32 of one block of a file."""
+def block_crc(path: Path, number: int) -> int:
+    """Return the CRC-32 of one block of a file."""
     crc, left = 0, BLOCK
     with path.open("rb") as stream:
         stream.seek(number * BLOCK)
@@ -47,12 +47,12 @@ def block(path: Path, number: int) -> int:
     return crc
 
 
-def intact(root: Path, one: Proven) -> bool:
-    """Whether a whole file is as it was."""
-    path = root / one.name
+def intact(root: Path, file: Proven) -> bool:
+    """Return whether all blocks of a file are unchanged."""
+    path = root / file.name
     try:
-        if path.stat().st_size != one.size:
+        if path.stat().st_size != file.size:
             return False
-        return all(block(path, number) == crc for number, crc in enumerate(one.blocks))
+        return all(block_crc(path, number) == crc for number, crc in enumerate(file.blocks))
     except OSError:
         return False

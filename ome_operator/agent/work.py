@@ -1,4 +1,4 @@
-"""One model on this node: get it, look at it again from time to time, and say how it stands."""
+"""The work on one model on this node: download it, verify it again periodically, and report its state."""
 
 import asyncio
 import logging
@@ -11,13 +11,13 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from ome_operator.agent import learn, record
+from ome_operator.agent import model_facts, record
 from ome_operator.agent.download import Download, Failed, Limits
-from ome_operator.agent.places import LOCAL, Roots
+from ome_operator.agent.fair_queue import TurnCheck, TurnOver
+from ome_operator.agent.locations import LOCAL, Roots
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.record import shortened
 from ome_operator.agent.store import Manifest, Store
-from ome_operator.agent.turns import Over, TurnOver
 from ome_operator.agent.verify import verify
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
@@ -29,96 +29,98 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 PRESENT = "local"
-"""Revision of files that somebody else puts on the nodes."""
+"""Revision that is reported for files that an administrator puts on the nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """What an agent may and shall do; made once from the command line."""
+    """Settings of an agent, from its command line."""
 
     roots: tuple[str, ...] = ("/mnt/models",)
-    """Directories that it may write below."""
+    """Directories below which the agent may write."""
     secrets: Path = Path("/etc/ome/secrets")
-    """A folder for each Secret, with a file for each of its keys."""
+    """A directory with one folder per Secret, and in it one file per key."""
     trust: Trust = field(default_factory=Trust)
-    """What an administrator allows."""
+    """Hosts and Secrets that an administrator permits."""
     endpoint: str = ""
-    """The hub; "" for huggingface.co."""
+    """URL of the hub; "" for huggingface.co."""
     limits: Limits = field(default_factory=Limits)
     node: str = ""
     peers: Callable[[Source, str], Source] | None = None
-    """Puts other nodes before a source, for a namespace; None: every node asks the source."""
+    """Wraps a source, for a namespace, so that other nodes are asked first; None if every node asks the source."""
     models: int = 2
-    """Models at a time."""
+    """Number of concurrent models."""
     turn: float = 300.0
-    """Seconds after which a model gives its place to one of another namespace that waits."""
+    """Seconds after which a model ends its turn if a model of another namespace is waiting."""
     models_per_namespace: int = 0
-    """BaseModels that count, of each namespace, the oldest first; 0: all."""
+    """Number of BaseModels of each namespace that the agent handles, the oldest first; 0 means all."""
     verify_every: float = 6 * 3600.0
     sample: float = 0.02
-    """Share of all blocks that is read when files are looked at again."""
+    """Share (0 to 1) of all blocks that a periodic verification reads."""
     again: float = 10.0
-    """Seconds until a failed model is tried again; twice as many each time, at most `again_last`."""
+    """Seconds until a failed model is tried again; the pause doubles with each failure, up to `again_last`."""
     again_last: float = 600.0
     remove_after: float = 0.0
-    """Seconds for which no model names a directory before it is offered to be removed; 0: it is kept."""
+    """Seconds that a directory must be without a model that names it before its removal is offered; 0 means never."""
 
     @cached_property
-    def places(self) -> Roots:
-        """The roots, as they are when this is asked for the first time."""
+    def locations(self) -> Roots:
+        """The roots, with their inodes at the first use of this property."""
         return Roots(self.roots)
 
 
 class Work:
-    """One model, as its spec is now."""
+    """The work on one model with its current spec."""
 
-    def __init__(self, model: record.Held, settings: AgentSettings, wall: WallClock = now) -> None:
+    def __init__(self, model: record.AnyModel, settings: AgentSettings, wall: WallClock = now) -> None:
         self.model, self._settings, self._wall = model, settings, wall
         self.identity = weights(model)
-        self._uri, self._misplaced = self.identity.uri, settings.places.misplaced(model)
-        self.store: Store = settings.places.store(model)
+        self._uri, self._misplaced = self.identity.uri, settings.locations.misplaced_message(model)
+        self.store: Store = settings.locations.store(model)
         self._directory = record.directory(model, settings.roots)
         self._progress = Progress()
-        self._report = self._first()
+        self._report = self._initial_report()
         self._tries = 0
         self.due = 0.0
         """Monotonic time of the next pass."""
-        self.points = True
-        """Whether the link at its path is its own: of two models with the same files at a path only the first has it."""
+        self.owns_link = True
+        """Whether this model owns the link at its path: of two models with the same files and path, only the first does."""
 
-    def lends(self, other: "Work") -> bool:
-        """Whether what it fetches now is what another wants, which then needs no second copy."""
+    def shares_download(self, other: "Work") -> bool:
+        """Return whether this work is downloading the files that another work needs, which then needs no second download."""
         mine, theirs = self.identity, other.identity
         same = (mine.uri, mine.source, mine.namespace) == (theirs.uri, theirs.source, theirs.namespace)
         return same and self._report.state == record.UPDATING and self.store.home == other.store.home
 
     def report(self) -> record.Report:
-        """How it stands."""
+        """Return the state of the model."""
         if self._report.state == record.UPDATING:
-            so_far = self._progress
-            self._report.bytes, self._report.total, self._report.speed = so_far.bytes, so_far.total, so_far.speed
-            self._report.revision = so_far.revision
+            progress = self._progress
+            self._report.bytes, self._report.total, self._report.speed = progress.bytes, progress.total, progress.speed
+            self._report.revision = progress.revision
         return self._report
 
-    def refresh(self, model: record.Held) -> None:
-        """The model as it is now; an edit of what failed, or another pin than what is here, is a reason to look at once."""
+    def refresh(self, model: record.AnyModel) -> None:
+        """Replace the model by its current version. A pass is due at once if a failed model was edited, or if the pinned
+        revision differs from the present revision.
+        """
         before, pin = self.model, self._pin()
         self.model = model
         edited = model is not before and (model.spec, self._pin()) != (before.spec, pin)
-        other = self._report.state == record.READY and self._pin() not in ("", self._report.revision)
-        if (edited and self._tries) or other:
+        repinned = self._report.state == record.READY and self._pin() not in ("", self._report.revision)
+        if (edited and self._tries) or repinned:
             self._tries, self.due = 0, 0.0
 
-    def _first(self) -> record.Report:
-        """What the disk says before the first pass: an agent that starts again takes no label away."""
+    def _initial_report(self) -> record.Report:
+        """Return the state of the disk before the first pass, so that an agent that restarts removes no node label."""
         manifest = None if self._misplaced else self.store.manifest()
         if manifest is None or self._pin() not in ("", manifest.revision):
             return record.Report()
-        held, size = (self._directory,), manifest.size
-        return record.Report(record.READY, manifest.revision, held, size, size, verified_at=manifest.verified_at)
+        directories, size = (self._directory,), manifest.size
+        return record.Report(record.READY, manifest.revision, directories, size, size, verified_at=manifest.verified_at)
 
-    async def run(self, over: Over = lambda: False) -> None:
-        """One pass, that ends early when its turn is over; never raises but when it is cancelled."""
+    async def run(self, over: TurnCheck = lambda: False) -> None:
+        """Run one pass, which ends early when its turn is over. Never raises, except when cancelled."""
         try:
             await self._run(over)
         except TurnOver:
@@ -126,50 +128,50 @@ class Work:
         except (Failed, Refused) as error:
             self._fail(str(error))
         except OSError as error:
-            self._fail(f"the disk refuses: {error.strerror or error}")
+            self._fail(f"cannot read or write the model's files: {error.strerror or error}")
         except Exception as error:
             logger.exception("%s", shortened(self._uri))
-            self._fail(f"the agent failed ({type(error).__name__}): please report this with its log")
+            self._fail(f"internal error of the agent ({type(error).__name__}): please report it with the agent's log")
 
     def refuse(self, why: str) -> None:
-        """It cannot be done now, and is tried as soon as it can."""
+        """Report why the model cannot be handled now; a pass is due as soon as the reason is gone."""
         if self._report.message != shortened(why):
-            self._failed(why)
+            self._set_failed(why)
             logger.warning("%s: %s", shortened(self._uri), self._report.message)
         self._tries, self.due = 0, 0.0
 
-    async def _run(self, over: Over) -> None:
-        if said := self._misplaced or await asyncio.to_thread(self._settings.places.detour, self.model):
-            raise Failed(said)
+    async def _run(self, over: TurnCheck) -> None:
+        if problem := self._misplaced or await asyncio.to_thread(self._settings.locations.disk_message, self.model):
+            raise Failed(problem)
         if self._uri.startswith(LOCAL):
-            return await asyncio.to_thread(self._look)
-        found = await asyncio.to_thread(self._check)
-        manifest = found or await self._fetch(over)
+            return await asyncio.to_thread(self._check_local)
+        manifest = await asyncio.to_thread(self._check)
+        manifest = manifest or await self._fetch(over)
         await asyncio.to_thread(self._done, manifest)
         return None
 
     def _check(self) -> Manifest | None:
-        """What is here, if it is of the right revision and was not damaged since."""
-        if said := self.store.strange():
-            raise Failed(said)
+        """Return the manifest if the files are of the right revision and not damaged, else None."""
+        if problem := self.store.foreign_message():
+            raise Failed(problem)
         manifest = self.store.manifest()
         if manifest is None:
             return None
         if self._pin() not in ("", manifest.revision):
-            self.store.damage()
+            self.store.mark_damaged()
             return None
         if _age(manifest.verified_at, self._wall()) < self._settings.verify_every:
             return manifest
         damage = verify(self.store.root, manifest, sample=self._settings.sample, chance=random.Random())
         if not damage:
             fresh = manifest._replace(verified_at=self._wall().isoformat(timespec="seconds"))
-            self.store.write(fresh)
+            self.store.write_manifest(fresh)
             return fresh
         logger.error("%s is damaged on this disk: %s: %s", shortened(self._uri), shortened(damage[0].name), damage[0].why)
-        self.store.damage()
+        self.store.mark_damaged()
         return None
 
-    async def _fetch(self, over: Over) -> Manifest:
+    async def _fetch(self, over: TurnCheck) -> Manifest:
         self._progress = Progress()
         self._report = record.Report()
         storage = self.model.spec.storage
@@ -177,13 +179,13 @@ class Work:
         secret = _secret(settings.secrets, key) if key in settings.trust.secrets else {}
         guard = ModelGrant(settings.trust, namespace, key, self._uri)
         access = Access(storage.parameters or {}, secret, settings.endpoint, guard)
-        found = source(self._uri, access)
+        model_source = source(self._uri, access)
         if self._settings.peers is not None:
-            found = self._settings.peers(found, namespace)
+            model_source = self._settings.peers(model_source, namespace)
         progress, node = self._progress, settings.node
         download = Download(
             self._uri,
-            found,
+            model_source,
             self.store,
             settings.limits,
             progress,
@@ -195,66 +197,75 @@ class Work:
         began = time.monotonic()
         logger.info("fetching %s for %s %s", shortened(self._uri), self.model.kind, self.model.name)
         try:
-            made = await download.run(self._pin())
+            manifest = await download.run(self._pin())
         finally:
-            await found.close()
-        told = len(made.files), made.size / 1e9, time.monotonic() - began
-        logger.info("%s is whole: %d files, %.3g GB, this try took %.0f s", shortened(self._uri), *told)
-        return made
+            await model_source.close()
+        logged = len(manifest.files), manifest.size / 1e9, time.monotonic() - began
+        logger.info("%s is complete: %d files, %.3g GB, this attempt took %.0f s", shortened(self._uri), *logged)
+        return manifest
 
     def _done(self, manifest: Manifest) -> None:
-        models, paths = (record.label(self.model),), (str(self.store.path),) if self.store.linked else ()
+        models, paths = (record.label(self.model),), (str(self.store.path),) if self.store.has_link else ()
         if (models, paths) != (manifest.models, manifest.paths):
             manifest = manifest._replace(models=models, paths=paths)
-            self.store.write(manifest)
-        said = self.store.point() if self.points else ""
-        facts = learn.learn(self.store.root) if isinstance(self.model, Model) else {}
-        held, size = (self._directory,), manifest.size
+            self.store.write_manifest(manifest)
+        message = self.store.point() if self.owns_link else ""
+        facts = model_facts.read_facts(self.store.root) if isinstance(self.model, Model) else {}
+        directories, size = (self._directory,), manifest.size
         self._report = record.Report(
-            record.READY, manifest.revision, held, size, size, message=said, verified_at=manifest.verified_at, facts=facts
+            record.READY,
+            manifest.revision,
+            directories,
+            size,
+            size,
+            message=message,
+            verified_at=manifest.verified_at,
+            facts=facts,
         )
         self._tries = 0
         self.due = time.monotonic() + self._settings.verify_every * random.uniform(0.9, 1.1)
 
-    def _look(self) -> None:
-        """Files that somebody else puts there: whether there are any."""
+    def _check_local(self) -> None:
+        """Check whether there are files that an administrator put at the path."""
         path = self.store.path
-        there = path.is_dir() and any(path.iterdir())
-        said = "" if there else f"{path} is not there, or empty: put the files of the model there"
-        facts = learn.learn(path) if there else {}
-        self._report = record.Report(record.READY if there else record.FAILED, PRESENT, message=said, facts=facts)
+        present = path.is_dir() and any(path.iterdir())
+        message = "" if present else f"{path} does not exist or is empty: put the files of the model there"
+        facts = model_facts.read_facts(path) if present else {}
+        self._report = record.Report(record.READY if present else record.FAILED, PRESENT, message=message, facts=facts)
         self.due = time.monotonic() + 60
 
-    def _failed(self, why: str) -> None:
+    def _set_failed(self, why: str) -> None:
         why = shortened(why)
-        held = self._report.directories
+        directories = self._report.directories
         bytes_, total, revision = self._progress.bytes, self._progress.total, self._progress.revision
-        self._report = record.Report(record.FAILED, revision, held, bytes_, total, message=why)
+        self._report = record.Report(record.FAILED, revision, directories, bytes_, total, message=why)
 
     def _fail(self, why: str) -> None:
-        self._failed(why)
+        self._set_failed(why)
         pause = min(self._settings.again_last, self._settings.again * 2**self._tries)
         self._tries += 1
         self.due = time.monotonic() + pause
-        logger.warning("%s: %s (again in %.0f s)", shortened(self._uri), self._report.message, pause)
+        logger.warning("%s: %s (next attempt in %.0f s)", shortened(self._uri), self._report.message, pause)
 
     def _pin(self) -> str:
-        """The revision that all nodes are to hold, "" while the operator has not said one."""
+        """Return the revision that all nodes have to hold, or "" while the operator has not selected a revision."""
         pinned = self.model.status.get("weights") or {}
         return str(pinned.get("revision") or "") if pinned.get("uri") == self._uri else ""
 
 
 def _secret(folder: Path, name: str) -> dict[str, str]:
-    """The keys of a Secret that is mounted; {} for none. A name is one folder, whatever it says."""
-    place = folder / Path(name).name
-    if not place.is_dir():
+    """Return the keys of a mounted Secret, or {} if it is not mounted. Only the last component of `name` is used, so that a
+    name cannot lead to another folder.
+    """
+    path = folder / Path(name).name
+    if not path.is_dir():
         return {}
-    return {one.name: one.read_text() for one in place.iterdir() if one.is_file()}
+    return {file.name: file.read_text() for file in path.iterdir() if file.is_file()}
 
 
-def _age(moment: str, at: datetime) -> float:
-    """Seconds from a moment to `at`; what is none is long ago."""
+def _age(timestamp: str, time: datetime) -> float:
+    """Return the seconds from a timestamp to `time`; an invalid timestamp counts as infinitely old."""
     try:
-        return (at - datetime.fromisoformat(moment)).total_seconds()
-    except (ValueError, TypeError):  # no time, or a time without its zone
+        return (time - datetime.fromisoformat(timestamp)).total_seconds()
+    except (ValueError, TypeError):  # not a timestamp, or a timestamp without a time zone
         return math.inf

@@ -13,7 +13,7 @@ from ome_operator.errors import UserError
 from ome_operator.storage.grants import FORM, Trust, grant
 
 if TYPE_CHECKING:
-    from ome_operator.agent.peers import Giver
+    from ome_operator.agent.peers import PeerServer
     from ome_operator.agent.work import AgentSettings
     from ome_operator.storage.listing import Source
 
@@ -125,16 +125,16 @@ def agent(
 
 def _among_peers(
     settings: "AgentSettings", peers: str, port: int, own_address: str, token: str
-) -> "tuple[AgentSettings, Giver]":
+) -> "tuple[AgentSettings, PeerServer]":
     """Return the settings of an agent that asks its peers before the hub, and the server that serves files to peers."""
-    from ome_operator.agent.peers import Giver, Swarm, resolver
+    from ome_operator.agent.peers import PeerServer, PeerSource, resolver
 
     find = resolver(peers, port, own_address)
 
     def among(source: "Source", namespace: str) -> "Source":
-        return Swarm(source, find, token, namespace=namespace)
+        return PeerSource(source, find, token, namespace=namespace)
 
-    return replace(settings, peers=among), Giver(settings.roots, token)
+    return replace(settings, peers=among), PeerServer(settings.roots, token)
 
 
 def _root(given: str) -> str:
@@ -163,7 +163,7 @@ def _token(path: Path) -> str:
 
 
 async def _run(
-    settings: "AgentSettings", kubeconfig: Path | None, address: str, port: int, giver: "Giver | None", peer_port: int
+    settings: "AgentSettings", kubeconfig: Path | None, address: str, port: int, giver: "PeerServer | None", peer_port: int
 ) -> int:
     from ome_operator.agent import peers
     from ome_operator.agent.loop import Agent, run

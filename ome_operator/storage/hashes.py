@@ -65,7 +65,7 @@ class Checker:
                 self._crc = 0
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether these are as many bytes as wanted, with the hash that was wanted. Ask at the end only."""
         right = not self._hashes or any(one.hexdigest() == self._wanted.value for one in self._hashes)
         return self.count == self._size and right

@@ -117,7 +117,7 @@ class Objects:
         for _ in range(2):
             checker, data = Checker(file.hash, file.size), await self._whole(file)
             checker.update(data)
-            if checker.whole or data == before:
+            if checker.complete or data == before:
                 return data
             before = data
         raise Unreachable(f"{sha256sums.NAME} came twice, with two contents")

@@ -136,11 +136,11 @@ def test_archives_lie_beside_files(node: Node) -> None:
 @pytest.mark.parametrize(
     ("names", "kind", "said"),
     [
-        (["../out"], tarfile.REGTYPE, "no plain file"),
-        (["/out"], tarfile.REGTYPE, "no plain file"),
-        (["x"], tarfile.SYMTYPE, "no plain file"),
-        ([], tarfile.REGTYPE, "holds no files"),
-        (["config.json"], tarfile.REGTYPE, "two layers have a file"),
+        (["../out"], tarfile.REGTYPE, "not a unique plain file"),
+        (["/out"], tarfile.REGTYPE, "not a unique plain file"),
+        (["x"], tarfile.SYMTYPE, "not a unique plain file"),
+        ([], tarfile.REGTYPE, "contains no files"),
+        (["config.json"], tarfile.REGTYPE, "two layers contain a file"),
     ],
 )
 def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], kind: bytes, said: str) -> None:
@@ -170,7 +170,7 @@ def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp
 
     for step in (unpack, accept) if last == "file" else (accept, unpack):
         step()
-    with pytest.raises(Refused, match="two layers have a file"):
+    with pytest.raises(Refused, match="two layers contain a file"):
         store.publish("oci://x/y", listing, "now")
 
 

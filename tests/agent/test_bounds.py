@@ -16,13 +16,13 @@ import pytest
 
 from ome_operator.agent import download
 from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.download_plan import MARGIN
+from ome_operator.agent.fair_queue import TurnCheck, TurnOver
 from ome_operator.agent.loop import Agent
 from ome_operator.agent.manifest import Proven
-from ome_operator.agent.pace import Pace
+from ome_operator.agent.minimum_speed import MinimumSpeed
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.steps import MARGIN
 from ome_operator.agent.store import Store
-from ome_operator.agent.turns import Over, TurnOver
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.storage.grants import Trust
 from ome_operator.storage.hashes import Hash
@@ -69,7 +69,7 @@ def fetching(
     *,
     name: str = "m",
     namespace: str = "",
-    over: Over | None = None,
+    over: TurnCheck | None = None,
 ) -> Download:
     """A fetch of it into a directory of this disk."""
     store = Store(folder / "models" / name, {"m": "0123abcd", "n": "4567ef01"}[name])
@@ -85,9 +85,9 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 def test_a_source_that_gives_too_little_loses_its_turn(node: Node) -> None:
     node.hub.rate = 1e6
-    node.limits = Limits(first=0.001, last=0.01, tries=2, pace=Pace(50e6, 0.3))
+    node.limits = Limits(first=0.001, last=0.01, tries=2, minimum_speed=MinimumSpeed(50e6, 0.3))
     began = time.monotonic()
-    with pytest.raises(Failed, match=r"the source gives .* KiB/s, less than it has to"):
+    with pytest.raises(Failed, match=r"the source sends .* KiB/s, less than the minimum"):
         node.fetch()
     assert time.monotonic() - began < 2.5, "all of it would take longer"
 
@@ -95,7 +95,7 @@ def test_a_source_that_gives_too_little_loses_its_turn(node: Node) -> None:
 async def test_a_namespace_has_its_budget(tmp_path: Path) -> None:
     limits = Limits(namespace_bytes=3 * MB)
     await fetching(tmp_path, Given(bytes(2 * MB)), limits, namespace="team-a").run()
-    with pytest.raises(Failed, match=r"namespace team-a has 2\.0 MiB of the 3\.0 MiB that agent\.namespaceGB gives it"):
+    with pytest.raises(Failed, match=r"namespace team-a uses 2\.0 MiB of the 3\.0 MiB that agent\.namespaceGB permits"):
         await fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n", namespace="team-a").run()
     await fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n").run()
 
@@ -107,7 +107,7 @@ async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: C
     running = asyncio.create_task(fetching(tmp_path, first, limits).run())
     await asyncio.wait_for(first.asked.wait(), 10)
     other = fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n")
-    with pytest.raises(Failed, match=r"2\.0 MiB are still to come and .* has room for 1\.0 MiB"):
+    with pytest.raises(Failed, match=r"2\.0 MiB are missing, but only 1\.0 MiB are available below"):
         await other.run()
     first.go.set()
     await running
@@ -118,7 +118,7 @@ async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path,
     """S9: it is said before the first byte comes."""
     given = Given(tar(member(size=4 * MB)), unpack="")
     free(6 * MB)
-    with pytest.raises(Failed, match=r"8\.0 MiB are still to come and .* has room for 6\.0 MiB"):
+    with pytest.raises(Failed, match=r"8\.0 MiB are missing, but only 6\.0 MiB are available below"):
         await fetching(tmp_path, given).run()
     assert not given.asked.is_set()
     free(9 * MB)
@@ -131,7 +131,7 @@ async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free:
     assert len(given.data) < 20_000
     free(MB)
     made = fetching(tmp_path, given)
-    with pytest.raises(Failed, match=r"the archive holds 8\.0 MiB, and there is room for"):
+    with pytest.raises(Failed, match=r"the archive contains 8\.0 MiB, but only"):
         await made.run()
     assert not list((tmp_path / "models").rglob("*/files/model.bin"))
 
@@ -143,9 +143,9 @@ class Unpacking:
         self.begun = self.ended = False
         monkeypatch.setattr(download, "unpack", self)
         monkeypatch.setattr(download, "UNPACKED", rate)
-        monkeypatch.setattr(download, "LOOK", 0.01)
+        monkeypatch.setattr(download, "POLL_SECONDS", 0.01)
 
-    def __call__(self, archive: Path, into: Path, leading: str, room: int, over: Over) -> list[Proven]:
+    def __call__(self, archive: Path, into: Path, leading: str, room: int, over: TurnCheck) -> list[Proven]:
         """In its thread."""
         self.begun, until = True, time.monotonic() + 0.5
         try:
@@ -198,7 +198,7 @@ async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: py
     order: list[str] = []
     run = Work.run
 
-    async def counted(self: Work, over: Over = lambda: False) -> None:
+    async def counted(self: Work, over: TurnCheck = lambda: False) -> None:
         running.append(self.model.namespace)
         order.append(self.model.namespace)
         assert len(running) == 1, "one place"

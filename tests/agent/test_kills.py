@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.store import Store, length
+from ome_operator.agent.store import Store, file_size
 from ome_operator.storage.listing import Listing, RemoteFile
 from ome_operator.storage.sources import Access, source
 from tests.conftest import SOAK
@@ -61,13 +61,13 @@ class Origin(NamedTuple):
 
 def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, list[tuple[int, int]]]:
     """What of every file is on the disk, proven or on its way: first byte, and the one after the last."""
-    found, proven = {}, store.noted()
+    found, proven = {}, store.journaled()
     for name, file in files.items():
         places = [folder / file.name for folder in (store.root, store.files)]
         whole = file.name in proven or any(one.is_file() and one.stat().st_size == file.size for one in places)
         pieces = store.part(file).parent.glob(f"{store.part(file).name}.[0-9]*")
-        spans = [(int(one.suffix[1:]), int(one.suffix[1:]) + length(one)) for one in pieces]
-        found[name] = [(0, file.size)] if whole else [(0, length(store.part(file))), *spans]
+        spans = [(int(one.suffix[1:]), int(one.suffix[1:]) + file_size(one)) for one in pieces]
+        found[name] = [(0, file.size)] if whole else [(0, file_size(store.part(file))), *spans]
     return found
 
 

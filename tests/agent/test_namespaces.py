@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from ome_operator.agent.peers import Giver, Swarm, serve
+from ome_operator.agent.peers import PeerServer, PeerSource, serve
 from ome_operator.kube.errors import Forbidden, Transient
 from ome_operator.storage.listing import Source
 from tests.support.hub import served
@@ -34,13 +34,13 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town
             first.apply("BaseModel", "private", URI, f"{first.root}/private", namespace="team-b")
             first.apply("ClusterBaseModel", "shared", "hf://org/shared", f"{first.root}/shared")
             await first.settled(private="Ready", shared="Ready")
-            runner, port = await serve(Giver(first.settings.roots, "t"), "127.0.0.1", 0)
+            runner, port = await serve(PeerServer(first.settings.roots, "t"), "127.0.0.1", 0)
 
             async def found() -> list[str]:
                 return [f"http://127.0.0.1:{port}"]
 
             def among(source: Source, namespace: str) -> Source:
-                return Swarm(source, found, "t", namespace=namespace)
+                return PeerSource(source, found, "t", namespace=namespace)
 
             second = Node(tmp_path / "two" / "raid", real.url, peers=among)
             node = second if peers else first

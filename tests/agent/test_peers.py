@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from ome_operator.agent.download import Download, Limits
-from ome_operator.agent.peers import UPLOADS, Giver, Swarm, serve
-from ome_operator.agent.places import Roots
+from ome_operator.agent.locations import Roots
+from ome_operator.agent.peers import UPLOADS, PeerServer, PeerSource, serve
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.storage import sha256sums
@@ -36,13 +36,13 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 BIG = "model-00001-of-00003.safetensors"
 
 
-async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, node: str = "n", uri: str = URI) -> Swarm:
+async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, node: str = "n", uri: str = URI) -> PeerSource:
     """Fetch the model onto this disk."""
 
     async def find() -> list[str]:
         return peers
 
-    swarm = Swarm(source(uri, Access({"endpoint": hub.url, "anonymous": "true"}, {})), find, token)
+    swarm = PeerSource(source(uri, Access({"endpoint": hub.url, "anonymous": "true"}, {})), find, token)
     limits = Limits(first=0.001, last=0.01, files=2)
     store = place(folder, uri)
     try:
@@ -59,14 +59,16 @@ def place(folder: Path, uri: str = URI) -> Store:
     return Roots((str(folder),)).store(parts.model(storage={"storageUri": uri, "path": str(folder / "m")}))
 
 
-async def second(hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False, uri: str = URI) -> tuple[Swarm, int]:
+async def second(
+    hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False, uri: str = URI
+) -> tuple[PeerSource, int]:
     """One node has it, a second one wants it: its swarm, and what the hub sent to the second."""
     first = tmp_path / "a"
     await fetch(hub, first, [], uri=uri)
     if spoil:
         broken = place(first, uri).root / BIG
         broken.write_bytes(broken.read_bytes()[:-1] + b"!")
-    runner, port = await serve(Giver([str(first)], TOKEN), "127.0.0.1", 0)
+    runner, port = await serve(PeerServer([str(first)], TOKEN), "127.0.0.1", 0)
     before = hub.total
     try:
         peers = [f"http://127.0.0.1:{port}", "http://127.0.0.1:9"]
@@ -75,7 +77,7 @@ async def second(hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = 
         await runner.cleanup()
 
 
-def run(hub: Hub, tmp_path: Path, **more: Any) -> tuple[Swarm, int]:
+def run(hub: Hub, tmp_path: Path, **more: Any) -> tuple[PeerSource, int]:
     return asyncio.run(second(hub, tmp_path, **more))
 
 
@@ -106,7 +108,7 @@ def test_a_giver_without_a_token_gives_nothing_to_anybody(hub: Hub, tmp_path: Pa
         import aiohttp
 
         await fetch(hub, tmp_path, [])
-        runner, port = await serve(Giver([str(tmp_path)], ""), "127.0.0.1", 0)
+        runner, port = await serve(PeerServer([str(tmp_path)], ""), "127.0.0.1", 0)
         async with aiohttp.ClientSession() as one:
             headers = {"Authorization": "Bearer "}
             async with one.get(f"http://127.0.0.1:{port}/files/sha256:00", headers=headers) as answer:
@@ -121,11 +123,11 @@ def test_nodes_that_begin_together_share_the_work(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("ome_operator.agent.peers.INDEX_S", 0.2)  # the model is there after 5 s, and not after an hour
 
     async def together(hub: Hub) -> None:
-        givers = [Giver([str(tmp_path / str(number))], TOKEN) for number in range(4)]
+        givers = [PeerServer([str(tmp_path / str(number))], TOKEN) for number in range(4)]
         runners = [await serve(one, "127.0.0.1", 0) for one in givers]
         peers = [f"http://127.0.0.1:{port}" for _, port in runners]
 
-        def job(number: int) -> Coroutine[Any, Any, Swarm]:
+        def job(number: int) -> Coroutine[Any, Any, PeerSource]:
             others = peers[:number] + peers[number + 1 :]
             return fetch(hub, tmp_path / str(number), others, node=f"n{number}")
 
@@ -141,7 +143,7 @@ def test_nodes_that_begin_together_share_the_work(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("asked", ["sha256:../../etc/passwd", "sha256:00", "nothing"])
 def test_only_hashes_that_are_proven_here_are_found(asked: str, tmp_path: Path) -> None:
-    assert asyncio.run(Giver([str(tmp_path)], TOKEN)._find(asked)) is None
+    assert asyncio.run(PeerServer([str(tmp_path)], TOKEN)._find(asked)) is None
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_what_a_stranger_is_answered(shown: str, asked: str, status: int, hub: H
     async def ask() -> int:
         await fetch(hub, tmp_path, [])
         (proven, *_) = place(tmp_path).manifest().files  # type: ignore[union-attr]
-        runner, port = await serve(Giver([str(tmp_path)], TOKEN), "127.0.0.1", 0)
+        runner, port = await serve(PeerServer([str(tmp_path)], TOKEN), "127.0.0.1", 0)
         where = URL(f"http://127.0.0.1:{port}{asked.replace('HASH', str(proven.hash))}", encoded=True)
         try:
             async with aiohttp.ClientSession() as asks, asks.get(where, headers={"Authorization": shown}) as answer:
@@ -175,7 +177,7 @@ def test_what_a_stranger_is_answered(shown: str, asked: str, status: int, hub: H
 @pytest.mark.parametrize(("given", "by_peer"), [(UPLOADS - 1, True), (UPLOADS, False)])
 def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub, tmp_path: Path) -> None:
     """Whoever asks for more is refused, by HEAD and by GET, and takes the file from the hub."""
-    giver = Giver([str(tmp_path / "a")], TOKEN)
+    giver = PeerServer([str(tmp_path / "a")], TOKEN)
 
     async def ask() -> tuple[set[int], int, int]:
         await fetch(hub, tmp_path / "a", [])
@@ -216,7 +218,7 @@ def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub,
             async def find() -> list[str]:
                 return [str(server.make_url("")).rstrip("/")]
 
-            swarm = Swarm(source(URI, Access({}, {}, hub.url)), find, TOKEN)
+            swarm = PeerSource(source(URI, Access({}, {}, hub.url)), find, TOKEN)
             listing = await swarm.listing("")
             file = RemoteFile(name, len(data), SIZE_ONLY)
             found = b"".join([part async for part in swarm.read(listing, file, 0, len(data))])

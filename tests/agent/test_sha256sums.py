@@ -59,7 +59,7 @@ def test_every_file_is_proven_by_sha_256_whatever_the_etags_are(summed: Node, sc
 def test_a_byte_that_changed_in_the_store_is_never_ready(summed: Node, scheme: str, etag: str) -> None:
     summed.hub.etag = lambda data: hashlib.md5(data).hexdigest() if etag == "md5" else etag
     spoil(summed)
-    with pytest.raises(Failed, match=f"{BIG} came 5 times with another SHA-256 than its source says"):
+    with pytest.raises(Failed, match=f"{BIG} was received 5 times, and its SHA-256 differed from the source's each time"):
         fetch(summed, scheme, verify="size")
     assert summed.store.manifest() is None and not summed.store.root.exists()
 
@@ -76,7 +76,7 @@ def test_google_proves_by_md5_where_the_etag_is_one(node: Node) -> None:
 
 def test_google_s_wrong_bytes_are_found_out_where_the_etag_is_an_md5(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
-    with pytest.raises(Failed, match=f"{BIG} came 5 times with another MD5 than its source says"):
+    with pytest.raises(Failed, match=f"{BIG} was received 5 times, and its MD5 differed"):
         fetch(node, "gs")
 
 
@@ -129,7 +129,7 @@ def test_damage_is_repaired_and_what_is_whole_is_kept(summed: Node) -> None:
     made = summed.store.manifest()
     assert made is not None
     assert [one.name for one in verify.verify(summed.store.root, made, sample=1, chance=random.Random(1))] == [BIG]
-    summed.store.damage()
+    summed.store.mark_damaged()
     summed.hub.sent.clear()
     fetch(summed)
     assert summed.wrong() == [] and {one.name for one in summed.hub.sent} == {sha256sums.NAME, BIG}
@@ -142,7 +142,7 @@ def test_other_bytes_and_sums_are_another_revision(summed: Node) -> None:
     spoil(summed)
     del summed.hub.files[sha256sums.NAME]
     summed.hub.files[sha256sums.NAME] = written(summed.hub.files)
-    summed.store.damage()
+    summed.store.mark_damaged()
     with pytest.raises(Failed, match="are not those of revision"):
         summed.fetch("s3://bucket/", made.revision, endpoint=summed.hub.url)
 

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from ome_operator.agent.download import Download, Failed, Limits
+from ome_operator.agent.fair_queue import TurnOver
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
-from ome_operator.agent.turns import TurnOver
 from ome_operator.storage.listing import MOST
 from ome_operator.storage.sources import Access, source
 from tests.agent.conftest import URI, Node
@@ -72,7 +72,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
         assert len(blanks.ended) == 20, "each try ended its question"
         return said
 
-    assert set(asyncio.run(all_of_them())) == {"the source did not say within 0 s what there is"}
+    assert set(asyncio.run(all_of_them())) == {"the source did not return its list of files within 0 s"}
     assert threading.active_count() <= before + 1
 
 
@@ -132,7 +132,7 @@ def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: py
         finally:
             await found.close()
 
-    with pytest.raises(Failed, match="with another"):
+    with pytest.raises(Failed, match="differed"):
         asyncio.run(run())
     lines = [found.getMessage() for found in caplog.records if found.name.startswith("ome_operator")]
     assert len(lines) >= 8 and max(map(len, lines)) < 700

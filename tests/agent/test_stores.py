@@ -96,7 +96,7 @@ def test_a_byte_that_changed_in_the_store_is_never_ready(place: Place, tmp_path:
     changed[5_000_000] ^= 1
     stores.put(place, "org/spoilt", FILES | {BIG: bytes(changed), sha256sums.NAME: SUMS})
     store = Store(tmp_path / "m", "0123abcd")
-    with pytest.raises(Failed, match=f"{BIG} came 5 times with another SHA-256 than its source says"):
+    with pytest.raises(Failed, match=f"{BIG} was received 5 times, and its SHA-256 differed from the source's each time"):
         fetch(place, store, Progress(), "org/spoilt")
     assert store.manifest() is None and not store.root.exists()
 

@@ -166,7 +166,7 @@ async def test_s10b_a_tenant_cannot_take_the_path_of_a_cluster_wide_model(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("BaseModel", ""), ("ClusterBaseModel", "lies in PATH, which is that of ClusterBaseModel v2")]
+    ("kind", "said"), [("BaseModel", ""), ("ClusterBaseModel", "is inside PATH, which is in use by ClusterBaseModel v2")]
 )
 async def test_s10c_nothing_is_laid_into_the_directory_of_another_model(
     tmp_path: Path, hubs: tuple[Town, Town], kind: str, said: str
@@ -210,10 +210,10 @@ async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, 
         await node.settled(first="Ready")
         (tmp_path / "raid").unlink()
         await node.settled(first="Failed")
-        assert "is not there, or no directory: is its disk mounted?" in node.said("first")["message"]
+        assert "does not exist or is not a directory: check that its disk is mounted" in node.said("first")["message"]
         (tmp_path / "other").mkdir()
         (tmp_path / "raid").symlink_to(tmp_path / "other")
-        said = "another directory than when the agent started"
+        said = "is not the same directory as when the agent started"
         await until(lambda: said in node.said("first").get("message", ""))
     assert list((tmp_path / "other").iterdir()) == []
 
@@ -229,7 +229,7 @@ async def test_the_first_of_the_administrators_models_has_its_path(tmp_path: Pat
         node.apply("ClusterBaseModel", "a-younger", f"{URI}@v1", f"{node.root}/b")
         node.apply("ClusterBaseModel", "alike", URI, f"{node.root}/b")
         await node.settled(trained="Failed", wins="Ready", a_younger="Failed", b_older="Ready", alike="Ready")
-        assert "is that of ClusterBaseModel wins" in node.said("trained")["message"]
+        assert "is in use by ClusterBaseModel wins" in node.said("trained")["message"]
         assert (node.root / "b").readlink().name == node.said("b-older")["directories"][0]
         node.delete("ClusterBaseModel", "b-older")
         await node.settled(a_younger="Ready", alike="Failed")
@@ -249,5 +249,5 @@ async def test_a_directory_with_another_manifest_is_left_alone(tmp_path: Path, h
     async with running(again):
         again.apply("ClusterBaseModel", "first", URI, f"{node.root}/first")
         await again.settled(first="Failed")
-        assert "says that it holds hf://of/others of x: move it away" in again.said("first")["message"]
+        assert "names hf://of/others of x: move this directory" in again.said("first")["message"]
     assert {file.name: file.stat().st_ino for file in manifest.with_suffix("").iterdir()} == inodes

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ome_operator.agent.download import Limits
-from ome_operator.agent.leftovers import directories
+from ome_operator.agent.unused_directories import directories
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
@@ -60,7 +60,7 @@ def test_the_log_tells_of_a_fetch(here: Here, caplog: pytest.LogCaptureFixture) 
     here.work(here.model())
     begun, done = (record.getMessage() for record in caplog.records)
     assert begun == f"fetching {URI} for ClusterBaseModel tiny"
-    assert done.startswith(f"{URI} is whole: {len(here.hub.files)} files, ")
+    assert done.startswith(f"{URI} is complete: {len(here.hub.files)} files, ")
 
 
 def test_a_model_becomes_ready_with_facts(here: Here) -> None:
@@ -103,7 +103,7 @@ def test_another_commit_than_the_pinned_one_is_not_ready(here: Here) -> None:
 def test_a_failure_is_said_and_tried_again_later(here: Here) -> None:
     here.hub.fault = lambda number, name: Answer(wrong=name == BIG)
     work = here.work(here.model())
-    assert work.report().state == "Failed" and "another SHA-256" in work.report().message
+    assert work.report().state == "Failed" and "its SHA-256 differed" in work.report().message
     here.hub.fault = lambda number, name: Answer()
     asyncio.run(work.run())
     assert work.report().state == "Ready"
@@ -176,7 +176,7 @@ def test_a_model_of_a_namespace_asks_no_private_address(here: Here) -> None:
 
 def test_files_of_somebody_else_are_reported(here: Here) -> None:
     model = here.model("local:///data/m")
-    assert "is not there, or empty" in here.work(model).report().message
+    assert "does not exist or is empty" in here.work(model).report().message
     (here.root / "m").mkdir(parents=True)
     (here.root / "m" / "config.json").write_text("{}")
     report = here.work(model).report()

@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ome_operator import keys
-from ome_operator.agent import learn, manifest, store
-from ome_operator.agent.nodes import Odd as OddModel
-from ome_operator.agent.nodes import belongs, concerns
-from ome_operator.agent.places import Roots
+from ome_operator.agent import manifest, model_facts, store
+from ome_operator.agent.locations import Roots
+from ome_operator.agent.node_selection import Odd as OddModel
+from ome_operator.agent.node_selection import needs_agent, selects_node
 from ome_operator.api import Invalid, Model
 from ome_operator.cache.resources import _PARSE as PARSE
 from ome_operator.cache.resources import keep
@@ -94,10 +94,10 @@ def test_models_of_an_agent(body: Any, node: str) -> None:
     model = Model.parse(body)
     if isinstance(model, Invalid):
         return
-    concerns(model)
-    Roots(("/m",)).misplaced(model)
+    needs_agent(model)
+    Roots(("/m",)).misplaced_message(model)
     try:
-        belongs(model, node, {"a": "b"})
+        selects_node(model, node, {"a": "b"})
     except OddModel as error:
         assert str(error).startswith("spec.storage.nodeAffinity")
 
@@ -186,7 +186,7 @@ def test_manifests_on_a_disk(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "manifest.json"
         path.write_bytes(data)
-        found = manifest.read(path)
+        found = manifest.read_manifest(path)
     if found is not None:
         assert isinstance(found.size, int) and all(isinstance(one, str) for one in (found.uri, *found.models, *found.paths))
 
@@ -222,7 +222,7 @@ def test_files_of_models(found: dict[str, bytes]) -> None:
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(len(data).to_bytes(8, "little") + data if name in headers else data)
-        learn.learn(Path(folder))
+        model_facts.read_facts(Path(folder))
 
 
 @given(st.text(max_size=80) | st.text(alphabet="[]{}:,-&*!|>\n \"'#a1~?%@", max_size=60) | VALUES.map(yaml.safe_dump))

@@ -15,8 +15,8 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.agent import work
-from ome_operator.agent.nodes import belongs
-from ome_operator.agent.places import Roots
+from ome_operator.agent.locations import Roots
+from ome_operator.agent.node_selection import selects_node
 from ome_operator.api import (
     AcceleratorClass,
     BenchmarkJob,
@@ -151,7 +151,7 @@ def fetched(bodies: Bodies) -> str:
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "source", source)
-        patch.setattr(Roots, "detour", lambda *_: "")  # this machine has no such roots
+        patch.setattr(Roots, "disk_message", lambda *_: "")  # this machine has no such roots
         secret = Path(folder) / "elsewhere/token"
         secret.parent.mkdir()
         secret.write_text("secret")
@@ -173,7 +173,7 @@ def catalog(bodies: Bodies) -> str:
             out.append(unadvised(accelerator_status(item, NODES.values(), START)))
         else:
             out.append(unadvised(model_status(item, (), frozenset(), START)))
-            out.append([belongs(item, node.name, node.labels) for node in NODES.values()])
+            out.append([selects_node(item, node.name, node.labels) for node in NODES.values()])
     return json.dumps(out, sort_keys=True, default=str)
 
 

@@ -86,7 +86,7 @@ def disks() -> Iterator[str]:
     proven = manifest.Proven("a", 1, Hash.read("sha256:" + "0" * 64), (1,), ("b",))
     held = manifest.Manifest("hf://a/b", "1", (proven,), "now", ("a",), ("/a",), {"source": "a"})
     yield from (f"manifest {name}" for name in held.dump())
-    yield from (f"journal {name}" for name in manifest.dump(proven))
+    yield from (f"journal {name}" for name in manifest.dump_file(proven))
     model = Model.parse({"apiVersion": keys.API_VERSION, "kind": "ClusterBaseModel", "metadata": {"name": "a"},
                          "spec": {"storage": {"storageUri": "hf://a/b", "path": "/models/a"}}})  # fmt: skip
     assert isinstance(model, Model)

@@ -58,7 +58,7 @@ IN_5 = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In
 BREAKING: dict[str, tuple[dict[str, Any], str]] = {
     "values": (
         {"path": "/models/x", "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": IN_5}},
-        "nodeSelectorTerms[0].matchExpressions[0].values must be a list of texts",
+        "nodeSelectorTerms[0].matchExpressions[0].values must be a list of strings",
     ),
     "a list": (
         {"path": "/models/x", "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [1]}},
@@ -94,7 +94,7 @@ async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case
     assert states["ClusterBaseModel"] == ("Ready", "")
     state, message = states["BaseModel"]
     assert (state, said in message) == ("Failed", True), message
-    assert not agent._leftovers.offers
+    assert not agent._unused_directories.offers
 
 
 @pytest.mark.parametrize(
@@ -119,14 +119,14 @@ async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -
     for _ in range(2):
         await agent._report()
         await asyncio.sleep(0.01)
-        assert not agent._leftovers.offers
+        assert not agent._unused_directories.offers
     agent._broken = {"u": "the agent failed"}
     agent.deleted("BaseModel", {"metadata": {"uid": "u"}})
     await agent._report()
-    assert not agent._leftovers.offers
+    assert not agent._unused_directories.offers
     agent._broken = {}
     await agent._report()
-    assert agent._leftovers.offers
+    assert agent._unused_directories.offers
 
 
 def test_models_beyond_the_number_of_a_namespace_are_no_work(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_three_hundred_models_with_all_that_their_authors_may_write(
 
     await settled(agent, lambda: "1 Ready, 300 Failed" in told().get("summary", ""))
     assert len(json.dumps(told())) < 1_100_000
-    assert all(len(item.get("message", "")) <= record.MESSAGE for item in told()["models"])
+    assert all(len(item.get("message", "")) <= record.MAX_MESSAGE for item in told()["models"])
     lines = [found.getMessage() for found in caplog.records]
     assert len(lines) <= 310 and max(map(len, lines)) < 1_000, "a line for each, and not again in every pass"
 
@@ -247,7 +247,7 @@ async def test_a_record_that_is_refused_is_sent_ever_less_often_and_the_work_goe
 
 
 def test_an_edit_of_what_failed_is_tried_at_once(tmp_path: Path) -> None:
-    def model(key: str) -> record.Held:
+    def model(key: str) -> record.AnyModel:
         return parts.model(storage={"storageUri": "hf://a/b", "path": str(tmp_path), "key": key})
 
     work = Work(model("wrong"), AgentSettings(node="n"))
@@ -270,7 +270,7 @@ async def test_a_record_that_vanished_is_back_in_half_a_minute() -> None:
     api, clock = server(), SimpleNamespace(now=1000.0)
     agent = Agent(AgentSettings(node="n", roots=()), api, clock=lambda: clock.now)
     for number in (1, 2):
-        await agent._look()
+        await agent._read_node()
         await agent._report()
         assert len(api.bodies("create")) == number
         assert api.bodies("apply")[-1]["status"] == {"summary": "none"}
@@ -282,7 +282,7 @@ async def test_the_owner_of_a_new_record_is_the_node_as_it_is_now() -> None:
     """A record that belonged to the Node before would be collected with it, as the old one was."""
     api = server()
     agent = Agent(AgentSettings(node="n", roots=()), api)
-    await agent._look()
+    await agent._read_node()
     api.answers["get"] = node("registered anew")
     await agent._report()
     (created,) = api.bodies("create")
@@ -297,7 +297,7 @@ def test_a_disabled_model_is_fetched_no_more_and_what_is_here_is_looked_after(tm
     one = parts.model(storage={"storageUri": uri, "path": str(path)})
     off = parts.model(storage={"storageUri": uri, "path": str(path)}, disabled=True)
     assert agent._wanted(one) and not agent._wanted(off)
-    store = agent._settings.places.store(one)
+    store = agent._settings.locations.store(one)
     for folder in (store.root, path):
         folder.mkdir(parents=True)
     Path(f"{store.root}.json").write_text("{}")

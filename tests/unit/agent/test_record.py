@@ -23,7 +23,7 @@ def test_three_hundred_models_with_everything_long() -> None:
     said = status([mine, *(entry(number) for number in range(600))])
     assert len(json.dumps(said)) < LIMIT
     assert mine in said["models"], "the cluster's own models stay, with their facts"
-    assert "left out, for the record would be too long" in said["summary"]
+    assert "left out because the record would be too long" in said["summary"]
 
 
 def test_the_namespace_with_the_most_gives_way() -> None:

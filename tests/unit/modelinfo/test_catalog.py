@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ome_local import tinymodel
-from ome_operator.agent.learn import learn
+from ome_operator.agent.model_facts import read_facts
 from ome_operator.api import Facts, Model, Runtime
 from ome_operator.core.selection.match import broken
 from ome_operator.core.selection.model_profile import known
@@ -137,6 +137,6 @@ def test_an_agent_takes_no_word_of_the_originals_files_for_a_gguf(tmp_path: Path
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 9}}))
     (tmp_path / "Q4_K_M").mkdir()
     (tmp_path / "Q4_K_M/K2-Q4_K_M.gguf").touch()
-    learned = learn(tmp_path)
+    learned = read_facts(tmp_path)
     assert (learned["format"]["name"], learned["quantization"]["name"]) == ("gguf", "q4_k_m")
     assert "weightBytes" not in learned

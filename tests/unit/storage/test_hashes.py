@@ -23,7 +23,7 @@ def holds(data: bytes, wanted: Hash, size: int | None = None) -> bool:
     checker = Checker(wanted, len(data) if size is None else size)
     for at in range(0, len(data), 999_983):
         checker.update(data[at : at + 999_983])
-    return checker.whole
+    return checker.complete
 
 
 GOOD = [

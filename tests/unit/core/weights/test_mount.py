@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.agent import record
-from ome_operator.agent.places import Roots
+from ome_operator.agent.locations import Roots
 from ome_operator.api import Model
 from ome_operator.core.observed.objects import Child, Deps, Observed
 from ome_operator.core.reconcile.snapshot import Snapshot

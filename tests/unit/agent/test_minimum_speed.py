@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ome_operator.agent.pace import Pace, TooSlow
+from ome_operator.agent.minimum_speed import MinimumSpeed, TooSlow
 
 
 class Slow:
@@ -25,7 +25,7 @@ class Slow:
     async def read(self, answers: int, ours: float = 0.0) -> int:
         """How many bytes come; `ours`: seconds that we take for each of them."""
         found = 0
-        async for data in Pace(clock=lambda: self.now).held(self.bytes(answers)):
+        async for data in MinimumSpeed(clock=lambda: self.now).enforce(self.bytes(answers)):
             found += len(data)
             self.now += ours
         return found
@@ -33,7 +33,7 @@ class Slow:
 
 async def test_a_blank_every_twenty_seconds_is_too_slow() -> None:
     source = Slow(20.0, 1)
-    with pytest.raises(TooSlow, match=r"gives 0\.0 KiB/s"):
+    with pytest.raises(TooSlow, match=r"sends 0\.0 KiB/s"):
         await source.read(1000)
     assert source.now == 300.0 and source.closed
 

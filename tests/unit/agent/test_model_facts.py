@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.agent import learn
+from ome_operator.agent import model_facts
 
 SIZE = 1000
 HEADER = json.dumps({"w": {"dtype": "F8_E4M3", "shape": [7, 9], "data_offsets": [0, 63]}}).ljust(SIZE).encode()
@@ -20,26 +20,26 @@ def written(folder: Path, count: int, length: int = SIZE) -> None:
 
 def test_headers_that_are_longer_than_any_models_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reported: 256 headers of 100 MB lay in memory together, and the agent has 2 GiB."""
-    monkeypatch.setattr(learn, "HEADERS", 10 * SIZE)
+    monkeypatch.setattr(model_facts, "MAX_HEADER_BYTES", 10 * SIZE)
     read: list[str] = []
-    real = learn._header
-    monkeypatch.setattr(learn, "_header", lambda path: (read.append(path.name), real(path))[1])
+    real = model_facts._header
+    monkeypatch.setattr(model_facts, "_header", lambda path: (read.append(path.name), real(path))[1])
     written(tmp_path, 10)
-    assert learn.learn(tmp_path)["parameters"] == 630 and len(read) == 10
+    assert model_facts.read_facts(tmp_path)["parameters"] == 630 and len(read) == 10
     written(tmp_path, 256)
     read.clear()
-    assert "parameters" not in learn.learn(tmp_path) and len(read) == 11
-    written(tmp_path, learn.MANY + 1)
+    assert "parameters" not in model_facts.read_facts(tmp_path) and len(read) == 11
+    written(tmp_path, model_facts.MAX_FILES + 1)
     read.clear()
-    learn.learn(tmp_path)
+    model_facts.read_facts(tmp_path)
     assert read == []
 
 
 @pytest.mark.parametrize("length", [2**63, 100_000_001])
 def test_a_header_that_no_file_has_is_not_read(length: int, tmp_path: Path) -> None:
     written(tmp_path, 3, length)
-    assert "parameters" not in learn.learn(tmp_path)
+    assert "parameters" not in model_facts.read_facts(tmp_path)
 
 
 def test_all_headers_together_are_less_than_an_agents_memory() -> None:
-    assert learn.HEADERS <= 128 * 1024 * 1024
+    assert model_facts.MAX_HEADER_BYTES <= 128 * 1024 * 1024

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.agent.leftovers import Leftovers, directories, remove
-from ome_operator.agent.owners import homes
+from ome_operator.agent.access import find_homes
+from ome_operator.agent.unused_directories import UnusedDirectories, directories, remove
 
 OLD, NEW = "0000000a", "0000000b"
 LABEL = "models.ome.io/clusterbasemodel.k2"
@@ -42,14 +42,16 @@ class Clocked:
 
     def __init__(self, home: Path, after: float) -> None:
         self.now = 1000.0
-        self.it = Leftovers([str(home.parent)], after, lambda: self.now, lambda: datetime.fromtimestamp(self.now, UTC))
+        self.it = UnusedDirectories(
+            [str(home.parent)], after, lambda: self.now, lambda: datetime.fromtimestamp(self.now, UTC)
+        )
         self._named = {str(home / NEW)}
 
     async def says(self, seconds: float = 0.0, offer: bool = True, also: str = "") -> list[dict[str, Any]]:
         """The record after so many seconds."""
         self.now += seconds
         self.it.changed()
-        await self.it.look()
+        await self.it.scan()
         return self.it.unused({*self._named, also}, offer=offer)
 
 
@@ -73,7 +75,7 @@ def test_removing_takes_all_of_it_and_nothing_else(home: Path) -> None:
 def test_a_models_own_files_are_no_directory_of_ours(home: Path) -> None:
     """A repository may hold a folder of this name: what lies there is neither given to peers nor removed."""
     whole(home / NEW / ".ome", "deadbeef")
-    assert homes([home.parent]) == [home]
+    assert find_homes([home.parent]) == [home]
 
 
 async def test_the_default_is_to_keep(home: Path) -> None:

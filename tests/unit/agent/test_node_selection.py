@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.agent import record
-from ome_operator.agent.nodes import belongs, concerns
+from ome_operator.agent.node_selection import needs_agent, selects_node
 from tests.support import parts
 
 
@@ -36,20 +36,20 @@ CASES = {
 def test_nodes_are_chosen_as_a_scheduler_would(case: str) -> None:
     storage, expected = CASES[case]
     model = parts.model(storage={"storageUri": "hf://a/b", **storage})
-    assert belongs(model, "n1", LABELS) is expected
+    assert selects_node(model, "n1", LABELS) is expected
 
 
 def test_a_node_can_be_named() -> None:
     fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     wish = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [fields]}}
     model = parts.model(storage={"storageUri": "hf://a/b", "nodeAffinity": wish})
-    assert belongs(model, "n1", {}) and not belongs(model, "n2", {})
+    assert selects_node(model, "n1", {}) and not selects_node(model, "n2", {})
 
 
 def test_claims_are_no_work_for_agents() -> None:
-    assert not concerns(parts.model("pvc://claim/x"))
-    assert not concerns(parts.model("vendor://x"))
-    assert concerns(parts.model("s3://b/x")) and concerns(parts.model("local:///x"))
+    assert not needs_agent(parts.model("pvc://claim/x"))
+    assert not needs_agent(parts.model("vendor://x"))
+    assert needs_agent(parts.model("s3://b/x")) and needs_agent(parts.model("local:///x"))
 
 
 def test_a_record_says_what_is_known_and_no_more() -> None:
@@ -69,6 +69,6 @@ def test_progress_alone_can_wait_and_a_state_cannot() -> None:
     def said(**report: Any) -> dict[str, Any]:
         return record.status([record.entry(model, record.Report(**report))])
 
-    assert not record.flips(said(bytes=1, speed=1.0), said(bytes=2, speed=2.0))
-    assert record.flips(said(), said(state="Ready"))
-    assert record.flips(said(state="Failed", message="a"), said(state="Failed", message="b"))
+    assert not record.essential_change(said(bytes=1, speed=1.0), said(bytes=2, speed=2.0))
+    assert record.essential_change(said(), said(state="Ready"))
+    assert record.essential_change(said(state="Failed", message="a"), said(state="Failed", message="b"))

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from ome_operator.agent.turns import Turns
+from ome_operator.agent.fair_queue import FairQueue
 
 
 class Bench:
@@ -13,7 +13,7 @@ class Bench:
 
     def __init__(self, places: int = 2) -> None:
         self.now = 0.0
-        self.turns = Turns(places, 300.0, lambda: self.now)
+        self.turns = FairQueue(places, 300.0, lambda: self.now)
         self.began: list[str] = []
 
     async def model(self, namespace: str, name: str, *, slow: bool = False) -> None:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from ome_operator.agent.download_plan import MARGIN, plan_download, too_full_message
+from ome_operator.agent.free_space import FreeSpace, over_budget_message
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.room import Room, over_budget
-from ome_operator.agent.steps import MARGIN, plan, too_full
 from ome_operator.agent.store import Proven
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import RemoteFile, listing
@@ -13,32 +13,34 @@ A, B = RemoteFile("a", 100, Hash("sha256", "aa")), RemoteFile("b", 300, Hash("sh
 
 
 def test_what_is_proven_is_not_fetched_and_what_is_begun_goes_on() -> None:
-    todo = plan(listing([A, B]), {"a": Proven("a", 100, A.hash, ())}, lambda _: 120)
+    todo = plan_download(listing([A, B]), {"a": Proven("a", 100, A.hash, ())}, lambda _: 120)
     assert [(one.file.name, one.have) for one in todo.fetch] == [("b", 120)]
     assert (todo.left, todo.total) == (180, 400)
 
 
 def test_a_file_of_another_hash_is_fetched_again() -> None:
-    todo = plan(listing([A]), {"a": Proven("a", 100, Hash("sha256", "other"), ())}, lambda _: 0)
+    todo = plan_download(listing([A]), {"a": Proven("a", 100, Hash("sha256", "other"), ())}, lambda _: 0)
     assert todo.left == 100
 
 
 def test_the_largest_file_comes_first() -> None:
-    assert [one.file.name for one in plan(listing([A, B]), {}, lambda _: 0).fetch] == ["b", "a"]
+    assert [one.file.name for one in plan_download(listing([A, B]), {}, lambda _: 0).fetch] == ["b", "a"]
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched() -> None:
-    assert too_full(10 * 1024**3, 10 * 1024**3, "/mnt") == ""
-    assert "10.0 GiB are still to come and /mnt has room for 9.5 GiB" in too_full(10 * 1024**3, int(9.5 * 1024**3), "/mnt")
-    assert too_full(0, -1, "/mnt") == "", "nothing to fetch needs no room"
+    assert too_full_message(10 * 1024**3, 10 * 1024**3, "/mnt") == ""
+    assert "10.0 GiB are missing, but only 9.5 GiB are available below /mnt" in too_full_message(
+        10 * 1024**3, int(9.5 * 1024**3), "/mnt"
+    )
+    assert too_full_message(0, -1, "/mnt") == "", "nothing to fetch needs no room"
 
 
 def test_two_models_do_not_count_on_the_same_room(tmp_path: Path) -> None:
     """Each looked at the disk before the other had written anything (S9 of the review)."""
-    room, progress = Room(), Progress()
+    room, progress = FreeSpace(), Progress()
     progress.start("c1", 8 * 1024**3, 1024**3, 3)
     mine, others = tmp_path / "mine", tmp_path / "others"
-    with room.claim(others, 1, progress):
+    with room.reserve(others, 1, progress):
         assert room.free(mine, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN - 7 * 1024**3
         assert room.free(mine, 2, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "another disk"
         assert room.free(others, 1, 10 * 1024**3) == 10 * 1024**3 - MARGIN, "its own claim"
@@ -46,5 +48,12 @@ def test_two_models_do_not_count_on_the_same_room(tmp_path: Path) -> None:
 
 
 def test_a_namespace_has_its_share_of_a_disk() -> None:
-    assert over_budget(10, 90, 100, "team-a") == "" == over_budget(10, 90, 0, "team-a") == over_budget(10, 99, 100, "")
-    assert "namespace team-a has 2.0 GiB of the 3.0 GiB" in over_budget(2 * 1024**3, 2 * 1024**3, 3 * 1024**3, "team-a")
+    assert (
+        over_budget_message(10, 90, 100, "team-a")
+        == ""
+        == over_budget_message(10, 90, 0, "team-a")
+        == over_budget_message(10, 99, 100, "")
+    )
+    assert "namespace team-a uses 2.0 GiB of the 3.0 GiB" in over_budget_message(
+        2 * 1024**3, 2 * 1024**3, 3 * 1024**3, "team-a"
+    )

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from ome_operator.agent.access import namespace_of, owner_of
+from ome_operator.agent.locations import Roots, path_conflict
 from ome_operator.agent.manifest import Manifest
-from ome_operator.agent.owners import namespace_of, whose
-from ome_operator.agent.places import Roots, conflict
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
 from tests.support import parts
@@ -26,13 +26,13 @@ def model(path: str, uri: str = "hf://a/b", namespace: str = "", name: str = "m"
 
 @pytest.mark.parametrize("path", ["/mnt/models", "/etc/x", "/mnt/models2/x", "//mnt/models/x"])
 def test_nothing_is_written_outside_the_roots(path: str) -> None:
-    assert "is not below /mnt/models" in Roots(ROOTS[:1]).misplaced(model(path))
+    assert "is not below /mnt/models" in Roots(ROOTS[:1]).misplaced_message(model(path))
 
 
 @pytest.mark.parametrize("path", ["/raid/m/x/", "/raid/models/x", "/mnt/models/a/b/c/d"])
 @pytest.mark.parametrize("namespace", ["", "team-a"])
 def test_a_path_below_a_root_is_fine(path: str, namespace: str) -> None:
-    assert Roots(ROOTS).misplaced(model(path, namespace=namespace)) == ""
+    assert Roots(ROOTS).misplaced_message(model(path, namespace=namespace)) == ""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_path_below_a_root_is_fine(path: str, namespace: str) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("namespace", ["", "team-a"])
 def test_what_agents_keep_is_nobodys_path(path: str, component: str, namespace: str) -> None:
-    assert f"has the component {component}," in Roots(ROOTS).misplaced(model(path, namespace=namespace))
+    assert f"has the component {component}," in Roots(ROOTS).misplaced_message(model(path, namespace=namespace))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_agents_keep_is_nobodys_path(path: str, component: str, namespace: 
     ],
 )  # fmt: skip
 def test_files_by_hand_lie_below_namespaces_only_in_their_own(path: str, namespace: str, fine: bool) -> None:
-    assert (Roots(ROOTS).misplaced(model(path, f"local://{path}", namespace)) == "") is fine
+    assert (Roots(ROOTS).misplaced_message(model(path, f"local://{path}", namespace)) == "") is fine
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ def test_each_owner_has_a_place_and_of_roots_inside_each_other_the_innermost_cou
 ) -> None:
     store = Roots(ROOTS).store(model(path, namespace=namespace))
     assert str(store.home) == home and store.root.name == weights(model(path, namespace=namespace)).digest
-    assert store.linked is (namespace == "")
+    assert store.has_link is (namespace == "")
 
 
 def test_nobody_is_in_the_way_of_a_model_with_the_same_files() -> None:
     taken = {"/raid/a": weights(model("/raid/a"))}
-    assert conflict(weights(model("/raid/a", name="other")), taken) == ""
-    assert "is that of ClusterBaseModel m" in conflict(weights(model("/raid/a", "hf://a/c")), taken)
-    assert "is that of ClusterBaseModel m" in conflict(weights(model("/raid/./a", "hf://a/c")), taken)
-    assert "lies in /raid/a, which is that of" in conflict(weights(model("/raid/a/b/c")), taken)
-    assert conflict(weights(model("/raid/a/b", "local:///x")), taken) == "", "what somebody put there"
-    assert conflict(weights(model("/raid/ab")), taken) == ""
+    assert path_conflict(weights(model("/raid/a", name="other")), taken) == ""
+    assert "is in use by ClusterBaseModel m" in path_conflict(weights(model("/raid/a", "hf://a/c")), taken)
+    assert "is in use by ClusterBaseModel m" in path_conflict(weights(model("/raid/./a", "hf://a/c")), taken)
+    assert "is inside /raid/a, which is in use by" in path_conflict(weights(model("/raid/a/b/c")), taken)
+    assert path_conflict(weights(model("/raid/a/b", "local:///x")), taken) == "", "what somebody put there"
+    assert path_conflict(weights(model("/raid/ab")), taken) == ""
     by_hand = {"/raid/a": weights(model("/raid/a", "local:///raid/a"))}
-    assert conflict(weights(model("/raid/a/b")), by_hand) == "", "no link is there"
+    assert path_conflict(weights(model("/raid/a/b")), by_hand) == "", "no link is there"
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def known(model: Model, **more: Any) -> Manifest:
 def test_a_directory_is_somebodys_where_name_place_and_manifest_agree() -> None:
     ours, theirs = model("/raid/a"), model("/raid/a", namespace="team-a")
     home, own = Path("/raid/.ome"), Path("/raid/.namespaces/team-a/.ome")
-    assert whose(home, weights(ours).digest, known(ours)) == ""
-    assert whose(own, weights(theirs).digest, known(theirs)) == "team-a"
+    assert owner_of(home, weights(ours).digest, known(ours)) == ""
+    assert owner_of(own, weights(theirs).digest, known(theirs)) == "team-a"
     wrong = [
         (home, weights(ours).digest, known(ours, uri="hf://evil/b")),
         (home, weights(ours).digest, known(ours, source="endpoint=http%3A%2F%2Fevil")),
@@ -119,12 +119,12 @@ def test_a_directory_is_somebodys_where_name_place_and_manifest_agree() -> None:
         (Path("/raid/moved/.ome"), weights(ours).digest, known(ours)),
         (home, weights(ours).digest, Manifest("hf://a/b", "c1", (), "")),
     ]
-    assert [whose(*each) for each in wrong] == [None] * len(wrong)
+    assert [owner_of(*each) for each in wrong] == [None] * len(wrong)
 
 
 def test_of_before_only_what_was_fetched_for_cluster_wide_models_is_the_clusters() -> None:
     label = "models.ome.io/clusterbasemodel.k2"
     former = Manifest("hf://a/b", "c1", (), "", (label,))
-    assert whose(Path("/raid/.ome"), "0a1b2c3d", former) == ""
+    assert owner_of(Path("/raid/.ome"), "0a1b2c3d", former) == ""
     for labels in ((label, "models.ome.io/team-a.basemodel.k2"), ("models.ome.io/team-a.basemodel.k2",), ()):
-        assert whose(Path("/raid/.ome"), "0a1b2c3d", former._replace(models=labels)) is None
+        assert owner_of(Path("/raid/.ome"), "0a1b2c3d", former._replace(models=labels)) is None

@@ -1,0 +1,86 @@
+"""Determine which namespace owns a directory of weights, and which models may take files from it (docs/tenancy.md).
+
+The location of a directory and the identity in its manifest must agree with its name; otherwise the directory has no owner.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ome_operator import keys, names
+from ome_operator.agent.manifest import Manifest, Proven, read_journal, read_manifest
+from ome_operator.agent.store import HIDDEN
+from ome_operator.core.weights.mount import NAMESPACES, home
+
+LEGACY_DIGITS = 8
+"""Length of the name of a directory that an earlier agent created. The name is derived from the URI alone, so that several
+models could share the directory.
+"""
+_SHARED = tuple(f"{keys.MODEL_LABEL_PREFIX}{kind}." for kind in ("clusterbasemodel", "finetunedweight"))
+
+
+class ProvenFile(NamedTuple):
+    """A verified file on this disk."""
+
+    namespace: str
+    """The namespace that owns the file; "" for files of cluster-scoped models."""
+    path: Path
+    proven: Proven
+
+
+def find_homes(roots: Iterable[Path]) -> list[Path]:
+    """Return every `.ome` directory below the roots, at most a few levels deep. A `.ome` inside another `.ome` is ignored,
+    because a model's own files may have that name.
+    """
+    depths = ("", "*/", "*/*/", f"{NAMESPACES}/*/*/")
+    found = {home for root in roots for depth in depths for home in root.glob(f"{depth}{HIDDEN}")}
+    return sorted(home for home in found if home.is_dir() and HIDDEN not in home.resolve().parent.parts)
+
+
+def namespace_of(home: Path) -> str | None:
+    """Return the namespace whose directories are in a `.ome`: "" for cluster-scoped models, None if the location has no
+    owner.
+    """
+    if NAMESPACES not in home.parts:
+        return ""
+    return home.parent.name if home.parent.parent.name == NAMESPACES and home.parts.count(NAMESPACES) == 1 else None
+
+
+def owner_of(folder: Path, digest: str, manifest: Manifest) -> str | None:
+    """Return the namespace that owns a directory in the `.ome` at `folder`: "" for cluster-scoped models, None if it has no
+    owner.
+    """
+    if len(digest) == LEGACY_DIGITS:
+        return "" if manifest.models and all(label.startswith(_SHARED) for label in manifest.models) else None
+    identity = dict(manifest.identity)
+    if not identity or names.weights_digest(identity) != digest or identity["namespace"] != namespace_of(folder):
+        return None
+    if not identity["namespace"] and Path(home(identity, ())) != folder:
+        return None  # the directory was moved or copied here
+    return identity["namespace"]
+
+
+def shareable_directories(namespace: str, homes: Callable[[], Iterable[Path]]) -> Iterator[tuple[Path, Manifest]]:
+    """Return the directories, with their manifests, from which a model may take files whose hash is right.
+
+    These are the directories of cluster-scoped models and of the model's own namespace. Hubs publish the hashes of files
+    that they do not give to everybody, so knowing a hash does not permit access to the bytes.
+    """
+    for folder in homes():
+        for path in sorted(folder.glob("*.json")):
+            manifest = read_manifest(path)
+            if manifest is not None and owner_of(folder, path.stem, manifest) in ("", namespace):
+                yield path.with_suffix(""), manifest
+
+
+def proven_files(home: Path) -> Iterator[ProvenFile]:
+    """Return every verified file below a `.ome` that has an owner, of complete models and of running downloads."""
+    for path in home.glob("*.json"):
+        manifest = read_manifest(path)
+        owner = owner_of(home, path.stem, manifest) if manifest is not None else None
+        for file in manifest.files if manifest is not None and owner is not None else ():
+            yield ProvenFile(owner or "", path.with_suffix("") / file.name, file)
+    owner = namespace_of(home)
+    for journal in home.glob("*.partial/journal"):
+        for file in read_journal(journal) if owner is not None and len(journal.parent.stem) == names.WEIGHTS else ():
+            yield ProvenFile(owner or "", journal.parent / "files" / file.name, file)

@@ -1,0 +1,83 @@
+"""Calculate which files of a model are left to download, from the source's list of files and the files on the disk."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ome_operator.agent.store import Proven
+from ome_operator.names import digest
+from ome_operator.storage.listing import Listing, RemoteFile
+
+MARGIN = 1024**3
+"""Bytes that stay free on the disk, because the kubelet evicts pods when the disk is full."""
+
+
+class Fetch(NamedTuple):
+    """A file that is not verified yet."""
+
+    file: RemoteFile
+    have: int
+    """Bytes of the file that are on the disk."""
+
+
+class Remaining(NamedTuple):
+    """The files that are left to download."""
+
+    fetch: tuple[Fetch, ...]
+    """Larger files first, so that the last files to finish are small."""
+    total: int
+    """Size of the model in bytes."""
+
+    @property
+    def left(self) -> int:
+        """Bytes to download."""
+        return sum(item.file.size - item.have for item in self.fetch)
+
+    def needs(self, files: int) -> int:
+        """Return the bytes of disk space that are still needed with `files` concurrent downloads.
+
+        An archive and its unpacked files are on the disk at the same time. Compressed archives may need more than this
+        estimate.
+        """
+        archives = sorted((item.file.size for item in self.fetch if item.file.unpack is not None), reverse=True)
+        return self.left + sum(archives[:files])
+
+
+def plan_download(
+    listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteFile], int], node: str = ""
+) -> Remaining:
+    """Return the files to download. `have` returns how many bytes of a file are on the disk.
+
+    Files of about the same size come in an order that differs between nodes, so that nodes which start together download
+    different files and get the others from their peers.
+    """
+    todo = []
+    for file in listing.files:
+        known = proven.get(file.name)
+        if known is None or (known.hash, known.size) != (file.hash, file.size):
+            todo.append(Fetch(file, min(have(file), file.size)))
+
+    def order(item: Fetch) -> tuple[int, str, str]:
+        return -item.file.size.bit_length(), digest([node, item.file.name]) if node else "", item.file.name
+
+    return Remaining(tuple(sorted(todo, key=order)), listing.size)
+
+
+def too_full_message(missing: int, free: int, directory: str) -> str:
+    """Return a message if the disk has too little space, else "".
+
+    `missing` is the number of bytes to download; `free` excludes the margin and the reservations of other downloads.
+    """
+    if missing <= free or missing == 0:
+        return ""
+    return (
+        f"{size_text(missing)} are missing, but only {size_text(max(0, free))} are available below {directory} "
+        "(1 GiB stays free, and running downloads have reservations): free disk space there"
+    )
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes in the largest suitable unit, such as "1.5 GiB"."""
+    for unit, size in (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

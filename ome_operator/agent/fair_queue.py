@@ -1,0 +1,84 @@
+"""A fair queue that decides which model is downloaded or verified next: namespaces take turns, and a turn ends when it was
+long enough and another namespace is waiting (docs/tenancy.md).
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from ome_operator.storage.listing import SourceError
+
+TurnCheck = Callable[[], bool]
+"""Returns whether a turn is over: it was long enough, and another namespace is waiting."""
+
+
+class TurnOver(SourceError):
+    """The turn is over because another namespace is waiting. Received bytes are kept, and the rest is downloaded in the next
+    turn.
+    """
+
+
+class FairQueue:
+    """A limit on the number of concurrent turns.
+
+    A namespace may hold all turns but one; cluster-scoped models (namespace "") may hold all of them.
+    """
+
+    def __init__(self, slots: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._slots, self._seconds, self._clock = slots, seconds, clock
+        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._given = 0
+        self._last: Counter[str] = Counter()
+        """Namespace -> the number of its last turn; 0 if it had none."""
+
+    @asynccontextmanager
+    async def turn(self, namespace: str) -> AsyncIterator[TurnCheck]:
+        """Wait for a turn, and hold it until the block ends."""
+        await self._wait(namespace)
+        began = self._clock()
+        try:
+            yield lambda: self._clock() - began >= self._seconds and bool(self._waiting.keys() - {namespace})
+        finally:
+            self._running[namespace] -= 1
+            self._next()
+
+    async def _wait(self, namespace: str) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(future)
+        self._next()
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._drop(namespace, future)
+            else:  # the turn was granted at the moment of the cancellation
+                self._running[namespace] -= 1
+            self._next()
+            raise
+
+    def _next(self) -> None:
+        """Grant the free turns, each to the namespace whose last turn started longest ago."""
+        while self._running.total() < self._slots:
+            namespace = min(filter(self._may, self._waiting), key=self._last.__getitem__, default=None)
+            if namespace is None:
+                return
+            future = self._waiting[namespace].popleft()
+            if not self._waiting[namespace]:
+                del self._waiting[namespace]
+            if not future.done():
+                self._running[namespace] += 1
+                self._given += 1
+                self._last[namespace] = self._given
+                future.set_result(None)
+
+    def _may(self, namespace: str) -> bool:
+        return not namespace or self._running[namespace] < max(1, self._slots - 1)
+
+    def _drop(self, namespace: str, future: asyncio.Future[None]) -> None:
+        if future in (waiting := self._waiting.get(namespace, deque())):
+            waiting.remove(future)
+            if not waiting:
+                del self._waiting[namespace]

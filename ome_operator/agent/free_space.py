@@ -1,0 +1,57 @@
+"""Calculate the disk space that a download may use: free space, minus reservations of running downloads, within the limit of
+a namespace.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ome_operator.agent.download_plan import MARGIN, size_text
+from ome_operator.agent.progress import Progress
+from ome_operator.storage.listing import Refused
+
+
+class FreeSpace:
+    """The reservations of all running downloads of one agent."""
+
+    def __init__(self) -> None:
+        self._claims: dict[Path, tuple[int, Progress]] = {}
+        """Directory of a download -> the device number of its disk, and its progress."""
+
+    def free(self, directory: Path, disk: int, free: int) -> int:
+        """Return the bytes that the download into `directory` may use on a disk with `free` free bytes.
+
+        The missing bytes of other downloads and 1 GiB are subtracted.
+        """
+        others = (
+            progress for target, (used_disk, progress) in self._claims.items() if target != directory and used_disk == disk
+        )
+        return free - MARGIN - sum(max(0, progress.total - progress.bytes) for progress in others)
+
+    @contextmanager
+    def reserve(self, directory: Path, disk: int, progress: Progress) -> Iterator[None]:
+        """Reserve the missing bytes of a download for as long as the block runs."""
+        self._claims[directory] = disk, progress
+        try:
+            yield
+        finally:
+            self._claims.pop(directory, None)
+
+
+def over_budget_message(missing: int, used: int, budget: int, namespace: str) -> str:
+    """Return a message if a namespace would use more of this disk than its limit, else "". A limit of 0 means no limit.
+
+    `missing`, `used` and `budget` are bytes.
+    """
+    if not budget or not namespace or used + missing <= budget:
+        return ""
+    return (
+        f"{size_text(missing)} are missing, and namespace {namespace} uses {size_text(used)} of the {size_text(budget)} "
+        "that agent.namespaceGB permits on a node: delete models of this namespace, or ask an administrator for more"
+    )
+
+
+def require_space(size: int, available: int, what: str) -> None:
+    """Raise Refused if `size` is larger than the available space; both are bytes."""
+    if size > available:
+        raise Refused(f"{what} contains {size_text(size)}, but only {size_text(max(0, available))} are available")

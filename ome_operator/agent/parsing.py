@@ -1,0 +1,50 @@
+"""Parse the models that an agent's watches deliver. The input is untrusted, because any user may write a model."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ome_operator.agent.record import AnyModel
+from ome_operator.api import FineTunedWeight, Invalid, Model
+from ome_operator.core.observed import from_api
+from ome_operator.machinery.quota import Entry
+
+logger = logging.getLogger(__name__)
+
+PARSE: Mapping[str, Callable[[Mapping[str, Any]], AnyModel | Invalid]] = {
+    "ClusterBaseModel": Model.parse,
+    "BaseModel": Model.parse,
+    "FineTunedWeight": FineTunedWeight.parse,
+}
+_RANKS = {"ClusterBaseModel": 0, "FineTunedWeight": 1, "BaseModel": 2}
+
+
+def parse_model(kind: str, body: Mapping[str, Any]) -> tuple[str, AnyModel | Invalid]:
+    """Return the UID of a model and the parsed model. A body that cannot be parsed becomes Invalid, and does not end the
+    watch.
+    """
+    try:
+        return uid_of(body), PARSE[kind]({**body, "kind": kind})
+    except Exception as error:
+        logger.exception("cannot parse a %s", kind)
+        return uid_of(body), Invalid(repr(error))
+
+
+def uid_of(body: Mapping[str, Any]) -> str:
+    """Return the UID of a body, or "" if the body has no valid metadata."""
+    return from_api.uid(body) if isinstance(body.get("metadata"), dict) else ""
+
+
+def quota_entry(uid: str, body: Mapping[str, Any]) -> tuple[str, Entry]:
+    """Return the namespace of a model and its entry in the quota of that namespace."""
+    raw = body.get("metadata")
+    metadata = raw if isinstance(raw, Mapping) else {}
+    namespace, created, name = (str(metadata.get(key) or "") for key in ("namespace", "creationTimestamp", "name"))
+    return namespace, Entry(created, name, uid)
+
+
+def path_priority(model: AnyModel) -> tuple[int, str, str, str]:
+    """Return the sort key of models that use the same path; the first gets it. Cluster-scoped models come first, then older
+    models.
+    """
+    return _RANKS[model.kind], model.created, model.namespace, model.name
