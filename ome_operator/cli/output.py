@@ -73,6 +73,8 @@ def _data(value: Any) -> Any:
         return {to_camel(field.name): _data(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, str):
+        return str(value)  # of an enumeration and a reason only the word, because YAML refuses other types
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {to_camel(name): _data(below) for name, below in value._asdict().items()}
     if isinstance(value, Mapping):

@@ -1,6 +1,5 @@
 """What is known about a reason: the record behind each word that a condition carries."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
@@ -67,11 +66,11 @@ class Kstatus(StrEnum):
     """Stalled: it goes on only after an edit, or when a person has acted."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ReasonRecord(str):
     """A reason: the word as a string, which conditions store and JSON contains, with all that is known about it.
 
-    It compares, hashes and serializes as its word. A copy or a pickle of it is the plain word.
+    It compares, hashes and serializes as its word. A copy or a pickle of it is the plain word. It is no dataclass, because
+    whoever writes a dataclass field by field, as the flight recorder does, has to write the word.
     """
 
     word: str
@@ -81,32 +80,43 @@ class ReasonRecord(str):
     kstatus: Kstatus
     meaning: str
     """What has happened, in Markdown, for docs/troubleshooting.md."""
-    remedy: str = ""
+    remedy: str
     """What to do. Markdown, or where it is `printed`, plain text with `{service}`, `{which}`, `{columns}`, `{holders}`."""
-    printed: bool = False
+    printed: bool
     """Whether `ome explain` and `ome ui` print the remedy. The messages of other conditions name the fix themselves."""
-    router_remedy: str = ""
+    router_remedy: str
     """The remedy for a router's pod, where it differs from that for engines."""
-    see: str = ""
+    see: str
     """A sentence or link in Markdown that follows the remedy on the page."""
-    state: State = State.BROKEN
-    stage: RolloutStage | None = None
+    state: State
+    stage: RolloutStage | None
     """The stage of a rollout that is not done while RolledOut carries the reason."""
-    passing: bool = False
+    passing: bool
     """Whether it goes away by itself, so that no Event warns of it."""
-    loud: bool = False
+    loud: bool
     """Whether an Event warns when RolledOut carries it. Other conditions warn for every reason that is not `passing`."""
-    gravity: int = ORDINARY
+    gravity: int
     """Its position where several reasons are reported together, the gravest first. From ORDINARY on pods' reasons are sorted
     by name."""
-    pods: str = ""
+    pods: str
     """How it reads after a number of pods, such as "2 pods unschedulable"; "" for the word itself."""
-    on_its_way: bool = False
+    on_its_way: bool
     """Whether a pod has it while nothing is wrong, so that the condition of its component is Progressing."""
 
     def __new__(cls, word: str, **_: object) -> Self:
         """Make the string; the other arguments are fields of the record."""
         return str.__new__(cls, word)
+
+    def __init__(
+        self, word: str, *, of: tuple[str, ...], kstatus: Kstatus, meaning: str, remedy: str = "", printed: bool = False,
+        router_remedy: str = "", see: str = "", state: State = State.BROKEN, stage: RolloutStage | None = None,
+        passing: bool = False, loud: bool = False, gravity: int = ORDINARY, pods: str = "", on_its_way: bool = False,
+    ) -> None:  # fmt: skip
+        """Keep what is known about the reason."""
+        self.word, self.of, self.kstatus = word, of, kstatus
+        self.meaning, self.remedy, self.printed, self.router_remedy, self.see = meaning, remedy, printed, router_remedy, see
+        self.state, self.stage, self.passing, self.loud, self.gravity = state, stage, passing, loud, gravity
+        self.pods, self.on_its_way = pods, on_its_way
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         """Reduce the record to its word."""

@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import re
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from ome_operator.core.reasons import (
     State,
     record_of,
 )
+from ome_operator.recorder.facts import plain
 
 PACKAGE = Path(__file__).parents[4] / "ome_operator"
 RECORDS = [
@@ -72,11 +74,12 @@ def test_every_reason_stands_once() -> None:
 
 
 def test_a_reason_is_its_word_where_it_is_written() -> None:
-    """Conditions are compared with stored ones, sorted, copied by dataclasses.asdict, and written as JSON."""
+    """Conditions are compared with stored ones, sorted, copied, recorded, and written as JSON and YAML."""
     paused = Reason.PAUSED
     assert paused == "Paused" and {paused: 1}["Paused"] == 1 and hash(paused) == hash("Paused")
     assert json.dumps({"reason": paused}) == '{"reason": "Paused"}'
     assert type(str(paused)) is type(copy.deepcopy(paused)) is type(pickle.loads(pickle.dumps(paused))) is str
+    assert not is_dataclass(paused) and type(plain(paused)) is str
     assert f"{paused}" == str(paused) == copy.deepcopy(paused) == "Paused" and repr(paused) == "'Paused'"
 
 

@@ -1,0 +1,28 @@
+"""Views as JSON and YAML contain plain words, whatever type a word has in the code."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import yaml
+
+from ome_operator.cli.output import Format, emit
+from ome_operator.core.reasons import Reason, State
+
+
+@dataclass(frozen=True)
+class RankState:
+    """A view as the commands make them."""
+
+    reason: str
+    state: State
+    pods: tuple[str, ...] = ("a", "b")
+
+
+@pytest.mark.parametrize("format_", [Format.JSON, Format.YAML])
+def test_a_reason_and_a_state_are_written_as_their_words(format_: Format, capsys: pytest.CaptureFixture[str]) -> None:
+    emit(format_, [RankState(Reason.NOT_READY, State.BROKEN), RankState(Reason.NOT_READY, State.BROKEN)])
+    written = capsys.readouterr().out
+    row = {"reason": "NotReady", "state": "broken", "pods": ["a", "b"]}
+    assert (json.loads(written) if format_ is Format.JSON else yaml.safe_load(written)) == [row, row]
+    assert "remedy" not in written
