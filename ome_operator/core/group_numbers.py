@@ -1,9 +1,10 @@
-"""Which groups a number of groups means: who stays when there are too many, and which numbers new ones get.
+"""Choose which groups a desired number of groups means: which ones stay if there are too many, and which numbers new ones
+get.
 
-Any group can be made and removed by itself, so the one that is worth least goes: a group that was marked already, so that
-readiness which flickers costs one group and not two; then a group that is not ready, first of all if it is on no node; then
-the highest number. A new group gets the lowest number of which no object is left: a hole is filled before a higher number is
-used, and nothing waits for pods that cannot end.
+Each group can be created and removed by itself, so the least valuable group is removed first: a group that was already
+marked, so that flapping readiness costs one group and not two; then a group that is not ready, beginning with one that is on
+no node; then the highest number. A new group gets the lowest number of which no object is left: gaps are filled before
+higher numbers are used, and nothing waits for pods that cannot end.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +16,7 @@ from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 
 
 def by_worth(role: str, size: int, slice_: Slice) -> tuple[int, ...]:
-    """Numbers of the groups of a role that exist, the one that is worth most first; `size` in pods."""
+    """Return the numbers of the existing groups of a role, the most valuable first. `size`: pods of a group."""
     ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_, ending=True)
     marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
     worth = {number: (number in marked, number not in ready, number not in placed) for number in existing(role, slice_)}
@@ -23,9 +24,9 @@ def by_worth(role: str, size: int, slice_: Slice) -> tuple[int, ...]:
 
 
 def existing(role: str, slice_: Slice) -> frozenset[int]:
-    """Numbers of the groups that have their leader's StatefulSet, or lost it while the pod was left behind.
+    """Return the numbers of the groups whose leader has a StatefulSet, or lost it while the pod was left behind.
 
-    A pod without a controller goes back to the StatefulSet as soon as it is made again.
+    A pod without a controller is adopted by the StatefulSet as soon as that is created again.
     """
     led = {group_number(child) for child in sets(role, slice_) if is_leader_set(child) and not child.deleting}
     orphans = {pod.group for pod in pods(role, slice_) if is_leader(pod) and not pod.deleting and not pod.workload_uid}
@@ -33,22 +34,22 @@ def existing(role: str, slice_: Slice) -> frozenset[int]:
 
 
 def taken(role: str, slice_: Slice) -> frozenset[int]:
-    """Numbers of groups of which any object is left, on its way out or not: a new group needs another number.
+    """Return the numbers of groups of which any object is left, terminating or not: a new group needs another number.
 
-    Where no StatefulSet of the role is left the pods are those of a former service, or of a slice that comes back: it
-    begins at 0 again, and its StatefulSets wait for the names of their pods.
+    If no StatefulSet of the role is left, the pods belong to a former service, or to a slice that comes back. Numbering then
+    begins at 0 again, and the StatefulSets wait for the names of their pods.
     """
     stored = {number for child in sets(role, slice_) if (number := group_number(child)) is not None}
     return frozenset(stored | {pod.group for pod in pods(role, slice_)}) if stored else frozenset()
 
 
 def left(role: str, slice_: Slice) -> int:
-    """How many groups there are of which any object is left."""
+    """Return the number of groups of which any object is left."""
     return len({*map(group_number, sets(role, slice_)), *(pod.group for pod in pods(role, slice_))} - {None})
 
 
 def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
-    """Numbers of the groups of which every rank has a ready pod of a StatefulSet that exists."""
+    """Return the numbers of the groups in which every rank has a ready pod of an existing StatefulSet."""
     uids = {child.uid for child in sets(role, slice_)}
     ranks: dict[int, set[int]] = {}
     for pod in pods(role, slice_):
@@ -58,9 +59,9 @@ def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
 
 
 def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> frozenset[int]:
-    """Numbers of the groups of which every rank is on a node, also those that are `ending` there if that is asked for.
+    """Return the numbers of the groups in which every rank is on a node, with `ending` including terminating pods.
 
-    Whether they are ready is no matter of placement.
+    Readiness does not matter for placement.
     """
     ranks: dict[int, set[int]] = {}
     for pod in pods(role, slice_):
@@ -70,22 +71,24 @@ def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> froze
 
 
 def chosen(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[int, ...]:
-    """So many numbers: the first ones of `order`, then the lowest that are not `used`."""
+    """Return the desired number of group numbers: first those of `order`, then the lowest that are not `used`."""
     kept = order[:wanted]
     free = (number for number in count() if number not in used and number not in kept)
     return tuple(sorted((*kept, *islice(free, wanted - len(kept)))))
 
 
 def sets(role: str, slice_: Slice) -> list[Child]:
-    """The StatefulSets of a role of a slice, those that are being deleted included."""
+    """Return the StatefulSets of a role of a slice, including those that are being deleted."""
     return [child for child in slice_.workloads if child.kind == "StatefulSet" and child.labels.get(keys.COMPONENT) == role]
 
 
 def pods(role: str, slice_: Slice) -> list[Pod]:
-    """The pods of the groups of a role of a slice; a pod whose labels name no group is of no group."""
+    """Return the pods of the groups of a role of a slice; a pod whose labels name no group is left out."""
     return [pod for pod in slice_.pods if pod.component == role and pod.group >= 0]
 
 
 def is_leader(pod: Pod) -> bool:
-    """Whether a pod is the leader of its group, by name too: a copy that somebody made for debugging has its labels."""
+    """Return whether a pod is the leader of its group. Its name counts too: a debugging copy of the pod has the same
+    labels.
+    """
     return pod.rank == 0 and pod.name == names.leader_pod(names.stem(pod.service, pod.component, pod.revision), pod.group)

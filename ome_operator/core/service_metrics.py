@@ -1,6 +1,6 @@
-"""A service as numbers, from its stored status and its pods: what the metrics of all services are summed from.
+"""A service as numbers, from its stored status and its pods: the input of the metrics over all services.
 
-Every word that becomes a label is of a known set: what nobody foresaw is `Other`.
+Every label value is from a known set: any other value becomes `Other`.
 """
 
 from collections import Counter
@@ -24,17 +24,18 @@ ImageInspectError InvalidImageName NodeAffinity NodeShutdown OOMKilled OutOfcpu 
 PreemptionByScheduler Preempting RegistryUnavailable RunContainerError SchedulingGated StartError TerminationByKubelet
 UnexpectedAdmissionError
 """
-"""Words of the kubelet, the scheduler and Kubernetes' controllers, as conditions and failures pass them on."""
+"""Reasons of the kubelet, the scheduler and the Kubernetes controllers that conditions and failures may contain."""
 _OF_GROUPS = (failure.DELETED, failure.REPLACED, failure.MISSING, failure.HUNG, failure.LATE, failure.DRIFTED)
 REASONS = frozenset((*_OF_PODS.split(), *_OF_GROUPS, *KNOWN_REASONS))
 _FAILED = frozenset(record.PHASES) - {record.PENDING, record.HELD, record.STARTING, record.READY}
 PARTS = ("weights", "nodes", "images", "start", "warmup")
-"""From a service's creation: to its first pod (weights are on nodes), to the last pod on a node, to the last engine's
-container (volumes, init containers, images), to the last engine ready, to the service Ready (routers, rules of its URL)."""
+"""The parts of a service's start: until its first pod exists (weights are on nodes), until the last pod has a node, until
+the last engine's container starts (volumes, init containers, images), until the last engine is ready, and until the
+service is Ready (routers, rules of its URL)."""
 
 
 class Recycled(NamedTuple):
-    """How often a group was recycled, and what was seen of it last."""
+    """The number of recycles of a group, and its last failure."""
 
     times: int
     reason: str
@@ -42,36 +43,36 @@ class Recycled(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What a service adds to the metrics."""
+    """What a service contributes to the metrics."""
 
     ready: tuple[str, str]
-    """Condition Ready and its reason."""
+    """Status and reason of the condition Ready."""
     advice: str
-    """Reason of Advice, "" without it."""
+    """Reason of the condition Advice, "" without it."""
     groups: Mapping[tuple[str, str], int]
-    """(role, phase) -> groups."""
+    """(role, phase) -> number of groups."""
     waiting: Mapping[tuple[str, str], int]
-    """(role, reason) -> groups that are not made."""
+    """(role, reason) -> number of groups that are not created."""
     step: str
-    """Reason for which it is not rolled out; "" where it is."""
+    """Reason why the rollout is not complete; "" if it is."""
     stepped: str
-    """Since when it is not, in RFC 3339."""
+    """Since when the rollout is not complete, in RFC 3339."""
     waits: str
-    """Since when groups wait for nodes, "" while none does."""
+    """Since when groups wait for nodes, "" if none does."""
     wanted: int
     held: int
     wasted: int
-    """GPUs."""
+    """Number of GPUs held by groups that serve nothing."""
     recycled: Mapping[str, Recycled]
     """Group -> its recycles."""
     was_whole: bool
-    """Whether any revision was whole at any time."""
+    """Whether any revision has ever been complete."""
     ready_at: str
-    """Since when it is Ready, "" while it is not."""
+    """Since when the service is Ready, "" while it is not."""
 
 
 def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, Stored]) -> Figures:
-    """The numbers of a service; `roles` are those of its wanted revision, {} while none is stored."""
+    """Return the numbers of a service. `roles`: those of its desired revision, {} while none is stored."""
     told = {each.get("type"): each for each in status.get("conditions") or ()}
     ready, rolled = told.get(READY) or {}, told.get(ROLLED_OUT) or {}
     components: Mapping[str, Any] = status.get("components") or {}
@@ -103,9 +104,9 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
 
 
 def start(created: str, ready_at: str, pods: Iterable[Pod]) -> dict[str, float]:
-    """Seconds of each part of a service's start, which add up to the whole; {} where times are missing.
+    """Return the seconds of each part of a service's start, which add up to the total; {} if times are missing.
 
-    A moment that lies before the last counts as that: clocks of nodes differ, and the API tells whole seconds.
+    A time before the preceding time counts as equal to it: the clocks of nodes differ, and the API reports whole seconds.
     """
     engines = [pod for pod in pods if pod.component != keys.ROUTER and not pod.deleting]
     moments = [
@@ -126,7 +127,7 @@ def start(created: str, ready_at: str, pods: Iterable[Pod]) -> dict[str, float]:
 
 
 def seconds_since(moment: str, now: datetime) -> float:
-    """Seconds since then; 0 where nobody can tell."""
+    """Return the seconds since a time; 0 if the time cannot be parsed."""
     then = _seconds(moment)
     return 0.0 if then is None else max(0.0, now.timestamp() - then)
 

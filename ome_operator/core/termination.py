@@ -1,4 +1,4 @@
-"""What a container's last log lines tell: the kubelet keeps them as its termination message."""
+"""Read the last log lines of a container, which the kubelet keeps as its termination message."""
 
 import re
 
@@ -8,14 +8,14 @@ _TAIL_LIMIT = 600
 
 
 def telling(log: str) -> str:
-    """The line of a log's end that tells most: the last that names an error, as Python's tracebacks end, else the last."""
+    """Return the most informative line: the last that names an error, as Python tracebacks end, or else the last line."""
     lines = [line.strip() for line in _lines(log).splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]
     return (errors or lines or [""])[-1][:_LINE_LIMIT]
 
 
 def tail(log: str) -> str:
-    """The last lines that fit, the telling one among them."""
+    """Return as many last lines as fit, including the most informative line."""
     text = _lines(log).strip()
     line = telling(text)
     if len(text) <= _TAIL_LIMIT:
@@ -25,7 +25,7 @@ def tail(log: str) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Without what would move the cursor of a terminal that shows a status; `keep` stays."""
+    """Remove characters that would move the cursor of a terminal that shows the status, except those in `keep`."""
     return "".join(mark if mark.isprintable() or mark in keep else "\ufffd" for mark in text)
 
 

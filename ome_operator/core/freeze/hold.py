@@ -1,6 +1,6 @@
-"""Who holds a brake on a service: all of it is watched and decided, and less of it is carried out.
+"""Determine whether a service is frozen or observed: it is watched and decided on as always, but less is carried out.
 
-docs/observe-freeze.md says what each brake lets through.
+docs/observe-freeze.md states what each mode lets through.
 """
 
 import re
@@ -16,27 +16,27 @@ ANNOTATIONS = frozenset({keys.FREEZE, keys.OBSERVE})
 _OFF = ("", "false")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 _LONGEST = 200
-"""Characters of what a person wrote that are told."""
+"""Characters of a person's text that are shown."""
 
 
 class Brake(NamedTuple):
-    """What holds, and how that ends."""
+    """A freeze or an observe mode that holds a service, and how to end it."""
 
     observed: bool
-    """Nothing but a status is written. Otherwise it is frozen."""
+    """True for observe mode: only statuses are written. False for a freeze."""
     sentence: str
-    """Such as "frozen since 2026-11-24T15:40:00Z by alice: new driver"."""
+    """For example "frozen since 2026-11-24T15:40:00Z by alice: new driver"."""
     ends: str
     """What to do to end it."""
 
     @property
     def reason(self) -> ReasonRecord:
-        """In a word; where both hold, the stricter."""
+        """The reason for the condition Frozen; if both modes apply, that of the stricter mode."""
         return Reason.OBSERVED if self.observed else Reason.FROZEN
 
 
 def brake(deps: Deps, namespace: str, name: str = "", annotations: Mapping[str, str] = MappingProxyType({})) -> Brake | None:
-    """What holds an object of this namespace, None where nothing does. `annotations`: those of a service."""
+    """Return what holds an object of this namespace, None if nothing does. `annotations`: those of a service."""
     found: list[Brake] = []
     if deps.policy.observe:
         found.append(Brake(True, "observed (operator.observe of the chart)", "set it to false to go on"))
@@ -56,18 +56,22 @@ def brake(deps: Deps, namespace: str, name: str = "", annotations: Mapping[str, 
 
 
 def frozen(annotations: Mapping[str, str]) -> str:
-    """Since when, by whom and why, from the annotation of a service or of the Lease; "" where it is not frozen."""
+    """Return since when, by whom and why something is frozen, from the annotation of a service or of the Lease; "" if it
+    is not frozen.
+    """
     value = annotations.get(keys.FREEZE, "")
     return value.strip() if _on(value) else ""
 
 
 def _on(value: str) -> bool:
-    """Whether the value of an annotation says yes. Any sentence does: nobody is to look for the right word in a hurry."""
+    """Return whether the value of an annotation means yes. Any text does, so that nobody has to know the right word in a
+    hurry.
+    """
     return value.strip().lower() not in _OFF
 
 
 def said(value: str) -> str:
-    """The words of a person about a freeze, behind `frozen`."""
+    """Return the text that a person wrote about a freeze, to be shown behind `frozen`."""
     words = " ".join(value.split())[:_LONGEST]
     if words.lower() == "true":
         return ""

@@ -1,8 +1,8 @@
-"""What is left of a Plan while somebody holds a brake, and what is said of the rest (docs/observe-freeze.md).
+"""Reduce a Plan to what may be carried out while a service is held, and report the rest (docs/observe-freeze.md).
 
-Every field of a Plan has a rule here for both brakes. A field without a rule is dropped: what is new does nothing under a
-brake before somebody has thought about it (decisions 29). `tests/unit/core/freeze/test_plan_filter.py` goes
-through all fields.
+Every field of a Plan has a rule for freeze and for observe mode. A field without a rule is dropped, so that a new field has
+no effect under a freeze before somebody has decided about it (decisions 29). `tests/unit/core/freeze/test_plan_filter.py`
+checks all fields.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,16 +25,16 @@ from ome_operator.core.status.service import Report
 from ome_operator.core.waves.shared_edits import whole_before
 
 MENDED = frozenset({"Service", "ServiceAccount", "Role", "RoleBinding"})
-"""Kinds that lead requests to pods, and that no pod is made of: a frozen service keeps them as they were."""
+"""Kinds that lead requests to pods and that create no pods: they are restored while a service is frozen."""
 SHOWN = 3
-"""Names of a kind that are told."""
+"""Number of names of a kind that are shown."""
 MOST = 600
-"""Characters of what would be done: who froze the service, and how that ends, must fit into the message, too."""
+"""Characters of the list of suppressed steps: who froze the service, and how to end that, must fit into the message too."""
 
 Rule = Callable[[Any, Snapshot], Any]
 
 
-# --- what may happen ----------------------------------------------------------------------------------------------------
+# --- what is carried out ------------------------------------------------------------------------------------------------
 
 
 def _passes(value: Any, _: Snapshot) -> Any:
@@ -46,7 +46,7 @@ def _nothing(_: Any, __: Snapshot) -> tuple[Any, ...]:
 
 
 def _at_no_time(_: float | None, __: Snapshot) -> None:
-    """No pass for the passing of time: no wait of a rollout or a recycle runs."""
+    """Schedule no further pass: no timeout of a rollout or a recycle runs."""
 
 
 def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
@@ -54,7 +54,9 @@ def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
 
 
 def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
-    """Whether an apply wants nothing new: somebody changed what we had applied, or it is missing although pods need it."""
+    """Return whether an apply only restores what we had applied: it was changed by others, or it is missing although pods
+    need it.
+    """
     metadata = apply.manifest["metadata"]
     found = snapshot.observed.children.get((apply.kind, metadata["name"]))
     if found is None:
@@ -64,12 +66,14 @@ def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
 
 
 def _taken_back(_: Iterable[Patch], snapshot: Snapshot) -> tuple[Patch, ...]:
-    """Leaders that were marked to go serve again, whether they were to stay or not: a freeze may be long."""
+    """Return patches that make draining leaders serve again, whether or not they were to stay: a freeze may last long."""
     return serving_again(snapshot.observed, snapshot.pods)
 
 
 def _begun(rolls: bool, snapshot: Snapshot) -> bool:
-    """A service that has not begun with a shared edit lets others go first; half-way the others wait."""
+    """Return whether the service has begun with a shared edit: if it has not, other services go first; if it has, they
+    wait.
+    """
     return rolls and len(snapshot.slices.keys() | whole_before(snapshot.service.status)) > 1
 
 
@@ -94,7 +98,7 @@ FROZEN: Mapping[str, Rule] = {
     "watch_failures": _passes,
     "requeue_after": _at_no_time,
 }
-"""Field of a Plan -> what of it passes while a service is frozen."""
+"""Field of a Plan -> the rule for what of it is carried out while a service is frozen."""
 OBSERVED: Mapping[str, Rule] = {
     **FROZEN,
     "check": _nothing,
@@ -103,11 +107,11 @@ OBSERVED: Mapping[str, Rule] = {
     "patch": _nothing,
     "events": _nothing,
 }
-"""The same while it is observed: the status, and what is no write."""
+"""The same in observe mode: the status, and everything that writes nothing."""
 
 
 def allowed(plan: Plan, brake: Brake, snapshot: Snapshot) -> Plan:
-    """What of a plan is carried out."""
+    """Return the part of a plan that is carried out."""
     rules = OBSERVED if brake.observed else FROZEN
     return Plan(**{name: rules[name](getattr(plan, name), snapshot) for name in _FIELDS if name in rules})
 
@@ -115,11 +119,11 @@ def allowed(plan: Plan, brake: Brake, snapshot: Snapshot) -> Plan:
 _FIELDS = tuple(item.name for item in fields(Plan))
 
 
-# --- what would happen --------------------------------------------------------------------------------------------------
+# --- what is suppressed -------------------------------------------------------------------------------------------------
 
 
 def would(plan: Plan, less: Plan) -> tuple[str, ...]:
-    """What of a plan is not carried out, in words; `less` is what is."""
+    """Describe the suppressed steps of a plan. `less`: the part that is carried out."""
     return tuple(word for name in _FIELDS if name in SAYS for word in _blocked(name, plan, less))
 
 
@@ -161,11 +165,11 @@ SAYS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "delete": _deletions,
     "recycle": lambda items: (word for item in items for word in _deletions(item.delete, " to recycle their group")),
 }
-"""Field of a Plan with steps -> what is told of those that are not carried out."""
+"""Field of a Plan -> the function that describes its suppressed steps."""
 
 
 def _many(verb: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Such as "create 2 StatefulSets (a, b)", for each kind."""
+    """Yield a text for each kind, such as "create 2 StatefulSets (a, b)"."""
     named: dict[str, list[str]] = {}
     for kind, name in found:
         named.setdefault(kind, []).append(name)
@@ -178,11 +182,11 @@ def _many(verb: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"{verb} {len(all_names)} {plural} ({', '.join(all_names[:SHOWN])}{more})"
 
 
-# --- what is told -------------------------------------------------------------------------------------------------------
+# --- what is reported ---------------------------------------------------------------------------------------------------
 
 
 def condition(brake: Brake, steps: Iterable[str] | None) -> cond.Condition:
-    """The condition Frozen; without `steps` it was not asked what would be done."""
+    """Return the condition Frozen; `steps` is None if the suppressed steps were not computed."""
     waits = ", ".join(steps or ())
     if len(waits) > MOST:
         waits = waits[:MOST] + " …"
@@ -198,7 +202,9 @@ def marked(
     generation: int,
     now: datetime,
 ) -> dict[str, Any]:
-    """A status with the condition Frozen, or without it where nothing holds any more. `before` is the status stored now."""
+    """Return the status with the condition Frozen, or without it if nothing holds the service. `before`: the stored
+    status.
+    """
     said = status.get("conditions") or []
     others = [item for item in said if item.get("type") != CONDITION]
     if brake is None:
@@ -209,10 +215,11 @@ def marked(
 
 
 def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
-    """What a status is made of: pods as they are now, and everything that later decisions rest on as it is stored.
+    """Return the report for a status: pods as they are now, and everything that later decisions are based on as it is
+    stored.
 
-    So a thaw finds what a restart of the operator would find. A revision that is not stored is not named: nothing was
-    created of it.
+    After the freeze ends, the operator therefore finds what it would find after a restart. A revision that is not stored is
+    not named, because nothing was created for it.
     """
     before, stored = report.before, {item.name for item in snapshot.revisions}
     new = report.revision not in stored
@@ -235,13 +242,15 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
 
 
 def _far(item: RoleProgress, brake: Brake, snapshot: Snapshot) -> RoleProgress:
-    """How far a role is: groups whose workloads do not exist are not being created now."""
+    """Return the progress of a role: groups without workloads are not being created now."""
     made = all(key in snapshot.observed.children for key in item.role.workloads)
     return item if made or item.reason != Reason.CREATING else item._replace(reason=brake.reason)
 
 
 def _rolled_out(report: Report, brake: Brake, new: bool) -> cond.Condition | None:
-    """RolledOut: what else the revision waits for is said, not how far it would come; `new`: it is not stored yet."""
+    """Return the condition RolledOut: it names what else the revision waits for, not how far it would get. `new`: it is
+    not stored yet.
+    """
     item = report.rollout
     if item is None or (item.status and not new):
         return item
@@ -250,14 +259,14 @@ def _rolled_out(report: Report, brake: Brake, new: bool) -> cond.Condition | Non
 
 
 def _recovered(item: cond.Condition | None, brake: Brake) -> cond.Condition | None:
-    """Recovered: what failed is not brought back now."""
+    """Return the condition Recovered: failed groups are not restarted now."""
     if item is None or item.status:
         return item
     return cond.Condition(RECOVERED, False, brake.reason, f"{brake.sentence}; {item.message}")
 
 
 def _hold(report: Report, brake: Brake, snapshot: Snapshot) -> dict[str, Any]:
-    """Why the rollout does not move, as the status of a component has it."""
+    """Return why the rollout does not progress, for the status of a component."""
     known = stored_hold(report.before)
     same = (known.get("gate"), known.get("target")) == (brake.reason, report.revision)
     since = known.get("since") if same else None

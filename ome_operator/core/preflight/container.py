@@ -1,7 +1,8 @@
-"""The container that looks at a pod before its engine starts, or in its place (docs/preflight.md).
+"""The container that checks a node before the engine starts on it, or in the engine's place (docs/preflight.md).
 
-As an init container it has the engine's image, resources, volumes, environment and devices, so the scheduler gives the pod
-no more and no other node. It comes after all others: what they fetch is there. Its program is stored with the templates.
+It is an init container with the engine's image, resources, volumes, environment and devices, so the scheduler reserves no
+more for the pod and chooses no other node. It is the last init container, so it finds what the others have fetched. Its
+program is stored with the pod templates.
 """
 
 import json
@@ -13,18 +14,18 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.preflight import code
 
 KEPT = ("image", "imagePullPolicy", "workingDir", "envFrom", "resources", "volumeMounts", "volumeDevices", "securityContext")
-"""Fields of the engine's container that the check has, too."""
+"""Fields of the engine's container that the check copies."""
 SECONDS, MANY_SECONDS, MANY = 60, 120, 12
-"""How long a check may take, and how long from so many ranks on."""
+"""Time limit of a check in seconds, the limit for large groups, and the number of ranks from which a group is large."""
 
 
 def guarded(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
-    """The pod spec with the check; `place`: what the check has to know of its group (`group`)."""
+    """Return the pod spec with the check. `place`: what the check has to know about its group, from `group`."""
     return {**pod, "initContainers": [*(pod.get("initContainers") or ()), container(pod["containers"][0], mode, place)]}
 
 
 def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
-    """The check as a container beside this engine's, or in its place."""
+    """Return the check as a container, with the fields that it copies from the engine's container `main`."""
     facts = {**place, **_resources(quantity.most(main))}
     env = {
         "OME_PREFLIGHT_MODE": mode,
@@ -35,7 +36,7 @@ def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
     return {
         "name": keys.PREFLIGHT_CONTAINER,
         **{field: main[field] for field in KEPT if field in main},
-        # As the engine's: the kubelet replaces variables in both alike.
+        # Passed like the engine's, so that the kubelet expands variables in both alike.
         "command": ["/bin/sh", "-c", code.LAUNCH, "preflight", *(main.get("command") or ())],
         "args": list(main.get("args") or ()),
         "env": [*(main.get("env") or ()), *({"name": name, "value": value} for name, value in env.items())],
@@ -44,14 +45,19 @@ def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
 
 
 def group(service: str, namespace: str, revision: str, component: str, size: int, port: int) -> dict[str, Any]:
-    """Names of ranks, as JSON in which %d stands for a rank or for a group; `port`: where rank 0 serves, 0 if not known."""
+    """Return the DNS names of the ranks of a group as JSON data, with %d in place of a rank or a group.
+
+    `port`: where rank 0 serves HTTP, 0 if unknown.
+    """
     domain = f"{names.headless(service)}.{namespace}"
     prefill = names.stem(service, keys.ENGINE, revision) if component == keys.DECODER else ""
     return placed(names.stem(service, component, revision), domain, size, port, prefill)
 
 
 def placed(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[str, Any]:
-    """The same from what names of pods begin with; `prefill`: those of the prefill groups that decode ranks ask."""
+    """Return the same from the common prefix of the pods' names. `prefill`: the prefix of the prefill groups that decode
+    ranks contact, "" for none.
+    """
     own = "$(LWS_GROUP_INDEX)"
     out: dict[str, Any] = {"rank": "$(LWS_WORKER_INDEX)", "size": size, "http": port}
     out["leader"] = f"{names.leader_pod(stem, own)}.{domain}"
@@ -64,7 +70,7 @@ def placed(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[s
 
 
 def _resources(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """GPUs of the kind whose tools the check knows, and huge pages in bytes."""
+    """Return the GPUs of the kind whose tools the check supports, and the huge pages in bytes."""
     out: dict[str, Any] = {}
     if gpus := quantity.units("nvidia.com/gpu", asked.get("nvidia.com/gpu") or 0):
         out["gpus"] = gpus

@@ -1,7 +1,8 @@
-"""Whether the pods of a revision are looked at before their engine starts (docs/preflight.md).
+"""Determine whether the pods of a revision are checked before their engine starts (docs/preflight.md).
 
-What service or runtime say is part of a revision. What the chart says counts when a revision is rendered, and rolls nothing
-(decisions 2). A runtime says it in its spec, for only an edit of a spec goes in waves (decisions 30).
+The mode that service or runtime set is part of a revision. The default from the chart applies when a revision is rendered,
+and its change rolls nothing out (decisions 2). A runtime sets the mode in its spec, because only edits of a spec are rolled
+out in waves (decisions 30).
 """
 
 from collections.abc import Mapping
@@ -14,24 +15,26 @@ from ome_operator.core.podspec import layered_annotations as layers
 OFF, WARN, REQUIRE = "Off", "Warn", "Require"
 MODES = (OFF, WARN, REQUIRE)
 STORED = "preflight"
-"""In inputs: what the annotation of the service says."""
+"""Key in a revision's inputs for the annotation of the service."""
 
 
 def read(value: Any) -> str:
-    """A mode as it is spelled here; "" when it is none."""
+    """Return the mode in its canonical spelling; "" if the value is no mode."""
     return next((mode for mode in MODES if mode.lower() == str(value).strip().lower()), "")
 
 
 def asked(service: InferenceService) -> str:
-    """What the service says for all of its components; "" when it says nothing that is a mode."""
+    """Return the mode that the service sets for all of its components; "" if it sets none that is valid."""
     return read(service.annotations.get(keys.PREFLIGHT, ""))
 
 
 def mode(inputs: Mapping[str, Any], component: str, default: str) -> str:
-    """The mode of a component: its own annotation in the service, the service's, the runtime's, the `default`."""
+    """Return the mode of a component, the first that is set of: its annotation in the service, the service's, the
+    runtime's, `default`.
+    """
     return layers.first(inputs, component, keys.PREFLIGHT, STORED, read) or default
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """What is written for a mode and is none."""
+    """Return a sentence for each value that is not a valid mode."""
     return layers.unread(service, runtime, keys.PREFLIGHT, read, f"is none of {', '.join(MODES)}", layers.ENGINES)

@@ -1,7 +1,7 @@
-"""Pods that look at nodes as the pods of a service would, and end: `ome preflight` (docs/preflight.md).
+"""Pods that check nodes as the pods of a service would, and then end: `ome preflight` (docs/preflight.md).
 
-Each is the service's own pod as the operator writes it, with the check as its only container. None has a label of the
-service's pods, so nobody takes it for them: no router, no Service, no budget, not the operator.
+Each is the service's own pod as the operator renders it, with the check as its only container. None carries a label of the
+service's pods, so no router, Service, disruption budget or operator mistakes it for one.
 """
 
 import re
@@ -17,15 +17,15 @@ from ome_operator.core.render import pod_template
 from ome_operator.core.render.statefulsets import Stored, stem
 
 KEPT = (keys.KUEUE_LABEL, keys.VOLCANO_LABEL, "sidecar.istio.io/inject")
-"""Labels that decide whether a pod is let in, and how: they stay as they are."""
+"""Labels that decide whether and how a pod is admitted: they are kept."""
 ANOTHERS = frozenset(
     {"initContainers", "ephemeralContainers", "readinessGates", "priorityClassName", "priority", "preemptionPolicy"}
 )
-"""Fields that go: a check preempts nobody, fetches nothing, and is never ready."""
+"""Fields that are removed: a check preempts nothing, fetches nothing, and is never ready."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
-"""Begins annotations about a container, which has to be there."""
+"""Prefix of annotations about a container, which has to exist."""
 GRACE, MARGIN = 1, 120
-"""Seconds that a pod has for its end, and that its life lasts beyond those of whoever made it."""
+"""Grace period of a pod in seconds, and by how many seconds its lifetime exceeds that of the command that created it."""
 _REQUIRED, _PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 _LABEL = re.compile(r"metadata\.labels\['(.+)'\]")
 
@@ -33,7 +33,7 @@ Rename = Callable[[Any], Any]
 
 
 class RankKey(NamedTuple):
-    """Where a pod stands in a service."""
+    """The position of a pod in a service."""
 
     component: str
     group: int
@@ -41,31 +41,34 @@ class RankKey(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What is made to look at groups of a service, and removed afterwards."""
+    """The objects that are created to check groups of a service, and removed afterwards."""
 
     service: str
     namespace: str
     run: str
     headless: Manifest
-    """Names the pods, and owns them: what somebody forgets goes with it."""
+    """The headless Service that gives the pods their names and owns them: its deletion removes all of them."""
     pods: Mapping[RankKey, Manifest]
     disaggregated: bool
 
     @property
     def selector(self) -> str:
-        """All that is made for it."""
+        """Label selector of everything that was created for this run."""
         return f"{keys.PREFLIGHT_RUN}={self.run}"
 
 
 def patience(size: int, timeout: int) -> int:
-    """Seconds of a check whose ranks may begin `timeout` seconds apart."""
+    """Return the time limit of a check whose ranks may start up to `timeout` seconds apart."""
     return timeout + (check_container.MANY_SECONDS if size >= check_container.MANY else check_container.SECONDS)
 
 
 def trial(
     service: str, namespace: str, roles: Mapping[str, Stored], groups: Mapping[str, int], run: str, timeout: int
 ) -> Trial:
-    """So many groups of each role. `run` is no other run's name; `timeout`: seconds in which all ranks have to run."""
+    """Return the objects for the given number of groups of each role.
+
+    `run` is unique to this run. `timeout`: seconds in which all ranks have to start.
+    """
     name = names.trial(run)
     stems = {each: f"{name}-{each}" for each in roles}
     rename = _renaming({stem(role): stems[each] for each, role in roles.items()}, names.headless(service), name)
@@ -74,7 +77,7 @@ def trial(
         if component not in groups:
             continue
         port = pod_template.port(_main(role.leader), 0)
-        # No prefill leaders: their pods, which end when their own group is done, would look unreachable.
+        # No prefill leaders: their pods end when their own group is done, and would then look unreachable.
         place = check_container.placed(stems[component], f"{name}.{namespace}", role.size, port, prefill="")
         place["seconds"] = patience(role.size, timeout)
         for group in range(groups[component]):
@@ -85,7 +88,7 @@ def trial(
                 made["spec"] |= {"activeDeadlineSeconds": life, "hostname": made["metadata"]["name"], "subdomain": name}
                 made["metadata"]["namespace"] = namespace
                 pods[RankKey(component, group, rank)] = made
-    # Nobody asks for the port: see core/render/services.py for why there is one.
+    # Nothing connects to the port: see core/render/services.py for why it exists.
     ports = [{"name": "http", "port": next(iter(roles.values())).port, "protocol": "TCP"}]
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {keys.PREFLIGHT_RUN: run}, "ports": ports}
     metadata = {"name": name, "namespace": namespace, "labels": {keys.PREFLIGHT_RUN: run}}
@@ -94,14 +97,16 @@ def trial(
 
 
 def owned(pod: Manifest, headless: Manifest) -> Manifest:
-    """The pod as a dependent of its Service, as the API server gave that back."""
+    """Return the pod as a dependent of its Service, given the Service as the API server returned it."""
     metadata = headless["metadata"]
     owner = {"apiVersion": "v1", "kind": "Service", "name": metadata["name"], "uid": metadata["uid"]}
     return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
 
 
 def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Mapping[str, Any], service: str) -> Manifest:
-    """A pod of this template with the check in place of its containers; `known`: what the check knows of its group."""
+    """Return a pod of this template with the check in place of its containers. `known`: what the check knows about its
+    group.
+    """
     own = {keys.GROUP_INDEX: str(place.group), keys.POD_INDEX: str(place.rank)}
     labels = {**(template["metadata"].get("labels") or {}), **own}
     spec = {name: value for name, value in template["spec"].items() if name not in ANOTHERS}
@@ -111,7 +116,7 @@ def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Ma
     box = check_container.container(main, WARN, {**known, **({"fetched": filled} if filled else {})})
     box["name"] = main["name"]  # variables and annotations refer to it
     if main.get("ports"):
-        box["ports"] = main["ports"]  # the scheduler keeps pods apart that share the host's
+        box["ports"] = main["ports"]  # the scheduler keeps pods with the same host ports apart
     spec |= {
         "containers": [box],
         "restartPolicy": "Never",
@@ -135,7 +140,7 @@ def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Ma
             keys.PREFLIGHT_RUN: run,
         },
     }
-    notes = template["metadata"].get("annotations") or {}  # networks and the like are asked for by annotation
+    notes = template["metadata"].get("annotations") or {}  # networks and the like are requested by annotation
     others = {f"{APPARMOR}{each['name']}" for each in template["spec"]["containers"]} - {f"{APPARMOR}{main['name']}"}
     if kept := {key: value for key, value in notes.items() if key not in others}:
         metadata["annotations"] = kept
@@ -148,12 +153,12 @@ def _main(workload: Manifest) -> Manifest:
 
 
 def _marked(key: str) -> str:
-    """A label of the service's pods by a name that nobody selects."""
+    """Rename a label of the service's pods so that nothing selects the pod by it."""
     return keys.PREFLIGHT_LABEL + names.fit(key.replace("/", "_"), names.LABEL)
 
 
 def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
-    """Puts names of this run in place of those of the service's pods, in every text of a container."""
+    """Return a function that replaces names of the service's pods by names of this run, in every text of a container."""
     known = {**stems, headless: name}
     words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
     pattern = re.compile(rf"(?<![\w-])(?:({words}))(?=-(?:\d|\$)|[.:/\s,]|$)")
@@ -171,14 +176,14 @@ def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
 
 
 def _literal(variable: Manifest, labels: Mapping[str, str]) -> Manifest:
-    """A variable that the kubelet would take from a label, with the label's value: the pod has no such label."""
+    """Replace a variable that refers to a label by the label's value: the pod does not have that label."""
     path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
     found = _LABEL.fullmatch(path)
     return {"name": variable["name"], "value": labels[found[1]]} if found and found[1] in labels else variable
 
 
 def _there(volume: Manifest, service: str) -> Manifest:
-    """The volume of the SSH keys need not be there: before a service starts there is no such Secret."""
+    """Make the volume of the SSH keys optional: before a service starts its Secret does not exist."""
     secret = volume.get("secret") or {}
     return (
         {**volume, "secret": {**secret, "optional": True}}
@@ -188,14 +193,14 @@ def _there(volume: Manifest, service: str) -> Manifest:
 
 
 def _filled(spec: Manifest, main: Manifest) -> set[str]:
-    """Where the engine mounts what an init container may write."""
+    """Return the mount paths of the engine that an init container may write to."""
     boxes = [box for box in spec.get("initContainers") or () if box["name"] != keys.PREFLIGHT_CONTAINER]
     written = {mount["name"] for box in boxes for mount in box.get("volumeMounts") or () if not mount.get("readOnly")}
     return {mount["mountPath"] for mount in main.get("volumeMounts") or () if mount["name"] in written}
 
 
 def _affinity(affinity: Manifest, labels: Mapping[str, str], run: str) -> Manifest:
-    """What is asked of the neighbours: the pods of a run stand to each other as those of the service would."""
+    """Return the affinity for a pod of this run: its pods relate to each other as those of the service would."""
     out = dict(affinity)
     for kind in {"podAffinity", "podAntiAffinity"} & affinity.keys():
         part, beside = dict(affinity[kind] or {}), kind == "podAntiAffinity"
@@ -212,7 +217,9 @@ def _affinity(affinity: Manifest, labels: Mapping[str, str], run: str) -> Manife
 
 
 def _terms(term: Manifest, labels: Mapping[str, str], run: str, beside: bool) -> Iterator[Manifest]:
-    """A term about pods like this pod is about those of the run, and with `beside` about those of the service, too."""
+    """Yield the terms for a term that matches pods like this one: for pods of the run, and with `beside` also for those
+    of the service.
+    """
     selector = term.get("labelSelector")
     own = selector is not None and all(each.met(labels) for each in expressions(selector))
     if beside or not own:

@@ -1,6 +1,7 @@
-"""What the check before an engine left in a pod's status (docs/preflight.md): bounded, and readable whatever it says.
+"""Read the result of a preflight check from the status of its pod (docs/preflight.md): bounded, and robust against any
+content.
 
-The message comes out of a user's image: it may be cut, be no JSON, or be meant to look like ours.
+The message comes out of a user's image: it may be truncated, may not be JSON, or may imitate ours.
 """
 
 import json
@@ -15,49 +16,49 @@ Body = Mapping[str, Any]
 LIMIT = 8192
 """Characters of a message that are read: the kubelet keeps 4,096 bytes."""
 MANY = 12
-"""Findings of a pod that are kept."""
+"""Number of findings of a pod that are kept."""
 SAID, FIX, CHECK = 300, 200, 40
-"""Characters of each."""
+"""Largest number of characters of a cause, of a fix, and of the name of a check."""
 RANKS = 10_000
 OWN = -1
-"""The pod's own rank."""
+"""Stands for the pod's own rank."""
 LOG = f"the log of container {keys.PREFLIGHT_CONTAINER}"
 
 
 class PreflightFinding(NamedTuple):
-    """Something that is wrong."""
+    """A problem that the check has found."""
 
     check: str
     rank: int
-    """Whom it is about; OWN for the pod's own."""
+    """The rank that the finding is about; OWN for the pod's own rank."""
     said: str
     fix: str
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The finding as a sentence for people."""
         whom = f"rank {self.rank}: " if self.rank != OWN else ""
         return f"{whom}{self.check}: {self.said}" + (f" ({self.fix})" if self.fix else "")
 
 
 class Checked(NamedTuple):
-    """What the check of a pod found."""
+    """The result of the check of a pod."""
 
     findings: tuple[PreflightFinding, ...]
     held: bool
-    """Whether the engine may not start for it."""
+    """Whether the result prevents the engine from starting."""
 
     @property
     def sentence(self) -> str:
-        """All of it, in an order that all ranks of a group have."""
+        """All findings as a sentence, in an order that is the same for all ranks of a group."""
         ordered = sorted(self.findings, key=lambda found: (found.rank, found.check, found.said))
         return "; ".join(found.sentence for found in ordered)
 
 
 def read(status: Body) -> Checked | None:
-    """What a pod's status says of its check; None where there was none, or nothing was found.
+    """Return the result of the check from a pod's status; None if there was no check, or it found nothing.
 
-    While it runs again its last result counts, so that nothing flickers.
+    While the check runs again, its last result counts, so that the status does not flicker.
     """
     box = _box(status, "initContainerStatuses", keys.PREFLIGHT_CONTAINER)
     ended = (box.get("state") or {}).get("terminated") or (box.get("lastState") or {}).get("terminated")
@@ -70,7 +71,7 @@ def read(status: Body) -> Checked | None:
 
 
 def alone(status: Body, name: str) -> Checked | None:
-    """What a pod's status says of a check that is its only container, of this name; None until it has ended."""
+    """Return the result of a check that is the only container, of this name; None until it has ended."""
     ended = (_box(status, "containerStatuses", name).get("state") or {}).get("terminated")
     if not ended:
         return None
@@ -82,7 +83,7 @@ def alone(status: Body, name: str) -> Checked | None:
 
 
 def began(status: Body, name: str) -> bool:
-    """Whether such a check runs, or has ended."""
+    """Return whether such a check runs or has ended."""
     state = _box(status, "containerStatuses", name).get("state") or {}
     return bool(state.get("running") or state.get("terminated"))
 
@@ -92,7 +93,7 @@ def _box(status: Body, where: str, name: str) -> Body:
 
 
 def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
-    """What a message says, and what is wrong with the message."""
+    """Yield the findings of a message, and a finding about the message itself if it is malformed."""
     text = message[:LIMIT].strip()
     data = _json(text)
     if isinstance(data, dict) and "preflight" in data:
@@ -114,7 +115,7 @@ def _own(said: str, fix: str) -> PreflightFinding:
 
 
 def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
-    """The findings of a message; `more`: how many had no room in it."""
+    """Yield the findings of a parsed message. `more`: number of findings that did not fit into it."""
     known = [item for item in items if isinstance(item, dict)]
     for item in known[:MANY]:
         rank = item.get("rank")
@@ -133,7 +134,7 @@ def _json(text: str) -> Any:
 
 
 def _whole(text: str) -> Iterator[Any]:
-    """The findings that stand before the cut."""
+    """Yield the findings before the point where the message was truncated."""
     decoder, at = json.JSONDecoder(), text.find('{"check"')
     while at >= 0:
         try:
@@ -145,6 +146,6 @@ def _whole(text: str) -> Iterator[Any]:
 
 
 def _clean(value: Any, most: int) -> str:
-    """A line of a stranger's text, without what would move a cursor."""
+    """Return untrusted text as a single line of at most `most` characters, without characters that move a cursor."""
     text = value if isinstance(value, str) else ""
     return printable(text[: most * 2]).strip()[:most]

@@ -1,4 +1,4 @@
-"""What the checks before engines found, over all pods of a service: a condition, and a few lines for each group."""
+"""Summarize the results of the checks over all pods of a service: a condition, and a few lines for each group."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -10,22 +10,22 @@ from ome_operator.core.reasons import PREFLIGHT, Reason
 from ome_operator.core.status.conditions import Condition
 
 ABSENT = "absent"
-"""The check that tells of a rank that did not come: once its group serves, it came."""
+"""The check that reports a missing rank. It no longer counts once the group serves."""
 LINES = 8
 """Lines of a group in the status."""
 
 
 class GroupChecked(NamedTuple):
-    """What was found in a group."""
+    """The findings in a group."""
 
     title: str
-    """What people call it: "prefill group 0"."""
+    """The group as people call it, such as "prefill group 0"."""
     lines: tuple[str, ...]
     held: bool
 
 
 def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
-    """Name of a group (its leader's pod) -> what was found there; only groups of which something is to be told."""
+    """Return the findings by group (the name of its leader's pod), for groups with findings."""
     if all(pod.preflight is None for pod in pods):
         return {}
     both = any(pod.component == keys.DECODER for pod in pods)
@@ -44,7 +44,7 @@ def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
 
 
 def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
-    """Each finding of a group once, however many of its ranks tell it; none is about `OWN`."""
+    """Return each finding of a group once, however many ranks report it. In the result no rank is `OWN`."""
     out: dict[tuple[int, str, str], PreflightFinding] = {}
     for number, checked in sorted(said.items()):
         for found in checked.findings if checked is not None else ():
@@ -54,13 +54,13 @@ def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
 
 
 def line(found: PreflightFinding, node: str) -> str:
-    """Whom a finding is about, on which node ("" where that is not known), why, and what to do."""
+    """Return a line with the rank, its node ("" if unknown), the cause and the fix."""
     where = f"rank {found.rank}" + (f" on node {node}" if node else "")
     return f"{where}: {found._replace(rank=OWN).sentence}"
 
 
 def _lines(members: list[Pod]) -> list[str]:
-    """What is to be told of a group, bounded."""
+    """Return the lines for a group, bounded."""
     nodes = {pod.rank: pod.node for pod in members}
     serves = any(pod.rank == 0 and pod.ready for pod in members)
     found = [each for each in told({pod.rank: pod.preflight for pod in members}) if not (serves and each.check == ABSENT)]
@@ -70,7 +70,7 @@ def _lines(members: list[Pod]) -> list[str]:
 
 
 def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
-    """Preflight: False while something is found; None else."""
+    """Return the condition Preflight: False while there are findings, None otherwise."""
     if not found:
         return None
     held = any(group.held for group in found.values())
@@ -80,7 +80,7 @@ def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
 
 
 def beside(groups: Iterable[Mapping[str, Any]], found: Mapping[str, GroupChecked]) -> tuple[dict[str, Any], ...]:
-    """`status.groups` with what was found in each."""
+    """Return `status.groups` with the findings of each group."""
     return tuple(
         {**group, "preflight": list(found[group["name"]].lines)} if group["name"] in found else dict(group)
         for group in groups

@@ -1,4 +1,4 @@
-"""What the user should know about what is rendered: it runs, and is not what somebody may expect."""
+"""Compute advice about what is rendered: it runs, but may differ from what the user expects."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,9 @@ from ome_operator.core.status.progress import RoleProgress
 def advice(
     snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
 ) -> tuple[str, ...]:
-    """Sentences for the condition Advice. `scaled`: components that have a scale object; `far`: how far each role is."""
+    """Return the sentences of the condition Advice. `scaled`: components that have a RoleScale; `far`: the progress of
+    each role.
+    """
     service = snapshot.service
     said = [*intent.advice, *services.advice(service.annotations)]
     said += exposure.advice(intent.owner, snapshot.deps.policy.exposure, service.annotations)
@@ -42,7 +44,9 @@ def advice(
 
 
 def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]) -> list[str]:
-    """What our autoscalers say that cannot scale. Pods that start have no metrics yet, so only whole roles are looked at."""
+    """Return what autoscalers report that cannot scale. Pods that start have no metrics yet, so only complete roles are
+    checked.
+    """
     said = []
     for role in (one.role.component for one in far if one.complete):
         name = names.component(intent.owner.name, role)

@@ -1,4 +1,4 @@
-"""What a pass over a service has decided, before it is written down as a plan and told in the status."""
+"""The decisions of a pass over a service, before they become a plan and a status."""
 
 from dataclasses import dataclass
 
@@ -15,17 +15,17 @@ from ome_operator.core.rollout.step import RolloutStep
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """The answers, in the order in which `sync` asks for them."""
+    """The decisions, in the order in which `sync` makes them."""
 
     snapshot: Snapshot
-    """What they rest on."""
+    """The observed state that the decisions are based on."""
     intent: Intent
     pending: tuple[Ref, ...]
-    """Objects whose edits the service is not whole with yet, by its stored status."""
+    """Shared objects whose edits the service has not completed yet, according to its stored status."""
     clock: Clock
     counts: ReplicaCounts
     step: RolloutStep
-    """Without the groups that wait for nodes."""
+    """The step of the rollout, without the groups that wait for nodes."""
     placing: Placing
     want: Desired
     recovery: Recovery

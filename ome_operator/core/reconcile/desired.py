@@ -1,4 +1,4 @@
-"""Everything that should exist for a service right now, given which slices are kept."""
+"""Compute every object that should exist for a service now, given the slices that are kept."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,33 +30,33 @@ ROUTER_PORT = 8080
 
 @dataclass(frozen=True)
 class Desired:
-    """What should exist, and how far it is."""
+    """The objects that should exist, and the progress of each role."""
 
     manifests: tuple[Manifest, ...]
     create: tuple[Create, ...]
     secrets: tuple[EnsureSecret, ...]
-    """Those that pods which are not ready may wait for."""
+    """The Secrets that pods which are not ready may be waiting for."""
     scale_status: tuple[ApplyStatus, ...]
     complete: bool
-    """False while something needed for rendering is missing: then nothing is pruned."""
+    """False while an input of rendering is missing: then nothing is pruned."""
     ports: Mapping[str, int]
     front: str
-    """The component behind the URL."""
+    """The component that the service's URL leads to."""
     scales: frozenset[str]
     """Names of the RoleScales that should exist."""
     held: Held
     traffic: TrafficSplit | None
-    """Where the HTTPRoute is to lead; None where none is wanted."""
+    """The split of requests in the HTTPRoute; None if no HTTPRoute is wanted."""
     progress: tuple[RoleProgress, ...]
     advice: tuple[str, ...]
     missing: tuple[tuple[str, str], ...]
-    """(kind, name) of workloads that have fewer pods than they want."""
+    """(kind, name) of workloads that have fewer pods than desired."""
 
 
 def desired(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing = PLACED
 ) -> Desired:
-    """The manifests of every kept slice and of what they share."""
+    """Return the manifests of every kept slice and of the objects that slices share."""
     source = step.keep[-1] if step.keep else intent.target
     roles = intent.roles(source)
     ports = _ports(intent, roles)
@@ -97,22 +97,22 @@ def desired(
 
 
 def _readable(service: InferenceService, intent: Intent) -> bool:
-    """Whether the runtime is there, and the router can be made from it where the service names one."""
+    """Return whether the runtime exists and, if the service has a router, the router can be rendered from it."""
     return intent.resolved.runtime is not None and (intent.router is not None or service.spec.router is None)
 
 
 def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
-    """Whether a slice that runs is kept although the service names other roles by now.
+    """Return whether a running slice is kept although the service has other roles now.
 
-    What stands before such a slice was made for it (prefill and decode need a router, one engine may have none), so its
-    router and Services stay as they are until it goes.
+    The router and the Services in front of such a slice were made for its roles (prefill and decode need a router, an engine
+    alone may have none), so they stay as they are until the slice goes.
     """
     named = intent.policies.keys() - {keys.ROUTER}
     return any(intent.roles(revision).keys() != named for revision in step.keep if snapshot.started(revision))
 
 
 def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
-    """Services, and what routers need to see pods."""
+    """Return the Services, and the ServiceAccount and rights that routers need to see pods."""
     asked, notes = tuple(ports.items()), snapshot.service.annotations
     type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
     inside = services.services(intent.owner, asked, front, type_, address)
@@ -121,7 +121,7 @@ def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front:
 
 
 def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSplit | None = None) -> list[Manifest]:
-    """What leads to the service from outside of the cluster."""
+    """Return the objects that expose the service outside of the cluster."""
     how, notes = snapshot.deps.policy.exposure, tuple(sorted(snapshot.service.annotations.items()))
     weights = tuple(traffic.weights.items()) if traffic else ()
     return exposure.manifests(intent.owner, front, how, notes, weights) if how.kind else []
@@ -130,14 +130,14 @@ def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSpl
 def _traffic(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str
 ) -> TrafficSplit | None:
-    """Where the HTTPRoute is to lead; None where none is wanted."""
+    """Return the split of requests for the HTTPRoute; None if no HTTPRoute is wanted."""
     if snapshot.deps.policy.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
         return None
     return weigh(snapshot, step, counts, routed=front == keys.ROUTER)
 
 
 def _scales(snapshot: Snapshot, intent: Intent, scaled: Iterable[str]) -> tuple[Create, ...]:
-    """The scale objects that are not there yet."""
+    """Return the RoleScales that do not exist yet."""
     out = []
     for name in scaled:
         found = snapshot.observed.children.get(("RoleScale", names.component(intent.owner.name, name)))
@@ -154,7 +154,7 @@ def _ports(intent: Intent, roles: Mapping[str, Stored]) -> dict[str, int]:
 
 
 def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
-    """The component behind the URL: an engine that serves keeps it until the first router is ready."""
+    """Return the component behind the URL: an engine that serves keeps the URL until the first router is ready."""
     wanted = keys.ROUTER if keys.ROUTER in ports else keys.ENGINE
     current = snapshot.controlled("Service", snapshot.service.name)
     if wanted == keys.ENGINE or keys.DECODER in ports or current is None:
@@ -165,7 +165,7 @@ def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
 
 
 def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing) -> Held:
-    """The groups of every kept slice."""
+    """Return the groups of every kept slice."""
     out = {}
     for revision, share in step.groups.items():
         found = snapshot.slices.get(revision, Slice(revision, (), ()))
@@ -183,9 +183,10 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
 
 
 def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """For each role of a slice the addresses of its leaders, for a router that does not look for them itself.
+    """Return the addresses of the leaders of each role of a slice, for a router that does not discover them itself.
 
-    Those that are wanted and ready; all that are wanted while none is, so that one that comes up alone changes nothing.
+    These are the desired leaders that are ready, or all desired leaders while none is ready, so that the first one to become
+    ready changes nothing.
     """
     ready = {
         (pod.component, pod.group)
@@ -201,14 +202,16 @@ def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> t
 
 
 def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts) -> dict[str, int]:
-    """Kept slice -> replicas of its router. Where a slice has to be whole before it serves, it has no router before."""
+    """Return the router replicas of each kept slice. A slice that has to be complete before it serves has no router until
+    then.
+    """
     seen = {name: counts.seen.get(name, {}) for name in step.keep}
     replicas = routers(intent.groups[keys.ROUTER], counts.wanted[step.keep[-1]], seen) if seen else {}
     return {name: count for name, count in replicas.items() if not _hidden(snapshot, intent, name, counts)}
 
 
 def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCounts) -> bool:
-    """Whether a slice that comes up beside another is not to serve yet; one that had a router keeps it."""
+    """Return whether a new slice next to another must not serve yet. A slice that had a router keeps it."""
     present = snapshot.slices
     if not counts.bounds.whole or revision != intent.target or not present.keys() - {revision}:
         return False
@@ -217,7 +220,7 @@ def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCo
 
 
 def _engines(intent: Intent, revision: str, held: Held) -> list[Manifest]:
-    """The engines of one kept slice as they are stored, and their budgets."""
+    """Return the stored engines of a kept slice, and their disruption budgets."""
     out: list[Manifest] = []
     for name, role in intent.roles(revision).items():
         numbers = held[revision, name].numbers
@@ -229,7 +232,7 @@ def _engines(intent: Intent, revision: str, held: Held) -> list[Manifest]:
 
 
 def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, replicas: int) -> list[Manifest]:
-    """The router of one kept slice as rendered now, and its budget."""
+    """Return the router of a kept slice as it is rendered now, and its disruption budget."""
     if intent.router is None:
         return []
     switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
@@ -250,13 +253,15 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
 
 
 def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
-    """OME's labels that the engines of a slice were stored with."""
+    """Return the OME labels that the engines of a slice were stored with."""
     engine = roles.get(keys.ENGINE)
     return carried(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()
 
 
 def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:
-    """What progress is measured against: the roles of the slice that serves or comes, and the router; over all slices."""
+    """Return what progress is measured against: the roles of the slice that serves or comes up, and the router, over all
+    slices.
+    """
     roles = intent.roles(source)
     both = keys.DECODER in roles
     kept = dict.fromkeys(revision for revision, _ in held)
@@ -272,7 +277,7 @@ def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, route
 
 
 def _sets(intent: Intent, held: Held, revision: str, component: str) -> list[str]:
-    """Names of the StatefulSets of the wanted groups of a role of a slice."""
+    """Return the names of the StatefulSets of the desired groups of a role of a slice."""
     role = intent.roles(revision).get(component)
     if role is None:
         return []
@@ -300,6 +305,6 @@ def _scale_status(
 
 
 def selector(owner: meta.Owner, revision: str) -> str:
-    """Engine pods of this service that belong to another revision."""
+    """Return the label selector of this service's engine pods that belong to another revision."""
     mine = meta.requirement(meta.labels(owner.name))
     return f"{mine},{keys.COMPONENT} in ({keys.ENGINE},{keys.DECODER}),{keys.REVISION}!={revision}"

@@ -1,4 +1,4 @@
-"""What has to be written: the difference between what should exist and what does (decisions 13 and 19)."""
+"""Compute what has to be written: the difference between what should exist and what exists (decisions 13 and 19)."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -20,21 +20,22 @@ from ome_operator.core.rollout.traffic import allowed
 from ome_operator.util.memoize import memoize_by_identity
 
 HISTORY = 10
-"""Revisions kept per service."""
+"""Number of revisions that are kept for each service."""
 PRUNED = frozenset(
     {
         "Service", "ServiceAccount", "Role", "RoleBinding", "HorizontalPodAutoscaler", "RoleScale",
         "PodDisruptionBudget", "Deployment", "Ingress", "HTTPRoute", "NetworkPolicy",
     }
 )  # fmt: skip
-"""Kinds that are deleted as soon as they are not wanted; StatefulSets go by the steps of a rollout or of scaling down."""
+"""Kinds that are deleted as soon as they are not desired. StatefulSets are deleted by the steps of a rollout or of
+scaling down."""
 
 ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding"})
-"""What routers need to see pods: they keep it until the last of them is gone."""
+"""Kinds that let routers see pods: they stay until the last router is gone."""
 
 
 def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired, placing: Placing = PLACED) -> Plan:
-    """Applies of what differs, creations, and deletions of what is not wanted any more."""
+    """Return the plan that applies what differs, creates what is missing, and deletes what is not desired any more."""
     unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.complete else ()))
     gone = allowed(snapshot, want.traffic, unwanted)
     waits = (gone.again, want.traffic.again if want.traffic else None, *(held.again for held in want.held.values()))
@@ -55,13 +56,13 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
 
 
 class Alone(NamedTuple):
-    """A revision whose StatefulSets are only created where no engine pod of another revision is left (decisions 6)."""
+    """A revision whose StatefulSets are created only when no engine pod of another revision is left (decisions 6)."""
 
     revision: str
     guard: Guard
 
     def guards(self, manifest: Manifest) -> bool:
-        """Whether it is about this manifest."""
+        """Return whether the rule applies to this manifest."""
         mine: bool = manifest["kind"] == "StatefulSet" and manifest["metadata"]["labels"][keys.REVISION] == self.revision
         return mine
 
@@ -78,17 +79,17 @@ _digest = memoize_by_identity(32768)(digest)
 
 
 def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: Alone | None = None) -> tuple[Apply, ...]:
-    """The applies of manifests whose stored objects are not as we want them."""
+    """Return the applies of the manifests whose stored objects differ from them."""
     found = (_apply(snapshot, manifest, alone) for manifest in manifests)
     return tuple(apply for apply in found if apply is not None)
 
 
 def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply | None:
-    """The apply of one manifest with its hash, or None when the stored object is as we want it."""
+    """Return the apply of a manifest with its digest; None if the stored object is equal."""
     wanted = _digest(manifest)
     found = snapshot.observed.children.get((manifest["kind"], manifest["metadata"]["name"]))
     if found is not None and found.deleting:
-        return None  # its delete event brings us back
+        return None  # its deletion event triggers the next pass
     if found is not None and found.owner == snapshot.service.uid and found.owned:
         if found.hash == wanted and snapshot.observed.intact(found):
             return None
@@ -98,7 +99,9 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply
 
 
 def _before(manifest: Manifest) -> tuple[str, str] | None:
-    """What has to be stored before: workers without a leader are no group, and a binding is refused without its Role."""
+    """Return the object that has to be stored first: a group needs its leader, and a RoleBinding without its Role is
+    refused.
+    """
     if role := _role(manifest):
         return role
     leader = names.leader_of(manifest["metadata"]["name"]) if manifest["kind"] == "StatefulSet" else ""
@@ -106,7 +109,7 @@ def _before(manifest: Manifest) -> tuple[str, str] | None:
 
 
 def _role(manifest: Manifest) -> tuple[str, str] | None:
-    """What a RoleBinding binds."""
+    """Return the kind and name of the Role that a RoleBinding refers to."""
     return ("Role", manifest["roleRef"]["name"]) if manifest["kind"] == "RoleBinding" else None
 
 
@@ -117,7 +120,7 @@ def _hashed(manifest: Manifest, wanted: str) -> Manifest:
 
 
 def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: Placing) -> Iterable[Delete]:
-    """Groups that go: at once what gives its nodes back, the others in their steps."""
+    """Yield the deletions of groups: at once if they give back nodes, otherwise step by step."""
     back: list[Delete] = []
     for (revision, component), held in want.held.items():
         if revision == intent.target and revision in snapshot.slices:
@@ -127,7 +130,7 @@ def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: Placing) 
 
 
 def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
-    """Workers of groups beyond those that are kept, once their leader is gone."""
+    """Yield the deletions of workers of groups that are not kept, once their leader is gone."""
     for (revision, component), held in want.held.items():
         if revision in snapshot.slices:
             found = snapshot.slices[revision]
@@ -136,7 +139,7 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
 
 
 def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:
-    """Our objects that nothing wants: those of no slice, or of a slice that is kept without them."""
+    """Return the deletions of our objects that nothing needs: of no slice, or of a slice that is kept without them."""
     wanted = {(one["kind"], one["metadata"]["name"]) for one in want.manifests}
     wanted |= {("RoleScale", name) for name in want.scales}
     kept = {"", *step.keep}
@@ -155,12 +158,14 @@ def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]
 
 
 def _left_behind(snapshot: Snapshot, child: Child) -> bool:
-    """Whether it is the Service of a slice of which nothing is left."""
+    """Return whether the child is the Service of a slice of which nothing is left."""
     return child.kind == "Service" and child.labels.get(keys.REVISION, "") not in snapshot.slices
 
 
 def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
-    """Our binding where a Role of somebody else has the name by now, whose rights it would hand out."""
+    """Yield the deletion of our RoleBinding if another owner's Role has the name that it refers to: it would grant that
+    Role's rights.
+    """
     for (kind, name), refusal in snapshot.observed.refusals.items():
         binding = snapshot.observed.children.get(("RoleBinding", name))
         if kind != "Role" or refusal.reason != Reason.NAME_TAKEN or binding is None or binding.deleting:
@@ -170,7 +175,7 @@ def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
 
 
 def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:
-    """Stored revisions beyond the history limit that nothing uses."""
+    """Return the deletions of stored revisions beyond the history limit that nothing uses."""
     used = frozenset({*snapshot.slices, *step.keep}) | intent.aim.used | named(snapshot.service.spec)
     return [
         Delete("ControllerRevision", revision.child.name, revision.child.uid)

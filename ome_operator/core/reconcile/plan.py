@@ -1,7 +1,7 @@
-"""What `sync` decides: effects as data. The executor carries them out and verifies every guard against the API server.
+"""The output of `sync`: effects as data. The executor carries them out and checks every guard against the API server.
 
-Nothing is destroyed on a cache's word: deletes and patches carry the UID of the object they mean, and a `Guard` where the
-decision rests on something that must not exist any more.
+No object is destroyed because of a cache: deletions and patches carry the UID of the object that they mean, and a `Guard` if
+the decision depends on the absence of pods.
 """
 
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.fit import Needs
 
 NEEDED = ("Service", "Role", "RoleBinding")
-"""Kinds without which a service with ready pods is still not reachable."""
+"""Kinds without which a service with ready pods is not reachable."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """No pod may match, read live from the API server right before the effect."""
+    """No pod may match the selector, read live from the API server immediately before the effect."""
 
     selector: str
-    """Label selector in the API's spelling, in the service's namespace."""
+    """Label selector in the API's syntax, in the service's namespace."""
     name: str = ""
-    """Only the pod of this name counts; "" = any."""
+    """Only the pod of this name counts; "" for any pod."""
 
 
 @dataclass(frozen=True)
 class NodeLost:
-    """The node does not report, or is gone, read live from the API server right before the effect."""
+    """The node must not report or must be gone, read live from the API server immediately before the effect."""
 
     node: str
 
@@ -41,30 +41,30 @@ class Apply:
 
     manifest: Manifest
     uid: str
-    """UID of the object that is to be changed; "" = it must not exist yet."""
+    """UID of the object that is changed; "" if the object must not exist yet."""
     guard: Guard | None = None
     after: tuple[str, str] | None = None
-    """(kind, name) of the object of ours that has to be stored before. A Role is read live, too."""
+    """(kind, name) of an object of ours that has to be stored first. A Role is read live, too."""
 
     @property
     def kind(self) -> str:
-        """Of the object."""
+        """The kind of the manifest."""
         return str(self.manifest["kind"])
 
 
 @dataclass(frozen=True)
 class Create:
-    """A POST under `keys.SCALE_MANAGER`; that the object exists already is success."""
+    """A POST under `keys.SCALE_MANAGER`; an object that exists already counts as success."""
 
     manifest: Manifest
 
 
 @dataclass(frozen=True)
 class EnsureSecret:
-    """A Secret that must exist: the executor makes its content and POSTs it; nobody reads it (decisions 20)."""
+    """A Secret that must exist: the executor generates its content and POSTs it; nobody reads it (decisions 20)."""
 
     manifest: Manifest
-    """Without its data."""
+    """The Secret without its data."""
 
 
 @dataclass(frozen=True)
@@ -86,47 +86,47 @@ class Patch:
 
 @dataclass(frozen=True)
 class Delete:
-    """A deletion with UID precondition; dependents are garbage-collected in the background."""
+    """A deletion with a UID precondition; dependents are garbage-collected in the background."""
 
     kind: str
     name: str
     uid: str
     grace: int | None = None
-    """gracePeriodSeconds; None leaves the object's own."""
+    """gracePeriodSeconds; None keeps the object's own value."""
     guard: Guard | NodeLost | None = None
 
 
 class PodFingerprint(NamedTuple):
-    """What a recycle rests on, of a pod."""
+    """The state of a pod that the decision to recycle its group depends on."""
 
     uid: str
     restarts: int
     deleting: bool
     ready_leader: bool
-    """It leads its group and is ready."""
+    """Whether the pod leads its group and is ready."""
 
 
 def fingerprint(pod: Pod) -> PodFingerprint:
-    """What a recycle that this pod is part of rests on."""
+    """Return the fingerprint of a pod for the recycle of its group."""
     return PodFingerprint(pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready)
 
 
 @dataclass(frozen=True)
 class Recycle:
-    """Deletions in one group, all or none: only if everything that they rest on is found the same, read live."""
+    """Deletions within one group, all or none: carried out only if a live read finds the same pods in the same state."""
 
     delete: tuple[Delete, ...]
     selector: str
-    """Label selector that finds the group's pods."""
+    """Label selector of the pods of the group."""
     pods: frozenset[PodFingerprint]
-    """All of them."""
+    """The pods of the group."""
     scale: tuple[str, int] | None = None
-    """Name and replicas of the role's RoleScale, where it has one."""
+    """Name and replicas of the role's RoleScale, if it has one."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A server-side dry run of the workloads of a revision; the answer comes back in `Observed.checks`."""
+    """A server-side dry run of the workloads of a revision; the answer is in `Observed.checks` of the next pass."""
 
     revision: str
     manifests: tuple[Manifest, ...]
@@ -134,8 +134,9 @@ class Check:
 
 @dataclass(frozen=True)
 class RoomCheck:
-    """Read live what is free on nodes before something that serves goes for pods that need others than it holds; the answer
-    comes back in `Observed.checks`.
+    """A live read of the free capacity of nodes, before serving groups are removed for pods that need other nodes.
+
+    The answer is in `Observed.checks` of the next pass.
     """
 
     key: str
@@ -153,62 +154,64 @@ class Event:
 
 
 class EditState(StrEnum):
-    """How a service stands to the last edit of an object that it shares."""
+    """The state of a service with regard to the last edit of an object that it shares."""
 
     IDLE = "idle"
-    """It need not do anything, and proves nothing."""
+    """The service need not change, and proves nothing about the edit."""
     EQUAL = "equal"
-    """It is whole with it, and was before the edit: the edit changes nothing here, or came back to what there was."""
+    """The service is complete with the edit and was complete before it: the edit changes nothing here, or was reverted."""
     PENDING = "pending"
-    """It is not whole with it yet."""
+    """The service is not complete with the edit yet."""
     DONE = "done"
-    """It became whole with it."""
+    """The service became complete with the edit."""
     FAILED = "failed"
-    """It did not become whole with it in time, or rejected it."""
+    """The service did not become complete with the edit in time, or rejected it."""
 
 
 class Stand(NamedTuple):
-    """How a service stands to an object."""
+    """The state of a service with regard to one shared object."""
 
     epoch: Epoch
     state: EditState = EditState.IDLE
     since: datetime | None = None
-    """Since when it is whole; None where it is not, also where it has lost a group since."""
+    """When the service became complete; None if it is not complete, also after it lost a group."""
     narrow: bool = False
-    """The pending edit of a runtime is about this service's accelerator class alone: others that are equal prove nothing."""
+    """True if the pending edit of a runtime only concerns this service's accelerator class: other services that are
+    unaffected prove nothing."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that one pass wants done for one service, in the order of the fields; the status comes last."""
+    """Everything that a pass wants done for a service, in the order of the fields; the status is written last."""
 
     check: tuple[Check, ...] = ()
     look: tuple[RoomCheck, ...] = ()
     first: tuple[Apply, ...] = ()
-    """ControllerRevisions, applied one after the other before `apply`: a slice is stamped from what is stored."""
+    """ControllerRevisions, applied one after the other before `apply`: a slice is stamped from the stored revision."""
     ensure_secret: tuple[EnsureSecret, ...] = ()
-    """What pods mount, before there are pods."""
+    """Secrets that pods mount, created before the pods."""
     apply: tuple[Apply, ...] = ()
-    """Applied concurrently, but Services after what makes their pods."""
+    """Applied concurrently, but Services after the objects that create their pods."""
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()
     delete: tuple[Delete, ...] = ()
     recycle: tuple[Recycle, ...] = ()
     status: dict[str, Any] = field(default_factory=dict)
-    """The service's whole status as we want it; the executor writes it only when it differs from what is stored."""
+    """The complete desired status; written only if it differs from the stored status."""
     urgent: bool = True
-    """False when only counts changed: such a status may wait, for `settings.status_interval` and for its turn."""
+    """False if only counts changed: such a status may wait, for `settings.status_interval` and for the rate limit."""
     events: tuple[Event, ...] = ()
     rolls: bool = False
-    """The service rolls out an edit that others share, until it is whole, or would if nobody were ahead of it."""
+    """Whether the service is rolling out an edit that others share, until it is complete, or would do so if no service
+    were ahead of it."""
     stands: Mapping[Ref, Stand] = field(default_factory=dict)
-    """How it stands to the last edit of each object that it shares; nothing of a service that no shared edit reaches."""
+    """The state with regard to the last edit of each shared object; empty for a service that no shared edit reaches."""
     nodes: bool = False
-    """What is decided rests on which nodes there are: the next pass comes when that changes."""
+    """Whether the decision depends on the existing nodes: a change of nodes then triggers the next pass."""
     claim: Claim | None = None
-    """What the service wants of the nodes beside others, while it is not placed as a whole."""
+    """The nodes that the service claims while it is not placed completely."""
     watch_failures: tuple[tuple[str, str], ...] = ()
-    """(kind, name) of workloads that have fewer pods than they want: the shell looks for FailedCreate events."""
+    """(kind, name) of workloads that have fewer pods than desired: the controller looks for their FailedCreate events."""
     requeue_after: float | None = None
-    """Seconds until the next pass even if nothing happens."""
+    """Seconds until the next pass, even if nothing happens."""

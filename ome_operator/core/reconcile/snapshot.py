@@ -1,4 +1,4 @@
-"""All that one pass over a service looks at, read once."""
+"""The complete input of one pass over a service, read once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from ome_operator.core.observed.slices import Revision, Slice
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A service, what it may refer to and what exists of it, at one moment.
+    """A service, what it may refer to, and what exists of it, at one moment.
 
-    What is derived from these is computed when it is first read. Nobody changes anything of a snapshot.
+    Derived values are computed when they are first read. A snapshot is never modified.
     """
 
     service: InferenceService
@@ -27,12 +27,12 @@ class Snapshot:
 
     @cached_property
     def slices(self) -> Mapping[str, Slice]:
-        """Revision -> what exists of it, with pods of a former service of this name: they hold accelerators, too."""
+        """Revision -> its slice. Includes pods of a former service of this name, because they hold accelerators too."""
         return slices.slices(self.observed, self.service.uid)
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """Pods of workloads that this very service controls."""
+        """Pods of workloads that this service (by UID) controls."""
         return slices.own_pods(self.observed, self.service.uid)
 
     @cached_property
@@ -46,26 +46,27 @@ class Snapshot:
         return slices.inputs(self.revisions)
 
     def started(self, revision: str) -> bool:
-        """Whether a revision has a slice that has, or is getting, engines."""
+        """Return whether a revision has a slice that has engines, or is getting them."""
         return revision in self.slices and slices.started(self.slices[revision])
 
     def lost(self, node: str) -> bool:
-        """Whether a node is gone, or its kubelet does not report: it confirms no deletion. Of nodes that we may not read
-        nobody knows that, and nothing is done by force.
+        """Return whether a node is gone or its kubelet does not report, so that nobody confirms deletions of its pods.
+
+        False if the operator may not read nodes: nothing is forced then.
         """
         return (
             bool(node) and self.deps.policy.sees_cluster and (node not in self.deps.nodes or not self.deps.nodes[node].alive)
         )
 
     def abandoned(self, pod: Pod) -> bool:
-        """Whether a pod should have ended by now, and nobody is there to say so."""
+        """Return whether a pod should have ended by now and its node cannot confirm it."""
         return pod.deleting and self.lost(pod.node) and quantity.moment(pod.ends, self.now) is not None
 
     def made(self, revision: str) -> bool:
-        """Whether a StatefulSet of a revision is left."""
+        """Return whether any StatefulSet of a revision is left."""
         return revision in self.slices and any(one.kind == "StatefulSet" for one in self.slices[revision].workloads)
 
     def controlled(self, kind: str, name: str) -> Child | None:
-        """The object of this kind and name if the service controls it."""
+        """Return the object of this kind and name if the service controls it."""
         found = self.observed.children.get((kind, name))
         return found if found is not None and found.owner == self.service.uid else None

@@ -1,7 +1,7 @@
-"""The pure centre: what a service is, what it may use and what exists, in; everything that has to be done, out.
+"""Decide everything about a service in one pure function: from its spec, what it may use and what exists, to a plan.
 
-No I/O, no randomness, no clock of its own: the shell calls `sync` whenever something changed, and carries the plan out. A
-second call after the plan was carried out plans nothing.
+`sync` has no I/O, no randomness and no clock of its own. The controllers call it whenever something has changed, and carry
+the plan out. Called again after the plan was carried out, it plans nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -35,12 +35,12 @@ from ome_operator.core.status.service import events, status, urgent
 from ome_operator.core.waves import shared_edits
 
 ANOTHER_RETRY = 60.0
-"""Seconds until we look again whether another operator still writes our service's status."""
+"""Seconds until the next check whether another operator still writes the status of our service."""
 
 
 def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan:
-    """One pass over one service."""
-    if service.deleting:  # owner references remove everything: nothing to do and nothing to say
+    """Return the plan of one reconciliation pass over a service."""
+    if service.deleting:  # owner references remove everything: there is nothing to do and nothing to report
         return Plan(status=dict(service.status))
     held = brake(deps, service.namespace, service.name, service.annotations)
     snapshot = Snapshot(_in_present_form(service), deps, observed, now)
@@ -51,7 +51,7 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
 
 
 def _left_alone(snapshot: Snapshot) -> Plan | None:
-    """The plan for a service of which nothing is touched; None where something may be."""
+    """Return the plan for a service that must not be changed; None if it may be changed."""
     service, observed, now = snapshot.service, snapshot.observed, snapshot.now
     if observed.another:
         return _another(service, observed.another, now)
@@ -63,7 +63,9 @@ def _left_alone(snapshot: Snapshot) -> Plan | None:
 
 
 def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Brake | None) -> Plan:
-    """The plan for a service; where something holds it, what of the plan is carried out, and the rest in its status."""
+    """Return the plan for a service. If the service is held, the plan is reduced to what may be carried out, and its
+    status lists the rest.
+    """
     decided = _decide(snapshot, as_written, frozen=held is not None)
     work = _work(decided)
     found = report(decided, work)
@@ -78,9 +80,9 @@ def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Brake | N
 
 
 def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -> Decided:
-    """All that is decided about a service; `frozen`: no time counts against anything, and nobody carries it out now."""
+    """Make all decisions about a service. `frozen`: no timeout runs, because nothing is carried out now."""
     service = snapshot.service
-    # Which revision does the service go to, what does it wait for, and for how long has it not come farther?
+    # Which revision is the target, what does it wait for, and how long has it made no progress?
     intent = choose(snapshot, resolve(service, snapshot.deps, snapshot.inputs, as_written=as_written))
     pending = _pending(snapshot, intent, service.status)
     clock = progress_deadline.STOPPED if frozen else progress_deadline.clock(snapshot, intent.aim)
@@ -90,10 +92,10 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     if not ahead or making_room.waited(service.status):
         intent = making_room.with_room(snapshot, intent, counts.bounds)
     step = decide(service.name, intent.target, snapshot.slices, intent.gate, counts, ahead)
-    # Which of the wanted groups wait for nodes?
+    # Which of the desired groups wait for nodes?
     placing = place(snapshot, intent, step, held=frozen)
     step = without(step, intent.target, placing.withheld)
-    # What should exist, and which groups have failed?
+    # Which objects should exist, and which groups have failed?
     want = desired(snapshot, intent, step, counts, placing)
     return Decided(
         snapshot=snapshot, intent=intent, pending=tuple(pending), clock=clock, counts=counts, step=step, placing=placing,
@@ -102,7 +104,7 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
 
 
 def _work(decided: Decided) -> Plan:
-    """What has to be written and deleted, and when to look again."""
+    """Return the writes and deletions of a pass, and when the next pass is due."""
     intent, placing, want, recovery = decided.intent, decided.placing, decided.want, decided.recovery
     written = changes(decided.snapshot, intent, decided.step, want, placing)
     return replace(
@@ -120,10 +122,10 @@ def _work(decided: Decided) -> Plan:
 
 
 def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
-    """The work, the status that goes with it, and what the rest of the process learns from both."""
+    """Add the status, and what the other parts of the process learn from it, to the work."""
     snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
     before = snapshot.service.status
-    # By what is said now: no event follows our own write of the status, and others wait for this service's turn to end.
+    # Computed from the new status: no event follows our own status write, and other services wait for this one to finish.
     waits = _pending(snapshot, intent, said)
     failed = intent.aim.rejection is not None or decided.clock.left == 0 or _refused(said)
     return replace(
@@ -139,13 +141,13 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
 
 
 def _refused(status: Mapping[str, Any]) -> bool:
-    """Whether what was asked for cannot begin until somebody edits it."""
+    """Return whether the rollout cannot begin until somebody edits the service."""
     why = {each["type"]: each["reason"] for each in status["conditions"]}.get(ROLLED_OUT)
     return why in (Reason.DRY_RUN_REFUSED, Reason.CONFIGURATION_REFUSED)
 
 
 def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
-    """Where a rollout goes, for its plan says the next step only."""
+    """Yield the destination of a rollout in words: the plan itself contains only its next step."""
     others = [name for name in snapshot.slices if name != intent.target]
     if others and intent.target:
         yield f"replace revision {', '.join(others)} by {intent.target}"
@@ -159,16 +161,18 @@ def braked(
     now: datetime,
     steps: Iterable[str] | None = None,
 ) -> Plan:
-    """A plan whose status says what holds, and which `steps` are not done for that, where any could be.
+    """Return the plan with the condition Frozen in its status, which lists the `steps` that are not carried out.
 
-    `before` is the status stored now.
+    `before` is the status that is stored now.
     """
     said = plan_filter.marked(plan.status, before, held, steps, generation, now)
     return replace(plan, status=said, events=() if held is not None and held.observed else plan.events)
 
 
 def _former(snapshot: Snapshot) -> str:
-    """Why nothing of this service is touched, "" where it may be: an older operator made what runs in another shape."""
+    """Return why the service must not be changed because an older operator made its objects in another shape; "" if it
+    may be.
+    """
     found = {one.name for one in snapshot.revisions if revisions.former(one) and snapshot.made(one.name)}
     found |= {name for name, present in snapshot.slices.items() if any(map(nameless, present.workloads))}
     if not found:
@@ -181,20 +185,20 @@ def _former(snapshot: Snapshot) -> str:
 
 
 def _in_present_form(service: InferenceService) -> InferenceService:
-    """The service with fields of older versions of the API written as those of today."""
+    """Return the service with fields of older API versions converted to those of the present version."""
     spec = migrate(service.spec)
     return service if spec is service.spec else replace(service, spec=spec)  # type: ignore[arg-type]
 
 
 def _ahead(snapshot: Snapshot, intent: Intent, pending: Collection[Ref]) -> str:
-    """The wave that this service waits for; "" when nobody has to be waited for."""
+    """Describe the wave that the service waits for; "" if it need not wait."""
     if intent.aim.rejection is not None or not pending:
-        return ""  # going back waits for nobody
+        return ""  # a rollback waits for no wave
     return snapshot.observed.ahead({ref: intent.epochs[ref] for ref in pending})
 
 
 def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> dict[Ref, bool]:
-    """The objects whose edits are rolled out here and reach other services too; `status` names what is whole."""
+    """Return the shared objects whose edits are being rolled out here; `status` names the revisions that were complete."""
     before = snapshot.slices.keys() | shared_edits.whole_before(status)
     found = shared_edits.pending(intent.aim.wish, before, intent.data)
     return {ref: narrow for ref, narrow in found.items() if ref in intent.epochs}
@@ -205,7 +209,9 @@ def _earliest(*seconds: float | None) -> float | None:
 
 
 def refuse_spec(before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
-    """The plan for a service that cannot be read (InvalidSpec) or handled (InternalError): say so and touch nothing."""
+    """Return the plan for a service that cannot be read (InvalidSpec) or handled (InternalError): report it and change
+    nothing.
+    """
     old = before.get("conditions")
     stored = [one for one in old if isinstance(one, dict)] if isinstance(old, list) else []
     wanted = cond.Condition(READY, False, reason, why)

@@ -1,8 +1,8 @@
-"""Where the engines and the router of a revision send their spans (docs/traces.md).
+"""Determine where the engines and the router of a revision send their spans (docs/traces.md).
 
-Part of a revision, as the mode of the preflight is. A router has it from the revision of its slice, so that an edit of
-service or runtime restarts no router of a slice that serves (decisions 36); what stands on the router itself counts at once
-(decisions 5).
+The endpoint is part of a revision, like the mode of the preflight. A router takes it from the revision of its slice, so that
+an edit of service or runtime restarts no router of a slice that serves (decisions 36). An endpoint on the router itself
+takes effect at once (decisions 5).
 """
 
 import re
@@ -15,13 +15,15 @@ from ome_operator.core.podspec import layered_annotations as layers
 
 OFF = "Off"
 STORED = "traces"
-"""In inputs: what the annotation of the service says."""
+"""Key in a revision's inputs for the annotation of the service."""
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]|\$\([A-Za-z_][A-Za-z0-9_]*\)"
 _ENDPOINT = re.compile(rf"(?:{_HOST}):([1-9][0-9]{{0,4}})")
 
 
 def read(value: Any) -> str:
-    """An endpoint, or Off; "" when it is neither. The host may be a variable of the container, such as `$(HOST_IP)`."""
+    """Return an endpoint, or Off; "" if the value is neither. The host may be a variable of the container, such as
+    `$(HOST_IP)`.
+    """
     said = str(value).strip()
     if said.lower() == OFF.lower():
         return OFF
@@ -30,22 +32,24 @@ def read(value: Any) -> str:
 
 
 def asked(service: InferenceService) -> str:
-    """What the service says for all of its components; "" when it says nothing that can be read."""
+    """Return the endpoint that the service sets for all of its components; "" if it sets none that is valid."""
     return read(service.annotations.get(keys.TRACES, ""))
 
 
 def endpoint(inputs: Mapping[str, Any], component: str) -> str:
-    """Where a component of a revision sends its spans: HOST:PORT, "" for nowhere."""
+    """Return where a component of a revision sends its spans, as HOST:PORT; "" for nowhere."""
     said = layers.first(inputs, component, keys.TRACES, STORED, read)
     return "" if said == OFF else said
 
 
 def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Mapping[str, Any]) -> str:
-    """The same for the router of a slice; `config`, `written`: as runtime and service have it today (`Resolved.router`)."""
+    """Return the same for the router of a slice, with `config` and `written` as runtime and service define it today
+    (`Resolved.router`).
+    """
     runtime = {**(inputs.get("runtime") or {}), **config}
     return endpoint({**inputs, "runtime": runtime, keys.ROUTER: written}, keys.ROUTER)
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """What is written for an endpoint and is none."""
+    """Return a sentence for each value that is not a valid endpoint."""
     return layers.unread(service, runtime, keys.TRACES, read, f"is neither HOST:PORT nor {OFF}", layers.EVERYTHING)

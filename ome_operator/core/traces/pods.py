@@ -1,4 +1,4 @@
-"""What engines and routers get so that their spans reach a collector and say whose they are (docs/traces.md)."""
+"""Configure engines and routers so that their spans reach a collector and name their origin (docs/traces.md)."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.engines import traces
 
 NAME, ATTRIBUTES = "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"
-"""Variables that OpenTelemetry's libraries read."""
+"""Variables that OpenTelemetry's SDKs read."""
 OF_GROUPS = {"ome.group": "$(LWS_GROUP_INDEX)", "ome.rank": "$(LWS_WORKER_INDEX)"}
-"""Attributes that only engines have."""
+"""Resource attributes that only engines have."""
 
 
 class SpanOrigin(NamedTuple):
-    """Where spans come from."""
+    """The origin of spans."""
 
     service: str
     namespace: str
@@ -24,10 +24,10 @@ class SpanOrigin(NamedTuple):
 
 
 def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
-    """The container that sends its spans to `endpoint`.
+    """Return the container with arguments and variables that make it send its spans to `endpoint`.
 
-    Our variables stand behind all others, for they refer to them. What the user says of a resource stands behind what we say
-    of it, and counts more.
+    Our variables come after all others, because they refer to them. Resource attributes of the user come after ours, and
+    take precedence.
     """
     said = {
         "ome.service": place.service,
@@ -47,6 +47,6 @@ def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
 
 
 def why_not(container: Manifest, annotations: Mapping[str, str], title: str) -> str:
-    """A sentence on a container whose spans are wanted and cannot be had; "" where they can."""
+    """Return why a container cannot send spans although they are wanted, as a sentence; "" if it can."""
     why = traces.lacks(container, annotations)
     return f"annotation {keys.TRACES} does nothing for the {title}: {why}" if why else ""

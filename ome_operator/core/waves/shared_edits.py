@@ -1,7 +1,7 @@
-"""Which edits of shared objects a service rolls out, and which are proven by it (decisions 30).
+"""Determine which edits of shared objects a service rolls out, and which of them it has proven (decisions 30).
 
-A service that its own user edits rolls at once; an edit of a runtime, a model or an accelerator class goes in waves over its
-services, and stops at the first that fails with it.
+An edit of the service itself is rolled out at once. An edit of a runtime, a model or an accelerator class is rolled out in
+waves over the services that share it, and stops at the first service that fails with it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,13 +19,14 @@ from ome_operator.core.resolve.identity import CHOSEN
 _CLASS, _TUNED = "AcceleratorClass", "FineTunedWeight"
 _WEIGHTS = frozenset({"ClusterBaseModel", "BaseModel", _TUNED})
 _CLASS_OWN = frozenset({"class", "asked", "nodeSelector"})
-"""Of what a component has of its class: what comes from the class or the service. The rest is said by the runtime."""
+"""The fields that a component takes from its accelerator class or the service; all others are set by the runtime."""
 
 
 def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref, ...]:
-    """The objects that a revision was made of and other services may share: the runtime first, accelerator classes last.
+    """Return the objects that a revision was made of and that other services may share: the runtime first, accelerator
+    classes last.
 
-    `keeps`: `runtime` and `model`, where the service does not follow the object.
+    `keeps`: `runtime` and `model`, if the service does not follow the object.
     """
     runtime, kept = _runtime(inputs), set[Ref | None]()
     if "runtime" in keeps:
@@ -36,11 +37,11 @@ def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref
 
 
 def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> dict[Ref, bool]:
-    """The shared objects whose edit makes the target differ from a revision that was whole or exists before it, the runtime
-    first -> whether it is narrow (`Stand.narrow`).
+    """Return the shared objects whose edit distinguishes the target from an earlier revision that was complete or exists,
+    the runtime first, with whether the edit is narrow (`Stand.narrow`).
 
-    `data` has what each revision stores. A revision that is not kept any more differs in all of them. Another object than
-    before is the service's own edit.
+    `data`: what each revision stores. A revision that is not stored any more differs in all objects. A reference to another
+    object is an edit of the service itself.
     """
     wanted = _inputs(target, data)
     if wanted is None:
@@ -54,20 +55,20 @@ def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, 
 
 
 def whole_before(status: Mapping[str, Any]) -> frozenset[str]:
-    """The revisions that were complete last, from a service's stored status."""
+    """Return the revisions that were complete last, from the stored status of a service."""
     parts = (status.get("components") or {}).values()
     return frozenset(one["latestReadyRevision"] for one in parts if one.get("latestReadyRevision"))
 
 
 def epochs(refs: Iterable[Ref], deps: Deps) -> dict[Ref, Epoch]:
-    """Between which edits the objects are now."""
+    """Return the epoch (between which edits it is now) of each object."""
     return {ref: _epoch(ref, deps) for ref in refs}
 
 
 def reached(
     stored: Iterable[Mapping[str, Any]], arrived: Iterable[Ref], now_at: Mapping[Ref, Epoch], now: datetime
 ) -> list[dict[str, Any]]:
-    """What the status tells of the edits that reached a service: those that still count, and those that `arrived` now."""
+    """Return `status.reached`: the edits that have reached the service and still count, and those that `arrived` now."""
     proven = dict(_proven(stored, now_at))
     proven |= {ref: now.isoformat(timespec="seconds") for ref in arrived if now_at[ref].uid}
     return [
@@ -85,12 +86,13 @@ def stands(
     status: Mapping[str, Any],
     now: datetime,
 ) -> dict[Ref, Stand]:
-    """How a service with this status stands to each object. `waits`: as `pending` found them; `current`: what it goes to was
-    made of the objects as they are now.
+    """Return the state of a service with regard to each shared object.
+
+    `waits`: what `pending` returned. `current`: whether the target was made of the objects as they are now.
     """
     proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
     recovered: Mapping[str, Any] = said.get(RECOVERED, {})
-    # By Ready: a service that waits for its turn serves on, and is as it was when the object is put back.
+    # Based on Ready: a service that waits for its wave still serves, and is unchanged if the edit is reverted.
     since = _whole_since(said[READY]["lastTransitionTime"], recovered, now) if current and _serves_alone(said) else None
     out = {}
     for ref, epoch in now_at.items():
@@ -104,13 +106,13 @@ def stands(
 
 
 def _serves_alone(said: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether what a service asks for is complete, alone and ready."""
+    """Return whether the desired revision is complete, the only one, and ready."""
     return all(name in said and said[name]["status"] == "True" for name in (READY, ROLLED_OUT))
 
 
 def _whole_since(time: str, recovered: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Since when a service is whole that became whole then; None while a group of it is lost, as its condition says. A time
-    that is still to come counts as now.
+    """Return since when a service that became complete at `time` has been complete; None while a group of it is lost. A
+    time in the future counts as now.
     """
     if recovered.get("status") == "False":
         return None
@@ -131,7 +133,7 @@ def _inputs(revision: str, data: Mapping[str, Mapping[str, Any]]) -> Mapping[str
 
 
 def _changed(wanted: Mapping[str, Any], old: Mapping[str, Any] | None) -> dict[Ref, bool]:
-    """The objects of `wanted` that were other in `old`, and were the same objects -> whether the edit is narrow."""
+    """Return the objects of `wanted` that were different in `old` under the same name, with whether the edit is narrow."""
     if old is None:
         return dict.fromkeys(shared_by(wanted), False)
     parts = _parts(old)
@@ -153,7 +155,7 @@ def _weights(identity: Mapping[str, Any]) -> Ref:
 
 
 def _parts(inputs: Mapping[str, Any]) -> dict[Ref, Any]:
-    """Models and accelerator classes of a revision, with what it has of them."""
+    """Return the models and accelerator classes of a revision, with the part of the inputs that comes from each."""
     models = {
         _weights(each): each for each in (inputs.get("model"), inputs.get(BASE)) if each and each.get("kind") in _WEIGHTS
     }
@@ -164,7 +166,7 @@ def _parts(inputs: Mapping[str, Any]) -> dict[Ref, Any]:
 
 
 def _by_runtime(wanted: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether the runtime has another word on accelerators: what it adds for a class, or that it asks for a class at all."""
+    """Return whether the runtime itself changes what it adds for an accelerator class, or whether it requires a class."""
     mine, before = wanted.get("accelerator") or {}, old.get("accelerator") or {}
     for component in mine.keys() | before.keys():
         now, then = mine.get(component), before.get(component)

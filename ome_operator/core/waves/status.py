@@ -1,4 +1,4 @@
-"""What the status of a shared object tells of the waves in which its last edit reaches services, and what is news of it."""
+"""Compute the status of a shared object about the waves of its last edit, and the Events about changes of that status."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -9,14 +9,14 @@ from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.waves.terms import CurrentWave
 
 LISTED = 10
-"""Services that are named."""
+"""Number of services that are named."""
 ROLLING, BAKING, STOPPED, COMPLETE = "Rolling", "Baking", "Stopped", "Complete"
 BEGINS, WHOLE, STOPS = "WaveBegins", "WaveWhole", "WaveStopped"
 """Reasons of Events."""
 
 
 class Tally(NamedTuple):
-    """How the services stand that the edit changes or has changed."""
+    """The number of services in each state, of those that the edit changes or has changed."""
 
     done: int
     rolling: int
@@ -25,12 +25,12 @@ class Tally(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all of these services."""
         return self.done + self.rolling + self.waiting + len(self.failed)
 
 
 def status(generation: int, turn: CurrentWave, tally: Tally) -> dict[str, Any]:
-    """`status.rollout` of a shared object."""
+    """Return `status.rollout` of a shared object."""
     named = [{"namespace": ref.namespace, "name": ref.name} for ref in sorted(tally.failed)[:LISTED]]
     return {
         "generation": generation,
@@ -61,13 +61,13 @@ def _time(moment: datetime) -> str:
 
 
 def steps(rollout: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    """What of it is more than a count: it is written at once."""
+    """Return the part of the status that is more than a count: a change of it is written at once."""
     found = rollout or {}
     return tuple(found.get(name) for name in ("generation", "state", "wave", "waves", "failedServices"))
 
 
 def events(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Event, ...]:
-    """What happened between two statuses that a person may want to know."""
+    """Return Events for the changes between two statuses."""
     if after is None or steps(before) == steps(after):
         return ()
     same = before is not None and before.get("generation") == after["generation"]

@@ -1,6 +1,6 @@
-"""How many services an edit that they share may have reached at a time (docs/rollouts.md, decisions 30).
+"""Compute how many services a shared edit may have reached at a time (docs/rollouts.md, decisions 30).
 
-Pure counting: the numbers and moments come from what services say of themselves, and nothing is remembered.
+Stateless arithmetic: all numbers and times come from the services.
 """
 
 import re
@@ -15,41 +15,41 @@ from ome_operator.api.values import DURATION, matches
 _SIZE = re.compile(r"([1-9][0-9]{0,8})(%?)")
 _is_duration = matches(DURATION)
 LONGEST = 30 * 24 * 3600.0
-"""Seconds that a bake may take: what is longer was not meant."""
+"""Longest allowed bake time in seconds: a longer time is a mistake."""
 _RISE = "such as 1, 5%, 25%, 100%"
 
 
 class Terms(NamedTuple):
-    """How an edit goes on from service to service."""
+    """The terms on which an edit is rolled out from service to service."""
 
     waves: tuple[str, ...] = ("1", "5%", "25%", "100%")
-    """Where each wave ends: a number of services, or a percentage of those that the edit changes."""
+    """Where each wave ends: a number of services, or a percentage of the services that the edit changes."""
     bake: float = 300.0
-    """Seconds for which the services of a wave have to be whole before the next begins."""
+    """Seconds for which the services of a wave have to be complete before the next wave begins."""
     at_once: int = 0
-    """Most services on their way at a time; 0: as many as the wave has."""
+    """Largest number of services that are being changed at a time; 0: the size of the wave."""
 
 
 class CurrentWave(NamedTuple):
-    """Which wave it is."""
+    """The wave that an edit is in."""
 
     wave: int
-    """From 1."""
+    """The number of the wave, from 1."""
     of: int
     size: int
-    """Services that are reached when it ends, those of the waves before included."""
+    """Services that the edit has reached when this wave ends, including those of the earlier waves."""
     room: int
-    """How many more may begin now."""
+    """How many more services may begin now."""
     until: datetime | None = None
-    """Until when this wave bakes; None while it is not whole, and of the last."""
+    """When the bake time of this wave ends; None while the wave is not complete, and for the last wave."""
 
     def again(self, now: datetime) -> float | None:
-        """Seconds until the next wave begins by itself."""
+        """Return the seconds until the next wave begins by itself; None if it does not."""
         return None if self.until is None else max(0.0, (self.until - now).total_seconds())
 
 
 def sizes(waves: Iterable[str], total: int) -> list[int]:
-    """Where each wave ends, for so many services: each at least a service later than the former, the last with all."""
+    """Return where each wave ends for `total` services: each wave adds at least one service, the last wave ends with all."""
     ends: list[int] = []
     for wave in (*waves, "100%"):
         former = ends[-1] if ends else 0
@@ -62,11 +62,12 @@ def sizes(waves: Iterable[str], total: int) -> list[int]:
 def decide(
     terms: Terms, total: int, whole: Sequence[datetime], under_way: int, failed: int, now: datetime
 ) -> CurrentWave | None:
-    """Which wave it is, and how many more services may begin; None without any service.
+    """Return the present wave, and how many more services may begin; None without any service.
 
-    `total`: services that the edit changes or has changed. `whole`: since when those are whole that are, sorted.
-    `under_way`: those that have begun and are not whole, also those that were and have lost a group. `failed`: those that
-    stop it.
+    total        Services that the edit changes or has changed.
+    whole        Since when each complete service has been complete, sorted.
+    under_way    Services that have begun and are not complete, including those that have lost a group since.
+    failed       Services that stop the rollout.
     """
     ends = sizes(terms.waves, total)
     for number, size in enumerate(ends, 1):
@@ -82,13 +83,13 @@ def decide(
 
 
 def wave_of(terms: Terms, total: int, place: int) -> tuple[int, int]:
-    """(the wave in which the service at this place of the order is, from 1; how many waves there are)."""
+    """Return the wave of the service at this position of the order, from 1, and the number of waves."""
     ends = sizes(terms.waves, total)
     return next((number for number, size in enumerate(ends, 1) if size >= place), max(1, len(ends))), max(1, len(ends))
 
 
 def read(text: str) -> tuple[str, ...] | Invalid:
-    """The waves that a person wrote, separated by commas."""
+    """Parse the waves that a person wrote, separated by commas."""
     found = tuple(part.strip() for part in text.split(","))
     highest = {"": 0, "%": 0}
     for wave in found:
@@ -102,7 +103,7 @@ def read(text: str) -> tuple[str, ...] | Invalid:
 
 
 def read_bake(text: str) -> float | Invalid:
-    """The seconds of a bake that a person wrote."""
+    """Parse a bake time and return its seconds."""
     if len(text) > 64 or not _is_duration(text):
         return Invalid(f'{text[:64] or "nothing"} is no duration: write it such as "90s", "15m" or "1h30m"')
     if (found := quantity.seconds(text)) > LONGEST:
@@ -111,7 +112,9 @@ def read_bake(text: str) -> float | Invalid:
 
 
 def terms(notes: Mapping[str, str], default: Terms) -> tuple[Terms, tuple[str, ...]]:
-    """What the annotations of an object say, else the default; and a sentence for each that cannot be read."""
+    """Return the terms from the annotations of an object, with defaults, and a sentence for each annotation that cannot
+    be parsed.
+    """
     said: list[str] = []
     if (text := notes.get(keys.WAVES)) is not None:
         waves = read(text)
