@@ -107,7 +107,7 @@ release-check: cluster-tools ## A release into a registry on loopback, installed
 crds: setup ## Write crds/ from the Python models
 	@$(BIN)/python -m ome_operator.api.crds
 
-charts: setup ## Write the charts' README.md and descriptions from values.yaml
+charts: setup ## Write the charts' README.md, descriptions and docs/options.md from values.yaml and the declared options
 	@$(BIN)/python -m release.pages
 
 well-known: setup ## Write the facts of well-known models from config/models

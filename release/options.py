@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from ome_operator.settings import Settings
 from ome_operator.settings.option import Declared, Form, options
@@ -52,6 +53,52 @@ def page() -> str:
 def described() -> Mapping[tuple[str, ...], Declared]:
     """Return the options that are chart values, by the paths of the values."""
     return {tuple(declared.option.value.split(".")): declared for declared in OPTIONS if declared.option.value}
+
+
+def default(declared: Declared) -> Any:
+    """Return the default of the chart's value, as YAML has it."""
+    if declared.option.chart_default is not None:
+        return declared.option.chart_default
+    if declared.form is Form.LIST:
+        return sorted(declared.default)
+    if declared.form is Form.STEPS:
+        return [int(step) if step.isdecimal() else step for step in declared.default]
+    whole = declared.form is Form.NUMBER and declared.written == int(declared.written)
+    return int(declared.written) if whole else declared.written
+
+
+def schema(declared: Declared, present: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of the chart's value: type, choices, bounds and pattern of the option, and what else is `present`.
+
+    A choice that is no text stays as it is: YAML reads `Off` without quotes as false.
+    """
+    option, kept = declared.option, {key: rule for key, rule in present.items() if key not in _RULES}
+    rules: dict[str, Any] = {"type": _TYPES[declared.form]}
+    if option.choices:
+        rules = {"enum": [*option.choices, *(item for item in present.get("enum", ()) if not isinstance(item, str))]}
+    least = option.ge if option.chart_least is None else option.chart_least
+    rules |= {"minimum": least} if least is not None else {}
+    rules |= {"maximum": option.le} if option.le is not None else {}
+    if declared.form is Form.LIST:
+        rules["items"] = {**present.get("items", {}), "type": "string"}
+        kept.pop("items", None)
+    if option.pattern:
+        where = rules["items"] if declared.form is Form.LIST else rules
+        where["pattern"] = f"^{option.pattern}$"
+        kept.pop("pattern", None)
+    return {"description": description(declared), **rules, **kept}
+
+
+_RULES = ("description", "type", "enum", "minimum", "maximum")
+_TYPES = {
+    Form.TEXT: "string",
+    Form.WHOLE: "integer",
+    Form.NUMBER: "number",
+    Form.SWITCH: "boolean",
+    Form.LIST: "array",
+    Form.STEPS: "array",
+    Form.DURATION: "string",
+}
 
 
 def description(declared: Declared) -> str:

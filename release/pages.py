@@ -13,7 +13,7 @@ import yaml
 from release import alerts, dashboards, options
 from release.charts import CHARTS
 from release.values import Path as Place
-from release.values import Value, values
+from release.values import Value, commented, replaced, values
 
 ROOT = Path(__file__).resolve().parents[1]
 _HEAD = "<!-- Written by `make charts` from Chart.yaml, values.yaml and install.md; edit those. -->\n"
@@ -25,8 +25,10 @@ def files(root: Path = ROOT) -> Mapping[Path, str]:
     for name in CHARTS:
         chart = root / "charts" / name
         facts = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
-        text = chart / "values.yaml"
-        listed = values(text.read_text(encoding="utf-8")) if text.exists() else []
+        listed: list[Value] = []
+        if (file := chart / "values.yaml").exists():
+            text = out[Path("charts") / name / "values.yaml"] = with_options(file.read_text(encoding="utf-8"))
+            listed = values(text)
         install = (chart / "install.md").read_text(encoding="utf-8")
         out[Path("charts") / name / "README.md"] = readme(facts, install, listed)
         schema = chart / "values.schema.json"
@@ -35,6 +37,15 @@ def files(root: Path = ROOT) -> Mapping[Path, str]:
                 json.loads(schema.read_text(encoding="utf-8")), listed
             )
     return out
+
+
+def with_options(text: str) -> str:
+    """A values.yaml in which options of the operator have the descriptions and defaults of their declarations."""
+    present = {value.path: json.loads(value.default) for value in values(text)}
+    wanted = {path: declared for path, declared in options.described().items() if path in present}
+    other = {path: options.default(declared) for path, declared in wanted.items()}
+    text = replaced(text, {path: value for path, value in other.items() if value != present[path]})
+    return commented(text, {path: options.description(declared) for path, declared in wanted.items()})
 
 
 def readme(chart: Mapping[str, Any], install: str, listed: list[Value]) -> str:
@@ -61,8 +72,11 @@ def described(schema: dict[str, Any], listed: list[Value]) -> str:
         if not node:
             raise SystemExit(f"values.schema.json has no {one.key}: say there what it may be.")
         kept = {key: told for key, told in node.items() if key != "description"}
+        rules = {"description": one.text, **kept}
+        if (declared := options.described().get(one.path)) is not None:
+            rules = options.schema(declared, kept)
         node.clear()
-        node.update({"description": one.text, **kept})
+        node.update(rules)
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

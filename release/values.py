@@ -2,14 +2,17 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
 from ome_operator.errors import UserError
 
 Path = tuple[str, ...]
+_WIDTH = 140
 _KINDS = {"str": "string", "int": "int", "float": "float", "bool": "bool", "null": "string", "seq": "list", "map": "object"}
 
 
@@ -37,8 +40,8 @@ def values(text: str) -> list[Value]:
     return list(_values(root, (), text.splitlines())) if root else []
 
 
-def replaced(text: str, wanted: Mapping[Path, str]) -> str:
-    """The text with other scalars at these paths; everything else of it stays, comments included."""
+def replaced(text: str, wanted: Mapping[Path, Any]) -> str:
+    """The text with other values at these paths; everything else of it stays, comments included."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     places: list[tuple[int, int, str]] = []
     for path, value in wanted.items():
@@ -51,6 +54,42 @@ def replaced(text: str, wanted: Mapping[Path, str]) -> str:
     for start, end, value in sorted(places, reverse=True):
         text = text[:start] + value + text[end:]
     return text
+
+
+def commented(text: str, wanted: Mapping[Path, str]) -> str:
+    """The text with other descriptions above the values at these paths; everything else of it stays."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    lines = text.splitlines()
+    for path, line in sorted(_lines(root, ()) if root else (), key=lambda found: found[1], reverse=True):
+        if path in wanted:
+            indent = " " * (len(lines[line]) - len(lines[line].lstrip()))
+            said = textwrap.wrap(
+                f"-- {wanted[path]}",
+                width=_WIDTH,
+                initial_indent=f"{indent}# ",
+                subsequent_indent=f"{indent}# ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            lines[_begin(lines, line) : line] = said
+    return "\n".join(lines) + "\n"
+
+
+def _lines(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
+    """Every path with the line of its key."""
+    for name, below, line in _children(node):
+        yield (*path, name), line
+        yield from _lines(below, (*path, name))
+
+
+def _begin(lines: list[str], line: int) -> int:
+    """The line where the description above a key begins; the key's own where there is none."""
+    above = line
+    while above and re.match(r"\s*#", lines[above - 1]):
+        above -= 1
+        if re.match(r"\s*# -- ", lines[above]):
+            return above
+    return line
 
 
 def _values(node: yaml.Node, path: Path, lines: list[str]) -> Iterator[Value]:

@@ -77,7 +77,8 @@ def _parameter(declared: Declared) -> inspect.Parameter:
     """Return the parameter of the command for an option, as typer reads it."""
     option, default, kind = declared.option, declared.written, declared.converts
     bounds = {"min": option.ge, "max": option.le} if option.ge is not None or option.le is not None else {}
-    flag = typer.Option(help=option.help, envvar=option.env or None, **bounds)  # type: ignore[arg-type]
+    text = f"{option.help} May be repeated." if declared.form is Form.LIST else option.help
+    flag = typer.Option(help=text, envvar=option.env or None, **bounds)  # type: ignore[arg-type]
     of: Any = list[str] if declared.form is Form.LIST else kind
     of = of | None if default is None else of
     return inspect.Parameter(

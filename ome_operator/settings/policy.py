@@ -19,7 +19,7 @@ class Exposure(NamedTuple):
             fix="write Ingress or HTTPRoute, or leave it out.",
         ),
     ] = ""
-    """Empty because it needs rights on that kind (docs/exposure.md)."""
+    """The default is empty because an object needs rights on that kind (docs/exposure.md)."""
     domain: Annotated[
         str, Option(flag="--expose-domain", help="Hosts are SERVICE.NAMESPACE.DOMAIN.", value="exposure.domain")
     ] = ""
@@ -62,7 +62,7 @@ class Policy:
         float,
         Option(
             flag="--gang-timeout",
-            help="Seconds within which all pods of a gang must be on nodes; otherwise it releases its nodes. 0: no limit.",
+            help="Seconds within which all pods of a gang must be on nodes, or it releases its nodes. 0: no limit.",
             value="placement.timeout",
             ge=0,
             le=3600,
@@ -71,7 +71,8 @@ class Policy:
     ] = 60.0
     """A gang is the first groups of a service, or a later group; the time begins with its first pod on a node. A gang that
     released its nodes is queued for admission (docs/placement.md). With the annotation `ome.io/ignore-fit`, or after an
-    autoscaler's event about a pod, the limit is 20 minutes."""
+    autoscaler's event about a pod, the limit is 20 minutes. In the chart
+    `placement.gangs: false` sets no limit."""
     preflight: Annotated[
         str,
         Option(
@@ -83,7 +84,7 @@ class Policy:
     ] = "Off"
     """In YAML, write `"Off"` in quotes: without them it is read as false. The annotation `ome.io/preflight` of a service or
     its runtime takes precedence. A change applies to revisions that are made later, and restarts nothing
-    (docs/preflight.md). Off because the checks have not been tried on a GPU yet."""
+    (docs/preflight.md). The default is Off because the checks have not been tried on a GPU yet."""
     observe: Annotated[
         bool,
         Option(
@@ -97,7 +98,7 @@ class Policy:
         frozenset[str],
         Option(
             flag="--observe-namespace",
-            help="Namespace in which nothing but statuses is written; may be repeated.",
+            help="Namespaces in which nothing but statuses is written.",
             value="operator.observeNamespaces",
         ),
     ] = frozenset()
@@ -110,7 +111,7 @@ class Policy:
             part_of="registry.image",
         ),
     ] = ""
-    """Empty because anybody could take an image name without a registry on a public registry."""
+    """There is no default because anybody could take an image name without a registry on a public registry."""
     router_keys: Annotated[
         bool,
         Option(
@@ -133,7 +134,7 @@ class Policy:
         tuple[str, ...],
         Option(
             flag="--agent-root",
-            help="Directory that agents write below, as their --root; may be repeated. Without it /mnt/models.",
+            help="Directories that agents write below, as their --root; without any /mnt/models.",
             part_of="agent.roots",
         ),
     ] = ("/mnt/models",)
@@ -146,19 +147,20 @@ class Policy:
             form=Form.SWITCH,
         ),
     ] = ""
-    """Off because it needs rights on NetworkPolicies, and other clients of the pods then need a policy of yours
-    (docs/security.md)."""
+    """The default is off because it needs rights on NetworkPolicies, and other clients of the pods then need a policy of
+    yours (docs/security.md)."""
     models_per_namespace: Annotated[
         int,
         Option(
             flag="--models-per-namespace",
-            help="Number of BaseModels in each namespace that are handled, the oldest first; 0: all.",
+            help="Most BaseModels of a namespace that are handled, the oldest first; 0: all.",
             value="modelsPerNamespace",
             ge=0,
         ),
     ] = 100
-    """The status of any other BaseModel reports that it is not handled; ClusterBaseModels always are. The limit exists
-    because all tenants share the work for models (10 s for each node with 2,000)."""
+    """In the chart the agents have the same limit. The status of any other BaseModel reports that it is not handled;
+    ClusterBaseModels always are. The limit exists because all tenants share the work for models (10 s for each node with
+    2,000)."""
     scrapes_engines: Annotated[
         bool,
         Option(
@@ -171,7 +173,7 @@ class Policy:
         tuple[str, ...],
         Option(
             flag="--pull-secret",
-            help="Secret in users' namespaces with which pods there pull the operator's own images; may be repeated.",
+            help="Secrets in users' namespaces with which pods there pull the operator's own images.",
             value="image.userPullSecrets",
         ),
     ] = ()

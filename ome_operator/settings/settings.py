@@ -29,14 +29,14 @@ class Settings:
         tuple[str, ...],
         Option(
             flag="--watch-namespace",
-            help="Namespace that the operator works in; may be repeated. Without it: all.",
+            help="Namespaces that the operator works in (docs/namespaces.md); without any: all.",
             value="watchNamespaces",
             pattern="[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
             fix="write the name of a namespace, and the option once for each.",
         ),
     ] = ()
     """With a list, the chart gives the operator a Role in each of these namespaces, which must exist, and in a ClusterRole
-    only what belongs to no namespace (docs/namespaces.md). All namespaces need rights in all of them."""
+    only what belongs to no namespace. Without it, it needs rights in all namespaces."""
     operator_class: Annotated[
         str,
         Option(
@@ -164,7 +164,7 @@ class Settings:
         int,
         Option(
             flag="--max-concurrent-services",
-            help="Most services that a shared edit replaces at the same time; 0: as many as the wave has.",
+            help="Most services that an edit of a runtime, model or accelerator class replaces at a time; 0: a whole wave.",
             value="operator.maxConcurrentServices",
             ge=0,
         ),
@@ -178,10 +178,10 @@ class Settings:
             value="lint.refuse",
         ),
     ] = True
-    """Only in a version of SGLang that is known exactly; the revision that serves continues. The annotation
-    `ome.io/lint-ignore` of a service overrides a rule. The condition `Advice` reports all other findings of `ome lint`,
-    whatever this option is. On because a wrong refusal costs an annotation, and a missing refusal moves all GPUs of a
-    service."""
+    """A revision is refused only if its version of SGLang is known exactly; the revision that serves continues. The
+    annotation `ome.io/lint-ignore` of a service overrides a rule. The condition `Advice` reports all other findings of
+    `ome lint`, whatever this option is. The default is on because a wrong refusal costs an annotation, and a missing
+    refusal moves all GPUs of a service."""
 
     # --- freezing (docs/observe-freeze.md) --------------------------------------------------------------------------
     freeze_interval: float = 2.0
@@ -197,8 +197,8 @@ class Settings:
             ge=0,
         ),
     ] = 0.0
-    """0 because outside of the cluster the registries of routers have no address that the operator could reach, or somebody
-    else has that address. The chart sets 60."""
+    """The default is 0 because outside of the cluster the registries of routers have no address that the operator could
+    reach, or somebody else has that address. The chart sets 60."""
     well_known_models: Annotated[
         str,
         Option(
@@ -224,7 +224,7 @@ class Settings:
             part_of="benchmark.toolsImage",
         ),
     ] = ""
-    """Empty because anybody could take an image name without a registry on a public registry."""
+    """There is no default because anybody could take an image name without a registry on a public registry."""
 
     # --- the process ------------------------------------------------------------------------------------------------
     address: Annotated[
@@ -272,7 +272,7 @@ class Settings:
             ge=0,
         ),
     ] = 16
-    """See docs/recorder.md."""
+    """The command is `kill -USR1` (docs/recorder.md)."""
     log_format: Annotated[
         str,
         Option(
@@ -283,7 +283,7 @@ class Settings:
             chart_default="json",
         ),
     ] = "console"
-    """Console for people; the chart's default is json for collectors of logs."""
+    """The default is console for people, and in the chart json for log collectors."""
     log_level: Annotated[
         str,
         Option(

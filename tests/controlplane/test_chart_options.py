@@ -1,0 +1,74 @@
+"""The arguments that the chart gives the operator: every value of the chart that sets an option arrives in its settings."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator.settings import Settings
+from tests.support.chart import pod, rendered
+from tests.support.operator_options import OPTIONS, SAMPLES, caught, field, start, words
+
+OF_CHART = {key: declared for key, declared in OPTIONS.items() if declared.option.value or declared.option.part_of}
+PARTS: dict[str, dict[str, Any]] = {
+    "sidecar-image": {"registry_image": "r.example.com/op:1"},
+    "router-keys": {"rbac_createSecrets": False},
+    "model-agent": {"agent_enabled": True},
+    "agent-root": {"agent_enabled": True, "agent_roots": ["/raid", "/mnt/other"]},
+    "network-policies": {"networkPolicy_services": True},
+    "scrapes-engines": {"metrics_engines_podMonitor": True},
+    "expose": {"exposure_kind": "Ingress"},
+    "router-watch": {"registry_enabled": True},
+    "well-known-models": {"wellKnownModels_enabled": False},
+    "tools-image": {"benchmark_toolsImage": "r.example.com/agent:1"},
+}
+"""Values of the chart that set an option, and do something else too."""
+SETS: dict[str, Any] = {"router-watch": 60.0, "model-agent": True}
+"""Values of options that the chart sets and a person would not write."""
+NEEDS: dict[str, dict[str, Any]] = {
+    "cluster-wide-kinds": {"watchNamespaces": ["team-a"]},
+    "expose-domain": {"exposure_kind": "Ingress"},
+    "ingress-class": {"exposure_kind": "Ingress"},
+    "gateway": {"exposure_kind": "HTTPRoute"},
+}
+"""Other values of the chart without which a value has no effect."""
+FLAGS = {"cluster-wide-kinds": ["--watch-namespace=team-a"]}
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    return caught(monkeypatch)
+
+
+def arguments(**values: Any) -> list[str]:
+    (operator,) = pod(rendered(**values))["containers"]
+    command, *words = operator["args"]
+    assert command == "operator"
+    return ["--well-known-models=package" if "/etc/" in word else word for word in words]
+
+
+def test_options_that_do_something_else_too_are_listed() -> None:
+    assert PARTS.keys() == {key for key, declared in OPTIONS.items() if declared.option.part_of}
+
+
+@pytest.mark.parametrize("key", OF_CHART)
+def test_a_value_of_the_chart_arrives(key: str, started: list[Settings]) -> None:
+    declared = OF_CHART[key]
+    given = PARTS.get(key) or {declared.option.value.replace(".", "_"): SAMPLES[key][0]}
+    start(arguments(**given, **NEEDS.get(key, {})))
+    start([*words(key, SAMPLES[key][0]), *FLAGS.get(key, [])])
+    by_chart, by_flag = started
+    assert field(by_chart, declared) == SETS.get(key, field(by_flag, declared))
+    assert field(by_chart, declared) != declared.default
+
+
+def test_the_defaults_of_the_chart_are_those_of_the_operator(started: list[Settings]) -> None:
+    start(arguments())
+    start([])
+    by_chart, by_default = started
+    other = {key for key, one in OPTIONS.items() if field(by_chart, one) != field(by_default, one)}
+    assert other == {"log-format", "sidecar-image", "tools-image", "router-watch"}
+
+
+def test_gangs_without_a_limit(started: list[Settings]) -> None:
+    start(arguments(placement_gangs=False))
+    assert started[0].policy.gang_timeout == 0

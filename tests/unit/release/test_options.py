@@ -1,0 +1,80 @@
+"""Options of the operator in the chart and on their page: derived from the declarations, for each of them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator.settings.option import Declared, Form
+from release import options, pages
+from release.values import values
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts/ome-resources"
+VALUES = (CHART / "values.yaml").read_text()
+LISTED = {value.path: value for value in values(VALUES)}
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+ARGS = re.findall(r"--(?:no-)?([a-z][a-z-]+)", (CHART / "templates/deployment.yaml").read_text())
+OF_CHART = [declared for declared in options.OPTIONS if declared.option.value]
+
+
+def schema(path: tuple[str, ...]) -> dict[str, Any]:
+    found = SCHEMA
+    for part in path:
+        found = found["properties"][part]
+    return found
+
+
+@pytest.mark.parametrize("declared", OF_CHART, ids=lambda declared: declared.key)
+def test_a_value_has_text_default_and_bounds_of_the_option(declared: Declared) -> None:
+    option, path = declared.option, tuple(declared.option.value.split("."))
+    rules = schema(path)
+    assert LISTED[path].text == rules["description"] == options.description(declared)
+    assert json.loads(LISTED[path].default) == options.default(declared)
+    assert rules.get("minimum") == (option.ge if option.chart_least is None else option.chart_least)
+    assert rules.get("maximum") == option.le
+    assert option.choices == tuple(item for item in rules.get("enum", ()) if item is not False)
+
+
+@pytest.mark.parametrize("declared", options.OPTIONS, ids=lambda declared: declared.key)
+def test_the_page_and_the_deployment_have_the_option(declared: Declared) -> None:
+    (row,) = [line for line in (ROOT / options.PAGE).read_text().splitlines() if line.startswith(f"| `{declared.key}` |")]
+    assert declared.option.help in row
+    path = tuple((declared.option.value or declared.option.part_of).split("."))
+    if path != ("",):
+        assert path in LISTED and declared.key in ARGS
+        assert f"`{'.'.join(path)}`" in row
+
+
+def test_every_argument_of_the_deployment_is_an_option() -> None:
+    assert set(ARGS) <= {declared.key for declared in options.OPTIONS}
+
+
+def test_a_changed_declaration_changes_comment_and_default_and_nothing_else() -> None:
+    text = VALUES.replace("  timeout: 60\n", "  timeout: 61 # a remark\n").replace(
+        "# -- Seconds within", "# -- Minutes within"
+    )
+    assert "61" in text and "Minutes within" in text
+    assert pages.with_options(text) == VALUES.replace("  timeout: 60\n", "  timeout: 60 # a remark\n")
+
+
+def test_what_the_schema_has_beside_the_declaration_stays() -> None:
+    (waves,) = [declared for declared in OF_CHART if declared.form is Form.STEPS]
+    made = options.schema(waves, {"type": "object", "minItems": 1, "items": {"type": ["integer", "string"]}})
+    assert (made["type"], made["minItems"], made["items"]) == ("array", 1, {"type": ["integer", "string"]})
+    (mode,) = [declared for declared in OF_CHART if declared.key == "preflight"]
+    assert options.schema(mode, {"enum": ["Other", False]})["enum"] == ["Off", "Warn", "Require", False]
+
+
+def test_defaults_are_written_as_yaml_has_them() -> None:
+    found = {declared.key: options.default(declared) for declared in OF_CHART}
+    assert (found["gang-timeout"], found["waves"], found["bake"], found["log-format"]) == (
+        60,
+        [1, "5%", "25%", "100%"],
+        "5m",
+        "json",
+    )
+    assert yaml.safe_load(VALUES)["rollout"]["waves"] == found["waves"]
