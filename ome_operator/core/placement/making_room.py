@@ -1,5 +1,5 @@
-"""Keep the serving slice until the nodes that the new slice needs have capacity, read live immediately before (decisions
-38).
+"""Keep the serving slice until the nodes that the new slice needs have capacity, read live immediately before
+(decisions 38).
 
 This is checked last, when the revision is accepted and its wave has begun, because the answer holds for seconds only.
 """
