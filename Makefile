@@ -59,7 +59,7 @@ packages: setup ## The unit tests with the oldest and the newest packages that p
 		$(BIN)/uv venv --quiet --clear --python $(BIN)/python $$to && \
 		$(BIN)/uv pip install --quiet --python $$to/bin/python --resolution $$which -e '.[agent]' && \
 		$(BIN)/uv pip install --quiet --python $$to/bin/python --group dev uv && \
-		$$to/bin/python -m pytest tests/unit tests/golden tests/property $(ARGS) || exit 1; \
+		$$to/bin/python -m pytest tests/unit tests/docs tests/golden tests/property $(ARGS) || exit 1; \
 	done
 
 e2e: setup ## The node suite: real pods on this machine, then in Docker on kind (Linux and root)

@@ -95,7 +95,7 @@ MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
 """The first computes, the others wait for seconds again and again: in the order of their files' names, so that neither all
 processes wait at a time nor the cores are fought for.
 """
-COMPUTE = ("tests/property", "tests/lint", "tests/unit")
+COMPUTE = ("tests/property", "tests/lint", "tests/unit", "tests/docs")
 LONG = ("tests/unit/test_wheel.py", "tests/unit/test_silent_fields.py", "tests/unit/controllers/test_waves_of_services.py")
 FIRST = (*TOGETHER, MIXED, LONG, "tests/lint")
 """The longest first; the many short files fill what is left in the end."""

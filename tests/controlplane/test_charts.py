@@ -131,7 +131,7 @@ def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
     ("values", "seconds"), [({}, 60), ({"placement_timeout": 300}, 300), ({"placement_gangs": False}, 0)]
 )
 def test_gangs_are_on_and_can_be_switched_off(values: dict[str, Any], seconds: float) -> None:
-    """As for an operator that is started as a process (`tests/unit/test_production.py`)."""
+    """As for an operator that is started as a process (`tests/docs/test_production.py`)."""
     args = pod(rendered(**values))["containers"][0]["args"]
     assert [word for word in args if word.startswith("--gang-timeout")] == [f"--gang-timeout={seconds}"]
 

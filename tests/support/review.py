@@ -16,10 +16,10 @@ On 2026-11-24 somebody tried to break this project: with the rights of a tenant,
 agent's. The review had 25 findings, S1 to S25. A finding with several ways in has a row for each. Each row has the tests
 that go the same way in and fail without the fix. A row that no test holds says "open", and what is left.
 
-`tests/unit/test_security_review.py` looks that each of these tests exists, and that no try of the review is missing. Files
+`tests/docs/test_security_review.py` looks that each of these tests exists, and that no try of the review is missing. Files
 below `tests/controlplane` send their requests to a real API server, `tests/router` has a real router, `tests/agent` has real
 hubs, registries and stores on loopback. The rows are in [review.yaml](../tests/data/review.yaml), and
-`pytest tests/unit/test_security_review.py --update-golden` writes this page.
+`pytest tests/docs/test_security_review.py --update-golden` writes this page.
 
 What holds by now is described in [security](security.md) and in [who trusts whom](tenancy.md).
 """

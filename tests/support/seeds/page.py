@@ -20,9 +20,9 @@ and claim of theirs is a row here.
 * **differs**: something else does the same, and the row says what and why.
 * **missing**: nothing does.
 
-These words are proven, not judged: `tests/unit/test_seeds.py` looks at the code and runs it for each row, and fails where a
+These words are proven, not judged: `tests/docs/test_seeds.py` looks at the code and runs it for each row, and fails where a
 row says too much or too little. The rows are in [seeds.yaml](../tests/data/seeds.yaml), and
-`pytest tests/unit/test_seeds.py --update-golden` writes this page.
+`pytest tests/docs/test_seeds.py --update-golden` writes this page.
 
 Flags have the spelling of the version of their day. Where the newest version that is known here spells a flag otherwise, the
 row says so, and `ome generate` without `--engine-version` writes the new flag.

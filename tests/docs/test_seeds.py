@@ -24,7 +24,7 @@ def test_the_page_is_as_the_rows_are(update: bool) -> None:
     text = page()
     if update:
         PAGE.write_text(text)
-    assert PAGE.read_text() == text, "see `pytest tests/unit/test_seeds.py --update-golden`"
+    assert PAGE.read_text() == text, "see `pytest tests/docs/test_seeds.py --update-golden`"
 
 
 def test_every_row_stands_once_and_says_why_it_is_not_alike() -> None:
@@ -72,7 +72,7 @@ FALSE: dict[str, list[Any]] = {
     "text": [{"file": "README.md", "has": ["no such sentence"]}, {"file": "NONE.md", "has": []}],
     "benchmark": [{"sample": "config/samples/benchmark/kimi-k2-latency.yaml", "has": ["--num-prompts 11"]}],
     "short_kinds": [{"model": SHORT, "at": {"ClusterBaseModel.spec.storage.storageUri": "hf://other/b"}}],
-    "tested": ["tests/unit/test_seeds.py::test_that_nobody_wrote", "tests/none.py::test_it"],
+    "tested": ["tests/docs/test_seeds.py::test_that_nobody_wrote", "tests/none.py::test_it"],
 }
 
 

@@ -142,7 +142,7 @@ def test_every_room_is_named(page: str) -> None:
 
 
 CODE = ("ome_operator", "ome_local", "tests", "bench")
-IN_CODE = re.compile(r"\bdecisions(?:\.md,)? (\d+(?:(?:, | and |, and )\d+)*)")
+IN_CODE = re.compile(r"\bdecisions(?:\.md,)?\s+(\d+(?:(?:, | and |, and )\d+)*)")
 """`(decisions 7)`, `decisions 6 and 12`, `docs/decisions.md, 17`."""
 IN_PAGES = re.compile(r"\]\([\w/]*decisions\.md\),\s+(\d+(?:(?:, | and |, and )\d+)*)")
 """`[decisions](decisions.md), 30`."""

@@ -59,7 +59,7 @@ def test_the_page_is_as_the_rows_are(update: bool) -> None:
     text = page()
     if update:
         PAGE.write_text(text, encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == text, "see `pytest tests/unit/test_security_review.py --update-golden`"
+    assert PAGE.read_text(encoding="utf-8") == text, "see `pytest tests/docs/test_security_review.py --update-golden`"
 
 
 NODE = "annotation|taint|foreign label|changed label|removed label|new owner|new finalizer|unschedulable|status|deletion"
