@@ -1,5 +1,6 @@
 """Every reason is a record that is complete, used by the code, and agrees with itself."""
 
+import ast
 import copy
 import json
 import pickle
@@ -23,6 +24,7 @@ from ome_operator.core.reasons import (
     ReasonRecord,
     RolloutStage,
     State,
+    conditions,
     record_of,
 )
 from ome_operator.recorder.facts import plain
@@ -105,3 +107,27 @@ def test_every_stage_of_a_rollout_but_the_first_has_reasons_that_stop_there() ->
     assert [stage.number for stage in RolloutStage] == [*range(len(RolloutStage))] and State.BROKEN.order == 0
     moves = {str(record) for record in REASONS.values() if record.moves}
     assert moves == {"Checking", "Progressing", "RollingOut", "RetiringOldSlice"}
+
+
+def carried() -> set[tuple[str, str]]:
+    """Return (condition, name of the reason) for each call in core with both, such as `Problem(MODEL_READY, Reason.X)`."""
+    found: set[tuple[str, str]] = set()
+    for file in (PACKAGE / "core").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Name):
+                continue
+            condition = getattr(conditions, node.args[0].id, None)
+            if isinstance(condition, str):
+                named = (below for argument in node.args[1:3] for below in ast.walk(argument))
+                found |= {
+                    (condition, below.attr)
+                    for below in named
+                    if isinstance(below, ast.Attribute) and isinstance(below.value, ast.Name) and below.value.id == "Reason"
+                }
+    return found
+
+
+def test_a_record_names_the_conditions_that_the_code_gives_its_reason() -> None:
+    pairs = carried()
+    assert len(pairs) > 50 and ("ModelReady", "WRONG_BASE_MODEL") in pairs
+    assert sorted((condition, name) for condition, name in pairs if condition not in getattr(Reason, name).of) == []
