@@ -1,4 +1,6 @@
-"""Why a group failed: the first that ended, in the kubelet's words, kept when its pod is long gone."""
+"""Determine why a group failed: the container that ended first, as the kubelet reports it, stored longer than its pod
+exists.
+"""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -10,17 +12,17 @@ from ome_operator.core.recovery.record import UID, GroupRecord, mark, stamp
 from ome_operator.core.termination import telling
 
 Failure = dict[str, Any]
-"""As `status.groups[].lastFailure`."""
+"""In the form of `status.groups[].lastFailure`."""
 
 DELETED, REPLACED, MISSING = "PodDeleted", "PodReplaced", "PodMissing"
 HUNG, LATE, DRIFTED = "NotReady", "NotReadyInTime", "TemplateDrift"
 _WEAK = frozenset({DELETED, REPLACED, MISSING, HUNG})
-"""What is seen from outside: how a container ended says more."""
+"""Reasons that are seen from outside only: the exit of a container is stronger evidence."""
 _PLAIN = frozenset({"Error", "Completed"})
 
 
 def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Failure | None:
-    """The failure to remember: what ended first since the recorded start, else what was remembered."""
+    """Return the failure to store: what ended first since the recorded start, or else what was stored before."""
     known = record.failure
     current = known if known is not None and known.get("time", "") >= record.ready_since else None
     endings = [_ended(pod, now) for rank, pod in group.pods.items() if _failed(pod, rank, record)]
@@ -33,12 +35,12 @@ def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: d
 
 
 def about(group: Group, reason: str, message: str, now: datetime) -> Failure:
-    """A failure of the group as a whole, told at its leader."""
+    """Return a failure of the group as a whole, attributed to its leader."""
     return {"podName": group.name, "reason": reason, "message": message, "time": stamp(now)}
 
 
 def sentence(failure: Failure) -> str:
-    """The failure for people."""
+    """Return the failure as a sentence for people."""
     pod, reason, message = failure.get("podName"), failure.get("reason") or "", failure.get("message") or ""
     if failure.get("exitCode") is None:
         return f"pod {pod}: {message or reason}" if reason in _WEAK else f"pod {pod}: {reason}, {message}".rstrip(", ")
@@ -49,13 +51,13 @@ def sentence(failure: Failure) -> str:
 
 
 def late(group: Group, why: str, now: datetime) -> Failure:
-    """Why a group does not come up: the newest ending of one of its pods, if there is one."""
+    """Return why a group does not start: the latest exit of one of its pods, if there is one."""
     endings = [one for pod in group.pods.values() if (one := _ended(pod, now)) is not None]
     return max(endings, key=lambda one: str(one["time"]), default=about(group, LATE, why, now))
 
 
 def _failed(pod: Pod, rank: int, record: GroupRecord) -> bool:
-    """Whether the recorded pod of a rank has lost its recorded start, or is about to."""
+    """Return whether the recorded pod of a rank has lost its recorded start, or is about to."""
     same = uid_of(record, rank) == pod.uid[:UID]
     return same and (record.members[str(rank)] != mark(pod) or pod.deleting or pod.over or not pod.running)
 
@@ -69,7 +71,7 @@ def _ended(pod: Pod, now: datetime) -> Failure | None:
 
 
 def _seen(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Iterator[Failure]:
-    """What the pods look like from outside."""
+    """Yield the failures that pods show from outside."""
     for rank in range(group.size):
         pod = group.pods.get(rank)
         if str(rank) not in record.members:

@@ -1,4 +1,4 @@
-"""A group as it is, and how its pods stand to the start that was recorded."""
+"""A group as it is observed, and how its pods compare with the recorded start."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -8,31 +8,31 @@ from ome_operator.core.recovery.record import UID, GroupRecord, mark
 
 
 class Group(NamedTuple):
-    """One group of a slice."""
+    """A group of a slice."""
 
     name: str
-    """Of its leader pod."""
+    """Name of its leader pod."""
     component: str
     revision: str
     number: int
     size: int
     title: str
-    """What people call it: "prefill group 0"."""
+    """The group as people call it: "prefill group 0"."""
     pods: Mapping[int, Pod]
-    """Rank -> pod, those that are being deleted included."""
+    """Rank -> pod, including pods that are being deleted."""
     drifted: frozenset[str] = frozenset()
-    """UIDs of pods that were made from a template that is not the slice's."""
+    """UIDs of pods that were created from a template other than the slice's."""
     settled: bool = True
-    """False while a template is not the slice's: what comes up meanwhile is not recorded."""
+    """False while a template is not the slice's: a group that starts meanwhile is not recorded."""
 
     @property
     def leader(self) -> Pod | None:
-        """Rank 0."""
+        """The pod of rank 0, None if it does not exist."""
         return self.pods.get(0)
 
     @property
     def complete(self) -> bool:
-        """Whether every rank has a pod that is there to stay."""
+        """Whether every rank has a pod that is not being deleted."""
         return len(self.pods) == self.size and not any(pod.deleting or pod.over for pod in self.pods.values())
 
     @property
@@ -42,35 +42,35 @@ class Group(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether the check of a rank keeps its engine from starting, by its mode Require."""
+        """Whether the preflight check of a rank, in mode Require, prevents its engine from starting."""
         return any(pod.preflight is not None and pod.preflight.held for pod in self.pods.values())
 
     @property
     def apart(self) -> bool:
-        """Whether a rank is held while the engine of another runs: they can meet only from the beginning."""
+        """Whether a rank is held while the engine of another runs: engines can only join when they all start together."""
         return self.held and any(pod.running for pod in self.pods.values())
 
     @property
     def ready(self) -> bool:
-        """Whether the leader serves, and could be recorded: readiness of other ranks proves nothing."""
+        """Whether the leader serves, so that the start can be recorded: readiness of other ranks proves nothing."""
         return self.complete and self.pods[0].ready
 
     def marks(self) -> dict[str, str]:
-        """Rank -> start, of all pods that exist."""
+        """Rank -> mark of its start, for all pods that exist."""
         return {str(rank): mark(pod) for rank, pod in sorted(self.pods.items())}
 
 
 class Standing(NamedTuple):
-    """How a group stands to its record."""
+    """How a group compares with its record."""
 
     recorded: tuple[Pod, ...]
-    """Pods whose start is the recorded one: the only ones that may ever be deleted."""
+    """Pods whose start is the recorded one: only these may ever be deleted."""
     whole: bool
-    """Every rank runs since the recorded start, but for those that the engine survives losing."""
+    """Whether every rank has been running since the recorded start, except ranks that the engine survives losing."""
     ending: bool
-    """The leader was told to end by somebody else: it finishes what it has, and all its ranks still work for it."""
+    """Whether somebody else is ending the leader: it finishes its requests, and all its ranks still work for it."""
     restarting: bool
-    """Every pod is the recorded one; main containers were started again, or are about to be."""
+    """Whether every pod is the recorded one, and main containers were restarted or are about to be."""
 
 
 def view(group: Group, record: GroupRecord, spare: int = 0) -> Standing:
@@ -91,12 +91,14 @@ def _finishes(leader: Pod) -> bool:
 
 
 def uid_of(record: GroupRecord, rank: int) -> str:
-    """The beginning of the UID of the pod that was recorded for a rank."""
+    """Return the beginning of the UID of the pod that was recorded for a rank."""
     return record.members.get(str(rank), "").partition(".")[0]
 
 
 def ranks(pods: Iterable[Pod]) -> dict[int, Pod]:
-    """Rank -> pod; of two pods of one rank the newer one (the older one is gone, and the watch has not told yet)."""
+    """Return rank -> pod; of two pods of a rank the newer one, because the older one is gone and the watch has not
+    reported that yet.
+    """
     out: dict[int, Pod] = {}
     for pod in pods:
         if pod.rank not in out or out[pod.rank].version < pod.version:

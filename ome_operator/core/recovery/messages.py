@@ -1,4 +1,4 @@
-"""What is told about groups that failed: one condition, and an event for each recycle."""
+"""The messages about groups that failed: a condition, and an Event for each recycle."""
 
 from collections.abc import Mapping
 
@@ -29,8 +29,9 @@ def condition(
     *,
     frozen: bool = False,
 ) -> cond.Condition | None:
-    """Whether every group that failed has come back; None while none ever failed. `more`: what is told besides; `frozen`:
-    nothing is recycled now.
+    """Return the condition Recovered: whether every group that failed is back; None while none ever failed.
+
+    `more`: further messages. `frozen`: nothing is recycled now.
     """
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
@@ -46,12 +47,12 @@ def condition(
 
 
 def _went_down(record: GroupRecord) -> bool:
-    """Whether it was ready once, or had to be recycled before."""
+    """Return whether the group was ready before, or had to be recycled."""
     return bool(record.incarnation or record.recycles)
 
 
 def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, frozen: bool) -> Why:
-    """What is told about a group that is not as it was."""
+    """Return the message about a group that is not as it was."""
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
     if record.phase == FAILED:
@@ -70,7 +71,7 @@ def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, frozen: 
     if record.phase == NOT_READY:
         wait = f": recycled when that lasts {policy.hang:.0f} s" if policy.recycles and not frozen else ""
         return Why(Reason.NOT_READY, f"{title} was ready and is not{wait}")
-    waits = record.phase == RESTARTING and not frozen  # no time runs while it is frozen
+    waits = record.phase == RESTARTING and not frozen  # no timeout runs while the service is frozen
     wait = f"; recycled if that takes more than {policy.self_heal:.0f} s" if waits else ""
     return Why(Reason.RESTARTING, f"{title} starts again{_times(record)}{cause}{wait}")
 
@@ -85,7 +86,7 @@ def _ordinal(number: int) -> str:
 
 
 def event(record: GroupRecord, group: Group) -> Event:
-    """A recycle begins."""
+    """Return the Event for the beginning of a recycle."""
     why = failure.sentence(record.failure) if record.failure else "a rank was lost"
     what = f"{group.title} of revision {group.revision} is recycled{_times(record)}"
     return Event("Warning", "GroupRecycled", f"{what}: {why}")

@@ -1,4 +1,4 @@
-"""How the groups of a component are to be recovered: `lifecycle` of the service above that of the runtime."""
+"""Read how the groups of a component are recovered: `lifecycle` of the service takes precedence over that of the runtime."""
 
 from typing import Any, NamedTuple
 
@@ -7,39 +7,39 @@ from ome_operator.quantity import seconds
 from ome_operator.util.memoize import memoize_by_identity
 
 SELF_HEAL = 60.0
-"""Ranks of SGLang that were restarted in place meet again after 40 to 48 s (measured)."""
+"""Ranks of SGLang that were restarted in place form a group again after 40 to 48 s (measured)."""
 HANG = 60.0
-"""Beside the 15 s of the probes. A recycle may cost the loading of a terabyte, so a pause of the engine must not look like a
-hang."""
+"""In addition to the 15 s of the probes. A recycle may cost loading a terabyte, so a pause of the engine must not be
+taken for a hang."""
 START = 75 * 60.0
-"""Somewhat more than the hour that start-up probes of engines allow."""
+"""Somewhat more than the hour that the start-up probes of engines allow."""
 FIRST, LAST = 10.0, 300.0
-"""Seconds from one recycle to the next, when the group does not stay up in between: doubling from one to the other."""
+"""Seconds between two recycles of a group that does not stay up: doubling from the first value to the last."""
 STABLE = 600.0
-"""A group that was ready for so long has come back: its next recycle is the first one again."""
+"""Seconds of readiness after which a group has recovered: its next recycle counts as the first again."""
 
 
 class RecoveryPolicy(NamedTuple):
-    """What is done about a group of one component that fails. Times in seconds."""
+    """How a failed group of a component is handled. Times in seconds."""
 
     recycles: bool = True
     """Whether a group is recycled at all."""
     spare: int = 0
-    """Ranks above 0 that the engine survives losing: then only they are replaced."""
+    """Number of ranks above 0 that the engine survives losing: then only these are replaced."""
     self_heal: float = SELF_HEAL
     """How long a group may take whose ranks restart by themselves."""
     hang: float = HANG
-    """How long a leader may be not ready that was."""
+    """How long a leader that was ready may be unready."""
     start: float = START
-    """How long a group may take from its last pod's binding until it is ready."""
+    """How long a group may take from the binding of its last pod until it is ready."""
     limit: int | None = None
-    """Recycles in a row, None without bound."""
+    """Largest number of recycles in a row, None for no limit."""
     force: float | None = None
-    """How long a pod may stay Terminating on a lost node before it is deleted by force; None for ever."""
+    """How long a pod may stay Terminating on a lost node before it is deleted by force; None to never force it."""
 
 
 def policy(service: InferenceService, runtime: Runtime | None, component: str) -> RecoveryPolicy:
-    """The policy of a component."""
+    """Return the policy of a component."""
     above: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None
     return _policy(above.lifecycle if above else None, below.lifecycle if below else None)
@@ -67,5 +67,5 @@ def _policy(above: Lifecycle | None, below: Lifecycle | None) -> RecoveryPolicy:
 
 
 def pause(in_a_row: int) -> float:
-    """Seconds that pass after so many recycles in a row before the next one."""
+    """Return the seconds between a recycle and the next one, after this many recycles in a row."""
     return min(LAST, FIRST * 2.0 ** min(in_a_row - 1, 10)) if in_a_row else 0.0

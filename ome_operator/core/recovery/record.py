@@ -1,4 +1,6 @@
-"""What is remembered of a group: an entry of `status.groups`, and nothing else. A restart of the operator loses nothing."""
+"""The stored state of a group: an entry of `status.groups`, and nothing else, so that a restart of the operator loses
+nothing.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,23 +14,24 @@ from ome_operator.util.memoize import memoize_by_identity
 PENDING, HELD, STARTING, READY = "Pending", "Preflight", "Starting", "Ready"
 NOT_READY, NODE_LOST, RESTARTING = "NotReady", "NodeLost", "Restarting"
 SYSTEMIC, RECYCLING, FAILED = "SystemicFault", "Recycling", "Failed"
-"""Phases of a group: not all pods are on nodes · all are, and a check keeps their engines from starting · all load · serves
-· it served, and its leader is not ready · nor does the leader's node report · ranks come back by themselves · it is not
-ready, and others of its role neither · pods of the recorded start are being deleted · it was recycled as often as may be."""
+"""Phases of a group, in the order of the names above: not all pods are on nodes · all are, and a preflight check keeps
+their engines from starting · all load · serves · it served, and its leader is not ready · the leader's node does not
+report either · ranks restart by themselves · it is not ready, and neither are others of its role · pods of the
+recorded start are being deleted · it was recycled as often as allowed."""
 PHASES = (PENDING, HELD, STARTING, READY, NOT_READY, NODE_LOST, RESTARTING, SYSTEMIC, RECYCLING, FAILED)
 
 UID = 8
-"""Characters of a UID that tell two pods of one group apart."""
+"""Characters of a UID that distinguish two pods of a group."""
 
 
 def mark(pod: Pod) -> str:
-    """One start of a pod's main container."""
+    """Return the mark of a start of a pod's main container."""
     return f"{pod.uid[:UID]}.{pod.restarts}"
 
 
 @dataclass(frozen=True)
 class GroupRecord:
-    """One group: its recorded start, and how often and why it was recycled."""
+    """A group: its recorded start, and how often and why it was recycled."""
 
     name: str
     component: str
@@ -36,40 +39,40 @@ class GroupRecord:
     index: int
     phase: str = PENDING
     since: str = ""
-    """When the phase began, in RFC 3339, as all times here."""
+    """When the phase began, in RFC 3339, like all times here."""
     incarnation: int = 0
-    """How many starts were recorded; 0 before the first."""
+    """Number of recorded starts; 0 before the first."""
     ready_since: str = ""
-    """When the present start was recorded, or became ready again; "" when `members` never was ready."""
+    """When the present start was recorded, or became ready again; "" if the start of `members` was never ready."""
     members: dict[str, str] = field(default_factory=dict)
-    """Rank -> mark of the start that was recorded, or, in RECYCLING, that has to go."""
+    """Rank -> mark of the recorded start or, in the phase RECYCLING, of the start that is being deleted."""
     node: str = ""
-    """Of the leader."""
+    """Node of the leader."""
     recycles: int = 0
     in_a_row: int = 0
-    """Recycles since the group stayed ready for some time."""
+    """Recycles since the group was last ready for `policy.STABLE` seconds."""
     recycled_at: str = ""
     failure: dict[str, Any] | None = None
-    """The last one, as `status.groups[].lastFailure`."""
+    """The last failure, in the form of `status.groups[].lastFailure`."""
 
     def to(self, phase: str, now: datetime) -> "GroupRecord":
-        """With this phase; `since` moves only when the phase changes."""
+        """Return the record with this phase; `since` changes only if the phase does."""
         return self if phase == self.phase and self.since else replace(self, phase=phase, since=stamp(now))
 
     def believed(self, now: datetime) -> "GroupRecord":
-        """With no time that is still to come: a clock was set back since, and a wait would last for as long as that."""
+        """Return the record without times in the future: a clock was set back, and a timeout would last until that time."""
         times = {name: getattr(self, name) for name in ("since", "ready_since", "recycled_at")}
         late: dict[str, Any] = {name: stamp(now) for name, time in times.items() if passed(time, now) < 0}
         return replace(self, **late) if late else self
 
 
 def stamp(now: datetime) -> str:
-    """A time as the API spells it; whole seconds, so it is up to one second early."""
+    """Format a time as the API does, in whole seconds, so it may be up to one second early."""
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def passed(since: str, now: datetime) -> float:
-    """Seconds since a time; endless since none."""
+    """Return the seconds since a time; infinity if there is no time."""
     try:
         when = datetime.fromisoformat(since)
     except ValueError:
@@ -79,7 +82,7 @@ def passed(since: str, now: datetime) -> float:
 
 @memoize_by_identity(1024)
 def read(status: Mapping[str, Any]) -> Mapping[str, GroupRecord]:
-    """The records in a service's stored status, by name."""
+    """Return the records in the stored status of a service, by name."""
     return {one["name"]: _read(one) for one in status.get("groups") or ()}
 
 
@@ -103,18 +106,20 @@ def _read(one: Mapping[str, Any]) -> GroupRecord:
 
 
 def written(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
-    """The same for the status, sorted, with only the fields that have something to say."""
+    """Return the records in the form of the status, sorted, without empty fields."""
     return [_written(one) for one in sorted(records, key=lambda one: (one.component, one.revision, one.index))]
 
 
 LARGEST = 900 * 1024
-"""Bytes of all groups in a status: etcd stores no object of more than 1.5 MiB, and spec and conditions need room."""
+"""Bytes of all groups in a status: etcd stores no object above 1.5 MiB, and spec and conditions need space."""
 WORDS = 200
-"""Characters of what a failed group said, where there are too many groups for more."""
+"""Characters of a failed group's message if there are too many groups for more."""
 
 
 def bounded(told: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:
-    """What `written` made, within LARGEST, and how many groups are left out, the last of them: first failures say less."""
+    """Reduce what `written` returned to LARGEST bytes; also return how many groups, the last ones, are left out. First
+    the failures are shortened.
+    """
     if sum(map(_most, told)) <= LARGEST:
         return tuple(told), 0
     found, left = [], LARGEST
@@ -127,7 +132,7 @@ def bounded(told: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...],
 
 
 def _most(group: dict[str, Any]) -> int:
-    """More bytes than a group takes."""
+    """Return an upper bound of the bytes of a group."""
     words = sum(map(len, map(str, (group.get("lastFailure") or {}).values())))
     names = len(group["name"]) + len(group.get("node") or "")
     return 400 + 2 * names + 30 * len(group.get("members") or ()) + 6 * words

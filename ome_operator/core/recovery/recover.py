@@ -1,4 +1,4 @@
-"""One pass over all groups of a service that are to stay: what becomes of each, and what may be done at a time."""
+"""Decide about all groups of a service that are to stay: the next state of each, and how many recycles may run at a time."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ from ome_operator.names import title
 READ_BACK = 0.5
 """Seconds until the pass that finds an announced recycle in the stored status, and deletes."""
 OVERDUE = 30.0
-"""Seconds beyond its grace period after which a pod counts as stuck, and between two looks at it."""
+"""Seconds beyond its grace period after which a pod counts as stuck, and seconds between two checks of it."""
 
 
 class RoleGroups(NamedTuple):
-    """The groups of one component of one slice that are to stay."""
+    """The groups of a component of a slice that are to stay."""
 
     component: str
     revision: str
@@ -38,37 +38,38 @@ class RoleGroups(NamedTuple):
     """prefill, decode, or engine."""
     size: int
     numbers: tuple[int, ...]
-    """Of the groups."""
+    """The numbers of these groups."""
     stem: str
-    """What the names of their StatefulSets begin with."""
+    """Prefix of the names of their StatefulSets."""
     scale: tuple[str, int] | None
-    """Name and replicas of its RoleScale."""
+    """Name and replicas of the RoleScale, None without one."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What one pass decides about groups."""
+    """The decisions of a pass about groups."""
 
     groups: tuple[dict[str, Any], ...] = ()
     """`status.groups`."""
     left_out: int = 0
-    """Groups for which the status has no room."""
+    """Number of groups that do not fit into the status."""
     recycle: tuple[Recycle, ...] = ()
     delete: tuple[Delete, ...] = ()
-    """By force: pods that stay Terminating on lost nodes."""
+    """Forced deletions of pods that stay Terminating on lost nodes."""
     events: tuple[Event, ...] = ()
     condition: Condition | None = None
     urgent: bool = False
-    """Whether a group that was ready once is in another phase: such a status must not wait."""
+    """Whether a group that was ready before is in another phase: such a status must not wait."""
     again: float | None = None
-    """Seconds until something is due if nothing happens before."""
+    """Seconds until the next pass if nothing happens before; None if no pass is due."""
     begun: tuple[str, ...] = ()
     """Groups whose recycle is announced in this pass, as people call them."""
 
 
 def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = False) -> Recovery:
-    """Decide about every group that is `held`; `frozen`: nobody carries it out now, so it is told as what would be done, and
-    no event says that it was.
+    """Decide about every group that is `held` (kept by its slice).
+
+    `frozen`: the decisions are not carried out now, so they are reported as what would be done, without an Event.
     """
     service, now = snapshot.service, snapshot.now
     roles = scope(snapshot, intent, held)
@@ -99,12 +100,12 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
 
 
 def announced(stored: GroupRecord | None) -> bool:
-    """Whether a recycle stands in the stored status with its cause and count: only then may anything be deleted."""
+    """Return whether the stored status announces a recycle with its cause and count: only then may anything be deleted."""
     return stored is not None and stored.phase == RECYCLING
 
 
 def _moved(stored: GroupRecord | None, now: GroupRecord) -> bool:
-    """Whether a group that was ready once is in another phase."""
+    """Return whether a group that was ready before is in another phase."""
     return stored is not None and bool(stored.incarnation) and stored.phase != now.phase
 
 
@@ -115,7 +116,7 @@ def _steps(
     lost: Callable[[str], bool],
     now: datetime,
 ) -> tuple[dict[str, Transition], list[Why]]:
-    """The next record of every group, and what is to be told about faults of a whole role."""
+    """Return the next record of every group, and messages about faults of a whole role."""
     steps: dict[str, Transition] = {}
     said: list[Why] = []
     for component in dict.fromkeys(one.component for one in groups.values()):
@@ -129,7 +130,9 @@ def _steps(
 def _carried(
     before: Mapping[str, GroupRecord], after: Mapping[str, GroupRecord], roles: list[RoleGroups], present: Container[str]
 ) -> list[GroupRecord]:
-    """Records of groups that are left alone now, and of slices that go: they are forgotten with their slice."""
+    """Return the records of groups that are not handled now, and of slices that are being removed: these are dropped with
+    their slice.
+    """
     wanted = {(role.revision, role.component): role.numbers for role in roles}
 
     def stays(one: GroupRecord) -> bool:
@@ -139,7 +142,7 @@ def _carried(
 
 
 def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
-    """The groups of a role, without those that are taken out of service."""
+    """Return the groups of a role, without those that are being taken out of service."""
     observed = snapshot.observed
     mine = [pod for pod in snapshot.pods if pod.component == role.component and pod.revision == role.revision]
     out = []
@@ -171,7 +174,7 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
 
 
 def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord) -> Recycle:
-    """Deletions of what is left of the recorded start, with all that they rest on."""
+    """Return the deletions of what is left of the recorded start, with everything that they depend on."""
     labels = {**meta.labels(service, group.component, group.revision), keys.GROUP_INDEX: str(group.number)}
     return Recycle(
         delete=hurry(view(group, record).recorded),
@@ -192,7 +195,9 @@ class _Force(NamedTuple):
 def _forced(
     pods: Iterable[Pod], policies: Mapping[str, RecoveryPolicy], lost: Callable[[str], bool], now: datetime
 ) -> _Force:
-    """The kubelet of a lost node confirms no deletion, and no other pod can have the name before (decisions 6 and 8)."""
+    """Force deletions on lost nodes: their kubelet confirms none, and no other pod can get the name before (decisions 6
+    and 8).
+    """
     delete: list[Delete] = []
     stuck: list[Why] = []
     again: list[float] = []
@@ -219,7 +224,7 @@ def _forced(
 
 
 def scope(snapshot: Snapshot, intent: Intent, held: Held) -> list[RoleGroups]:
-    """The roles of all kept slices. Slices that go, and groups beyond the wanted number, have their own order of ending."""
+    """Return the roles of all kept slices. Slices that are removed, and surplus groups, end in their own order."""
     out = []
     for (revision, component), retained in sorted(held.items()):
         roles = intent.roles(revision)

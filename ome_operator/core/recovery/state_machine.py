@@ -1,8 +1,8 @@
-"""What becomes of one group: from its record and its pods to its next record. What is to be deleted follows from that.
+"""State machine of a group: from its record and its pods to its next record, which determines the deletions.
 
 A recycle is announced before it happens: the phase RECYCLING, the cause and the count are stored first, and only a pass that
-reads them back deletes. Then the pods whose start is the recorded one go, never a newer one; so a crash after any number of
-deletions changes nothing, and ends when none of them is left.
+reads them back deletes pods. It deletes pods whose start is the recorded one, never newer ones. A crash after any number of
+deletions therefore changes nothing, and the recycle ends when none of these pods is left.
 """
 
 from collections.abc import Callable
@@ -31,34 +31,35 @@ from ome_operator.core.recovery.record import (
 )
 
 TURN = 5.0
-"""Seconds after which a hung group looks whether it may be recycled now: no event tells that another's recycle is over."""
+"""Seconds after which a hung group checks again whether it may be recycled: no event reports that the recycle of another
+group is over."""
 APART = 300.0
-"""Seconds that a rank that is alone in its check has to find that its group runs: it asks again after some of them."""
+"""Seconds that a rank whose check waits alone has to find that its group runs: it asks again within this time."""
 
 
 class Transition(NamedTuple):
-    """What becomes of a group."""
+    """The next state of a group."""
 
     record: GroupRecord
     again: float | None = None
-    """Seconds until something is due if nothing happens before."""
+    """Seconds until the next pass if nothing happens before; None if no pass is due."""
 
 
 class Circumstances(NamedTuple):
-    """What a group's fate depends on besides itself."""
+    """What the next state of a group depends on besides the group."""
 
     policy: RecoveryPolicy
     lost: Callable[[str], bool]
-    """Whether a node does not report, or is gone."""
+    """Returns whether a node does not report or is gone."""
     now: datetime
     systemic: bool = False
-    """Whether half of the role's leaders are not ready at once: then their groups are not to blame."""
+    """Whether half of the role's leaders became unready at once: then their groups are not the cause."""
     busy: bool = False
-    """Whether another group of the role is being recycled: then none is for a hang."""
+    """Whether another group of the role is being recycled: then no group is recycled for a hang."""
 
 
 def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
-    """The next record of a group."""
+    """Return the next record of a group."""
     seen = view(group, record, ground.policy.spare)
     if not ground.policy.recycles:
         return _watched(group, record, ground)
@@ -75,11 +76,12 @@ def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 
 
 def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
-    """Whether a new leader is ready: it has met every rank, also one whose start is the recorded one.
+    """Return whether a new leader is ready, which proves that every rank has joined it, including ranks whose start is
+    the recorded one.
 
-    Such a rank was recorded when it had just ended and started again, which its leader notices some seconds later. A leader
-    that is not probed proves nothing about ranks that are older than itself. Before a group was first ready it may be made
-    from any template: that belongs to its boot.
+    Such a rank was recorded when it had just ended and restarted, which its leader notices some seconds later. A leader
+    without probes proves nothing about ranks that are older than itself. Before a group was first ready its pods may come
+    from any template: that is part of its start.
     """
     if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
         return False
@@ -89,7 +91,9 @@ def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
 
 
 def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
-    """Whether what was to go serves after all, and is what it should be; of a start that never was ready a probe says so."""
+    """Return whether what was to be deleted serves after all, from the right template; for a start that was never ready a
+    probe decides.
+    """
     if not (seen.whole and group.ready):
         return False  # the leader may be gone already
     proven = bool(record.ready_since) or (group.settled and group.pods[0].probed)
@@ -97,14 +101,14 @@ def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
 
 
 def _with_failure(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
-    """With the failure that can be seen now, where a recorded start was lost."""
+    """Return the record with the failure that is visible now, if the recorded start was lost."""
     if not record.incarnation:
-        return record  # whatever happens before a group was first ready belongs to its boot
+        return record  # anything that happens before a group was first ready is part of its start
     return replace(record, failure=found(group, record, ground.lost, ground.now))
 
 
 def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
-    """A new start: every pod exists, none is being deleted, and the leader is ready."""
+    """Record a new start: every pod exists, none is being deleted, and the leader is ready."""
     return replace(
         record.to(READY, now),
         incarnation=record.incarnation + 1,
@@ -125,14 +129,14 @@ def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Transi
 
 
 def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
-    """A new start, of which nothing is recorded: it is waited for."""
+    """Wait for a new start that is not recorded yet."""
     if record.incarnation and (strange := _drifted(group, record)):
         why = "it was made from a template that is not the revision's"
         failure = {**about(group, DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.marks())
     if not group.bound:
         return Transition(record.to(PENDING, ground.now))
-    if group.held and not group.apart:  # no time runs: to load it anew would find the same
+    if group.held and not group.apart:  # no timeout: a restart would find the same
         return Transition(record.to(HELD, ground.now))
     record = record.to(STARTING, ground.now)
     limit, why = ground.policy.start, f"the group did not become ready within {ground.policy.start:.0f} s"
@@ -146,17 +150,17 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 
 
 def _drifted(group: Group, record: GroupRecord) -> str:
-    """Name of a pod that was made from a template that is not the slice's; "" without one.
+    """Return the name of a pod that was created from a template other than the slice's; "" if there is none.
 
-    Pods of a start that was ready were right when they were recorded, whatever an upgrade of Kubernetes makes of the
-    template's name. What is recorded of a start that never was ready is what has to go.
+    Pods of a start that was ready were right when they were recorded, even if an upgrade of Kubernetes changes the name of
+    the template. A recorded start that was never ready is one that has to be deleted.
     """
     strange = [(rank, pod) for rank, pod in group.pods.items() if pod.uid in group.drifted]
     return next((pod.name for rank, pod in strange if not record.ready_since or uid_of(record, rank) != pod.uid[:UID]), "")
 
 
 def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
-    """Every rank runs since the recorded start: it serves, or it hangs."""
+    """Handle a group whose ranks have all been running since the recorded start: it serves, or it hangs."""
     now, policy = ground.now, ground.policy
     if group.ready and not record.ready_since:
         return Transition(_recorded(group, record, now))
@@ -166,7 +170,7 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
     if ground.lost(leader.node):
         return Transition(record.to(NODE_LOST, now))
     if ground.systemic:
-        return Transition(record.to(SYSTEMIC, now))  # and its clock begins anew when that is over
+        return Transition(record.to(SYSTEMIC, now))  # and its timeout starts again when that is over
     record = record.to(NOT_READY, now)
     left = policy.hang - passed(record.since, now)
     if left > 0 or ground.busy:
@@ -178,7 +182,7 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
 
 
 def _ready(record: GroupRecord, now: datetime) -> Transition:
-    """It serves; after some time its recycles are forgiven."""
+    """Handle a group that serves; after some time its recycles no longer count."""
     if record.phase != READY:
         record = replace(record.to(READY, now), ready_since=stamp(now))
     left = STABLE - passed(record.ready_since, now)
@@ -188,7 +192,7 @@ def _ready(record: GroupRecord, now: datetime) -> Transition:
 
 
 def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
-    """Ranks that the engine survived losing are recorded anew when they are back."""
+    """Record again the ranks that the engine survived losing, once they are back."""
     if not ground.policy.spare:
         return record
     back = {rank: one for rank, one in group.marks().items() if group.pods[int(rank)].ready}
@@ -198,14 +202,16 @@ def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> Group
 
 
 def _broken(group: Group, record: GroupRecord, seen: Standing, ground: Circumstances) -> Transition:
-    """Some of the recorded start are left and some are not: the group cannot go on, unless it comes back by itself."""
+    """Handle a group that has lost a part of the recorded start: it cannot continue unless it comes back by itself."""
     now = ground.now
     if seen.restarting:
         record = record.to(RESTARTING, now)
         left = ground.policy.self_heal - passed(record.since, now)
         if left > 0:
             return Transition(record, left)
-        if group.ready and group.pods[0] not in seen.recorded:  # not probed: Ready beside any ranks, so it goes with them
+        if (
+            group.ready and group.pods[0] not in seen.recorded
+        ):  # not probed: it is Ready next to any ranks, so it is deleted with them
             return _recycle(record, record.failure, ground, group.marks())
     elif seen.ending and group.leader is not None:
         left = -passed(group.leader.ends, now)
@@ -219,7 +225,7 @@ def _recycle(
 ) -> Transition:
     """Announce a recycle, unless it is too soon after the last one or there were too many.
 
-    `never_ready`: the starts that have to go, where they are not the recorded ones.
+    `never_ready`: the starts that have to be deleted, if they are not the recorded ones.
     """
     now, record = ground.now, replace(record, failure=failure)
     gone = record if never_ready is None else replace(record, members=never_ready, ready_since="")
@@ -232,5 +238,5 @@ def _recycle(
 
 
 def _exhausted(record: GroupRecord, policy: RecoveryPolicy) -> bool:
-    """Whether a group was recycled as often in a row as is allowed."""
+    """Return whether a group was recycled as often in a row as is allowed."""
     return policy.limit is not None and record.in_a_row >= policy.limit

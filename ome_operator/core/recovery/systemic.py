@@ -1,4 +1,4 @@
-"""The groups of one role together: a fault that they share is no reason to recycle them all."""
+"""Handle the groups of a role together: a fault that they share is no reason to recycle them all."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -20,7 +20,7 @@ from ome_operator.core.recovery.record import (
 from ome_operator.core.recovery.state_machine import Circumstances, Transition, advance
 
 PLACING = 300.0
-"""Seconds that pods usually have found their nodes within, autoscaled ones too."""
+"""Seconds within which pods usually get their nodes, including nodes from an autoscaler."""
 
 
 def together(
@@ -30,7 +30,9 @@ def together(
     lost: Callable[[str], bool],
     now: datetime,
 ) -> tuple[dict[str, Transition], list[Why]]:
-    """All groups of a component: a fault of half of them is told, and only one at a time is recycled for a hang."""
+    """Decide about all groups of a component: a fault of half of them is only reported, and at most one at a time is
+    recycled for a hang.
+    """
     new = {one.name: GroupRecord(one.name, one.component, one.revision, one.number) for one in groups}
     records = {name: before.get(name, record).believed(now) for name, record in new.items()}
     silent = [one for one in groups if _silent(one, records[one.name], policy)]
@@ -49,14 +51,16 @@ def together(
 
 
 def _silent(group: Group, record: GroupRecord, policy: RecoveryPolicy) -> bool:
-    """Whether a group does not serve although every rank runs since it did."""
+    """Return whether a group does not serve although every rank has been running since it did."""
     if record.phase not in (READY, NOT_READY, SYSTEMIC) or group.leader is None or group.leader.ready:
         return False
     return view(group, record, policy.spare).whole
 
 
 def _pending(record: GroupRecord, now: datetime) -> bool:
-    """Whether a recycle is under way: its pods go, or new ones come up. One that finds no nodes holds up nobody for long."""
+    """Return whether a recycle is under way: old pods end, or new ones start. A recycle that gets no nodes stops counting
+    after a while.
+    """
     if record.phase in (PENDING, HELD) and passed(record.since, now) > PLACING:
         return False
     again = record.phase in (PENDING, HELD, STARTING) and record.recycled_at > record.ready_since

@@ -1,7 +1,8 @@
-"""Groups that are to go serve no new requests before their leader is stopped (decisions 9).
+"""Drain groups: a group that is to be removed gets no new requests before its leader is stopped (decisions 9).
 
-A leader is marked first; the registry takes it out of the routers. When that has surely happened its StatefulSet is deleted:
-the leader gets its SIGTERM, finishes what it has within its grace period, and its workers go after it.
+First the leader is marked, and the registry sidecar removes it from the routers. Once that has certainly happened, its
+StatefulSet is deleted: the leader gets SIGTERM, finishes its requests within its grace period, and its workers are removed
+after it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,34 +16,35 @@ from ome_operator.core.observed.slices import Slice, is_leader_set
 from ome_operator.core.reconcile.plan import Patch
 
 NOTICE = 15.0
-"""Seconds between the mark and the stop: the registry lists pods every 5 s, and a request on its way arrives."""
+"""Seconds between the mark and the stop: the registry lists pods every 5 s, and requests that are under way have to
+arrive."""
 
 
 class Retained(NamedTuple):
-    """What draining makes of the groups that are wanted."""
+    """The groups that a role of a slice keeps, given that groups are drained before they are removed."""
 
     numbers: tuple[int, ...]
-    """The groups that a role of a slice keeps for now, at least those that are wanted."""
+    """The groups that are kept for now: at least the desired ones."""
     wanted: tuple[int, ...]
-    """The groups that are to stay."""
+    """The desired groups."""
     patch: tuple[Patch, ...] = ()
     again: float | None = None
-    """Seconds until a marked leader may be stopped."""
+    """Seconds until a marked leader may be stopped; None if none is waiting."""
 
 
 Held = Mapping[tuple[str, str], Retained]
-"""(revision, component) -> the groups that it keeps for now, more than wanted while some are drained."""
+"""(revision, component) -> the groups that it keeps for now, more than desired while some are being drained."""
 
 
 def hold(component: str, wanted: tuple[int, ...], slice_: Slice, now: datetime, routed: bool = True) -> Retained:
-    """The groups of a role to keep for now, and the marks to set and to take back.
+    """Return the groups of a role to keep for now, and the marks to set and to remove.
 
-    Without a router in front (`routed`) nobody could take a leader out of it first.
+    Without a router in front (`routed` is False) there is nothing to remove the leader from first.
     """
     led = {child.uid for child in sets(component, slice_) if is_leader_set(child)}
     leaders = [pod for pod in slice_.pods if pod.rank == 0 and pod.workload_uid in led and not pod.deleting]
     unmark = tuple(_mark(pod, None) for pod in leaders if pod.draining and pod.group in wanted)
-    # One that runs and is not ready may still have requests: a router lists it for a while.
+    # A leader that runs but is not ready may still have requests: a router keeps it listed for a while.
     goes = [pod for pod in leaders if pod.running and pod.group not in wanted] if routed else []
     mark = tuple(_mark(pod, now) for pod in goes if _marked(pod, now) is None)
     left = {pod.group: wait for pod in goes if (wait := _left(pod, now)) > 0}
@@ -51,19 +53,19 @@ def hold(component: str, wanted: tuple[int, ...], slice_: Slice, now: datetime, 
 
 
 def serving_again(observed: Observed, pods: Iterable[Pod]) -> tuple[Patch, ...]:
-    """The marks of all leaders that nobody has stopped yet, taken back."""
+    """Return patches that remove the marks of all leaders that have not been stopped yet."""
     led = {child.uid for child in observed.children.values() if is_leader_set(child) and not child.deleting}
     return tuple(_mark(pod, None) for pod in pods if pod.draining and pod.workload_uid in led and not pod.deleting)
 
 
 def _left(pod: Pod, now: datetime) -> float:
-    """Seconds until the leader may be stopped."""
+    """Return the seconds until the leader may be stopped."""
     since = _marked(pod, now)
     return NOTICE if since is None else NOTICE - (now - since).total_seconds()
 
 
 def _marked(pod: Pod, now: datetime) -> datetime | None:
-    """When the leader was marked; None when it is not, or by somebody who did not say when."""
+    """Return when the leader was marked; None if it is not marked, or if the mark has no valid time."""
     return quantity.moment(pod.draining, now)
 
 

@@ -1,4 +1,6 @@
-"""The wanted revision and whether it may start: everything that has to hold before anything is taken down."""
+"""Determine the desired revision and whether it may start: every condition that has to hold before anything is taken
+down.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -37,61 +39,62 @@ from ome_operator.util.memoize import memoize_by_identity
 
 @dataclass(frozen=True)
 class Intent:
-    """The wanted revision and what stands before it."""
+    """The desired revision and what keeps it from starting."""
 
     owner: meta.Owner
     resolved: Resolved
-    """The service with what it refers to now."""
+    """The service with the objects that it refers to, as they are now."""
     aim: TargetRevision
     ledger: RevisionLedger
     problems: tuple[Problem, ...]
     advice: tuple[str, ...]
     router: Composed | None
-    """As rendered from today's runtime; None without a router, or while it cannot be rendered."""
+    """The router rendered from the present runtime; None without a router, or while it cannot be rendered."""
     policies: Mapping[str, ReplicaPolicy]
-    """Component -> counts; only components that the service names."""
+    """Component -> replica counts, for the components that the service names."""
     groups: Mapping[str, int]
-    """Component -> wanted groups (router: replicas)."""
+    """Component -> number of desired groups (for the router: replicas)."""
     held: Availability | None
-    """How many nodes hold the weights of the wanted revision; None while there is none."""
+    """How many nodes hold the weights of the desired revision; None while there is no revision."""
     strategy: Strategy
     epochs: Mapping[Ref, Epoch] = field(default_factory=dict)
-    """The objects that the wish shares with other services and follows, between which edits; none where it is pinned."""
+    """The epochs of the objects that the desired revision shares with other services and follows; empty if the revision
+    is pinned."""
     fit: Fitting = UNASKED
-    """Whether nodes have room for it."""
+    """Whether nodes have capacity for the revision."""
     gate: Gate = OPEN
     check: tuple[Check, ...] = ()
     """The dry run that the gate waits for."""
     look: tuple[RoomCheck, ...] = ()
-    """What the gate waits for to be read of the nodes."""
+    """The live read of nodes that the gate waits for."""
 
     @property
     def target(self) -> str:
-        """Name of the wanted revision, "" when there is none."""
+        """Name of the desired revision, "" if there is none."""
         return self.aim.revision
 
     @property
     def data(self) -> Mapping[str, Mapping[str, Any]]:
-        """Revision name -> what its ControllerRevision stores, the target's included."""
+        """Revision -> what its ControllerRevision stores, including the target."""
         return self.ledger.data
 
     @property
     def current(self) -> bool:
-        """Whether the newest revision was made of what the service refers to as it is now."""
+        """Whether the newest revision was made of the objects that the service refers to as they are now."""
         return self.resolved.inputs is not None and not self.ledger.problems
 
     def roles(self, revision: str) -> Mapping[str, Stored]:
-        """The stored roles of a revision."""
+        """Return the stored roles of a revision."""
         return stored(self.data.get(revision) or {})
 
     def collector(self, revision: str) -> str:
-        """Where the router of a slice sends its spans, "" for nowhere."""
+        """Return where the router of a slice sends its spans, "" for nowhere."""
         inputs = (self.data.get(revision) or {}).get("inputs") or {}
         return traces_collector.of_router(inputs, *self.resolved.router) if self.resolved.router is not None else ""
 
 
 def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
-    """Decide which revision is wanted, record it if it is not stored, and say what it waits for."""
+    """Determine the desired revision, record it if it is not stored, and determine what it waits for."""
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
     refused = partial(validation.refusal, snapshot, owner, resolved)
@@ -103,7 +106,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     router, about_router = _router(service, resolved)
     wanted = ledger.data.get(aim.revision)
     asked = strategy(service, resolved.runtime)
-    # Who pins a revision does not ask for what was refused; the edit waits, and its user should know how it will end.
+    # A user who pins a revision does not ask for the refused edit; the edit waits, and the user should know how it will end.
     refusals = [problem for problem in ledger.problems if aim.pin and problem.reason == Reason.CONFIGURATION_REFUSED]
     stops = [problem for problem in ledger.problems if problem not in refusals]
     waits = [f"what is written beside the pin: {problem.message}" for problem in refusals]
@@ -133,7 +136,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
 
 
 def _untraced(intent: Intent) -> tuple[str, ...]:
-    """Why the router of the wanted revision sends no spans although somebody asks for them."""
+    """Return why the router of the desired revision sends no spans although that was requested."""
     if intent.router is None or not intent.collector(intent.target):
         return ()
     why = untraced(intent.router)
@@ -141,7 +144,9 @@ def _untraced(intent: Intent) -> tuple[str, ...]:
 
 
 def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger: RevisionLedger) -> dict[Ref, Epoch]:
-    """Who pins a revision asks for that revision alone, whatever is edited."""
+    """Return the epochs of the shared objects. A service that pins a revision asks for that revision alone, whatever is
+    edited.
+    """
     wish = ledger.data.get(aim.wish)
     if aim.pin or wish is None:
         return {}
@@ -150,8 +155,10 @@ def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger:
 
 
 def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
-    """Where the weights of today's inputs lie on nodes. Those that a service keeps of a revision from before their source
-    was part of what is stored stay where they are: agents make that directory no more.
+    """Return the directories of the present inputs' weights on nodes.
+
+    Weights that a service keeps from a revision whose source was not stored yet stay at their old path, which agents no
+    longer create.
     """
     deps, today = snapshot.deps, mounted(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []
@@ -172,12 +179,12 @@ def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Replic
 
 
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
-    """Wanted groups: what the scale object says within the bounds, or minReplicas."""
+    """Return the desired number of groups: what the RoleScale says within the bounds, or minReplicas."""
     if component == keys.ROUTER or not counts.scaled:
         return counts.low
     service = snapshot.service
     scale = snapshot.observed.children.get(("RoleScale", f"{service.name}-{component}"))
-    if scale is None or scale.owner not in ("", service.uid):  # without an owner it is an orphan, and about to be ours
+    if scale is None or scale.owner not in ("", service.uid):  # without an owner it is an orphan, about to be adopted
         return counts.low
     return min(max(scale.replicas, counts.low), max(counts.high, counts.low))
 
@@ -205,7 +212,7 @@ def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int
 
 
 def _gate(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
-    """What the target waits for. Model nodes and the dry run count only when something that works would be replaced."""
+    """Return what the target waits for. Model nodes and the dry run count only if a working slice would be replaced."""
     target, here = intent.target, intent.held
     if problems := _blocking(snapshot.service, intent):
         return Gate(problems[0].reason, f"revision {target} waits: {problems[0].message}"), ()
@@ -225,11 +232,11 @@ def _no_room(intent: Intent) -> Gate:
 
 
 def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
-    """The problems that keep the target from starting.
+    """Return the problems that keep the target from starting.
 
-    A revision that is taken from the store has its engines, so what is wrong with today's model or runtime keeps nobody from
-    going back to it; only the router is made from today's runtime. A configuration that was refused keeps nobody from the
-    revision before it, which waits for something else.
+    The engines of a stored revision are stored with it, so problems of the present model or runtime do not prevent a
+    rollback; only the router is rendered from the present runtime. A refused configuration does not block the revision
+    before it, which may wait for something else.
     """
     if not intent.aim.named:
         return tuple(problem for problem in intent.problems if problem.reason != Reason.CONFIGURATION_REFUSED)
@@ -239,7 +246,7 @@ def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
 
 
 def _dry_run(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
-    """Whether the API server takes the workloads of the target, each role with one group."""
+    """Return whether the API server accepts the workloads of the target, tried with one group of each role."""
     manifests: list[Manifest] = []
     for name, role in intent.roles(intent.target).items():
         manifests += stamp(intent.owner, role, range(min(1, intent.groups.get(name, 1))))

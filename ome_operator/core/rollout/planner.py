@@ -1,11 +1,11 @@
-"""How many groups each slice has in this pass: integers in, integers out.
+"""Compute how many groups each slice has in this pass: integers in, integers out.
 
-Stateless: everything is derived from what exists, so an operator that restarts in the middle goes on where it stopped.
+Stateless: everything is derived from what exists, so an operator that restarts in the middle of a rollout continues it.
 
-Capacity is the smallest share, over the roles, of the wanted groups that are ready: prefill without decode serves nobody.
-Each role's bound says how many of its groups may be missing, and the weaker of them bounds the capacity, so roles step
-together. Removal takes the group that is worth least. What is not ready still counts in number: when every group stops being
-ready at once, a rollout takes away no more than its bound.
+The capacity of a slice is the smallest share, over the roles, of desired groups that are ready, because prefill without
+decode serves nothing. The bound of each role states how many of its groups may be missing, and the weakest bound limits the
+capacity, so the roles advance together. The least valuable groups are removed first. Groups that are not ready still count
+in number: if all groups become unready at once, a rollout removes no more than its bound.
 """
 
 from collections.abc import Mapping
@@ -13,53 +13,53 @@ from math import lcm
 from typing import NamedTuple
 
 MOST_ROUTERS = 8
-"""Beyond that a share is only as near as so many routers make it."""
+"""Largest number of routers of a slice: beyond it the share of requests is only as exact as this number allows."""
 
 
 class GroupCounts(NamedTuple):
     """The groups of one role of one slice."""
 
     have: int
-    """How many there are; one that is being deleted does not count."""
+    """Number of existing groups, without those that are being deleted."""
     ready: tuple[bool, ...]
-    """Whether each of them serves, the group that is worth most first (members.py)."""
+    """Whether each existing group serves, the most valuable group first (group_numbers.py)."""
     left: int
-    """Groups of which an object is left, those included that are on their way out: they hold accelerators."""
+    """Number of groups of which any object is left, including terminating ones: they hold accelerators."""
 
 
 Counts = Mapping[str, GroupCounts]
 """Role -> its groups in one slice."""
 Share = dict[str, int]
-"""Role -> groups that a slice is to have."""
+"""Role -> desired number of groups of a slice."""
 
 
 class Bounds(NamedTuple):
-    """How far a rollout may go, in groups per role."""
+    """The limits of a rollout, in groups per role."""
 
     surge: Mapping[str, int]
-    """Groups above the wanted number, over all slices."""
+    """Groups above the desired number, over all slices."""
     unavailable: Mapping[str, int]
-    """Wanted groups that may be missing."""
+    """Desired groups that may be missing."""
     whole: bool = False
-    """The other slices stay as they are until the target serves every wanted group."""
+    """The other slices stay unchanged until the target serves every desired group."""
     alone: bool = False
-    """The target comes when nothing is left of the others."""
+    """The target starts when nothing is left of the other slices."""
 
 
 class ReplicaCounts(NamedTuple):
-    """Groups of every slice, by revision."""
+    """The groups of every slice, by revision."""
 
     wanted: Mapping[str, Share]
-    """Of every slice that exists and of the target: what it would have alone."""
+    """What each existing slice, and the target, would have if it were alone."""
     built: Mapping[str, Counts]
-    """A group is ready when all its pods are."""
+    """The existing groups. A group is ready when all its pods are."""
     seen: Mapping[str, Counts]
     """As `built`, but a slice whose routers are all unready counts as having no ready group."""
     bounds: Bounds
     paused: bool = False
 
     def complete(self, revision: str) -> bool:
-        """Whether every wanted group of a slice is ready."""
+        """Return whether every desired group of a slice is ready."""
         counts = self.built.get(revision, {})
         return all(
             not count or (role in counts and sum(counts[role].ready) >= count)
@@ -68,7 +68,9 @@ class ReplicaCounts(NamedTuple):
 
 
 def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds) -> dict[str, Share]:
-    """Slice -> role -> groups, one safe step nearer to the target alone. No role of a slice is ever at zero alone."""
+    """Return slice -> role -> groups, one safe step nearer to the target alone. No role of a slice is ever at zero while
+    another is not.
+    """
     others = {name: counts for name, counts in seen.items() if name != target}
     mine = seen.get(target, {})
     need = _need(capacity(mine, wanted), wanted, bounds)
@@ -85,7 +87,7 @@ def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds)
 
 
 def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
-    """The same while nothing may be replaced: the slices keep what they have, and `first` makes up what is missing."""
+    """Return the groups while nothing may be replaced: the slices keep what they have, and `first` adds what is missing."""
     others = {name: counts for name, counts in seen.items() if name != first}
     kept = {
         name: {role: min(one.have, wanted.get(role, one.have)) for role, one in counts.items()}
@@ -96,23 +98,23 @@ def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Sha
 
 
 def capacity(counts: Counts, wanted: Share) -> int:
-    """What a slice serves, in parts of which all wanted groups together are `_whole`."""
+    """Return the capacity of a slice, in units of which all desired groups together have `_whole`."""
     unit = _whole(wanted)
     shares = [sum(counts[role].ready) * unit // count if role in counts else 0 for role, count in wanted.items() if count]
     return min([unit, *shares]) if shares else 0
 
 
 def within(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
-    """Whether the slices serve, each for itself, at least what the bounds leave."""
+    """Return whether each slice, by itself, serves at least what the bounds require."""
     serves = sum(capacity(counts, wanted) for counts in seen.values())
     return serves > 0 and serves >= _least(wanted, bounds)
 
 
 def routers(replicas: int, wanted: Share, seen: Mapping[str, Counts]) -> dict[str, int]:
-    """Slice -> replicas of its router: every router gets the same share of the requests, so shares follow capacity.
+    """Return slice -> router replicas: every router gets the same share of requests, so the shares follow capacity.
 
-    A slice that is coming up has one router. Where `replicas` are too few to tell two slices apart there are more of them
-    while both serve, at most `MOST_ROUTERS` for a slice.
+    A slice that is coming up has one router. If `replicas` is too small to express the shares, there are more routers while
+    both slices serve, at most `MOST_ROUTERS` for a slice.
     """
     serves = {name: capacity(counts, wanted) for name, counts in seen.items()}
     serving = [one for one in serves.values() if one]
@@ -123,31 +125,31 @@ def routers(replicas: int, wanted: Share, seen: Mapping[str, Counts]) -> dict[st
 
 
 def _whole(wanted: Share) -> int:
-    """The capacity of all wanted groups: a number that every role divides."""
+    """Return the capacity of all desired groups: a number that the group count of every role divides."""
     return lcm(*(count for count in wanted.values() if count))
 
 
 def _need(serves: int, wanted: Share, bounds: Bounds) -> int:
-    """The capacity that the other slices have to keep while the target serves so much."""
+    """Return the capacity that the other slices have to keep while the target serves `serves`."""
     if bounds.whole:
         return _whole(wanted) if serves < _whole(wanted) else 0
     return max(0, _least(wanted, bounds) - serves)
 
 
 def _least(wanted: Share, bounds: Bounds) -> int:
-    """The capacity that the weaker of the roles' bounds leaves."""
+    """Return the capacity that the weakest bound of the roles requires."""
     missing = {role: min(count, bounds.unavailable.get(role, 0)) for role, count in wanted.items()}
     return min(((count - missing[role]) * _whole(wanted) // count for role, count in wanted.items() if count), default=0)
 
 
 def _least_first(others: Mapping[str, Counts], wanted: Share) -> list[str]:
-    """The other slices, that which serves least and has least first."""
+    """Return the other slices in order of removal: the slice that serves and has the least comes first."""
     has = {name: sum(one.have for one in counts.values()) for name, counts in others.items()}
     return sorted(others, key=lambda name: (capacity(others[name], wanted), has[name], name))
 
 
 def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -> dict[str, Share]:
-    """What the other slices have, without those that can be spared as a whole."""
+    """Return what the other slices keep, without slices that can be spared completely."""
     kept = {name: {role: one.have for role, one in counts.items()} for name, counts in others.items()}
     for name in _least_first(others, wanted):
         without = {**kept, name: dict.fromkeys(kept[name], 0)}
@@ -159,7 +161,7 @@ def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -
 def _without_groups(
     kept: Mapping[str, Share], others: Mapping[str, Counts], wanted: Share, least: Share
 ) -> dict[str, Share]:
-    """The same without the single groups that can be spared."""
+    """Return what the other slices keep, without single groups that can be spared."""
     out = {name: dict(share) for name, share in kept.items()}
     number = {role: _number(kept, role) for role in wanted}
     ready = {role: _ready(kept, others, role) for role in wanted}
@@ -175,10 +177,11 @@ def _without_groups(
 
 
 def _freed(said: dict[str, Share], target: str, seen: Mapping[str, Counts], wanted: Share) -> dict[str, Share]:
-    """What was said, or, where three revisions are in each other's way for good, without the slice that serves least.
+    """Return the shares without the slice that serves the least if three revisions block each other permanently, else the
+    same shares.
 
-    Each has a group of every role, so together they may fill the room of a small role while the capacity of all is needed.
-    That is so when every group is ready and nothing moves; a slice that serves nobody goes in any case.
+    Each slice has a group of every role, so together they may fill the capacity of a small role while the capacity of all is
+    needed. This is so only if every group is ready and nothing moves; a slice that serves nothing is removed in any case.
     """
     changes = target not in seen and any(said[target].values())
     changes |= any(not one.have == one.left == said[name][role] for name in seen for role, one in seen[name].items())
@@ -192,13 +195,15 @@ def _freed(said: dict[str, Share], target: str, seen: Mapping[str, Counts], want
 
 
 def _could(kept: Mapping[str, Share], mine: Counts, wanted: Share, bounds: Bounds) -> int:
-    """What the target could serve beside these groups: what does not raise it need not go."""
+    """Return the capacity that the target could reach next to these groups: a group whose removal does not raise it need
+    not go.
+    """
     share = _grown(mine, wanted, {role: _number(kept, role) for role in wanted}, bounds.surge)
     return min((share[role] * _whole(wanted) // count for role, count in wanted.items() if count), default=0)
 
 
 def _spared(before: Mapping[str, Share], after: Mapping[str, Share], others: Mapping[str, Counts], least: Share) -> bool:
-    """Whether what goes leaves the least, both in groups and in groups that are ready."""
+    """Return whether the groups that remain satisfy the minimum, both in number and in ready groups."""
     for role, count in least.items():
         if _number(after, role) < min(count, _number(before, role)):
             return False
@@ -212,7 +217,7 @@ def _left(others: Mapping[str, Counts], wanted: Share) -> Share:
 
 
 def _with_dying(left: Share, mine: Counts, others: Mapping[str, Counts]) -> Share:
-    """Groups that hold room: beside other slices those of the slice itself count that are on their way out."""
+    """Return the groups that hold capacity: those of other slices, and groups of the slice itself that are terminating."""
     dying = {role: one.left - one.have for role, one in mine.items()} if others else {}
     return {role: count + dying.get(role, 0) for role, count in left.items()}
 
@@ -226,7 +231,7 @@ def _ready(kept: Mapping[str, Share], others: Mapping[str, Counts], role: str) -
 
 
 def _grown(mine: Counts, wanted: Share, left: Share, surge: Mapping[str, int]) -> Share:
-    """A slice with everything for which the others leave room; it begins with a group of every role or not at all."""
+    """Return a slice grown to what the others leave capacity for; it begins with a group of every role or not at all."""
     have = {role: min(count, mine[role].have if role in mine else 0) for role, count in wanted.items()}
     room = {role: count + surge.get(role, 0) - left[role] for role, count in wanted.items()}
     share = {role: max(have[role], min(count, room[role])) for role, count in wanted.items()}

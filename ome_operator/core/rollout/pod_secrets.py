@@ -1,4 +1,6 @@
-"""The Secrets that pods may wait for now. Nobody can look whether they exist, so they are made while pods are not ready."""
+"""Determine the Secrets that pods may wait for. Their existence cannot be read, so they are created while pods are not
+ready.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +20,7 @@ _digest = memoize_by_identity(1024)(digest)
 
 
 def ssh_keys(snapshot: Snapshot, intent: Intent, step: RolloutStep, held: Held) -> tuple[EnsureSecret, ...]:
-    """Those with SSH keys, of kept slices that have not all their pods ready."""
+    """Return the Secrets with SSH keys, for kept slices in which some pods are not ready."""
     ready = Counter((pod.revision, pod.component) for pod in snapshot.pods if pod.ready and not pod.deleting)
     out = {}
     for revision in step.keep:
@@ -30,7 +32,7 @@ def ssh_keys(snapshot: Snapshot, intent: Intent, step: RolloutStep, held: Held) 
 
 
 def router_keys(snapshot: Snapshot, intent: Intent, manifests: Iterable[Manifest]) -> tuple[EnsureSecret, ...]:
-    """That with the key of the routers, while a router comes up or is replaced."""
+    """Return the Secret with the key of the routers, while a router starts or is being replaced."""
     waits = any(pod.component == keys.ROUTER and not pod.ready and not pod.deleting for pod in snapshot.pods)
     ready = Counter(pod.revision for pod in snapshot.pods if pod.component == keys.ROUTER and pod.ready and not pod.deleting)
     for item in manifests:

@@ -1,8 +1,8 @@
-"""How long a new slice may go without another pod becoming ready, and what happens then (decisions 12).
+"""Limit how long a new slice may go without another pod becoming ready, and decide what happens then (decisions 12).
 
-The clock is in the status: the most pods that were ready, and since when. It starts when the slice has engines, starts anew
-with every further ready pod, and is gone once the slice is whole or while the service is paused. So it survives any restart,
-and a slice that grows step by step has the whole time for each step.
+The clock is in the status: the largest number of ready pods so far, and since when. It starts when the slice has engines,
+restarts with every further ready pod, and disappears when the slice is complete or while the service is paused. It therefore
+survives restarts, and a slice that grows step by step has the whole time for each step.
 """
 
 from collections import Counter
@@ -16,23 +16,23 @@ from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.core.waves.shared_edits import whole_before
 
 DEFAULT = "1h"
-"""As long as the start-up probes of the shipped runtimes allow (360 times 10 s): loading a terabyte takes its time."""
+"""As long as the start-up probes of the shipped runtimes allow (360 times 10 s): loading a terabyte takes that long."""
 ROLLBACK = "Rollback"
 
 
 class Clock(NamedTuple):
-    """How long a slice has not come farther."""
+    """How long a slice has made no progress."""
 
     stored: dict[str, Any]
-    """`{revision, readyPods, since}` as the status has it; empty while no time runs."""
+    """`{revision, readyPods, since}` as in the status; empty while the clock does not run."""
     left: float | None = None
-    """Seconds until the slice counts as failed, 0 when it does; None while no time runs."""
+    """Seconds until the slice counts as failed, 0 if it does; None while the clock does not run."""
     back: bool = False
-    """The user wants the last whole revision back when the slice fails, and there is one."""
+    """Whether the last complete revision is to come back when the slice fails: the user asks for it, and there is one."""
 
     @property
     def again(self) -> float | None:
-        """Seconds until the next pass has something to do: time is over, or a rejection was stored and is to be acted on."""
+        """Seconds until the next pass has something to do: the time is over, or a stored rejection takes effect."""
         return self.left if self.left or self.back else None
 
 
@@ -40,7 +40,7 @@ STOPPED = Clock({})
 
 
 def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
-    """The clock of the target's slice; a slice that was whole once is not new and has none."""
+    """Return the clock of the target's slice. A slice that was complete before is not new, and has no clock."""
     service, now = snapshot.service, snapshot.now
     rollout = service.spec.rollout
     paused = rollout is not None and bool(rollout.paused)
@@ -60,17 +60,17 @@ def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
 
 
 def allowed(service: InferenceService) -> str:
-    """The time that a slice has, as a person writes it."""
+    """Return the time limit of a slice as a person writes it."""
     return (service.spec.rollout.ready_timeout if service.spec.rollout else None) or DEFAULT
 
 
 def count(one: Slice) -> tuple[int, int]:
-    """(ready pods, wanted pods) of a slice, over its groups and its router."""
+    """Return (ready pods, desired pods) of a slice, over its groups and its router."""
     ready = Counter(_workload(pod.component, pod.workload) for pod in one.pods if pod.ready and not pod.deleting)
     sets = [child for child in one.workloads if child.kind in ("StatefulSet", "Deployment") and not child.deleting]
     return sum(min(child.replicas, ready[child.name]) for child in sets), sum(child.replicas for child in sets)
 
 
 def _workload(component: str, owner: str) -> str:
-    """The workload of a pod; a router's belongs to it through a ReplicaSet."""
+    """Return the workload of a pod; the pod of a router belongs to it through a ReplicaSet."""
     return owner.rpartition("-")[0] if component == keys.ROUTER else owner

@@ -1,4 +1,4 @@
-"""What exists and what is wanted, as the numbers that a rollout is planned with."""
+"""Count what exists and what is desired: the numbers that a rollout is planned with."""
 
 from ome_operator import keys
 from ome_operator.core.group_numbers import by_worth, left, ready_groups
@@ -10,7 +10,9 @@ from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
 
 def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
-    """Count. Slices of other roles than the target's cannot stand beside it (another router is in front): they go first."""
+    """Return the counts. Slices with other roles than the target cannot run next to it (they need another router): they
+    go first.
+    """
     present = snapshot.slices
     built = {name: _counts(found, intent) for name, found in present.items()}
     routed = keys.ROUTER in intent.groups
@@ -23,10 +25,10 @@ def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
 
 
 def _wanted(revision: str, intent: Intent, counts: Counts) -> Share:
-    """Groups per role of a slice: those that it has where the service does not name the role any more."""
+    """Return the desired groups of a slice by role; for a role that the service no longer names, those that exist."""
     roles = intent.roles(revision)
     unnamed = {role: counts[role].have if role in counts else 1 for role in roles}
-    # in one order, stored or not: people read it
+    # in a fixed order, because people read it
     return {role: intent.groups.get(role, unnamed[role]) for role in (keys.ENGINE, keys.DECODER) if role in roles}
 
 
@@ -43,6 +45,6 @@ def _counts(one: Slice, intent: Intent) -> Counts:
 
 
 def groups(role: str, size: int, one: Slice) -> GroupCounts:
-    """The groups of a role of a slice, each of `size` pods, in the order of their worth."""
+    """Return the groups of a role of a slice, each of `size` pods, in order of their value."""
     order, ready = by_worth(role, size, one), ready_groups(role, size, one)
     return GroupCounts(len(order), tuple(number in ready for number in order), left(role, one))

@@ -1,7 +1,7 @@
-"""The steps that take a slice away, each derived from what is still there (decisions 6 and 9).
+"""Compute the steps that remove a slice, each derived from what is still there (decisions 6 and 9).
 
-A slice goes in this order: its router, until no router pod object is left; its leaders; its workers, which ignore SIGTERM
-and would hold their GPUs for the whole grace period; and only when no pod object of it is left may another slice start.
+A slice is removed in this order: its router, until no pod of it is left; its leaders; its workers, which ignore SIGTERM and
+would hold their GPUs for the whole grace period. Only when no pod of the slice is left may another slice start.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,19 +15,19 @@ from ome_operator.core.reconcile.plan import Delete, Guard, NodeLost
 from ome_operator.core.render import meta
 
 WORKER_GRACE = 1
-"""Seconds for ranks above 0 whose leader is gone."""
+"""Grace period in seconds of ranks above 0 whose leader is gone."""
 
 
 class Retirement(NamedTuple):
-    """The next step of taking a slice away."""
+    """The next step of removing a slice."""
 
     delete: tuple[Delete, ...]
     waits_for: str
-    """What is going, for people; "" when nothing of the slice is left."""
+    """What is being removed, for people; "" if nothing of the slice is left."""
 
 
 def retire(service: str, slice_: Slice) -> Retirement:
-    """The next step of taking a whole slice away."""
+    """Return the next step of removing a whole slice."""
     routers = [child for child in slice_.workloads if child.kind == "Deployment"]
     leaders = [child for child in slice_.workloads if is_leader_set(child)]
     workers = [child for child in slice_.workloads if child.kind == "StatefulSet" and not is_leader_set(child)]
@@ -43,13 +43,13 @@ def retire(service: str, slice_: Slice) -> Retirement:
     if workers:
         guard = Guard(meta.requirement({**meta.labels(service, revision=slice_.revision), keys.WORKER_INDEX: "0"}))
         return Retirement(_deletes(workers, guard), _gone("workers ending", slice_.revision, rest))
-    if rest:  # only now: a StatefulSet that still exists would replace them
+    if rest:  # only now: a StatefulSet that still exists would recreate them
         return Retirement(hurry(rest), _gone("workers ending", slice_.revision, rest))
     return Retirement(_deletes(budgets), "")
 
 
 def hurry(pods: Iterable[Pod]) -> tuple[Delete, ...]:
-    """Deletes pods with a short grace unless they have it already."""
+    """Return deletions of pods with a short grace period, unless they have it already."""
     return tuple(
         Delete("Pod", pod.name, pod.uid, grace=WORKER_GRACE) for pod in pods if not pod.deleting or pod.grace > WORKER_GRACE
     )
@@ -69,10 +69,11 @@ def _gone(what: str, revision: str, pods: list[Pod]) -> str:
 def leftovers(
     service: str, component: str, kept: Collection[int], slice_: Slice, abandoned: Collection[str] = ()
 ) -> tuple[Delete, ...]:
-    """The next step of taking the groups of a role away that are not `kept`: leaders first, workers when theirs is gone.
+    """Return the next step of removing the groups of a role that are not `kept`: leaders first, then the workers of
+    leaders that are gone.
 
-    `abandoned` are UIDs of pods that should have ended on nodes which do not report: no worker waits for such a leader, for
-    it would hold the accelerators of nodes that are well.
+    `abandoned` are UIDs of pods that should have ended on nodes that do not report: no worker waits for such a leader,
+    because it would hold the accelerators of healthy nodes.
     """
     goes = [child for child in sets(component, slice_) if (group := group_number(child)) is not None and group not in kept]
     gone = [pod for pod in pods(component, slice_) if pod.group not in kept]
@@ -81,8 +82,8 @@ def leftovers(
     leads = led | {pod.group for pod in gone if pod.rank == 0 and pod.uid not in abandoned}
     nodes = {pod.group: pod.node for pod in gone if pod.rank == 0 and pod.uid in abandoned}
     workers = [child for child in goes if not is_leader_set(child) and group_number(child) not in leads]
-    replaced = {group_number(child) for child in goes if not child.deleting}  # a StatefulSet would make its pods anew
-    # The garbage collector may be slow, and leaves what was orphaned: nothing serves without its StatefulSet.
+    replaced = {group_number(child) for child in goes if not child.deleting}  # a StatefulSet would recreate its pods
+    # The garbage collector may be slow, and leaves orphans: nothing serves without its StatefulSet.
     alone = [pod for pod in gone if is_leader(pod) and pod.group not in led and not pod.deleting]
     rest = [pod for pod in gone if pod.rank > 0 and pod.group not in leads | replaced]
     delete = [*_deletes(leaders), *(Delete("Pod", pod.name, pod.uid) for pod in alone)]
@@ -94,6 +95,6 @@ def leftovers(
 
 
 def _leader_gone(service: str, component: str, revision: str, workers: Child) -> Guard:
-    """No leader of the group that these workers belong to is left."""
+    """Return the guard that no leader of the group of these workers is left."""
     mark = {keys.WORKER_INDEX: "0", keys.GROUP_INDEX: str(group_number(workers))}
     return Guard(meta.requirement({**meta.labels(service, component, revision), **mark}))

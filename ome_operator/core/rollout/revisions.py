@@ -1,4 +1,4 @@
-"""Recording: a revision's inputs and templates are stored before anything is made of them (decisions 2 and 3)."""
+"""Record revisions: inputs and templates are stored before anything is made of them (decisions 2 and 3)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,24 +17,24 @@ from ome_operator.core.render.statefulsets import OLDEST, RENDER, workloads
 from ome_operator.core.resolve.identity import identity, same
 
 SIZE_LIMIT = 200_000
-"""Bytes of JSON that a ControllerRevision may hold; etcd refuses requests above 1.5 MB, and ten of them are kept."""
+"""Bytes of JSON that a ControllerRevision may hold: etcd refuses requests above 1.5 MB, and ten revisions are kept."""
 Refuses = Callable[[str, Mapping[str, Any]], Problem | None]
-"""Name of a new revision, what it would store -> why it is not taken."""
+"""Name of a new revision and what it would store -> why it is refused, None if it is accepted."""
 
 
 @dataclass(frozen=True)
 class RevisionLedger:
-    """The stored revisions, what was written today included."""
+    """The stored revisions, including what was written last."""
 
     data: Mapping[str, Mapping[str, Any]]
     """Revision -> what its ControllerRevision stores."""
     numbers: Mapping[str, int]
-    """Revision -> its place in the order; the largest is what the user wrote last."""
+    """Revision -> its number; the largest is what the user wrote last."""
     write: tuple[Manifest, ...] = ()
     """ControllerRevisions to write before anything else."""
     problems: tuple[Problem, ...] = ()
     current: bool = False
-    """Whether what was written today is stored as the newest revision already."""
+    """Whether the present inputs are stored as the newest revision already."""
 
 
 def record(
@@ -46,10 +46,10 @@ def record(
     looked: str = OFF,
     refused: Refuses = lambda *_: None,
 ) -> RevisionLedger:
-    """Store `inputs` as the newest revision unless they are that already; None (something is missing) stores nothing.
+    """Store `inputs` as the newest revision unless they are that already; None (an input is missing) stores nothing.
 
-    `directories`, `labels` and `looked` as in `workloads`. `refused`: why a new revision is not taken; of what is stored
-    nobody asks.
+    `directories`, `labels` and `looked` are as in `workloads`. `refused` is asked only about new revisions, never about
+    stored ones.
     """
     usable = [one for one in known if not former(one)]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
@@ -68,7 +68,7 @@ def record(
             if new is not None:
                 data[name], numbers[name] = new, number
                 write = (manifest(owner, name, number, new),)
-        elif matched.name != known[-1].name:  # back to an older revision: it becomes the newest again
+        elif matched.name != known[-1].name:  # a return to an older revision: it becomes the newest again
             numbers[matched.name] = number
             write = (manifest(owner, matched.name, number, matched.data),)
         else:
@@ -77,7 +77,7 @@ def record(
 
 
 def _adopted(owner: meta.Owner, usable: Sequence[Revision], written: Sequence[Manifest]) -> tuple[Manifest, ...]:
-    """Orphans, which are adopted by applying them again, except those that are `written` anyway."""
+    """Return orphans, which are adopted by applying them again, except those that are `written` anyway."""
     already = {each["metadata"]["name"] for each in written}
     orphans = [each for each in usable if not each.child.owner and each.child.name not in already]
     return tuple(manifest(owner, each.name, each.number, each.data) for each in orphans)
@@ -91,7 +91,7 @@ def _render(
     except ProblemError as error:
         return None, (error.problem,)
     data: Manifest = {"inputs": inputs, "render": RENDER, "workloads": roles}
-    if any(directories):  # not of the inputs: where weights lie on nodes must roll nothing
+    if any(directories):  # not part of the inputs: a change of the directory of weights must roll nothing out
         data["directories"] = list(directories)
     if dropped:
         data["dropped"] = list(dropped)
@@ -105,17 +105,17 @@ def _render(
 
 
 def former(one: Revision) -> bool:
-    """Whether a revision was stored in a form that can no longer be stamped."""
+    """Return whether a revision was stored in a form that can no longer be stamped."""
     return int(one.data.get("render") or 0) < OLDEST
 
 
 def match(inputs: Mapping[str, Any], known: Sequence[Revision]) -> Revision | None:
-    """The stored revision with these inputs, the newest first."""
+    """Return the newest stored revision with these inputs."""
     return next((one for one in reversed(known) if same(one.data.get("inputs") or {}, inputs)), None)
 
 
 def name_of(inputs: Mapping[str, Any], known: Sequence[Revision]) -> str:
-    """A name for new inputs: their digest, with a counter where another revision has it already."""
+    """Return a name for new inputs: their digest, with a counter if another revision has that name."""
     taken, count, inputs = {one.name for one in known}, 0, identity(inputs)
     while (name := names.digest([inputs, count] if count else inputs)) in taken:
         count += 1
@@ -123,7 +123,7 @@ def name_of(inputs: Mapping[str, Any], known: Sequence[Revision]) -> str:
 
 
 def manifest(owner: meta.Owner, revision: str, number: int, data: Mapping[str, Any]) -> Manifest:
-    """The ControllerRevision of a revision; `data` is immutable once stored, `number` may grow."""
+    """Return the ControllerRevision of a revision; `data` is immutable once stored, `number` may grow."""
     name = names.revision_object(owner.name, revision)
     labels = meta.labels(owner.name, revision=revision)
     body = {"revision": number, "data": dict(data)}
@@ -131,11 +131,11 @@ def manifest(owner: meta.Owner, revision: str, number: int, data: Mapping[str, A
 
 
 def size(data: Mapping[str, Any]) -> int:
-    """Bytes of JSON that a revision's data takes."""
+    """Return the bytes of JSON that a revision's data takes."""
     return len(json.dumps(data, separators=(",", ":")).encode())
 
 
 def surplus(known: Sequence[Revision], used: frozenset[str], limit: int) -> list[Revision]:
-    """Revisions beyond the history limit that no slice uses, oldest first."""
+    """Return the revisions beyond the history limit that no slice uses, oldest first."""
     spare = [one for one in known if one.name not in used]
     return spare[: max(0, len(known) - limit)]

@@ -1,4 +1,4 @@
-"""Which slices to keep, which to take away, and whether the wanted one may start (decisions 6 and 12)."""
+"""Decide which slices to keep, which to remove, and whether the desired slice may start (decisions 6 and 12)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from ome_operator.core.rollout.retire import Retirement, retire
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a slice may replace the one that serves, or go on with it."""
+    """Whether a slice may replace the one that serves, or continue to."""
 
     reason: str
-    """CamelCase word, "" when it may start."""
+    """The reason as a CamelCase word, "" if the slice may start."""
     message: str
 
 
@@ -28,15 +28,15 @@ class RolloutStep:
     """Revisions whose slices are stamped in this pass, the target last -> role -> groups."""
     delete: tuple[Delete, ...] = ()
     alone: bool = False
-    """No engine pod of another revision may exist when StatefulSets of the kept slice are created."""
+    """Whether no engine pod of another revision may exist when StatefulSets of the kept slice are created."""
     reason: str = ""
     """Why the target is not complete and alone yet, as a CamelCase word."""
     message: str = ""
-    """Why in words; of a slice that is being replaced what is on its way out."""
+    """The reason as a sentence; for a slice that is being replaced, what is being removed."""
     rolls: bool = False
-    """A slice is being replaced, or waits for the permission to be."""
+    """Whether a slice is being replaced, or waits for permission to be."""
     held: bool = False
-    """Nothing is replaced for now, for the reason above."""
+    """Whether nothing is replaced for now, for the reason above."""
 
     @property
     def keep(self) -> tuple[str, ...]:
@@ -59,11 +59,11 @@ def stored_hold(status: Mapping[str, Any]) -> Mapping[str, Any]:
 def decide(
     service: str, target: str, present: Mapping[str, Slice], gate: Gate, numbers: ReplicaCounts, ahead: str = ""
 ) -> RolloutStep:
-    """The next step from the slices that exist to the target alone.
+    """Return the next step from the slices that exist to the target alone.
 
-    A slice that works goes only for one that can start: while the gate is closed the old ones are kept, and once it is open
-    they make room step by step. `ahead` says whose turn it is, "" when it is ours. Stateless, so a restart in the middle
-    goes on where it stopped.
+    A working slice is replaced only by a slice that can start: while the gate is closed the old slices are kept, and once it
+    is open they make room step by step. `ahead` names the wave that goes first, "" if this service may proceed. Stateless,
+    so a restart in the middle continues the rollout.
     """
     if not target:  # nothing can be rendered and nothing is stored: what runs stays as it is
         return RolloutStep({}, reason=gate.reason or Reason.NOTHING_TO_RUN, message=gate.message)
@@ -82,7 +82,7 @@ def decide(
 
 
 def without(step: RolloutStep, target: str, withheld: Mapping[str, int]) -> RolloutStep:
-    """The step without groups of the target that wait for nodes."""
+    """Return the step without the groups of the target that wait for nodes."""
     if target not in step.groups or not withheld:
         return step
     fewer = {role: max(0, count - withheld.get(role, 0)) for role, count in step.groups[target].items()}
@@ -98,12 +98,12 @@ def _rolling(
     numbers: ReplicaCounts,
     halt: Gate,
 ) -> RolloutStep:
-    """Slices that are to have no group any more go step by step; the others are stamped with their groups."""
+    """Remove the slices that are to have no group any more step by step, and stamp the others with their groups."""
     kept = {found.revision: shares[found.revision] for found in others if any(shares[found.revision].values())}
     going = [retire(service, found) for found in others if found.revision not in kept]
     waits = [step.waits_for for step in going if step.waits_for]
     begins = any(shares[target].values()) and not (numbers.bounds.alone and waits)
-    # Groups of the target that are ending hold its room, and go only while it is looked after.
+    # Terminating groups of the target hold its capacity, and are removed only while it is reconciled.
     ending = any(groups.left > groups.have for groups in numbers.built.get(target, {}).values())
     if running or begins or ending or not (kept or waits):
         kept[target] = shares[target]
@@ -116,26 +116,26 @@ def _rolling(
 
 
 def _deletes(going: list[Retirement], running: bool) -> tuple[Delete, ...]:
-    """What goes of the old slices in this pass.
+    """Return the deletions of old slices in this pass.
 
-    What is left of a slice without pods (budgets) tells that it may still be made whole.
-    It goes when the new slice is there.
+    The remaining objects of a slice without pods (disruption budgets) indicate that it may still be completed again. They
+    are deleted when the new slice exists.
     """
     return tuple(delete for step in going if running or step.waits_for for delete in step.delete)
 
 
 def _reason(serves: bool, ends: bool) -> str:
-    """Why the target is not alone: an old slice `serves` still, or its objects are being removed (`ends`)."""
+    """Return why the target is not alone: an old slice `serves` still, or its objects are being removed (`ends`)."""
     if serves:
         return Reason.ROLLING_OUT
     return Reason.RETIRING_OLD_SLICE if ends else ""
 
 
 def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """The slices that go on serving: those that run, else the one of which most is left.
+    """Return the slices that continue to serve: those that run, or else the one of which most is left.
 
-    It was on its way out, or somebody deleted its leaders; while nothing else may start it is made whole again. What is
-    decided in a moment changes nothing.
+    Such a slice was being removed, or somebody deleted its leaders; while no other slice may start it is completed again. A
+    decision that is due in a moment changes nothing.
     """
     run = [one for one in others if started(one)]
     if gate.reason == Reason.CHECKING:
@@ -152,7 +152,9 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
 
 
 def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """Nothing else exists: a first slice starts at once unless the user paused or its inputs are not complete."""
+    """Decide if no other slice exists: a first slice starts at once unless the user paused it or its inputs are
+    incomplete.
+    """
     if not begun and gate.reason:
         return RolloutStep({}, reason=gate.reason, message=gate.message)
     return RolloutStep({target: numbers.wanted[target]}, alone=True)

@@ -1,4 +1,6 @@
-"""How a service wants to go from one revision to the next: its `rollout` block, or OME's older `deploymentStrategy`."""
+"""Read how a service wants to get from one revision to the next: its `rollout` block, or OME's older
+`deploymentStrategy`.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,19 +14,19 @@ ROLLING, BLUE_GREEN, RECREATE = "rollingUpdate", "blueGreen", "recreate"
 
 
 class Strategy(NamedTuple):
-    """What the user asked for, with the defaults in place."""
+    """What the user asked for, with defaults filled in."""
 
     name: str = ROLLING
     surge: int | str = 0
-    """Groups above the wanted number, or percent of a role's groups rounded up; 0 needs no spare accelerator."""
+    """Groups above the desired number, or percent of a role's groups rounded up; 0 needs no spare accelerators."""
     unavailable: int | str = 1
     """Groups that may be missing, or percent of a role's groups rounded down."""
     paused: bool = False
     advice: tuple[str, ...] = ()
-    """What was asked for and has no effect."""
+    """Settings that have no effect, as sentences."""
 
     def bounds(self, wanted: Mapping[str, int]) -> Bounds:
-        """The bounds in groups per role. A role that could not move at all may miss one group."""
+        """Return the bounds in groups per role. A role that could not move at all may miss one group."""
         if self.name == RECREATE:
             return Bounds({}, wanted, alone=True)
         if self.name == BLUE_GREEN:
@@ -35,7 +37,7 @@ class Strategy(NamedTuple):
 
 
 def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
-    """The strategy of a service: its rollout block counts more than a component's deploymentStrategy."""
+    """Return the strategy of a service: its rollout block takes precedence over a component's deploymentStrategy."""
     rollout = service.spec.rollout
     if rollout is None:
         return _older(service, runtime)
@@ -45,7 +47,7 @@ def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
 
 
 def _named(block: Rollout | RolloutGroup) -> Strategy | None:
-    """The strategy that a block names, None when it names none."""
+    """Return the strategy that a block names, None if it names none."""
     if block.blue_green is not None:
         return Strategy(BLUE_GREEN)
     if block.recreate is not None:
@@ -69,7 +71,7 @@ def _rolling(bounds: RollingUpdate | DeploymentUpdate, where: str) -> Strategy:
 
 
 def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
-    """What a list of groups asks for and does not get."""
+    """Return sentences about what a list of groups asks for and does not get."""
     said = []
     if len(groups) > 1 or not {*service.spec.components} <= {*groups[0].components}:
         said.append(
@@ -80,7 +82,7 @@ def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
 
 
 def _older(service: InferenceService, runtime: Runtime | None) -> Strategy:
-    """From `deploymentStrategy` of the engine, or of the decoder where the engine has none."""
+    """Return the strategy from `deploymentStrategy` of the engine, or of the decoder if the engine has none."""
     for role in (keys.ENGINE, keys.DECODER):
         above: Component | None = getattr(service.spec, role)
         below: Component | None = getattr(runtime.spec, f"{role}_config") if runtime and above else None

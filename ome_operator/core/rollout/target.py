@@ -1,7 +1,7 @@
-"""Which revision a service goes to: its pin or what was written last, unless that was rejected (decisions 12).
+"""Determine which revision a service goes to: its pin or what was written last, unless that was rejected (decisions 12).
 
-Everything that counts is stored (revisions, the pin in the spec, rejections and the last whole revision in the status), so
-an operator that restarts decides the same.
+Every input is stored (revisions, the pin in the spec, rejections and the last complete revision in the status), so an
+operator that restarts makes the same decision.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,41 +16,43 @@ from ome_operator.core.waves.shared_edits import whole_before
 
 
 class TargetRevision(NamedTuple):
-    """Where a service goes, and why not where it was asked to."""
+    """The revision that a service goes to, and why it is not the one that was asked for."""
 
     revision: str
-    """The revision to go to, "" when none is stored."""
+    """The revision to go to, "" if none is stored."""
     wish: str
-    """What the user asks for: the pin, or what was written last."""
+    """The revision that the user asks for: the pin, or what was written last."""
     pin: str
-    """The kept revision that the spec names, "" without."""
+    """The stored revision that the spec pins, "" if it pins none."""
     back: str
-    """The revision that comes back when the wish is rejected, "" when none was whole before."""
+    """The revision that comes back if the wish is rejected, "" if none was complete before."""
     edit: int
     """Number of what was written last."""
     retry: str
-    """Value of the annotation with which users ask to try a rejected revision again, "" without."""
+    """Value of the annotation by which users ask to try a rejected revision again, "" without it."""
     rejected: tuple[Mapping[str, Any], ...] = ()
-    """The rejections that count, as the status stores them."""
+    """The rejections that count, in the form of the status."""
     problems: tuple[Problem, ...] = ()
 
     @property
     def rejection(self) -> Mapping[str, Any] | None:
-        """Why the wish is not the target; None when it is."""
+        """Why the wish is not the target; None if it is."""
         return None if self.revision == self.wish else _of(self.wish, self.rejected)
 
     @property
     def named(self) -> bool:
-        """Whether the revision is taken from the store, so that it does not depend on what is written today."""
+        """Whether the revision is taken from the store, so that it does not depend on what is written now."""
         return bool(self.pin) or self.revision != self.wish
 
     @property
     def used(self) -> frozenset[str]:
-        """Revisions that a later decision may name: they are kept whatever the history limit says."""
+        """Revisions that a later decision may name: they are kept regardless of the history limit."""
         return frozenset({self.revision, self.wish, self.back, *(one["revision"] for one in self.rejected)} - {""})
 
     def reject(self, reason: str, message: str, now: datetime) -> dict[str, Any]:
-        """A rejection of the revision as the status stores it: it counts until the next edit or request to try again."""
+        """Return a rejection of the revision in the form of the status: it counts until the next edit or request to try
+        again.
+        """
         said = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
         return {**said, "time": now.isoformat(timespec="seconds"), **({"retry": self.retry} if self.retry else {})}
 
@@ -58,12 +60,14 @@ class TargetRevision(NamedTuple):
 def target(
     pin: str, numbers: Mapping[str, int], whole: Iterable[str], rejected: Iterable[Mapping[str, Any]], retry: str
 ) -> TargetRevision:
-    """The revision that a service goes to.
+    """Return the revision that a service goes to.
 
-    `numbers`: stored revisions in their order. `whole`: revisions that were complete last. `rejected`: as the status stores
-    them. `retry`: as in TargetRevision.
+        numbers     Stored revisions and their order.
+        whole       Revisions that were complete last.
+        rejected    Rejections in the form of the status.
+        retry       As in TargetRevision.
 
-    A rejection never ends by time: equal inputs are not tried twice.
+    A rejection never expires: equal inputs are not tried twice.
     """
     newest = max(numbers, key=numbers.__getitem__, default="")
     problems = (_unknown(pin, numbers),) if pin and pin not in numbers else ()
@@ -80,7 +84,7 @@ def target(
 
 
 def of(service: InferenceService, numbers: Mapping[str, int]) -> TargetRevision:
-    """The revision that a service goes to, from its spec, annotations and status."""
+    """Return the revision that a service goes to, from its spec, annotations and status."""
     pin = (service.spec.rollout.revision if service.spec.rollout else None) or ""
     rejected, retry = service.status.get("rejected") or (), service.annotations.get(keys.RETRY, "")
     return target(pin, numbers, whole_before(service.status), rejected, retry)

@@ -1,9 +1,10 @@
-"""Which slices a Gateway sends requests to, and what of a slice waits until it sends them elsewhere (decisions 27).
+"""Decide which slices a Gateway sends requests to, and which deletions wait until it sends them elsewhere (decisions 27).
 
-The service's own Service selects the ready routers of every slice, so nobody has to switch it. An HTTPRoute names a Service
-for each slice, with a weight. It is changed before the router of a slice goes, and Gateways get the time to read it.
+The service's own Service selects the ready routers of every slice, so it never has to be switched. An HTTPRoute names a
+Service with a weight for each slice. It is changed before the router of a slice is removed, and Gateways get time to read
+it.
 
-Everything is derived from what is stored. The API server says where the route leads, and since when.
+Everything is derived from stored state. The API server knows where the route leads, and since when.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,43 +21,41 @@ from ome_operator.core.rollout.planner import ReplicaCounts, capacity
 from ome_operator.core.rollout.step import RolloutStep
 
 NOTICE = float(ENDPOINT_LAG)
-"""Seconds between a route that leads away from a slice and the end of the slice's router: Gateways may lag so long."""
+"""Seconds between a route that leads away from a slice and the removal of the slice's router: Gateways may lag that long."""
 SETTLED = 5.0
-"""Seconds for which a router is ready before requests are taken from another slice for it: Kubernetes writes the endpoints
-of a Service after its pods are ready, on a busy control plane seconds after.
-"""
+"""Seconds that a router has to be ready before requests are moved to it: Kubernetes writes the endpoints of a Service
+after its pods are ready, on a busy control plane seconds later."""
 MOST = 1_000_000
-"""The largest weight that the Gateway API takes."""
+"""The largest weight that the Gateway API accepts."""
 
 
 class TrafficSplit(NamedTuple):
-    """Where the route of a service is to lead."""
+    """The desired destinations of the route of a service."""
 
     weights: Mapping[str, int]
-    """Name of a Service -> its weight. A slice that is not to get requests has 0: a Gateway that has it at hand loses no
-    answer that is under way, and has it ready for later."""
+    """Name of a Service -> its weight. A slice that is to get no requests has 0, so that a Gateway keeps it configured
+    and loses no response that is under way."""
     serving: frozenset[str]
     """Names of the routers of slices that can answer now."""
     again: float | None = None
-    """Seconds until a slice that stays has settled, and gets its share."""
+    """Seconds until a kept slice has settled and gets its share."""
 
 
 class Allowed(NamedTuple):
-    """What may be deleted in this pass."""
+    """The deletions that may be made in this pass."""
 
     delete: tuple[Delete, ...]
     again: float | None = None
-    """Seconds until more may be."""
+    """Seconds until more deletions may be made; None if none are waiting."""
 
 
 def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: bool) -> TrafficSplit:
-    """The weights of the slices: their capacities as the rollout counts them.
+    """Return the weights of the slices: their capacities as the rollout counts them.
 
-    A slice that goes gets requests only where no slice that stays can answer and has settled; what has not settled gets none
-    where anything has. Where no router that stands can answer, all that still answer share; while none does, those that stay
-    are alike.
-    The service's own Service takes over where a slice that should get requests has no Service yet, or cannot have any, and
-    where no router is in front (`routed`).
+    A slice that is being removed gets requests only if no kept slice can answer and has settled. A slice that has not
+    settled gets none if another has. If no kept router can answer, all that still answer share the requests; if none does,
+    the kept slices share them equally. The service's own Service takes over if a slice that should get requests has no
+    Service yet, or cannot have one, and if there is no router in front (`routed` is False).
     """
     own = snapshot.service.name
     capacities = {revision: _capacity(snapshot, counts, revision) for revision in snapshot.slices}
@@ -73,11 +72,11 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
 
 
 def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
-    """The deletions that break no request that comes through the route; `wanted` is None where no route is wanted.
+    """Return the deletions that break no request through the route; `wanted` is None if no route is wanted.
 
-    The router of a slice that can answer goes when the route has led elsewhere for some time, or when it is to lead there to
-    the end because no other slice can answer, nor will as soon as it has settled. The Service of a slice goes when the route
-    does not name it any more.
+    The router of a slice that can answer is removed when the route has led elsewhere for some time, or if it is to lead
+    there to the end because no other slice can answer or will once it has settled. The Service of a slice is removed when
+    the route no longer names it.
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
     if wanted is None or stored is None or stored.deleting or stored.content is None:
@@ -100,21 +99,26 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
 def _chosen(
     snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
 ) -> dict[str, int]:
-    """Slice -> weight, for the slices that are to get requests."""
+    """Return slice -> weight for the slices that are to get requests."""
     stand = [name for name in snapshot.slices if _deployed(snapshot, name)]
     stay = [name for name in stand if name in step.keep]
     settled = [name for name in stay if name not in settles]
     go = [name for name in stand if name not in step.keep]
-    for group in (settled, go, stay, snapshot.slices):  # the last: the router of a slice was taken away, and still answers
+    for group in (
+        settled,
+        go,
+        stay,
+        snapshot.slices,
+    ):  # last: a removed router that still answers
         if found := {name: capacities[name] for name in group if capacities[name]}:
             return found
     return dict.fromkeys(stay, 1)
 
 
 def _settles(snapshot: Snapshot, revision: str) -> float:
-    """Seconds until a router of a slice has been ready for long enough; zero where one has, or where the route leads there.
+    """Return the seconds until a router of a slice has been ready long enough; 0 if one has, or if the route leads there.
 
-    The kubelet says since when, by the clock of its node. A moment that is still to come is no reason to wait for it.
+    The kubelet reports since when, by the clock of its node. A time in the future is not waited for.
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
     weights = stored.content["weights"] if stored is not None and stored.content else {}
@@ -133,24 +137,24 @@ def _ready(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _capacity(snapshot: Snapshot, counts: ReplicaCounts, revision: str) -> int:
-    """What a slice can answer: nothing without a ready router."""
+    """Return what a slice can answer: nothing without a ready router."""
     if not _ready(_routers(snapshot, revision)):
         return 0
     return capacity(counts.seen.get(revision, {}), counts.wanted.get(revision, {}))
 
 
 def _deployed(snapshot: Snapshot, revision: str) -> bool:
-    """Whether a slice has a router that stays."""
+    """Return whether a slice has a router that is not being removed."""
     return any(child.kind == "Deployment" and not child.deleting for child in snapshot.slices[revision].workloads)
 
 
 def _backend(snapshot: Snapshot, revision: str) -> str:
-    """The Service of a slice's routers, as long as any of them is left; "" where it is not stored, or not ours."""
+    """Return the Service of a slice's routers while any of them is left; "" if it is not stored, or not ours."""
     found = snapshot.controlled("Service", names.router(snapshot.service.name, revision))
     left = _deployed(snapshot, revision) or _routers(snapshot, revision)
     return found.name if found is not None and not found.deleting and left else ""
 
 
 def _fitting(weight: int, largest: int) -> int:
-    """A weight within what the Gateway API takes; what was above zero stays above zero."""
+    """Scale a weight to what the Gateway API accepts; a weight above zero stays above zero."""
     return weight if largest <= MOST else -(-weight * MOST // largest)

@@ -1,7 +1,7 @@
-"""What the rules of `ome lint` say of a service's revisions: a new revision may be refused, a stored revision gets advice.
+"""Validate revisions by the rules of `ome lint`: a new revision may be refused, a stored revision only gets advice.
 
-What is stored is never refused, so scaling, recovery and going back to a revision never wait for a rule, and a rule that
-comes with a newer operator stops nothing that exists.
+A stored revision is never refused, so scaling, recovery and rollbacks never depend on a rule, and a rule that a newer
+operator adds stops nothing that exists.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from ome_operator.core.rollout.revisions import former
 from ome_operator.names import title
 
 TOLD = 3
-"""Refusals that a condition tells; the others come when these are mended."""
+"""Number of refusals that a condition lists; the others appear when these are fixed."""
 
 
 def advice(
@@ -32,7 +32,7 @@ def advice(
     data: Mapping[str, Any] | None,
     manifests: Iterable[Manifest],
 ) -> tuple[str, ...]:
-    """What should be known of the target, whose router is among the manifests that should exist."""
+    """Return advice about the target, whose router is among the manifests that should exist."""
     if data is None:
         return ()
     ours = ("Deployment", revision)
@@ -43,7 +43,9 @@ def advice(
 def refusal(
     snapshot: Snapshot, owner: meta.Owner, resolved: Resolved, revision: str, data: Mapping[str, Any]
 ) -> Problem | None:
-    """Why a new revision is not stored. What a stored revision has, too, was taken once: it is no reason."""
+    """Return why a new revision is not stored. A problem that a stored revision has too was accepted before, and is no
+    reason.
+    """
     judge = snapshot.deps.judge
     refused = judge(_asked(snapshot, owner, resolved, revision, data)).refused
     if not refused:
