@@ -305,7 +305,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "watches break": ("watches-lag",),
     "clock jumps": ("clock-jumps", "clock-jumps-back"),
     "two operators lead at once": ("two-operators",),
-    "strangers edit and delete": ("stranger-edits-router", "stranger-deletes-workers", "stranger-has-the-name"),
+    "other clients edit and delete": ("stranger-edits-router", "stranger-deletes-workers", "stranger-has-the-name"),
     "a node is tainted or deleted": ("node-tainted", "node-deleted", "node-lost"),
     "template changed, rank lost": ("template-edited",),
     "one failure, one recycle": ("rank-exits", "rank-hangs", "rank-evicted", "rank-deleted", "group-drained"),
@@ -313,8 +313,8 @@ ROWS: dict[str, tuple[str, ...]] = {
 """Row of docs/faults.md -> its files."""
 UNSEEN: dict[str, str] = {
     "API server killed": "a write without an answer is no part of what a pass sees; that what it sees is old: watches-lag",
-    "etcd stands still": "the same",
-    "frozen past its Lease": "no pass is made meanwhile, and whether writes may be sent is asked below the passes",
+    "etcd hangs": "the same",
+    "suspended past its Lease": "no pass is made meanwhile, and whether writes may be sent is asked below the passes",
 }
 """Row without a file -> why a pass cannot tell it from an undisturbed pass."""
 

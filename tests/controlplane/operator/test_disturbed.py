@@ -69,12 +69,12 @@ def test_servers_die_clocks_jump_and_strangers_meddle(field: Field, chance: rand
     live(
         field,
         ("API server killed", disturb.killed_server(field, chance)),
-        ("strangers edit and delete", disturb.strangers(field, chance, of_a_step=4)),
+        ("other clients edit and delete", disturb.strangers(field, chance, of_a_step=4)),
         ("clock jumps", disturb.clocks(field, chance)),
-        ("etcd stands still", disturb.paused_etcd(field, chance)),
+        ("etcd hangs", disturb.paused_etcd(field, chance)),
     )
 
 
 def test_there_are_two_operators(field: Field, chance: random.Random) -> None:
     crowded = "two operators lead at once", disturb.crowded(field)
-    live(field, crowded, ("frozen past its Lease", disturb.frozen(field, chance)), crowded)
+    live(field, crowded, ("suspended past its Lease", disturb.frozen(field, chance)), crowded)
