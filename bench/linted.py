@@ -15,7 +15,7 @@ from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.manifests import read
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.lint.judge import Judge
+from ome_operator.lint.validator import Validator
 
 ROOT = Path(__file__).parent.parent
 LINT = [sys.executable, "-m", "ome_operator", "lint", "-f", "config"]
@@ -34,8 +34,8 @@ def measure(repeat: int) -> Linted:
     services = [kept.parsed for kept in cluster.services() if isinstance(kept.parsed, InferenceService)]
     deps = cluster.deps()
     _passes(services, deps)  # what is remembered without the rules is there, and files of versions are read
-    _passes(services, replace(deps, judge=Judge()))
-    judged = replace(deps, judge=Judge())
+    _passes(services, replace(deps, judge=Validator()))
+    judged = replace(deps, judge=Validator())
     without, first, again = _passes(services, deps), _passes(services, judged), _passes(services, judged)
     return Linted(median(seconds[1:]), len(services), without, first, again)
 

@@ -80,7 +80,7 @@ def lint(
     Exit code 2: there are errors, or the check could not run; 1: there are warnings, with --strict; else 0.
     """
     from ome_operator.engines.flags import DataError
-    from ome_operator.lint import rules, source, told
+    from ome_operator.lint import report, rules, source
     from ome_operator.lint.finding import Severity
 
     if unknown := set(ignore or ()) - rules.RULES.keys():
@@ -108,9 +108,12 @@ def lint(
     if fix:
         typer.echo(source.patch(texts, found), nl=False)
     elif output == Form.TEXT:
-        typer.echo(told.text(found), nl=False)
+        typer.echo(report.text_report(found), nl=False)
     else:
-        typer.echo(told.as_json(found, texts) if output == Form.JSON else told.sarif(found, texts, __version__), nl=False)
+        typer.echo(
+            report.json_report(found, texts) if output == Form.JSON else report.sarif_report(found, texts, __version__),
+            nl=False,
+        )
     severities = {finding.rule.severity for finding in found}
     raise typer.Exit(
         ERRORS if Severity.ERROR in severities else WARNINGS if strict and Severity.WARNING in severities else 0

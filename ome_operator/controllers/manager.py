@@ -31,7 +31,7 @@ from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
-from ome_operator.lint.judge import Judge
+from ome_operator.lint.validator import Validator
 from ome_operator.machinery import collector
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.pace import PACE
@@ -80,7 +80,7 @@ def _well_known(said: str) -> WellKnown:
 def _settled(settings: Settings) -> Deps:
     """Return the part of `Deps` that stays the same while the operator runs."""
     return Deps(
-        policy=settings.policy, well_known=_well_known(settings.well_known_models), judge=Judge(settings.lint_refuse)
+        policy=settings.policy, well_known=_well_known(settings.well_known_models), judge=Validator(settings.lint_refuse)
     )
 
 

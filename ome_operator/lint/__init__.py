@@ -1,4 +1,5 @@
-"""Before 128 GPUs move: what of a service cannot start, starts and answers wrongly, or wastes what it has.
+"""Rules that find, before a service is applied, why it cannot start, would answer wrongly or would waste GPUs.
 
-Pure: a subject is a service as the operator would run it, rules look at subjects, findings say what is wrong and what to do.
+The package is pure. A subject is a service as the operator would run it, a rule checks a subject, and a finding states what
+is wrong and what to do.
 """

@@ -1,4 +1,4 @@
-"""Arguments that SGLang takes by themselves and refuses together."""
+"""Rules about combinations of arguments that SGLang accepts separately and rejects together."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -13,10 +13,10 @@ _EAGLE = frozenset({"EAGLE", "EAGLE3", "NEXTN"})
 
 
 class Contradiction(NamedTuple):
-    """What does not go together."""
+    """A combination of arguments that SGLang rejects."""
 
     flag: str
-    """Where it is written."""
+    """The flag whose location is reported."""
     holds: Callable[[Launch, Sizes], bool]
     says: str
     remedy: str
@@ -63,43 +63,44 @@ _PAIRS = (
         "--enable-hierarchical-cache",
         lambda start, _: start.on("--enable-hierarchical-cache") and start.on("--disable-radix-cache"),
         "--enable-hierarchical-cache and --disable-radix-cache exclude each other",
-        "keep either",
+        "remove one of the two flags",
     ),
     Contradiction(
         "--schedule-policy",
         _priorities,
-        "--enable-priority-scheduling wants the policy fcfs or lof",
-        "write --schedule-policy=fcfs, or take the priorities out",
+        "--enable-priority-scheduling requires the policy fcfs or lof",
+        "write --schedule-policy=fcfs, or remove --enable-priority-scheduling",
     ),
     Contradiction(
         "--enable-lora",
         _rank_unknown,
-        "--enable-lora is given, and neither --lora-paths nor both --max-lora-rank and --lora-target-modules",
-        "add --max-lora-rank and --lora-target-modules, or the adapters",
+        "--enable-lora is given without --lora-paths, and without both --max-lora-rank and --lora-target-modules",
+        "add --max-lora-rank and --lora-target-modules, or name the adapters with --lora-paths",
     ),
     Contradiction(
         "--max-loaded-loras",
         _few_loaded,
-        "fewer adapters may be loaded than a batch may have",
-        "raise --max-loaded-loras to --max-loras-per-batch (8 when unset), or lower that",
+        "--max-loaded-loras is smaller than --max-loras-per-batch",
+        "raise --max-loaded-loras to --max-loras-per-batch (8 when unset), or lower --max-loras-per-batch",
     ),
     Contradiction(
         "--ep-dispatch-algorithm",
         _static_alone,
-        "copies of experts are chosen by each rank for itself, and no all-to-all sends a token to a single rank",
+        "each rank chooses copies of experts by itself, but without an all-to-all back end no token is sent to a "
+        "single rank",
         "write --ep-dispatch-algorithm=dynamic, or add --moe-a2a-backend=deepep",
     ),
     Contradiction(
         "--speculative-algorithm",
         _staged_drafts,
-        "--pp-size and --speculative-algorithm are taken together only on prefill, with EAGLE",
-        "take either out",
+        "--pp-size and --speculative-algorithm work together only on prefill, with EAGLE",
+        "remove one of the two flags",
     ),
     Contradiction(
         "--speculative-algorithm",
         _no_steps,
         "--speculative-eagle-topk or --speculative-num-draft-tokens is given without --speculative-num-steps",
-        "write all three, or none of them",
+        "write all three flags, or none of them",
     ),
 )
 
@@ -107,10 +108,10 @@ _PAIRS = (
 @rule(
     "flags-contradict",
     Severity.ERROR,
-    "Arguments that the engine does not take together",
-    ignored="The engine refuses its arguments and ends; the group is recycled, and again.",
+    "Arguments that the engine rejects together",
+    ignored="The engine rejects its arguments and exits, so the group is recycled repeatedly.",
     evidence="SGLang 0.5.23, arg_groups: kv_cache_hook.py, validation_hook.py, lora_hook.py, parallel_hook.py and "
-    "speculative_hook.py refuse them.",
+    "speculative_hook.py reject them.",
 )
 def flags_contradict(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -122,9 +123,9 @@ def flags_contradict(subject: Subject) -> Iterator[Hit]:
 @rule(
     "served-name",
     Severity.ERROR,
-    "The name under which the model is served has a colon",
-    ignored="The engine refuses its arguments and ends.",
-    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: what is behind a colon is the name of an "
+    "The name under which the model is served contains a colon",
+    ignored="The engine rejects its arguments and exits.",
+    evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: the text after a colon is the name of an "
     "adapter.",
 )
 def served_name(subject: Subject) -> Iterator[Hit]:
@@ -138,8 +139,8 @@ def served_name(subject: Subject) -> Iterator[Hit]:
 @rule(
     "requests-few",
     Severity.WARNING,
-    "Fewer requests may run than there are groups of attention",
-    ignored="Each group gets a single request, or none: older versions end with `max_running_request is zero`.",
+    "The limit of running requests is lower than the number of attention groups",
+    ignored="Each attention group gets one request or none; older versions exit with `max_running_request is zero`.",
     evidence="SGLang 0.5.23, mem_cache/kv_cache_configurator.py divides --max-running-requests by DP; "
     "https://github.com/sgl-project/sglang/issues/10868",
 )
@@ -147,8 +148,8 @@ def requests_few(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         most = number(start.text("--max-running-requests"))
         if most is not None and found.attention_dp and 0 < most < found.attention_dp:
-            said = f"--max-running-requests is {most}, for all of {found.attention_dp} groups together"
-            remedy = f"write what all groups run together, {found.attention_dp} at least"
+            said = f"--max-running-requests is {most}, which is divided among {found.attention_dp} attention groups"
+            remedy = f"write the number for all groups together, at least {found.attention_dp}"
             yield Hit(of(role, start, "--max-running-requests"), said, remedy)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ome_operator import keys
 from ome_operator.capacity import division
-from ome_operator.lint import places
+from ome_operator.lint import locations
 from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.sglang import Sizes, sizes
@@ -22,7 +22,7 @@ def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
 def of(role: Role, start: Launch, *names: str) -> Location:
     """Where the first of these flags stands that is given."""
     given = next((given for name in names if (given := start.given(name)) is not None), None)
-    return places.argument(role, given) if given is not None else places.arguments(role)
+    return locations.argument(role, given) if given is not None else locations.arguments(role)
 
 
 @rule(
@@ -37,7 +37,7 @@ def nnodes_missing(subject: Subject) -> Iterator[Hit]:
         if role.size > 1 and start.given("--nnodes") is None and not start.on("--use-ray"):
             said = f"a group has {role.size} pods, and --nnodes is not given"
             more = "--nnodes=$(LWS_GROUP_SIZE) --node-rank=$(LWS_WORKER_INDEX) --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
-            yield Hit(places.arguments(role), said, f"add {more}, or set worker.size to 0")
+            yield Hit(locations.arguments(role), said, f"add {more}, or set worker.size to 0")
 
 
 @rule(
@@ -70,7 +70,7 @@ def ranks_differ(subject: Subject) -> Iterator[Hit]:
             parts = [name for name in found._fields if getattr(found, name) != getattr(theirs, name)]
             said = ", ".join(f"{name} {getattr(found, name)} and {getattr(theirs, name)}" for name in parts)
             yield Hit(
-                places.arguments(role),
+                locations.arguments(role),
                 f"rank 0 and the others have different sizes: {said}",
                 "give all ranks the same arguments",
             )
@@ -171,7 +171,7 @@ def gpus_none(subject: Subject) -> Iterator[Hit]:
         claims = below(role.container, "resources").get("claims")
         if not role.per_pod and not claims and start.text("--device") != "cpu":
             remedy = "add resources.limits with nvidia.com/gpu, or --device=cpu"
-            yield Hit(places.field(role, "resources"), f"{role.title} asks for no GPU", remedy)
+            yield Hit(locations.field(role, "resources"), f"{role.title} asks for no GPU", remedy)
 
 
 @rule(

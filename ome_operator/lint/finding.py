@@ -1,4 +1,4 @@
-"""Rules and what they find."""
+"""Types of rules and of their findings."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from ome_operator.lint.subject import Subject
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How serious a finding is."""
 
     ERROR = "error"
-    """It does not start, or it answers wrongly."""
+    """The service does not start, or it answers wrongly."""
     WARNING = "warning"
-    """It runs, and does less than it could, or breaks under load."""
+    """The service runs, but wastes resources or breaks under load."""
     NOTE = "note"
-    """What could not be checked."""
+    """Something could not be checked."""
 
 
 class Fix(NamedTuple):
-    """An argument that becomes others."""
+    """An automatic fix: an argument is replaced by another text."""
 
     old: str
     new: str
 
 
 class Location(NamedTuple):
-    """Where it stands."""
+    """The object and the field where a setting is written, or should be."""
 
     object: str
     """Kind and name."""
@@ -35,13 +35,13 @@ class Location(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """What a rule found."""
+    """One violation of a rule."""
 
     place: Location
     says: str
-    """What is there, as a sentence without its full stop."""
+    """What is wrong, as a sentence without its full stop."""
     remedy: str
-    """What to do, as a sentence without its full stop."""
+    """What to do, as an imperative sentence without capital letter and full stop."""
     fix: Fix | None = None
 
 
@@ -50,27 +50,27 @@ Check = Callable[[Subject], Iterator[Hit]]
 
 @dataclass(frozen=True)
 class Rule:
-    """What is looked for."""
+    """A check of a service, with its explanation."""
 
     id: str
     severity: Severity
     title: str
     ignored: str
-    """What happens to whoever ignores it."""
+    """What happens if the finding is ignored."""
     evidence: str
-    """How that is known: a place in the engine's source, a report, a measurement."""
+    """How this is known: a place in the engine's source, a report, or a measurement."""
     check: Check
 
 
 class Finding(NamedTuple):
-    """A hit of a rule in a service."""
+    """A hit together with its rule and the service."""
 
     rule: Rule
     service: str
-    """Namespace and name; "" for a runtime by itself."""
+    """Namespace and name; "" for a runtime that is checked by itself."""
     hit: Hit
 
 
 def rule(id: str, severity: Severity, title: str, *, ignored: str, evidence: str) -> Callable[[Check], Rule]:
-    """Make a rule of the function that looks for it."""
+    """Turn the function that performs the check into a Rule. Used as a decorator."""
     return lambda check: Rule(id, severity, title, ignored, evidence, check)

@@ -1,11 +1,11 @@
-"""Rules about pods as Kubernetes sees them: what the API server refuses, addresses, locked memory, probes."""
+"""Rules about pods from the point of view of Kubernetes: what the API server rejects, DNS, locked memory, probes."""
 
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 from ome_operator import quantity
-from ome_operator.lint import places
+from ome_operator.lint import locations
 from ome_operator.lint.division import of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number
@@ -14,9 +14,9 @@ from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ABSENT = frozenset({"/readiness", "/liveness", "/healthz", "/readyz", "/livez", "/healthcheck"})
-"""Pages that people ask and SGLang does not have."""
+"""Paths that users often probe and that SGLang does not serve."""
 _OF_WORKERS = frozenset({"/health", "/health_generate", "/ping"})
-"""All pages of SGLang's ranks above 0."""
+"""The paths that SGLang's ranks above 0 serve."""
 _SLOW = frozenset({"/health", "/health_generate"})
 
 
@@ -27,16 +27,16 @@ def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
 @rule(
     "pod-invalid",
     Severity.ERROR,
-    "The API server refuses the pod",
-    ignored="The dry run of the new revision fails and nothing is created; the condition repeats the API's words.",
-    evidence="Kubernetes' validation of pods: mounts name volumes, containers have images, devices are limits, and "
-    "requests equal them.",
+    "The API server rejects the pod",
+    ignored="The dry run of the new revision fails and nothing is created; the condition shows the API server's message.",
+    evidence="Kubernetes' validation of pods: mounts must name volumes, containers must have images, and devices must "
+    "be limits with equal requests.",
 )
 def pod_invalid(subject: Subject) -> Iterator[Hit]:
     said = dict.fromkeys((role.component, what, fix) for role, pod in _pods(subject) for what, fix in _invalid(pod))
     for component, what, fix in said:
         role = next(role for role in subject.roles if role.component == component)
-        yield Hit(places.field(role, "resources"), f"{role.title}: {what}", fix)
+        yield Hit(locations.field(role, "resources"), f"{role.title}: {what}", fix)
 
 
 def _invalid(pod: Manifest) -> Iterator[tuple[str, str]]:
@@ -45,25 +45,25 @@ def _invalid(pod: Manifest) -> Iterator[tuple[str, str]]:
     for box in chain(items(spec, "initContainers"), items(spec, "containers")):
         name = box.get("name")
         if not box.get("image"):
-            yield f"container {name} has no image", "write its image, or the name of the container that was meant"
+            yield f"container {name} has no image", "write the image of the container, or correct the name of the container"
         for mount in items(box, "volumeMounts"):
             if str(mount.get("name")) not in volumes:
                 yield (
                     f"container {name} mounts the volume {mount.get('name')}, which the pod does not have",
-                    "add the volume",
+                    "add the volume to the pod",
                 )
         asked, limits = below(box, "resources", "requests"), below(box, "resources", "limits")
         for device in sorted(str(name) for name in asked if "/" in str(name)):
             if quantity.parse(asked[device]) != quantity.parse(limits.get(device, 0)):
-                told = f"{asked[device]} of {device}, and its limit is {limits.get(device, 'not given')}"
-                yield f"container {name} requests {told}", "write the same for both"
+                told = f"{asked[device]} of {device}, but its limit is {limits.get(device, 'not given')}"
+                yield f"container {name} requests {told}", "write the same number for the request and the limit"
 
 
 @rule(
     "names-unresolved",
     Severity.ERROR,
-    "Pods in the network of their node do not resolve names of the cluster",
-    ignored="Ranks do not find rank 0 by its name, and wait until a time-out ends them.",
+    "Pods in the network of their node do not resolve cluster DNS names",
+    ignored="Ranks cannot resolve the name of rank 0, and wait until a time-out ends them.",
     evidence="Kubernetes: with hostNetwork the policy ClusterFirst means the node's own DNS; "
     "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/",
 )
@@ -74,31 +74,31 @@ def names_unresolved(subject: Subject) -> Iterator[Hit]:
             for pod in role.pods
         )
         if role.size > 1 and alone:
-            said = f"{role.title} has hostNetwork, and dnsPolicy is not ClusterFirstWithHostNet"
-            yield Hit(places.whole(role), said, "add dnsPolicy: ClusterFirstWithHostNet")
+            said = f"{role.title} has hostNetwork, but dnsPolicy is not ClusterFirstWithHostNet"
+            yield Hit(locations.whole(role), said, "add dnsPolicy: ClusterFirstWithHostNet")
 
 
 @rule(
     "ports-shared",
     Severity.WARNING,
-    "Pods in the network of their node may meet on the same port",
-    ignored="Where two of them land on a node, the second ends with `address already in use`.",
-    evidence="https://github.com/ome-projects/ome/issues/236; the scheduler keeps pods apart by the ports that they name.",
+    "Pods in the network of their node may use the same port",
+    ignored="If two of these pods are scheduled to one node, the second exits with `address already in use`.",
+    evidence="https://github.com/ome-projects/ome/issues/236; the scheduler separates pods by the ports that they declare.",
 )
 def ports_shared(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         named = role.container.get("ports")
         port = number(start.text("--port"))
         if role.leader["spec"].get("hostNetwork") and 0 < role.per_pod < 8 and not named and port:
-            said = f"{role.title} has hostNetwork and {role.per_pod} GPUs in a pod, and names no port"
-            yield Hit(places.field(role, "ports"), said, f"add ports: [{{name: http, containerPort: {port}}}]")
+            said = f"{role.title} has hostNetwork and {role.per_pod} GPUs in a pod, but declares no port"
+            yield Hit(locations.field(role, "ports"), said, f"add ports: [{{name: http, containerPort: {port}}}]")
 
 
 @rule(
     "memory-unlocked",
     Severity.WARNING,
-    "A pod mounts its node's RDMA devices and may not lock memory",
-    ignored="Where the runtime of containers limits locked memory, registering a cache fails: `Cannot allocate memory`.",
+    "A pod mounts its node's RDMA devices but may not lock memory",
+    ignored="If the container runtime limits locked memory, registering a KV cache fails with `Cannot allocate memory`.",
     evidence="https://github.com/kvcache-ai/Mooncake/issues/281; IPC_LOCK lifts the limit (docs/security.md).",
 )
 def memory_unlocked(subject: Subject) -> Iterator[Hit]:
@@ -111,14 +111,14 @@ def memory_unlocked(subject: Subject) -> Iterator[Hit]:
         )
         if needs_rdma(role, start) and by_path and not rights.get("privileged") and not added & {"IPC_LOCK", "ALL"}:
             remedy = "add securityContext: {capabilities: {add: [IPC_LOCK]}}"
-            yield Hit(places.field(role, "securityContext"), f"{role.title} lacks the capability IPC_LOCK", remedy)
+            yield Hit(locations.field(role, "securityContext"), f"{role.title} lacks the capability IPC_LOCK", remedy)
 
 
 @rule(
     "memory-below-shm",
     Severity.WARNING,
-    "A container has less memory than its shared memory may take",
-    ignored="Shared memory counts towards the limit: the container is killed before it is full.",
+    "A container's memory limit is not above the size of its shared memory",
+    ignored="Shared memory counts towards the memory limit, so the container is killed before its shared memory is full.",
     evidence="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir (medium Memory)",
 )
 def memory_below_shm(subject: Subject) -> Iterator[Hit]:
@@ -126,8 +126,8 @@ def memory_below_shm(subject: Subject) -> Iterator[Hit]:
         limit = below(role.container, "resources", "limits").get("memory")
         shared = _shared(role)
         if limit is not None and shared is not None and 0 < quantity.parse(limit) <= quantity.parse(shared):
-            said = f"the limit of memory is {limit}, and {SHM} may take {shared} of it"
-            yield Hit(places.field(role, "resources"), said, "raise the limit, or lower sizeLimit")
+            said = f"the memory limit is {limit}, but {SHM} may use {shared} of it"
+            yield Hit(locations.field(role, "resources"), said, "raise the memory limit, or lower sizeLimit")
 
 
 def _list(value: Any) -> list[Any]:
@@ -135,7 +135,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _shared(role: Role) -> Any:
-    """SizeLimit of what is mounted at /dev/shm."""
+    """Return the sizeLimit of the volume that is mounted at /dev/shm, or None."""
     mounts = {str(mount.get("name")) for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
     named = (volume for volume in items(role.leader["spec"], "volumes") if str(volume.get("name")) in mounts)
     return next((below(volume, "emptyDir").get("sizeLimit") for volume in named), None)
@@ -144,24 +144,24 @@ def _shared(role: Role) -> Any:
 @rule(
     "host-loopback",
     Severity.ERROR,
-    "The engine listens to its own pod alone",
-    ignored="Probes and the Service are refused: it never becomes ready.",
+    "The engine listens only on the loopback address",
+    ignored="Connections of probes and of the Service are refused, so the pod never becomes ready.",
     evidence="SGLang's --host is 127.0.0.1 when unset; https://github.com/ai-dynamo/modelexpress/pull/401",
 )
 def host_loopback(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
-        alone = len(role.leader["spec"]["containers"]) == 1  # beside another container, that may pass requests on
+        alone = len(role.leader["spec"]["containers"]) == 1  # another container in the pod may forward requests
         if alone and start.text("--host") in _LOOPBACK:
-            said = f"--host is {start.text('--host')}{'' if start.given('--host') else ', as it is not given'}"
+            said = f"--host is {start.text('--host')}{'' if start.given('--host') else ', the default'}"
             yield Hit(of(role, start, "--host"), said, "write --host=0.0.0.0")
 
 
 @rule(
     "probe-page",
     Severity.ERROR,
-    "A probe asks a page that the engine does not have",
-    ignored="404 for ever: the pod never becomes ready, or is restarted again and again.",
-    evidence="SGLang 0.5.23, entrypoints/http_server.py; ranks above 0 have /health, /health_generate and /ping alone; "
+    "A probe requests a path that the engine does not serve",
+    ignored="The probe always gets 404, so the pod never becomes ready or is restarted repeatedly.",
+    evidence="SGLang 0.5.23, entrypoints/http_server.py; ranks above 0 serve only /health, /health_generate and /ping; "
     "https://github.com/InftyAI/llmaz/issues/382",
 )
 def probe_page(subject: Subject) -> Iterator[Hit]:
@@ -171,16 +171,17 @@ def probe_page(subject: Subject) -> Iterator[Hit]:
                 asks = below(pod["spec"]["containers"][0], probe, "httpGet")
                 path = str(asks.get("path", "")).partition("?")[0]
                 if path in _ABSENT or (rank and path and path not in _OF_WORKERS):
-                    who = "ranks above 0 have" if rank else f"{start.engine} has"
-                    remedy = "move the probe to leader.runner, or write /health" if rank else "write path: /health"
-                    yield Hit(places.field(role, probe), f"{probe} asks {path}, and {who} no such page", remedy)
+                    who = "ranks above 0 do" if rank else f"{start.engine} does"
+                    remedy = "move the probe to leader.runner, or write path: /health" if rank else "write path: /health"
+                    yield Hit(locations.field(role, probe), f"{probe} requests {path}, which {who} not serve", remedy)
 
 
 @rule(
     "probe-hurried",
     Severity.WARNING,
-    "A probe of /health has a second to be answered",
-    ignored="/health makes a token, which takes a second at least: the pod is unready, or in and out.",
+    "A probe of /health has a time-out of one second",
+    ignored="/health generates a token, which takes at least a second, so the pod is unready or alternates between "
+    "ready and unready.",
     evidence="https://github.com/ai-dynamo/modelexpress/pull/401; config/runtimes/srt/kimi-k2-pd-rt.yaml",
 )
 def probe_hurried(subject: Subject) -> Iterator[Hit]:
@@ -189,7 +190,9 @@ def probe_hurried(subject: Subject) -> Iterator[Hit]:
             told = below(role.container, probe)
             path = str(below(told, "httpGet").get("path", "")).partition("?")[0]
             if path in _SLOW and told.get("timeoutSeconds", 1) == 1:
-                yield Hit(places.field(role, probe), f"{probe} asks {path} with a time-out of 1 s", "add timeoutSeconds: 5")
+                yield Hit(
+                    locations.field(role, probe), f"{probe} requests {path} with a time-out of 1 s", "add timeoutSeconds: 5"
+                )
 
 
 RULES: tuple[Rule, ...] = (

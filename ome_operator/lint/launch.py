@@ -1,4 +1,4 @@
-"""How a container starts an engine or a router: the program, its version, its arguments and variables."""
+"""Parses how a container starts an engine or a router: the program, its version, its arguments and its variables."""
 
 import re
 import shlex
@@ -13,29 +13,29 @@ from ome_operator.engines.routers import KEYED, is_program, parts
 
 ROUTER = "sglang-router"
 STRICT = frozenset({"sglang", ROUTER})
-"""Programs that end at a word that belongs to no flag; others take it for the model."""
+"""Programs whose parser rejects a word that belongs to no flag. Other programs accept it, for example as the model."""
 _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
-"""What follows a flag -> how many words belong to it."""
+"""Kind of flag → maximum number of words that follow it."""
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
-"""A variable as the kubelet puts it in."""
+"""A reference to a variable that the kubelet expands."""
 _IN_SHELL = re.compile(r"\$\{?([A-Za-z_]\w*)\b\}?")
 _OPERATORS = frozenset({";", "&", "&&", "|", "||", "fi", "done", ">", ">>", "2>&1"})
-"""Words behind which a line of a shell is about something else."""
+"""Words in a line of a shell script after which another command or a redirection follows."""
 _SIZES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 class Argument(NamedTuple):
-    """A flag and the words behind it."""
+    """A flag with the words that follow it."""
 
     written: str
-    """As it stands there, with its value where that is in the same word."""
+    """The word as it is written, with its value if that is in the same word."""
     word: str
-    """The flag alone."""
+    """The flag without its value."""
     values: tuple[str, ...]
     flag: Flag | None
-    """What the version says of it."""
+    """The flag's definition in this version; None if the version does not define it."""
     joined: bool = False
-    """Whether its value stands behind a space in the same word, which programs take for another thing."""
+    """Whether the flag's value follows a space in the same word, so that the program does not recognise the flag."""
 
 
 @dataclass(frozen=True)
@@ -43,45 +43,47 @@ class Launch:
     """A program with its arguments."""
 
     engine: str
-    """sglang, vllm, …, or sglang-router."""
+    """Name of the program: sglang, vllm, …, or sglang-router."""
     image: str
     version: str
-    """Of the program, "" where nobody says it."""
+    """Version of the program; "" if unknown."""
     line: CommandLine | None
-    """The flags of exactly this version."""
+    """The flags of exactly this version; None if they are unknown."""
     read_as: CommandLine | None
-    """The flags by which arguments are understood: of this version, else of the nearest that is known."""
+    """The flags by which arguments are parsed: those of this version, or else of the nearest known version."""
     words: tuple[str, ...]
-    """Behind the program, with the values of variables that are known."""
+    """The words after the program, with known variables expanded."""
     env: Mapping[str, str]
-    """Variables with a value that is known."""
+    """Variables with a known value."""
     names: frozenset[str]
-    """All variables that are named."""
+    """Names of all variables, also of those without a known value."""
     open: bool
-    """Whether variables may come from elsewhere, too (`envFrom`)."""
+    """Whether variables may also come from other objects (`envFrom`)."""
     shell: bool
-    """Whether a shell starts it, which puts in variables of its own."""
+    """Whether a shell starts the program. A shell expands variables of its own."""
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """The arguments, in their order."""
+        """The arguments in their order."""
         return tuple(_arguments(self.words, self.read_as, self.engine in STRICT))
 
     def given(self, name: str) -> Argument | None:
-        """The last argument that means this flag, by whatever name the version calls it; None without."""
+        """Return the last argument that sets this flag, under any name that the version has for it; None if it is not
+        set.
+        """
         flag = self._flag(name)
         return self._last.get(flag.name if flag is not None else name)
 
     @cached_property
     def _last(self) -> Mapping[str, Argument]:
-        """Flag -> its last argument: rules ask for hundreds."""
+        """Flag → its last argument. Cached because the rules look it up hundreds of times."""
         return {given.flag.name if given.flag else given.word: given for given in self.arguments}
 
     def _flag(self, name: str) -> Flag | None:
         return self.read_as.flags.get(name) if self.read_as is not None else None
 
     def text(self, name: str) -> str:
-        """The value of a flag: what was given, else the version's default; "" where neither says any."""
+        """Return the value of a flag: the given value, or else the version's default; "" if there is neither."""
         given = self.given(name)
         if given is not None:
             return given.values[0] if given.values else ""
@@ -89,22 +91,22 @@ class Launch:
         return "" if flag is None or flag.default is None else str(flag.default)
 
     def whole(self, name: str) -> int | None:
-        """The same as a number; None where it is none, or depends on a variable."""
+        """Return the value of a flag as a whole number; None if it is not a number or depends on a variable."""
         return number(self.text(name))
 
     def on(self, name: str) -> bool:
-        """Whether a switch is given, and not its negation."""
+        """Return whether a switch is given and not negated."""
         given = self.given(name)
         return given is not None and not (given.flag is not None and given.word in given.flag.negations)
 
     def variable(self, name: str) -> str:
-        """The value of a variable: what was given, else the version's default; "" where neither says any."""
+        """Return the value of a variable: the given value, or else the version's default; "" if there is neither."""
         default = self.read_as.variables.get(name) if self.read_as else None
         return self.env.get(name, "" if default is None or name in self.names else str(default))
 
 
 def number(text: str) -> int | None:
-    """A whole number as engines read it: 8192, 8k, 8Ki; None where it is none or far too long."""
+    """Parse a whole number as engines do (8192, 8k, 8Ki); None if the text is not a number or has more than 18 digits."""
     found = re.fullmatch(r"\s*([+-]?\d{1,18}(?:\.\d{1,18})?)\s*([kMGT]|[KMGT]i)?\s*", text)
     if found is None or ("." in found[1] and not found[2]):
         return None
@@ -112,7 +114,7 @@ def number(text: str) -> int | None:
 
 
 def launch(container: Mapping[str, Any], annotations: Mapping[str, str], versions: Versions) -> Launch | None:
-    """How a container starts a known program; None where it does not, as far as its words tell."""
+    """Return how a container starts a known program; None if its command does not show one."""
     engine, words, shell = _program(container)
     if not engine:
         return None
@@ -136,12 +138,12 @@ def launch(container: Mapping[str, Any], annotations: Mapping[str, str], version
 
 
 def references(words: Iterable[str]) -> frozenset[str]:
-    """The variables that words refer to, as the kubelet puts them in."""
+    """Return the names of the variables to which the words refer with $(NAME), the syntax that the kubelet expands."""
     return frozenset(name for word in words for name in _REFERENCE.findall(word.replace("$$", "")))
 
 
 def _program(container: Mapping[str, Any]) -> tuple[str, list[str], bool]:
-    """(engine, the words behind it, whether a shell starts it); "" for an unknown program."""
+    """Return (engine, the words after it, whether a shell starts it); the engine is "" for an unknown program."""
     lines = [[*parts(container)], *([*_split(line)] for part in parts(container) for line in _lines(part))]
     for number_, line in enumerate(lines):
         for at, word in enumerate(line):
@@ -158,19 +160,19 @@ def _program(container: Mapping[str, Any]) -> tuple[str, list[str], bool]:
 
 
 def _lines(part: str) -> list[str]:
-    """The lines of a script; a word that is no script is none."""
+    """Return the lines of a shell script; none for a word without white space, which is not a script."""
     return part.replace("\\\n", " ").splitlines() if re.search(r"\s", part.strip()) else []
 
 
 def _split(line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
-    except ValueError:  # a quotation mark that does not end
+    except ValueError:  # an unclosed quotation mark
         return line.split()
 
 
 def _ours(words: Sequence[str], shell: bool) -> list[str]:
-    """The words of a line up to what belongs to the shell."""
+    """Return the words that belong to the program: all of them, or in a shell the words before the next operator."""
     if not shell:
         return list(words)
     out: list[str] = []
@@ -184,7 +186,9 @@ def _ours(words: Sequence[str], shell: bool) -> list[str]:
 
 
 def _filled(word: str, env: Mapping[str, str], shell: bool = False) -> str:
-    """A word with the variables whose value is known, by the kubelet or by a shell; others stay as they are."""
+    """Return a word with known variables expanded as the kubelet does it, and as a shell does it if `shell`. Unknown
+    variables stay.
+    """
     if "$" not in word:
         return word
     word = _REFERENCE.sub(lambda found: env.get(found[1], found[0]), word)
@@ -192,7 +196,7 @@ def _filled(word: str, env: Mapping[str, str], shell: bool = False) -> str:
 
 
 def _arguments(words: Sequence[str], line: CommandLine | None, strict: bool) -> Iterable[Argument]:
-    """What argparse makes of words: a flag, and the words behind it that are no flag."""
+    """Split words into arguments as argparse does: a flag, and the words after it that are not flags."""
     written, word, values, joined = "", "", list[str](), False
     for item in [*words, "--"]:
         if not item.startswith("-") or re.fullmatch(r"-\d.*", item):

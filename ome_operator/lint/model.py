@@ -1,4 +1,4 @@
-"""What is known of a model without its files: its status, the configuration in its spec, or the sizes of a known recipe."""
+"""Collects what is known of a model without its files: from its status, the configuration in its spec, or a known recipe."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from ome_operator.util.memoize import memoize_by_identity
 
 @memoize_by_identity(512)
 def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
-    """Everything that is known of a model."""
+    """Return everything that is known of a model. The result is cached by identity of the arguments."""
     config = _config(model)
     if config is None:
         return ModelFacts(model.name, facts_of(model, well_known)[0], None, ())
@@ -28,7 +28,9 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
 
 
 def _config(model: Model) -> Mapping[str, Any] | None:
-    """A model's config.json, as its spec has it or a recipe knows it."""
+    """Return the config.json of a model from its spec, or the published one if a recipe knows the model; None if neither
+    exists.
+    """
     own = model.spec.model_configuration
     if isinstance(own, Mapping) and own.get("num_hidden_layers"):
         return own
@@ -37,7 +39,7 @@ def _config(model: Model) -> Mapping[str, Any] | None:
 
 
 def node_labels(classes: Mapping[str, AcceleratorClass]) -> dict[str, Mapping[str, str]]:
-    """Class -> the labels by which its nodes are found."""
+    """Map the name of each accelerator class to the labels that select its nodes."""
     return {name: accelerator.spec.discovery.node_selector or {} for name, accelerator in classes.items()}
 
 
@@ -47,7 +49,9 @@ def gpu_memory(
     parts: Iterable[RenderedComponent],
     classes: Mapping[str, AcceleratorClass],
 ) -> dict[str, int]:
-    """Accelerator class -> bytes of a GPU, of those on which a revision with these inputs may run."""
+    """Map the name of each accelerator class on which a revision with these inputs may run to the bytes of memory of one
+    GPU.
+    """
     chosen = {part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part}
     required = runtime.spec.accelerator_requirements if runtime is not None else None
     named = frozenset(chosen or (required and required.accelerator_classes) or ())
@@ -59,7 +63,9 @@ def gpu_memory(
 
 
 def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]) -> dict[str, int]:
-    """Class -> bytes of a GPU, of the classes that are named; else of all that have any of the resources of the pods."""
+    """Map the name of each accelerator class to the bytes of memory of one GPU. The classes are the named ones, or else all
+    that provide one of the resources of the pods. Classes of unknown memory are left out.
+    """
     fitting = {
         name: accelerator
         for name, accelerator in classes.items()

@@ -1,10 +1,10 @@
-"""Rules about pods around an engine: ports, probes, devices, shared memory, networks."""
+"""Rules about the pod of an engine: ports, probes, devices, shared memory, networks."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ome_operator import keys, quantity
-from ome_operator.lint import places
+from ome_operator.lint import locations
 from ome_operator.lint.division import of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Launch, number
@@ -12,17 +12,17 @@ from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 SHM, DEVICES = "/dev/shm", "/dev/infiniband"
 _RDMA = ("rdma", "infiniband", "ib", "roce", "hca", "efa", "sriov")
-"""Parts of names of resources that give a container a fast network card."""
+"""Parts of the names of extended resources that give a container an RDMA network device."""
 
 
 def _mooncake(start: Launch) -> bool:
-    """Whether caches are to go by Mooncake over RDMA, as the arguments say."""
+    """Return whether the arguments select Mooncake over RDMA for the transfer of KV caches."""
     mode = start.text("--disaggregation-mode")
     return mode in ("prefill", "decode") and start.text("--disaggregation-transfer-backend") == "mooncake"
 
 
 def _tcp(start: Launch) -> str:
-    """What makes Mooncake take TCP; "" where nothing does."""
+    """Return the setting that makes Mooncake use TCP; "" if there is none."""
     if start.text("--disaggregation-transfer-backend") == "mooncake_tcp":
         return "--disaggregation-transfer-backend=mooncake_tcp"
     forced = start.env.get("MC_FORCE_TCP", "") == "1"
@@ -40,7 +40,7 @@ def _on_gpus(role: Role, start: Launch) -> bool:
 
 
 def needs_rdma(role: Role, start: Launch) -> bool:
-    """Whether caches or tokens are to go over a fast network card."""
+    """Return whether KV caches or tokens are transferred over RDMA."""
     far = role.size > 1 and start.text("--moe-a2a-backend").startswith("deepep")
     return (_mooncake(start) or far) and _on_gpus(role, start) and not _tcp(start)
 
@@ -48,8 +48,8 @@ def needs_rdma(role: Role, start: Launch) -> bool:
 @rule(
     "cache-over-tcp",
     Severity.WARNING,
-    "Caches of prompts go over TCP",
-    ignored="A prompt's cache is gigabytes: first tokens wait seconds for it, and time-outs end requests under load.",
+    "KV caches are transferred over TCP",
+    ignored="The cache of a prompt has gigabytes, so first tokens wait for seconds, and requests time out under load.",
     evidence="SGLang 0.5.23, arg_groups/pd_disaggregation_hook.py; https://github.com/sgl-project/sglang/issues/23342",
 )
 def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
@@ -57,39 +57,44 @@ def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
         apart = start.text("--disaggregation-mode") in ("prefill", "decode")
         if apart and _on_gpus(role, start) and (why := _tcp(start)):
             place = of(role, start, "--disaggregation-transfer-backend")
-            yield Hit(place, f"{why} sends caches over TCP", "take it out, and give pods RDMA (docs/gpu.md)")
+            yield Hit(
+                place, f"{why} sends KV caches over TCP", "remove this setting, and give the pods RDMA devices (docs/gpu.md)"
+            )
 
 
 @rule(
     "ib-device-missing",
     Severity.WARNING,
-    "Mooncake is not told which network cards it may use",
-    ignored="It takes what it finds: the card for storage, a link that is down, or TCP.",
+    "The network devices of Mooncake are not named",
+    ignored="Mooncake uses any device that it finds: possibly the storage network, a link that is down, or TCP.",
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_ib_devices: without a device it falls back to "
     "its own discovery.",
 )
 def ib_device_missing(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         if _mooncake(start) and _on_gpus(role, start) and not _tcp(start) and not start.text("--disaggregation-ib-device"):
-            remedy = "add --disaggregation-ib-device=mlx5_0,…, as ibv_devices lists them on the nodes"
-            yield Hit(places.arguments(role), "--disaggregation-ib-device is not given", remedy)
+            remedy = "add --disaggregation-ib-device=mlx5_0,…with the devices that ibv_devices lists on the nodes"
+            yield Hit(locations.arguments(role), "--disaggregation-ib-device is not given", remedy)
 
 
 @rule(
     "rdma-missing",
     Severity.WARNING,
-    "Caches or ranks need RDMA, and the pod has no device for it",
-    ignored="NCCL and Mooncake take TCP without a word, which is many times slower; where devices are named, the "
-    "engine ends.",
-    evidence="Containers see /dev/infiniband only by a device plugin's resource, a hostPath, or as privileged; "
+    "RDMA is needed, but the pod has no device for it",
+    ignored="NCCL and Mooncake silently fall back to TCP, which is many times slower; if devices are named, the "
+    "engine exits.",
+    evidence="Containers can access /dev/infiniband only through a device plugin's resource, a hostPath volume, or as "
+    "privileged; "
     "config/runtimes/srt/kimi-k2-pd-rt.yaml.",
 )
 def rdma_missing(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         if needs_rdma(role, start) and not all(_sees_rdma(pod) for pod in role.pods):
-            why = "caches go by Mooncake" if _mooncake(start) else "experts are spread over several nodes"
-            remedy = "ask for the RDMA resource of your device plugin, or mount /dev/infiniband"
-            yield Hit(places.field(role, "resources"), f"{why}, and no device for RDMA is asked for", remedy)
+            why = (
+                "KV caches are transferred by Mooncake" if _mooncake(start) else "experts are distributed over several nodes"
+            )
+            remedy = "request the RDMA resource of your device plugin, or mount /dev/infiniband"
+            yield Hit(locations.field(role, "resources"), f"{why}, but the pod requests no RDMA device", remedy)
 
 
 def _sees_rdma(pod: Manifest) -> bool:
@@ -109,28 +114,28 @@ def _sees_rdma(pod: Manifest) -> bool:
 @rule(
     "shm-small",
     Severity.WARNING,
-    "Several GPUs of a pod share a small /dev/shm, such as the 64 MiB that every container has",
-    ignored="NCCL or the tokenizer's workers end with a bus error or `No space left on device`, often only under load.",
+    "A pod with several GPUs has a small /dev/shm, such as the default of 64 MiB",
+    ignored="NCCL or the tokenizer's workers exit with a bus error or `No space left on device`, often only under load.",
     evidence="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (shared memory); "
-    "containers get 64 MiB unless they mount more.",
+    "containers have 64 MiB unless they mount more.",
 )
 def shm_small(subject: Subject) -> Iterator[Hit]:
     for role, _ in subject.launched("sglang", "vllm"):
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in items(role.container, "volumeMounts")]
         if role.per_pod > 1 and (size := _tiny(role)):
-            said = f"{role.title} has {role.per_pod} GPUs in a pod, and its {SHM} has {size}"
-            yield Hit(places.whole(role), said, "write sizeLimit: 32Gi")
+            said = f"{role.title} has {role.per_pod} GPUs in a pod, but its {SHM} has only {size}"
+            yield Hit(locations.whole(role), said, "write sizeLimit: 32Gi")
         if role.per_pod > 1 and SHM not in mounts and not role.leader["spec"].get("hostIPC"):
-            remedy = "add a volume with emptyDir: {medium: Memory, sizeLimit: 32Gi} and mount it there"
+            remedy = "add a volume with emptyDir: {medium: Memory, sizeLimit: 32Gi} and mount it at {SHM}"
             yield Hit(
-                places.field(role, "volumeMounts"),
-                f"{role.title} has {role.per_pod} GPUs in a pod and mounts no {SHM}",
+                locations.field(role, "volumeMounts"),
+                f"{role.title} has {role.per_pod} GPUs in a pod but mounts no {SHM}",
                 remedy,
             )
 
 
 def _tiny(role: Role) -> str:
-    """The size of what is mounted at /dev/shm where that is below 1 GiB, else ""."""
+    """Return the sizeLimit of the volume at /dev/shm if it is below 1 GiB, else ""."""
     mounted = {mount.get("name") for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
     for volume in items(role.leader["spec"], "volumes"):
         limit = below(volume, "emptyDir").get("sizeLimit")
@@ -142,9 +147,10 @@ def _tiny(role: Role) -> str:
 @rule(
     "port-differs",
     Severity.ERROR,
-    "The program listens at another port than its container names",
-    ignored="The Service and the probes lead to a port where nobody listens: it never becomes ready.",
-    evidence="The operator takes the port named http, or the first, of the main container of rank 0 (docs/engines.md).",
+    "The program listens on a port other than the one its container declares",
+    ignored="The Service and the probes use a port on which nothing listens, so the pod never becomes ready.",
+    evidence="The operator uses the port named http, or else the first port, of the main container of rank 0 "
+    "(docs/engines.md).",
 )
 def port_differs(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched():
@@ -152,15 +158,15 @@ def port_differs(subject: Subject) -> Iterator[Hit]:
         named = next((port for port in ports if port.get("name") == "http"), ports[0] if ports else None)
         told = number(given.values[0]) if given is not None and given.values else None
         if named is not None and told is not None and named.get("containerPort") not in (None, told):
-            said = f"--port is {told}, and the container names {named['containerPort']}"
-            yield Hit(places.field(role, "ports"), said, f"write containerPort: {told}")
+            said = f"--port is {told}, but the container declares port {named['containerPort']}"
+            yield Hit(locations.field(role, "ports"), said, f"write containerPort: {told}")
 
 
 @rule(
     "router-port-differs",
     Severity.ERROR,
-    "The router looks for engines at another port than they listen at",
-    ignored="It never finds a healthy worker, and answers every request with 503.",
+    "The router connects to engines on a port on which they do not listen",
+    ignored="The router finds no healthy worker, and answers every request with 503.",
     evidence="sglang-router 0.3.2: --service-discovery-port, which is 80 when unset, is the port of every worker.",
 )
 def router_port_differs(subject: Subject) -> Iterator[Hit]:
@@ -171,7 +177,7 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
         for engine, server in subject.launched("sglang"):
             port = number(server.text("--port"))
             if asked is not None and port is not None and asked != port:
-                said = f"the router looks at port {asked}, and {engine.title} listens at {port}"
+                said = f"the router connects to port {asked}, but {engine.title} listens on {port}"
                 yield Hit(of(role, start, "--service-discovery-port"), said, f"write --service-discovery-port={port}")
                 break
 
@@ -179,9 +185,8 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
 @rule(
     "liveness-blind",
     Severity.WARNING,
-    "A liveness probe asks a page that answers 200 while nothing moves",
-    ignored="It finds no hang. What it does find, a slow answer under load, it punishes by a restart of a rank, "
-    "which ends the group.",
+    "A liveness probe requests a path that answers 200 even if the engine hangs",
+    ignored="The probe detects no hang. A slow answer under load makes it restart a rank, which ends the group.",
     evidence="Measured here: SGLang's ranks above 0 answer /health whatever happens; sglang-router answers /health "
     "and /liveness without workers; "
     "vLLM's /health stays 200 when a worker is killed (docs/engines.md).",
@@ -194,8 +199,8 @@ def liveness_blind(subject: Subject) -> Iterator[Hit]:
             blind = path in ("/health", "/liveness") and (part == "worker" or start.engine in ("vllm", ROUTER))
             if pod is not None and blind:
                 who = "ranks above 0 answer" if part == "worker" else f"{start.engine} answers"
-                remedy = "take the probe out: the operator finds failed ranks itself (docs/recovery.md)"
-                yield Hit(places.field(role, "livenessProbe"), f"{who} {path} with 200 whatever happens", remedy)
+                remedy = "remove the probe, because the operator detects failed ranks itself (docs/recovery.md)"
+                yield Hit(locations.field(role, "livenessProbe"), f"{who} {path} with 200 in every state", remedy)
 
 
 def _asks(pod: Manifest | None) -> str:
@@ -206,9 +211,9 @@ def _asks(pod: Manifest | None) -> str:
 @rule(
     "probe-port",
     Severity.ERROR,
-    "A probe names a port that the container does not have",
-    ignored="The probe fails for ever: the pod never becomes ready, or is restarted again and again.",
-    evidence="Kubernetes resolves a probe's named port among the container's ports alone.",
+    "A probe names a port that the container does not declare",
+    ignored="The probe always fails, so the pod never becomes ready or is restarted repeatedly.",
+    evidence="Kubernetes resolves a probe's named port only among the container's ports.",
 )
 def probe_port(subject: Subject) -> Iterator[Hit]:
     for role in subject.roles:
@@ -220,27 +225,29 @@ def probe_port(subject: Subject) -> Iterator[Hit]:
                     port = below(box, probe, how).get("port")
                     if isinstance(port, str) and not port.isdigit() and port not in named:
                         said = (
-                            f"{probe} asks port {port}, and the container has "
+                            f"{probe} uses port {port}, but the container has "
                             f"{', '.join(sorted(map(str, named))) or 'no named port'}"
                         )
                         yield Hit(
-                            places.field(role, probe), said, "write the name of a port of the container, or its number"
+                            locations.field(role, probe),
+                            said,
+                            "write the name or the number of a port of the container",
                         )
 
 
 @rule(
     "network-unnamed",
     Severity.NOTE,
-    "The network between nodes is left to NCCL's choice",
-    ignored="NCCL may take the management network.",
-    evidence="docs/gpu.md; profiles of rdma.ome.io/auto-inject set interfaces and cards.",
+    "NCCL chooses the network between nodes by itself",
+    ignored="NCCL may use the management network.",
+    evidence="docs/gpu.md; profiles of rdma.ome.io/auto-inject set interfaces and devices.",
 )
 def network_unnamed(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang", "vllm"):
         named = any(name.startswith(("NCCL_", "GLOO_")) for name in start.names)
         if role.size > 1 and _on_gpus(role, start) and not named and role.annotations.get(keys.RDMA_INJECT) != "true":
-            remedy = f'add the annotations {keys.RDMA_INJECT}: "true" and {keys.RDMA_PROFILE}, or variables NCCL_…'
-            yield Hit(places.whole(role), f"{role.title} has {role.size} pods, and nothing names their network", remedy)
+            remedy = f'add the annotations {keys.RDMA_INJECT}: "true" and {keys.RDMA_PROFILE}, or set the variables NCCL_…'
+            yield Hit(locations.whole(role), f"{role.title} has {role.size} pods, but no setting names a network", remedy)
 
 
 RULES: tuple[Rule, ...] = (

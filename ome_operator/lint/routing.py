@@ -4,38 +4,39 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ome_operator import keys
-from ome_operator.lint import places
+from ome_operator.lint import locations
 from ome_operator.lint.division import of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Launch, number
 from ome_operator.lint.subject import Role, Subject, below
 
 _ASKS = {"--prefill-selector": ("prefill",), "--decode-selector": ("decode",), "--selector": ("engine", "prefill", "decode")}
-"""Selector -> titles of the roles of which it has to find a leader."""
+"""Selector flag → titles of the roles of which the selector must match a leader."""
 _OURS = frozenset({keys.COMPONENT, keys.SERVICE, keys.WORKER_INDEX})
 
 
 @rule(
     "mode-alone",
     Severity.WARNING,
-    "An engine without a partner does half of the work",
-    ignored="It waits for caches that nobody sends, or sends caches to nobody: no request is answered.",
-    evidence="SGLang's --disaggregation-mode; `engine` without `decoder` is a whole engine (docs/architecture.md).",
+    "An engine runs only prefill or only decode, and has no partner",
+    ignored="The engine waits for KV caches that nobody sends, or sends caches to nobody, so no request is answered.",
+    evidence="SGLang's --disaggregation-mode; `engine` without `decoder` does both prefill and decode "
+    "(docs/architecture.md).",
 )
 def mode_alone(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         mode = start.text("--disaggregation-mode")
         if role.title == "engine" and mode in ("prefill", "decode") and subject.service:
-            said = f"the engine has --disaggregation-mode {mode}, and the service has no decoder"
-            remedy = "add decoder: {} and router: {}, or take the argument out"
+            said = f"the engine has --disaggregation-mode {mode}, but the service has no decoder"
+            remedy = "add decoder: {} and router: {}, or remove the argument"
             yield Hit(of(role, start, "--disaggregation-mode"), said, remedy)
 
 
 @rule(
     "selector-misses",
     Severity.ERROR,
-    "The router looks for engines by labels that they do not have",
-    ignored="It never finds a worker, and answers every request with 503.",
+    "The router selects engines by labels that they do not have",
+    ignored="The router finds no worker, and answers every request with 503.",
     evidence="Labels of pods: docs/architecture.md. The operator adds the revision to selectors, so pods of another "
     "service never match; https://github.com/vllm-project/aibrix/issues/1350 shows a router without workers.",
 )
@@ -51,12 +52,13 @@ def selector_misses(subject: Subject) -> Iterator[Hit]:
             if all(misses):
                 key, value = misses[0][0]
                 has = below(engines[0].leader, "metadata", "labels").get(key, "none")
-                said = f"{flag} asks for {key}={value}, and leaders of {engines[0].title} have {has}"
-                yield Hit(places.argument(role, given), said, f"write {key}={has}" if has != "none" else "take it out")
+                said = f"{flag} selects {key}={value}, but the leaders of {engines[0].title} have {has}"
+                remedy = f"write {key}={has}" if has != "none" else "remove this selector"
+                yield Hit(locations.argument(role, given), said, remedy)
 
 
 def _wanted(start: Launch, flag: str) -> Mapping[str, str]:
-    """Label -> value; what holds a variable that nobody knows is left out."""
+    """Map each label of the selector to its value. Words with a variable of unknown value are left out."""
     given = start.given(flag)
     words = " ".join(given.values).split() if given is not None else []
     pairs = (word.partition("=") for word in words if "=" in word and "$" not in word)
@@ -71,8 +73,9 @@ def _missing(wanted: Mapping[str, str], engine: Role) -> list[tuple[str, str]]:
 @rule(
     "router-everywhere",
     Severity.WARNING,
-    "The router looks for engines in all namespaces",
-    ignored="Its account may read the pods of its own namespace alone: `pods is forbidden`, and it finds no worker.",
+    "The router searches for engines in all namespaces",
+    ignored="Its ServiceAccount may read only the pods of its own namespace, so the router gets `pods is forbidden` "
+    "and finds no worker.",
     evidence="The help of sglang-router 0.3.2 (--service-discovery-namespace); "
     "https://github.com/vllm-project/aibrix/issues/1350",
 )
@@ -86,22 +89,23 @@ def router_everywhere(subject: Subject) -> Iterator[Hit]:
 @rule(
     "router-whole",
     Severity.ERROR,
-    "The router takes prefill and decode for whole engines",
-    ignored="Selectors of prefill and decode are not read: it finds no worker, or sends prompts to what only decodes.",
-    evidence="The help of sglang-router 0.3.2: --prefill-selector and --decode-selector are of the PD mode.",
+    "The router is not in prefill-decode mode",
+    ignored="The router ignores the selectors of prefill and decode: it finds no worker, or sends prompts to pods "
+    "that only decode.",
+    evidence="The help of sglang-router 0.3.2: --prefill-selector and --decode-selector belong to the PD mode.",
 )
 def router_whole(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched(ROUTER):
         pairs = any(start.on(flag) for flag in ("--pd-disaggregation", "--enable-igw", "--mini-lb"))
         if subject.apart is not None and not pairs and start.line is not None:
-            yield Hit(places.arguments(role), "--pd-disaggregation is not given", "add --pd-disaggregation")
+            yield Hit(locations.arguments(role), "--pd-disaggregation is not given", "add --pd-disaggregation")
 
 
 @rule(
     "router-hurried",
     Severity.WARNING,
-    "The router waits for a worker less than its start may take",
-    ignored="It gives a worker up that still reads its weights, and learns of it again only by a change.",
+    "The router waits for a worker for a shorter time than the worker may take to start",
+    ignored="The router gives up a worker that is still loading weights, and notices it again only when the pod changes.",
     evidence="The help of sglang-router 0.3.2 (--worker-startup-timeout-secs); "
     "https://github.com/sgl-project/sglang/issues/2778",
 )
@@ -111,12 +115,12 @@ def router_hurried(subject: Subject) -> Iterator[Hit]:
         given = start.given("--worker-startup-timeout-secs")
         waits = number(given.values[0]) if given is not None and given.values else None
         if given is not None and waits and starts and waits < max(starts):
-            said = f"the router waits {waits} s for a worker, and a start may take {max(starts)} s by its startupProbe"
-            yield Hit(places.argument(role, given), said, f"write --worker-startup-timeout-secs={max(starts)}")
+            said = f"the router waits {waits} s for a worker, but the startupProbe allows {max(starts)} s"
+            yield Hit(locations.argument(role, given), said, f"write --worker-startup-timeout-secs={max(starts)}")
 
 
 def _start(engine: Role) -> int:
-    """Seconds that the startup probe of rank 0 allows; 0 without."""
+    """Return the seconds that the startup probe of rank 0 allows; 0 without a startup probe."""
     probe = below(engine.container, "startupProbe")
     parts = [probe.get("periodSeconds", 10), probe.get("failureThreshold", 3)]
     whole = [int(part) for part in parts if re.fullmatch(r"\d{1,9}", str(part))]

@@ -1,4 +1,4 @@
-"""How SGLang divides a model, as its arguments say it: the sizes that it computes from them itself."""
+"""Computes from its arguments how SGLang divides a model, with the same formulas as SGLang."""
 
 from typing import NamedTuple
 
@@ -14,31 +14,34 @@ SPANNING = frozenset(
         "pplx",
     }
 )  # fmt: skip
-"""All-to-all back ends that spread experts over all GPUs of TP (SGLang 0.5.23, arg_groups/overrides.py: `_a2a_ep_size`)."""
+"""All-to-all back ends that distribute experts over all GPUs of TP (SGLang 0.5.23, arg_groups/overrides.py:
+`_a2a_ep_size`)."""
 
 
 class Sizes(NamedTuple):
-    """Sizes of a server; None for what depends on a variable that nobody knows."""
+    """Parallel sizes of a server. None means that the value depends on an unknown variable."""
 
     tp: int | None
     pp: int | None
     attention_dp: int | None
-    """Groups of attention inside TP; 1 without."""
+    """Number of DP attention groups inside TP; 1 without DP attention."""
     attention_cp: int | None
-    """GPUs that share the tokens of a prompt; 1 without."""
+    """Number of GPUs that share the tokens of a prompt (context parallelism); 1 without it."""
     copies: int | None
-    """Whole copies of the model."""
+    """Number of complete copies of the model (data parallelism without DP attention)."""
     ep: int | None
     nnodes: int | None
     redundant: int | None
     backend: str
-    """Of the all-to-all between experts; "" for none."""
+    """All-to-all back end of the experts; "" for none."""
     deepep_mode: str
-    """normal, low_latency or auto; "" without DeepEP."""
+    """normal, low_latency or auto; "" if the back end is not DeepEP."""
 
     @property
     def attention_tp(self) -> int | None:
-        """GPUs that share the attention of a token; None where that is not known or does not divide."""
+        """Number of GPUs that share the attention of a token: TP / (attention DP x attention CP). None if it is unknown or
+        does not divide.
+        """
         groups = (self.attention_dp or 0) * (self.attention_cp or 0)
         return self.tp // groups if self.tp and groups and self.tp % groups == 0 else None
 
@@ -61,7 +64,7 @@ class Sizes(NamedTuple):
 
     @property
     def gpus(self) -> int | None:
-        """That the server needs."""
+        """Number of GPUs that the server needs: TP x PP x copies. None if unknown."""
         if self.tp is None or self.pp is None or self.copies is None:
             return None
         return self.tp * self.pp * self.copies
@@ -69,7 +72,7 @@ class Sizes(NamedTuple):
 
 @memoize_by_identity(64, grows=False)
 def sizes(start: Launch) -> Sizes:
-    """The sizes of a server, for which a dozen rules ask."""
+    """Return the parallel sizes of a server. Cached, because a dozen rules need them."""
     tp, pp, dp = (_size(start, name) for name in ("--tp-size", "--pp-size", "--dp-size"))
     attention, copies = _size(start, "--attn-dp-size"), dp
     if start.on("--enable-dp-attention") and attention in (None, 1):
@@ -91,19 +94,21 @@ def sizes(start: Launch) -> Sizes:
 
 
 def _size(start: Launch, name: str) -> int | None:
-    """A number of ranks: 1 where the version has no such flag."""
+    """Return a number of ranks; 1 if the version has no such flag."""
     text = start.text(name)
     return number(text) if text else 1
 
 
 def requests(start: Launch, found: Sizes) -> int | None:
-    """Requests that a rank of attention may run at a time; None without a bound."""
+    """Return the maximum number of requests that an attention group may run at a time; None without a limit."""
     most = number(start.text("--max-running-requests"))
     return None if most is None or not found.attention_dp else most // found.attention_dp
 
 
 def graph_batch(start: Launch) -> int | None:
-    """The largest batch that is captured as a CUDA graph for decode; None where no argument says it, 0 for no graphs."""
+    """Return the largest batch that decode captures as a CUDA graph; None if no argument sets it, 0 if graphs are
+    disabled.
+    """
     disabled = start.on("--disable-cuda-graph") or start.text("--cuda-graph-backend-decode") == "disabled"
     if disabled:
         return 0

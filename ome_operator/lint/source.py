@@ -1,4 +1,4 @@
-"""Where findings stand in the files that a person named, and the files with what can be fixed fixed."""
+"""Locates findings in the files that the user named, and writes a diff of the automatic fixes."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ _INLINE = re.compile(r"^metadata:\s*\{.*?\bname:\s*[\"']?([\w.-]+)", re.M)
 
 
 class Spot(NamedTuple):
-    """A line of a file, from 1."""
+    """A line of a file; the first line is 1."""
 
     file: str
     line: int
@@ -22,12 +22,14 @@ class _Document(NamedTuple):
     object: str
     """Kind and name."""
     first: int
-    """Its first line, from 0."""
+    """Index of its first line, from 0."""
     lines: list[str]
 
 
 def spot(files: Mapping[str, str], hit: Hit) -> Spot | None:
-    """Where a hit stands: the line of the word that is to change, else the first of its object; None in no file."""
+    """Return the position of a hit: the line of the word that the fix replaces, or else the first line of its object; None
+    if the object is in none of the files.
+    """
     for file, text in files.items():
         for document in _documents(text):
             if document.object == _object(hit):
@@ -38,7 +40,7 @@ def spot(files: Mapping[str, str], hit: Hit) -> Spot | None:
 
 
 def patch(files: Mapping[str, str], findings: Iterable[Finding]) -> str:
-    """What would fix the findings that a word fixes, as a diff; "" where there are none in these files."""
+    """Return a unified diff that applies the automatic fixes to these files; "" if there are none."""
     hits = [finding.hit for finding in findings if finding.hit.fix is not None]
     return "".join(
         line
@@ -60,7 +62,7 @@ def _fixed(text: str, hits: Iterable[Hit]) -> str:
 
 
 def _documents(text: str) -> Iterator[_Document]:
-    """The documents of a file that are objects; lists are not looked into."""
+    """Yield the documents of a file that are objects. Objects inside a List are not found."""
     lines, first = text.splitlines(True), 0
     for at in [*(number for number, line in enumerate(lines) if line.startswith("---")), len(lines)]:
         part = "".join(lines[first:at])
@@ -71,7 +73,7 @@ def _documents(text: str) -> Iterator[_Document]:
 
 
 def _object(hit: Hit) -> str:
-    """Kind and name, without a namespace."""
+    """Return kind and name of the object of a hit, without its namespace."""
     kind, _, name = hit.place.object.partition(" ")
     return f"{kind} {name.rpartition('/')[2]}"
 
@@ -81,5 +83,5 @@ def _word(word: str) -> re.Pattern[str]:
 
 
 def _code(line: str) -> str:
-    """A line without its comment."""
+    """Return a line without its comment."""
     return re.split(r"(?:^|\s)#", line, maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""A service as the operator would run it, and what is known of its model: all that rules look at."""
+"""The input of the rules: a service as the operator would run it, and what is known of its model."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,18 +23,19 @@ class Role:
 
     component: str
     title: str
-    """prefill, decode, engine or router."""
+    """Name of the role: prefill, decode, engine or router."""
     size: int
-    """Pods of a group."""
+    """Number of pods of a group."""
     leader: Manifest
     """Pod of rank 0, or of the router."""
     worker: Manifest | None
     launch: Launch | None
-    """What rank 0 starts; None for an unknown program."""
+    """How rank 0 starts its program; None for an unknown program."""
     others: Launch | None
-    """What the other ranks start."""
+    """How the other ranks start their program."""
     written: tuple[tuple[str, str, Component], ...]
-    """(object, field, what stands there) of all that the component is made of, the highest layer first."""
+    """(object, field, component as it is written there) of all layers that the component is merged from, the topmost
+    first."""
 
     @property
     def container(self) -> Manifest:
@@ -43,53 +44,53 @@ class Role:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Of the pod of rank 0."""
+        """Annotations of the pod of rank 0."""
         return self.leader["metadata"].get("annotations") or {}
 
     @property
     def gpus(self) -> int:
-        """Of a group."""
+        """Number of GPUs of a group."""
         return _gpus(self.leader) + (_gpus(self.worker) * (self.size - 1) if self.worker is not None else 0)
 
     @property
     def per_pod(self) -> int:
-        """GPUs of the pod of rank 0."""
+        """Number of GPUs of the pod of rank 0."""
         return _gpus(self.leader)
 
     @property
     def pods(self) -> tuple[Manifest, ...]:
-        """The pod of rank 0, and of the others."""
+        """The pod of rank 0, and the pod of the other ranks if there are any."""
         return (self.leader, *([self.worker] if self.worker is not None else []))
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is looked at."""
+    """A service, or a runtime by itself, that is checked."""
 
     service: str
     """Namespace and name; "" for a runtime by itself."""
     runtime: str
-    """Kind and name of the runtime, "" without."""
+    """Kind and name of the runtime; "" if there is none."""
     roles: tuple[Role, ...]
     model: ModelFacts | None
     problems: tuple[str, ...]
-    """Why the operator itself would not start it."""
+    """Reasons why the operator itself would not start the service."""
     versions: Versions
     memory: Mapping[str, int]
-    """Accelerator class -> bytes of a GPU, of those on which it may run."""
+    """Accelerator class → bytes of memory of one GPU, for the classes on which the service may run."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Accelerator class -> labels of its nodes."""
+    """Accelerator class → labels of its nodes."""
     advice: str = ""
-    """What the operator says in the condition Advice."""
+    """The operator's message in the condition Advice."""
     ignored: frozenset[str] = frozenset()
-    """Ids of the rules that say nothing here."""
+    """IDs of the rules that are skipped for this service."""
 
     def role(self, title: str) -> Role | None:
-        """The role of a title."""
+        """Return the role with this title, or None."""
         return next((role for role in self.roles if role.title == title), None)
 
     def launched(self, *engines: str) -> tuple[tuple[Role, Launch], ...]:
-        """The roles that start a known program, or any of these."""
+        """Return the roles that start a known program, or one of the given engines."""
         found = ((role, role.launch) for role in self.roles)
         return tuple(
             (role, start) for role, start in found if start is not None and (not engines or start.engine in engines)
@@ -97,20 +98,20 @@ class Subject:
 
     @cached_property
     def apart(self) -> tuple[tuple[Role, Launch], tuple[Role, Launch]] | None:
-        """Prefill and decode, where SGLang runs both."""
+        """Prefill and decode if SGLang runs both; otherwise None."""
         found = {role.title: (role, start) for role, start in self.launched("sglang")}
         return (found["prefill"], found["decode"]) if {"prefill", "decode"} <= found.keys() else None
 
 
 def below(value: Any, *names: str) -> Manifest:
-    """The map that stands below a value; an empty one where something else stands, or nothing."""
+    """Return the map at the path `names` below a value; an empty map if there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: Any, name: str) -> list[Manifest]:
-    """The maps in the list of this name; what else people write there is left out."""
+    """Return the maps in the list of this name. Entries that are not maps are left out."""
     found = value.get(name) if isinstance(value, Mapping) else None
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
@@ -125,9 +126,10 @@ def subject(
     labels: Mapping[str, Mapping[str, str]],
     alone: bool = False,
 ) -> Subject:
-    """A service from the pods that the operator would make for it. `alone`: it was made up to look at its runtime.
+    """Build the subject of a service from the pods that the operator would create for it. `alone`: the service was made up
+    to check its runtime.
 
-    What the operator itself says of it (`problems`, `advice`) is for the caller to add.
+    The caller adds what the operator itself reports of the service (`problems`, `advice`).
     """
     return Subject(
         service="" if alone else f"{service.namespace}/{service.name}",
@@ -143,7 +145,7 @@ def subject(
 
 
 def ignored(annotations: Mapping[str, str]) -> frozenset[str]:
-    """Ids of the rules that say nothing about a service, by its annotation."""
+    """Return the IDs of the rules that a service excludes by its annotation."""
     return frozenset(re.split(r"[\s,]+", annotations.get(keys.LINT_IGNORE, ""))) - {""}
 
 
@@ -175,7 +177,7 @@ def _gpus(pod: Manifest) -> int:
 def _written(
     service: InferenceService, runtime: Runtime | None, component: str, alone: bool
 ) -> Iterable[tuple[str, str, Component]]:
-    """Where a component is written, the service first: what stands there counts more."""
+    """Yield the layers in which a component is written. The service comes first, because it overrides the runtime."""
     own: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, _PART[component]) if runtime is not None else None
     if own is not None and not alone:

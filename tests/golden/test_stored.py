@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ome_operator.core.observed.validation import Asked, Objection, Verdict
-from ome_operator.lint.judge import Judge
+from ome_operator.lint.validator import Validator
 from tests.golden.stored import RECORDS, restored
 from tests.support.simulator import World
 
@@ -56,7 +56,7 @@ def test_a_rule_that_comes_with_an_upgrade_is_advice_for_them(folder: Path) -> N
 
 def test_todays_operator_refuses_nothing_of_them(folder: Path) -> None:
     world, judged = restored(folder), restored(folder)
-    judged.edit(deps=replace(judged.deps, judge=Judge()))
+    judged.edit(deps=replace(judged.deps, judge=Validator()))
     for each in (world, judged):
         each.settle()
     assert stored(judged) == stored(world) and judged.alive() == world.alive()

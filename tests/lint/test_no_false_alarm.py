@@ -14,7 +14,7 @@ from tests.conftest import SOAK
 from tests.support.linting import LINT, ROOT, found, grave, looked_at
 from tests.unit.cookbook.test_combinations import answer, asks
 
-WAITS = "waiting-longer: SGLANG_DISAGGREGATION_WAITING_TIMEOUT is 100000 s, and the router gives up after 600 s"
+WAITS = "waiting-longer: SGLANG_DISAGGREGATION_WAITING_TIMEOUT is 100000 s, but the router gives up after 600 s"
 KNOWN = {
     "runtimes/srt/kimi-k2-pd-seed-rt.yaml": [WAITS],  # to the letter as it was published
 }
@@ -43,8 +43,8 @@ WORKING = {
 RIGHT = {
     "folded": [
         "router-everywhere: --service-discovery-namespace is not given",  # its account may read them all
-        "liveness-blind: ranks above 0 answer /health with 200 whatever happens",  # its workers have the probe, too
-        "probe-hurried: livenessProbe asks /health with a time-out of 1 s",
+        "liveness-blind: ranks above 0 answer /health with 200 in every state",  # its workers have the probe, too
+        "probe-hurried: livenessProbe requests /health with a time-out of 1 s",
     ],
 }
 """The same -> warnings that are right."""

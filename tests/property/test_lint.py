@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ome_operator.cli import manifests
 from ome_operator.errors import Unanswered
-from ome_operator.lint import told
+from ome_operator.lint import report
 from tests.support.linting import LINT, found
 from tests.support.odd_json import places
 
@@ -76,4 +76,4 @@ def test_no_rule_breaks(place: tuple[str, int, Path], wrong: Any) -> None:
         assert "file" in str(refused)
         return
     findings = found(objects)
-    assert told.text(findings) and told.as_json(findings, {}) and told.sarif(findings, {}, "1")
+    assert report.text_report(findings) and report.json_report(findings, {}) and report.sarif_report(findings, {}, "1")

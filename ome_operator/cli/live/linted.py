@@ -16,9 +16,9 @@ from ome_operator.describe.outcome import Outcome, outcome
 from ome_operator.engines.flags import Versions, packaged
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Severity
-from ome_operator.lint.judge import SAID_ALREADY, refusals
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
 from ome_operator.lint.subject import Subject, subject
+from ome_operator.lint.validator import SAID_ALREADY, refusals
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client

@@ -5,7 +5,7 @@ from tests.support.rig import Manifest, Rig, is_ready
 
 IGNORE = "ome.io/lint-ignore"
 GOOD, BAD = "--mem-fraction-static=0.8", "--enable-deepep-moe"
-SAYS = "flag-removed: sglang 0.5.23 has no --enable-deepep-moe"
+SAYS = "flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe"
 
 
 def runtime(name: str, flag: str) -> Manifest:

@@ -19,7 +19,7 @@ from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preflight import PreflightReport
 from ome_operator.describe.preview import Preview
 from ome_operator.describe.tree import Tree
-from ome_operator.lint import told as lint_told
+from ome_operator.lint import report as lint_report
 from ome_operator.lint.rules import RULES
 from ome_operator.preflight import check, node
 from ome_operator.recorder import recording, sections
@@ -117,7 +117,7 @@ def outputs() -> Iterator[str]:
     documents = {"diff": Preview, "explain": Trouble, "preflight": PreflightReport, "replay": ReplayedPass, "status": Tree}
     for name, kind in documents.items():
         yield from walk.below(kind, f"ome {name} ", to_camel)
-    for command, module in {"lint": lint_told, "plan": sizing_told, "plan layouts": answer}.items():
+    for command, module in {"lint": lint_report, "plan": sizing_told, "plan layouts": answer}.items():
         yield from (
             f"ome {command} {key}" for key in walk.json_keys(module.__name__) if re.fullmatch(r"[a-z$][a-zA-Z]*", key)
         )

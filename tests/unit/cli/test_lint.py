@@ -56,11 +56,11 @@ def test_a_file_that_is_given_and_in_the_catalog_is_read_once(monkeypatch: pytes
 
 def test_what_people_read() -> None:
     said = run("-f", ERROR).stdout
-    assert "error flag-removed: sglang 0.5.23 has no --enable-deepep-moe" in said
-    assert "ClusterServingRuntime broken: spec.engineConfig.runner.args  (of lint/broken)" in said
+    assert "error flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe" in said
+    assert "ClusterServingRuntime broken: spec.engineConfig.runner.args  (service lint/broken)" in said
     assert "Write --moe-a2a-backend deepep." in said and "docs/rules.md#flag-removed" in said
     assert said.endswith("1 error, 0 warnings, 0 notes\n")
-    assert run("-f", ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml").stdout == "nothing found\n"
+    assert run("-f", ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml").stdout == "no findings\n"
 
 
 def test_what_programs_read() -> None:
@@ -91,7 +91,7 @@ def test_versions_of_the_users_own(tmp_path: Path) -> None:
     assert "version-unknown" in run("-f", NOTE).stdout
     (tmp_path / "sglang-0.9.1.yaml").write_text("flags: {--model-path: value, --host: value, --port: value}\n")
     result = run("-f", NOTE, "--engine-data", tmp_path)
-    assert "error flag-removed: sglang 0.9.1 has no --tp-size" in result.stdout and result.exit_code == 2
+    assert "error flag-removed: sglang 0.9.1 has no flag --tp-size" in result.stdout and result.exit_code == 2
     (tmp_path / "sglang-0.9.1.yaml").write_text("flags: [")
     assert isinstance(error := run("-f", NOTE, "--engine-data", tmp_path).exception, Unanswered)
     assert "sglang-0.9.1" in str(error)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ome_operator.lint.page import PAGE, text
+from ome_operator.lint.page import PAGE, page_text
 from ome_operator.lint.rules import FAMILIES, LONGEST, MOST, RULES
 from tests.support.linting import found
 from tests.support.parts import ROOT
@@ -12,8 +12,8 @@ from tests.support.parts import ROOT
 
 def test_the_page_is_made_of_the_rules(update: bool) -> None:
     if update:
-        PAGE.write_text(text(), encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == text(), "python -m ome_operator.lint.page"
+        PAGE.write_text(page_text(), encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page_text(), "python -m ome_operator.lint.page"
 
 
 def test_every_rule_says_what_it_is_for() -> None:

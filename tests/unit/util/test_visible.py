@@ -20,7 +20,7 @@ from ome_operator.core.observed.objects import Observed
 from ome_operator.describe.tree import tree
 from ome_operator.errors import UserError
 from ome_operator.kube.podlogs import LogLine
-from ome_operator.lint import told
+from ome_operator.lint import report
 from ome_operator.lint.finding import Finding, Hit, Location
 from ome_operator.lint.rules import RULES
 from ome_operator.util.log_format import configure
@@ -107,7 +107,7 @@ def test_a_log_line_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_findings_of_lint_are_exact_and_harmless() -> None:
     rule = next(iter(RULES.values()))
     found = Finding(rule, "team/s", Hit(Location(EVIL + "\x9b31m", "spec"), "says", "do it"))
-    for text in (told.as_json([found], {}), told.sarif([found], {}, "1")):
+    for text in (report.json_report([found], {}), report.sarif_report([found], {}, "1")):
         assert not {"\x1b", "\x07", "\x9b"} & set(text) and "PWNED" in text
 
 

@@ -23,7 +23,7 @@ from tests.support.linting import catalog
 
 CORPUS = parts.ROOT / "tests/lint/corpus"
 BROKEN, FINE = CORPUS / "flag-removed/deepep.yaml", parts.ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml"
-SAID = "refused flag-removed: sglang 0.5.23 has no --enable-deepep-moe"
+SAID = "refused flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe"
 
 
 def run(*words: object) -> Result:
@@ -92,7 +92,7 @@ def test_a_service_with_an_annotation_is_left_alone(answers: Any) -> None:
     bodies = broken("here")
     bodies[-1]["metadata"]["annotations"] = {"ome.io/lint-ignore": "flag-removed, no-such-rule"}
     answers(cluster(*bodies))
-    assert run("lint").stdout == "nothing found\n"
+    assert run("lint").stdout == "no findings\n"
 
 
 def test_who_may_not_read_is_told_so_and_nothing_is_guessed(answers: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Deps
-from ome_operator.lint.judge import Judge
+from ome_operator.lint.validator import Validator
 from tests.support import parts
 from tests.support.simulator import World
 
@@ -28,7 +28,7 @@ def deps(*args: str, image: str = OFFICIAL, judge: Any = None, command: list[str
         resources={"limits": {"nvidia.com/gpu": 1}},
     )
     runtime = parts.runtime(engineConfig={"runner": box})
-    return replace(parts.deps(parts.model(), runtime), judge=judge or Judge())
+    return replace(parts.deps(parts.model(), runtime), judge=judge or Validator())
 
 
 def world(*args: str, notes: Mapping[str, str] | None = None, **more: Any) -> World:

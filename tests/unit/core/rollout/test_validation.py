@@ -11,7 +11,7 @@ from ome_operator.controllers.base import CORE
 from ome_operator.controllers.manager import Manager
 from ome_operator.core.reconcile.plan import EditState
 from ome_operator.lint import rules
-from ome_operator.lint.judge import Judge
+from ome_operator.lint.validator import Validator
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from tests.support.fake_api import FakeApi
@@ -28,7 +28,7 @@ def test_what_would_end_on_every_gpu_is_not_rolled_out_and_what_serves_goes_on()
     edited(found, BAD)
     said = found.condition("RolledOut")
     assert refused(found) and said["status"] == "False"
-    assert "flag-removed: sglang 0.5.23 has no --enable-deepep-moe" in said["message"]
+    assert "flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe" in said["message"]
     assert "write --moe-a2a-backend deepep" in said["message"], "the fix"
     assert "ClusterServingRuntime rt: spec.engineConfig.runner.args" in said["message"], "the field"
     assert f"{keys.LINT_IGNORE}: flag-removed" in said["message"], "the way out"
@@ -83,7 +83,7 @@ def test_an_annotation_overrides_the_rule() -> None:
 
 def test_an_annotation_that_names_no_rule_is_told() -> None:
     found = world(GOOD, notes={keys.LINT_IGNORE: "flag-removd"})
-    assert "names flag-removd, which is no rule" in found.condition("Advice")["message"]
+    assert "names flag-removd, which is not a rule" in found.condition("Advice")["message"]
 
 
 def test_scaling_and_recovery_of_what_serves_go_on_while_an_edit_is_refused() -> None:
@@ -128,7 +128,7 @@ def test_a_repair_is_never_refused() -> None:
         ([BAD], {"image": "registry.corp/sglang:0.5.23-p3"}),  # a patch may have any flag
         ([BAD], {"image": "registry.corp/sglang:0.9.9"}),
         ([BAD], {"image": "registry.corp/sglang@sha256:" + "0" * 64}),
-        ([BAD], {"judge": Judge(refuse=False)}),  # the chart says so
+        ([BAD], {"judge": Validator(refuse=False)}),  # the chart says so
         (["--tp-size=2"], {}),  # an error, and no word of the parser's
         (["--host", "0.0.0.0 --port 9"], {}),  # a value, for all that the parser knows
         ([f"--no-such-flag=$(X) {BAD}"], {"command": ["sh", "-c", "python3 -m sglang.launch_server $0"]}),
@@ -188,7 +188,7 @@ def test_whatever_comes_no_pod_ever_starts_with_what_was_refused(seed: int) -> N
         elif step == "lose" and found.alive():
             found.lose(chance.choice(sorted(found.alive())))
         else:
-            judge = Judge()
+            judge = Validator()
             found.edit(deps=replace(found.deps, judge=judge))
         found.run(chance.randint(1, 30))
         stored = [str(one.manifest) for (kind, _), one in found.children.items() if kind == "ControllerRevision"]
@@ -206,7 +206,7 @@ def test_hostile_words_move_no_cursor() -> None:
 
 
 def test_the_rules_run_once_for_a_revision_and_never_for_a_pass() -> None:
-    judge = Judge()
+    judge = Validator()
     found = world(GOOD, judge=judge)
     assert judge.looked == 1
     for groups in (2, 3, 1):
@@ -226,14 +226,14 @@ def test_a_rule_that_fails_leaves_the_service_alone(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(rules.RULES, "gpus-too-few", broken)
     found = edited(world(GOOD), BAD)
     assert refused(found) and found.condition("Ready")["status"] == "True"
-    assert "failed and said nothing (gpus-too-few: RuntimeError)" in found.condition("Advice")["message"]
+    assert "failed (gpus-too-few: RuntimeError)" in found.condition("Advice")["message"]
 
 
 def test_nor_does_any_other_bug_of_the_rules_stop_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> Any:
         raise KeyError("a bug of ours")
 
-    monkeypatch.setattr("ome_operator.lint.judge.subject", fails)
+    monkeypatch.setattr("ome_operator.lint.validator.subject", fails)
     found = edited(world(GOOD), BAD)
     assert not refused(found) and found.condition("RolledOut")["status"] == "True"
-    assert "said nothing (KeyError)" in found.condition("Advice")["message"]
+    assert "failed (KeyError)" in found.condition("Advice")["message"]

@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.observed.validation import silent
-from ome_operator.lint.judge import ADVISED, Judge
+from ome_operator.lint.validator import ADVISED, Validator
 from tests.support.simulator import World
 from tests.unit.core.rollout.judged import BAD, GOOD, deps, edited, refused, revision_names, revisions, service, world
 
@@ -15,7 +15,7 @@ def before_the_rule(*args: str) -> World:
     """A service that an operator without the rule started, with the operator of today."""
     found = world(*args, judge=silent)
     assert found.condition("Ready")["status"] == "True"
-    found.edit(deps=replace(found.deps, judge=Judge()))
+    found.edit(deps=replace(found.deps, judge=Validator()))
     found.settle()
     return found
 
@@ -24,7 +24,7 @@ def test_a_rule_that_came_with_an_upgrade_is_advice_for_what_runs() -> None:
     found = before_the_rule(BAD)
     assert not refused(found) and revisions(found) == 1
     assert found.condition("Ready")["status"] == "True"
-    assert "flag-removed: sglang 0.5.23 has no --enable-deepep-moe" in found.condition("Advice")["message"]
+    assert "flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe" in found.condition("Advice")["message"]
 
 
 def test_and_no_reason_to_refuse_the_next_edit() -> None:
@@ -46,7 +46,7 @@ def test_nor_a_restart() -> None:
 def test_going_back_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
     found = world(BAD, judge=silent)
     old = found.service.status["revision"]
-    edited(found, GOOD, judge=Judge())
+    edited(found, GOOD, judge=Validator())
     assert found.service.status["revision"] != old
     if pinned:
         found.edit(service(rollout={"revision": old}))
@@ -85,4 +85,4 @@ def test_a_stored_revision_that_waits_goes_on_while_a_later_edit_is_refused() ->
 def test_advice_is_short_and_names_the_command_that_tells_all() -> None:
     found = before_the_rule(*(f"--no-such-flag-{number}={'x' * 900}" for number in range(60)))
     said = found.condition("Advice")["message"]
-    assert "`ome lint svc` tells them" in said and len(said) < (ADVISED + 1) * 320
+    assert "`ome lint svc` lists them" in said and len(said) < (ADVISED + 1) * 320

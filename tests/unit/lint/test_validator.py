@@ -18,8 +18,8 @@ from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.status.conditions import MESSAGE_LIMIT
 from ome_operator.engines import images
-from ome_operator.lint import judge as judging
-from ome_operator.lint.judge import REFUSING, Judge
+from ome_operator.lint import validator as judging
+from ome_operator.lint.validator import REFUSING, Validator
 from tests.support import yamls
 from tests.support.command_lines import LINES, taken
 from tests.support.linting import LINT, ROOT, catalog
@@ -35,7 +35,7 @@ def said(bodies: list[dict[str, Any]]) -> dict[str, list[str]]:
         if isinstance(kept.parsed, InferenceService):
             without, judged = (
                 sync(kept.parsed, replace(cluster.deps(), **more), Observed(), datetime(2026, 1, 1, tzinfo=UTC)).status
-                for more in ({}, {"judge": Judge()})
+                for more in ({}, {"judge": Validator()})
             )
             known = {part for each in without["conditions"] for part in each["message"].split("; ")}
             messages = [each for each in judged["conditions"] if each["type"] in ("Advice", "RolledOut")]
@@ -112,12 +112,12 @@ def test_which_images_have_exactly_a_version(image: str, exact: bool) -> None:
 
 def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
     (parts,) = said(read([LINT / "corpus/version-unknown/newer.yaml"], "default")).values()
-    assert any("nothing is said about its flags" in part for part in parts)
+    assert any("its flags are not checked" in part for part in parts)
 
 
 def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "KEPT", 3)
-    judge = Judge()
+    judge = Validator()
     cluster = gather(read([ROOT / "config"], "default"), model_agent=False)
     for kept in cluster.services():
         sync(kept.parsed, replace(cluster.deps(), judge=judge), Observed(), datetime(2026, 1, 1, tzinfo=UTC))
@@ -125,7 +125,7 @@ def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_edit_of_the_model_or_of_the_gpus_is_looked_at_anew() -> None:
-    judge = Judge()
+    judge = Validator()
     cluster = gather(read([ROOT / "config"], "default"), model_agent=False)
     service = next(kept.parsed for kept in cluster.services() if kept.ref.name == "kimi-k2-tp16")
     deps = replace(cluster.deps(), judge=judge)

@@ -1,4 +1,4 @@
-"""Rules about how the ranks of a group find each other. All of SGLang."""
+"""Rules about the rendezvous of the ranks of a group. They apply to SGLang."""
 
 import re
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.subject import Subject
 
 _OWN = re.compile(r"(127\.0\.0\.1|localhost|0\.0\.0\.0|\[?::1\]?|\$[({]?(POD_IP|POD_NAME|HOSTNAME|HOST_IP)[)}]?)(:\d+)?")
-"""Addresses that are each pod's own."""
+"""Addresses that lead each pod to itself."""
 
 
 @rule(
     "address-own",
     Severity.ERROR,
-    "Ranks above 0 look for rank 0 at their own address",
-    ignored="They wait for themselves until a time-out ends them; the group is recycled, and again.",
-    evidence="SGLang gathers a group at --dist-init-addr, and at 127.0.0.1 without it; "
+    "Ranks above 0 connect to their own address instead of that of rank 0",
+    ignored="The ranks wait until a time-out ends them, and the group is recycled repeatedly.",
+    evidence="The ranks of SGLang meet at --dist-init-addr, which is 127.0.0.1 by default; "
     "https://github.com/sgl-project/sglang/issues/836",
 )
 def address_own(subject: Subject) -> Iterator[Hit]:
@@ -26,7 +26,7 @@ def address_own(subject: Subject) -> Iterator[Hit]:
             continue
         address = others.text("--dist-init-addr")
         if not address or _OWN.fullmatch(address):
-            said = f"--dist-init-addr is {address or 'not given'}, in a group of {role.size} pods"
+            said = f"--dist-init-addr is {address or 'not given'} in a group of {role.size} pods"
             remedy = "write --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
             yield Hit(of(role, start, "--dist-init-addr", "--nnodes"), said, remedy)
 
@@ -35,8 +35,9 @@ def address_own(subject: Subject) -> Iterator[Hit]:
     "rank-fixed",
     Severity.ERROR,
     "Several pods of a group have the same rank",
-    ignored="The group never forms: a rank comes twice, and another never.",
-    evidence="SGLang wants each of --nnodes ranks a single time; https://github.com/modelplaneai/modelplane/issues/377",
+    ignored="The group never forms, because a rank exists twice and another is missing.",
+    evidence="SGLang requires each of the --nnodes ranks exactly once; "
+    "https://github.com/modelplaneai/modelplane/issues/377",
 )
 def rank_fixed(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
@@ -45,7 +46,7 @@ def rank_fixed(subject: Subject) -> Iterator[Hit]:
             continue
         rank = others.whole("--node-rank")
         if rank is not None and (rank == 0 or role.size > 2):
-            said = f"all pods but rank 0 have --node-rank {rank}, in a group of {role.size} pods"
+            said = f"all pods but rank 0 have --node-rank {rank} in a group of {role.size} pods"
             yield Hit(of(role, others, "--node-rank", "--nnodes"), said, "write --node-rank=$(LWS_WORKER_INDEX)")
 
 

@@ -1,10 +1,12 @@
-"""Rules about prefill and decode: what they have to agree on, and how caches go between them. All of SGLang."""
+"""Rules about disaggregation: settings on which prefill and decode must agree, and the transfer of KV caches between them.
+They apply to SGLang.
+"""
 
 from collections.abc import Iterator
 
 from ome_operator import keys
 from ome_operator.engines.routers import BOOTSTRAP_PORT
-from ome_operator.lint import places
+from ome_operator.lint import locations
 from ome_operator.lint.division import of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Launch, number
@@ -13,12 +15,14 @@ from ome_operator.lint.subject import Role, Subject
 
 _WAITING = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
 _PLAIN = frozenset({"", "auto", "bf16", "bfloat16"})
-"""Types of cache that are mostly the same: `auto` is the type of the model where its files say no other."""
+"""Data types of the KV cache that are usually equal: `auto` is the type of the model unless its files name another."""
 _CONN = "SGLang 0.5.23, disaggregation/common/conn.py: decode compares it with what prefill registered"
 
 
 def _differ(subject: Subject, flag: str) -> tuple[Role, Launch, str, str] | None:
-    """(decode, its launch, what prefill says, what decode says) where both say something else for a flag."""
+    """Return (decode role, its launch, value of prefill, value of decode) if the two values of a flag differ; otherwise
+    None.
+    """
     if subject.apart is None:
         return None
     (_, first), (role, second) = subject.apart
@@ -29,8 +33,8 @@ def _differ(subject: Subject, flag: str) -> tuple[Role, Launch, str, str] | None
 @rule(
     "cache-types",
     Severity.ERROR,
-    "Prefill and decode have caches of different types",
-    ignored="Every request fails at its first transfer; both roles look healthy.",
+    "Prefill and decode have KV caches of different data types",
+    ignored="Every request fails at its first transfer, although both roles look healthy.",
     evidence=f"{_CONN} (kv_cache_dtype).",
 )
 def cache_types(subject: Subject) -> Iterator[Hit]:
@@ -38,59 +42,59 @@ def cache_types(subject: Subject) -> Iterator[Hit]:
         role, start, here, there = found
         if {here, there} <= _PLAIN:
             return
-        said = f"prefill has --kv-cache-dtype {here or 'auto'}, and decode {there or 'auto'}"
-        yield Hit(of(role, start, "--kv-cache-dtype"), said, "write the same for both")
+        said = f"prefill has --kv-cache-dtype {here or 'auto'}, and decode has {there or 'auto'}"
+        yield Hit(of(role, start, "--kv-cache-dtype"), said, "write the same value for both")
 
 
 @rule(
     "page-sizes",
     Severity.ERROR,
-    "Prefill and decode have pages of cache of different sizes",
-    ignored="Every request fails at its first transfer; both roles look healthy.",
+    "Prefill and decode have different page sizes of the KV cache",
+    ignored="Every request fails at its first transfer, although both roles look healthy.",
     evidence=f"{_CONN} (page_size).",
 )
 def page_sizes(subject: Subject) -> Iterator[Hit]:
     if (found := _differ(subject, "--page-size")) and found[2] and found[3]:
         role, start, here, there = found
-        said = f"prefill has --page-size {here}, and decode {there}"
-        yield Hit(of(role, start, "--page-size"), said, "write the same for both")
+        said = f"prefill has --page-size {here}, and decode has {there}"
+        yield Hit(of(role, start, "--page-size"), said, "write the same value for both")
 
 
 @rule(
     "page-size-alone",
     Severity.WARNING,
-    "Only prefill or only decode says how large a page of cache is",
-    ignored="Where the other's default is another size, every request fails at its first transfer.",
+    "Only one of prefill and decode sets the page size of the KV cache",
+    ignored="If the default of the other role differs, every request fails at its first transfer.",
     evidence=f"{_CONN} (page_size); the default depends on the attention back end.",
 )
 def page_size_alone(subject: Subject) -> Iterator[Hit]:
     if (found := _differ(subject, "--page-size")) and bool(found[2]) != bool(found[3]):
         role, start, here, there = found
-        said = f"{'prefill' if here else 'decode'} has --page-size {here or there}, and the other role does not say it"
-        yield Hit(of(role, start, "--page-size"), said, "write the same for both")
+        said = f"{'prefill' if here else 'decode'} has --page-size {here or there}, but the other role does not set it"
+        yield Hit(of(role, start, "--page-size"), said, "write the same value for both")
 
 
 @rule(
     "transfer-differs",
     Severity.ERROR,
-    "Prefill and decode speak different protocols for caches",
-    ignored="No cache arrives: every request waits for its time-out and fails.",
-    evidence="SGLang: a transfer back end talks to its own kind alone (disaggregation/mooncake, nixl, …).",
+    "Prefill and decode use different protocols to transfer KV caches",
+    ignored="No cache arrives, so every request fails after its time-out.",
+    evidence="SGLang: a transfer back end communicates only with the same back end (disaggregation/mooncake, nixl, …).",
 )
 def transfer_differs(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--disaggregation-transfer-backend"):
         role, start, here, there = found
-        said = f"prefill has --disaggregation-transfer-backend {here}, and decode {there}"
-        yield Hit(of(role, start, "--disaggregation-transfer-backend"), said, "write the same for both")
+        said = f"prefill has --disaggregation-transfer-backend {here}, and decode has {there}"
+        yield Hit(of(role, start, "--disaggregation-transfer-backend"), said, "write the same value for both")
 
 
 @rule(
     "attention-tp-differs",
     Severity.WARNING,
-    "Prefill and decode share attention over different numbers of GPUs, and the model has a cache for each head",
-    ignored="Caches are cut and sent head by head: slower at first, and under load both roles were seen to break.",
+    "Prefill and decode divide attention over different numbers of GPUs, for a model with a KV cache per head",
+    ignored="Caches are divided and sent head by head, which is slower; under load, both roles have been seen to break.",
     evidence="https://github.com/sgl-project/sglang/issues/15674; models with latent attention (DeepSeek, Kimi K2) "
-    "are not concerned.",
+    "are not affected.",
 )
 def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
     attention = subject.model.facts.attention if subject.model is not None else None
@@ -99,15 +103,15 @@ def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
     (_, first), (role, second) = subject.apart
     here, there = sizes(first).attention_tp, sizes(second).attention_tp
     if here and there and here != there:
-        said = f"attention is shared by {here} GPUs in prefill and by {there} in decode"
-        yield Hit(of(role, second, "--tp-size"), said, "take the same TP / DP for both")
+        said = f"attention is divided over {here} GPUs in prefill and over {there} in decode"
+        yield Hit(of(role, second, "--tp-size"), said, "write the same TP / DP for both")
 
 
 @rule(
     "drafts-apart",
     Severity.WARNING,
-    "Only prefill or only decode drafts tokens",
-    ignored="With a cache for each head, versions from 0.5.2 to the end of 2025 answer wrongly; with others drafts "
+    "Only one of prefill and decode uses speculative decoding",
+    ignored="With a cache for each head, versions from 0.5.2 to the end of 2025 answer wrongly; with other versions drafts "
     "are accepted less often.",
     evidence="https://github.com/sgl-project/sglang/pull/17212",
 )
@@ -115,17 +119,21 @@ def drafts_apart(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--speculative-algorithm"):
         role, start, here, there = found
         if bool(here) != bool(there):
-            said = f"{'prefill' if here else 'decode'} has --speculative-algorithm {here or there}, and the other role none"
+            said = (
+                f"{'prefill' if here else 'decode'} has --speculative-algorithm {here or there}, but the other role has none"
+            )
             yield Hit(
-                of(role, start, "--speculative-algorithm"), said, "write it for both, with the same draft, or for none"
+                of(role, start, "--speculative-algorithm"),
+                said,
+                "write it for both roles with the same draft model, or for neither",
             )
 
 
 @rule(
     "drafts-differ",
     Severity.WARNING,
-    "Prefill and decode draft tokens in different ways",
-    ignored="What prefill sends of its draft does not fit: drafts are refused, or answers go wrong.",
+    "Prefill and decode use different speculative decoding",
+    ignored="The draft data that prefill sends does not fit decode: drafts are rejected, or answers are wrong.",
     evidence="SGLang sends the draft's hidden states and cache with the transfer (disaggregation/common/conn.py); "
     "https://github.com/sgl-project/sglang/pull/23918",
 )
@@ -133,15 +141,18 @@ def drafts_differ(subject: Subject) -> Iterator[Hit]:
     for flag in ("--speculative-algorithm", "--speculative-draft-model-path", "--speculative-num-draft-tokens"):
         if (found := _differ(subject, flag)) and found[2] and found[3]:
             role, start, here, there = found
-            yield Hit(of(role, start, flag), f"prefill has {flag} {here}, and decode {there}", "write the same for both")
+            yield Hit(
+                of(role, start, flag), f"prefill has {flag} {here}, and decode has {there}", "write the same value for both"
+            )
 
 
 @rule(
     "prefill-pipeline",
     Severity.WARNING,
-    "Prefill is a pipeline, and caches go by Mooncake",
-    ignored="Stages send parts of the cache. Where layers and parts do not meet, answers are wrong and nothing "
-    "fails: measure accuracy.",
+    "Prefill uses pipeline parallelism, and Mooncake transfers the KV caches",
+    ignored="Each stage sends a part of the cache. If layers and parts are paired wrongly, answers are wrong although "
+    "nothing "
+    "fails: measure the accuracy.",
     evidence="https://github.com/sgl-project/sglang/issues/8424, https://github.com/sgl-project/sglang/pull/37175 "
     "(layers paired wrongly)",
 )
@@ -150,18 +161,18 @@ def prefill_pipeline(subject: Subject) -> Iterator[Hit]:
         mode, stages = start.text("--disaggregation-mode"), sizes(start).pp
         backend = start.text("--disaggregation-transfer-backend")
         if mode == "prefill" and stages is not None and stages > 1 and backend.startswith("mooncake"):
-            said = f"prefill has --pp-size {stages}, and caches go by {backend}"
+            said = f"prefill has --pp-size {stages}, and {backend} transfers the caches"
             yield Hit(
-                of(role, start, "--pp-size"), said, "take --pp-size out, or compare answers with those of a single server"
+                of(role, start, "--pp-size"), said, "remove --pp-size, or compare the answers with those of a single server"
             )
 
 
 @rule(
     "contexts-differ",
     Severity.WARNING,
-    "The longest request of prefill is shorter than decode's",
-    ignored="Requests that decode would take are refused by prefill.",
-    evidence="SGLang refuses what is longer than --context-length; a request goes to both roles.",
+    "The context length of prefill is shorter than that of decode",
+    ignored="Prefill rejects requests that decode would accept.",
+    evidence="SGLang rejects requests longer than --context-length, and each request passes both roles.",
 )
 def contexts_differ(subject: Subject) -> Iterator[Hit]:
     if subject.apart is None:
@@ -170,32 +181,32 @@ def contexts_differ(subject: Subject) -> Iterator[Hit]:
     here, there = number(first.text("--context-length")), number(second.text("--context-length"))
     whole = subject.model.facts.context_length if subject.model is not None else None
     if here and (longest := there or whole) and here < longest:
-        said = f"prefill takes {here} tokens, and decode {longest}"
-        yield Hit(of(role, first, "--context-length"), said, "write the same for both, or more for prefill")
+        said = f"prefill accepts {here} tokens, and decode accepts {longest}"
+        yield Hit(of(role, first, "--context-length"), said, "write the same value for both, or a larger one for prefill")
 
 
 @rule(
     "mode-wrong",
     Severity.ERROR,
-    "A component does not do what its place says",
-    ignored="The router sends prompts to what only decodes, or nobody decodes: no request is answered.",
-    evidence="`engine` beside `decoder` is prefill (docs/architecture.md); SGLang's --disaggregation-mode says it "
-    "to the engine.",
+    "The disaggregation mode does not match the component",
+    ignored="The router sends prompts to pods that only decode, or no pod decodes, so no request is answered.",
+    evidence="`engine` together with `decoder` is prefill (docs/architecture.md); SGLang's --disaggregation-mode selects it "
+    "in the engine.",
 )
 def mode_wrong(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         mode = start.text("--disaggregation-mode") or "null"
         if "$" not in mode and role.title in ("prefill", "decode") and mode != role.title:
-            said = f"{role.component} is {role.title} here, and has --disaggregation-mode {mode}"
+            said = f"{role.component} is the {role.title} role, but has --disaggregation-mode {mode}"
             yield Hit(of(role, start, "--disaggregation-mode"), said, f"write --disaggregation-mode={role.title}")
 
 
 @rule(
     "bootstrap-port",
     Severity.ERROR,
-    "The port at which decode meets prefill is another than the router is told",
-    ignored="The router sends decode to a port where nobody listens: every request waits for its time-out and fails.",
-    evidence="sglang-router reads the annotation sglang.ai/bootstrap-port of prefill pods, and takes 8998 without it.",
+    "The bootstrap port of prefill differs from its annotation, which the router reads",
+    ignored="Decode connects to a port on which nothing listens, so every request fails after its time-out.",
+    evidence="sglang-router reads the annotation sglang.ai/bootstrap-port of prefill pods, and uses 8998 without it.",
 )
 def bootstrap_port(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
@@ -204,8 +215,8 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
         port, told = number(start.text("--disaggregation-bootstrap-port")), role.annotations.get(keys.BOOTSTRAP_PORT)
         if port is not None and (number(told) if told else BOOTSTRAP_PORT) != port:
             said = (
-                f"prefill meets decode at port {port}, and the annotation {keys.BOOTSTRAP_PORT} says "
-                f"{told or 'nothing, so 8998'}"
+                f"prefill uses bootstrap port {port}, but the annotation {keys.BOOTSTRAP_PORT} is "
+                f"{told or 'missing, so that the router uses 8998'}"
             )
             yield Hit(
                 of(role, start, "--disaggregation-bootstrap-port"),
@@ -217,8 +228,8 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
 @rule(
     "waiting-longer",
     Severity.WARNING,
-    "Decode waits longer for a cache than the router waits for the answer",
-    ignored="The client is told of a failure while GPUs go on with its request, for as long as the difference.",
+    "Decode waits longer for a KV cache than the router waits for the answer",
+    ignored="The client gets an error while GPUs still process its request, for as long as the difference.",
     evidence="SGLang 0.5.23, environ.py: 300 s when unset; sglang-router: --request-timeout-secs.",
 )
 def waiting_longer(subject: Subject) -> Iterator[Hit]:
@@ -229,9 +240,11 @@ def waiting_longer(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         waits = number(start.variable(_WAITING))
         if start.text("--disaggregation-mode") == "decode" and limit and waits and waits > limit:
-            said = f"{_WAITING} is {waits} s, and the router gives up after {limit} s"
+            said = f"{_WAITING} is {waits} s, but the router gives up after {limit} s"
             yield Hit(
-                places.variable(role, _WAITING), said, f"set {_WAITING} to at most {limit}, or raise --request-timeout-secs"
+                locations.variable(role, _WAITING),
+                said,
+                f"set {_WAITING} to at most {limit}, or raise --request-timeout-secs of the router",
             )
 
 

@@ -1,4 +1,4 @@
-"""Findings as text, JSON and SARIF."""
+"""Formats findings as text, JSON and SARIF."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,34 +14,36 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def link(finding: Finding) -> str:
-    """Where the rule is explained."""
+    """Return the address of the rule's explanation."""
     return f"{PAGE}#{finding.rule.id}"
 
 
-def text(findings: Sequence[Finding]) -> str:
-    """For people: each finding with where it stands, what happens, and what to do; and how many there are."""
+def text_report(findings: Sequence[Finding]) -> str:
+    """Return the findings as text for people, each with its location, its consequence and its fix, followed by their
+    number.
+    """
     out = [_paragraph(finding) for finding in findings]
     counted = Counter(finding.rule.severity for finding in findings)
     said = ", ".join(f"{counted[severity]} {severity}{'s' if counted[severity] != 1 else ''}" for severity in Severity)
-    return "\n\n".join([*out, said if findings else "nothing found"]) + "\n"
+    return "\n\n".join([*out, said if findings else "no findings"]) + "\n"
 
 
 def _paragraph(finding: Finding) -> str:
     hit, rule = everywhere(finding.hit), finding.rule
-    of = f"  (of {everywhere(finding.service)})" if finding.service else ""
+    of = f"  (service {everywhere(finding.service)})" if finding.service else ""
     return "\n".join(
         (
             f"{rule.severity} {rule.id}: {hit.says}.",
-            f"  at       {hit.place.object}: {hit.place.field}{of}",
-            f"  ignored  {rule.ignored}",
-            f"  fix      {hit.remedy[:1].upper()}{hit.remedy[1:]}.",
-            f"  more     {link(finding)}",
+            f"  Where:       {hit.place.object}: {hit.place.field}{of}",
+            f"  If ignored:  {rule.ignored}",
+            f"  Fix:         {hit.remedy[:1].upper()}{hit.remedy[1:]}.",
+            f"  More:        {link(finding)}",
         )
     )
 
 
-def as_json(findings: Iterable[Finding], files: Mapping[str, str]) -> str:
-    """For programs: a list of findings."""
+def json_report(findings: Iterable[Finding], files: Mapping[str, str]) -> str:
+    """Return the findings as a JSON list for programs."""
     return document([_plain(finding, files) for finding in findings], indent=2) + "\n"
 
 
@@ -64,13 +66,13 @@ def _plain(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def sarif(findings: Sequence[Finding], files: Mapping[str, str], version: str) -> str:
-    """For GitHub's code scanning and other viewers: SARIF 2.1.0."""
+def sarif_report(findings: Sequence[Finding], files: Mapping[str, str], version: str) -> str:
+    """Return the findings in SARIF 2.1.0, the format of GitHub code scanning and other viewers."""
     rules = [
         {
             "id": rule.id,
             "shortDescription": {"text": rule.title},
-            "fullDescription": {"text": f"{rule.title}. {rule.ignored} Evidence: {rule.evidence}"},
+            "fullDescription": {"text": f"{rule.title}. If ignored: {rule.ignored} Evidence: {rule.evidence}"},
             "defaultConfiguration": {"level": str(rule.severity)},
         }
         for rule in RULES.values()
@@ -88,6 +90,6 @@ def _result(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:
     return {
         "ruleId": finding.rule.id,
         "level": str(finding.rule.severity),
-        "message": {"text": f"{hit.says}. {finding.rule.ignored} Fix: {hit.remedy}."},
+        "message": {"text": f"{hit.says}. If ignored: {finding.rule.ignored} Fix: {hit.remedy}."},
         "locations": [location],
     }

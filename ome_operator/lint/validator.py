@@ -1,6 +1,7 @@
-"""What the operator says of a revision by the rules of `ome lint`: advice, and why a new revision must not start.
+"""Validates revisions by the rules of `ome lint`: yields advice, and the reasons why a new revision must not start.
 
-Refused is only what the argument parser of SGLang itself refuses, in a version that is known exactly. All else is advice.
+A revision is refused only for what SGLang's own argument parser rejects, in a version whose flags are known exactly.
+Everything else is advice.
 """
 
 from collections import OrderedDict
@@ -24,35 +25,37 @@ from ome_operator.util.visible import visible
 REFUSING = frozenset(
     rule.id for rule in (arguments.flag_unknown, arguments.flag_removed, arguments.flag_value, arguments.flag_joined)
 )
-"""Rules by which SGLang's own parser ends the engine; `make e2e` asks it."""
+"""Rules whose violation makes SGLang's own parser end the engine. `make e2e` verifies this with the parser."""
 ADVISED, LONGEST = 5, 240
-"""Findings that a condition tells, and characters of each: `ome lint SERVICE` tells all."""
+"""Number of findings that a condition shows, and maximum characters of each. `ome lint SERVICE` shows all."""
 KEPT = 4096
-"""Verdicts that are remembered."""
+"""Number of results that are cached."""
 SAID_ALREADY = frozenset({"refused", "advice"})
-"""Rules that repeat what the operator says in other words: problems, and its own advice."""
+"""Rules that repeat the operator's own problems and advice."""
 TOLD = frozenset(name for name, rule in RULES.items() if rule.severity != Severity.NOTE) - SAID_ALREADY
-"""Rules of the condition Advice."""
+"""Rules that are shown in the condition Advice."""
 UNCHECKED = frozenset({arguments.version_unknown.id})
-"""That nothing is known of an engine's flags is told, too. Of routers it is not: few images say which router they have."""
+"""It is also reported if the flags of an engine's version are unknown. For routers it is not reported, because few images
+name the version of their router.
+"""
 _ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
-"""Annotations of a service that change a verdict."""
+"""Annotations of a service that change the result."""
 
 
-class Judge:
-    """Gives verdicts, and remembers them.
+class Validator:
+    """Validates revisions, and caches the results.
 
-    The rules run a single time for a revision, as long as its router and what is known of its model and its GPUs stay so.
+    The rules run once for a revision, as long as its router and what is known of its model and its GPUs do not change.
     """
 
     def __init__(self, refuse: bool = True) -> None:
         self._refuse = refuse
         self._kept: OrderedDict[tuple[str | int, ...], tuple[tuple[Any, ...], Verdict]] = OrderedDict()
         self.looked = 0
-        """How often the rules ran."""
+        """How often the rules were run."""
 
     def __call__(self, asked: Asked) -> Verdict:
-        """The verdict on a revision. It never raises: a bug in what gives advice must stop no service."""
+        """Return the result for a revision. Never raises, because a bug in a rule must not stop a service."""
         try:
             return self._looked_up(asked)
         except Exception as error:
@@ -60,7 +63,7 @@ class Judge:
 
     def _looked_up(self, asked: Asked) -> Verdict:
         service = asked.service
-        # The name of a revision is a digest of its inputs, of which its templates are made.
+        # The name of a revision is a digest of its inputs, and its templates are rendered from these inputs.
         key = service.namespace, service.name, service.uid, asked.revision, len(asked.parts)
         known = (
             tuple(service.annotations.get(name) for name in _ON_SERVICE),
@@ -88,15 +91,19 @@ def _verdict(looked_at: Subject) -> Verdict:
     found.sort(key=lambda each: _ORDER.index(each[0].severity))
     told = list(dict.fromkeys(_sentence(rule, hit) for rule, hit in found))
     name = looked_at.service.rpartition("/")[2]
-    more = [f"{len(told) - ADVISED} more: `ome lint {name}` tells them"] if len(told) > ADVISED else []
+    more = [f"{len(told) - ADVISED} more: `ome lint {name}` lists them"] if len(told) > ADVISED else []
     unknown = sorted(looked_at.ignored - RULES.keys())
-    about = [f"{keys.LINT_IGNORE} names {', '.join(unknown)}, which is no rule: docs/rules.md has all"] if unknown else []
+    about = (
+        [f"{keys.LINT_IGNORE} names {', '.join(unknown)}, which is not a rule: docs/rules.md lists all rules"]
+        if unknown
+        else []
+    )
     bugs = [_bug(", ".join(failed))] if failed else []
     return Verdict((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at))
 
 
 def refusals(looked_at: Subject) -> tuple[Objection, ...]:
-    """Why a new revision must not start."""
+    """Return the reasons why a new revision must not start."""
     found = (_refused(rule, hit) for rule, hit in _found(certain(looked_at), REFUSING, []) if _ends(rule, hit))
     return tuple(dict.fromkeys(found))
 
@@ -105,11 +112,13 @@ _ORDER = [*Severity]
 
 
 def _bug(what: str) -> str:
-    return f"rules of `ome lint` failed and said nothing ({what}): a bug of the operator, please report it"
+    return f"rules of `ome lint` failed ({what}). This is a bug of the operator: please report it"
 
 
 def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Iterator[tuple[Rule, Hit]]:
-    """What the rules find; `failed` gets those that raised an error, and the others go on."""
+    """Yield what the rules find. Names of rules that raise an error are appended to `failed`, and the other rules still
+    run.
+    """
     for name, rule in RULES.items():
         if name not in only or name in looked_at.ignored:
             continue
@@ -120,7 +129,9 @@ def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Itera
 
 
 def certain(looked_at: Subject) -> Subject:
-    """Of a service what may be refused: engines of SGLang in a version that is known exactly, which no shell starts."""
+    """Return the part of a service that may be refused: SGLang engines whose version is known exactly and that no shell
+    starts.
+    """
 
     def sure(start: Launch | None) -> Launch | None:
         exact = start is not None and start.engine == "sglang" and start.line is not None and not start.shell
@@ -134,9 +145,10 @@ def certain(looked_at: Subject) -> Subject:
 
 
 def _ends(rule: Rule, hit: Hit) -> bool:
-    """Whether the parser ends at it.
+    """Return whether the parser rejects the argument of this hit.
 
-    Arguments inside of a value may be meant. What it surely refuses is a flag and its value as a single word: it has a fix.
+    Flags inside a value may be intended. What the parser certainly rejects is a flag and its value in one word, and that hit
+    has a fix.
     """
     return rule is not arguments.flag_joined or hit.fix is not None
 
@@ -152,6 +164,6 @@ def _refused(rule: Rule, hit: Hit) -> Objection:
 
 
 def _short(text: str) -> str:
-    """A sentence for a condition: as long as a person reads, and without characters that a terminal obeys."""
+    """Shorten a sentence to LONGEST characters for a condition, and make control characters visible."""
     text = visible(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"

@@ -1,9 +1,9 @@
-"""Rules about arguments and the model that they are for. All of SGLang."""
+"""Rules about the compatibility of arguments with the model. They apply to SGLang."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from ome_operator.lint import places
+from ome_operator.lint import locations
 from ome_operator.lint.division import engines, of
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number
@@ -15,34 +15,34 @@ _OTHERS = {
     "awq": frozenset({"fp8", "gptq", "gptq_marlin", "bitsandbytes", "gguf", "w8a8_int8", "w8a8_fp8"}),
     "gptq": frozenset({"fp8", "awq", "awq_marlin", "bitsandbytes", "gguf", "w8a8_int8", "w8a8_fp8"}),
 }
-"""How weights are quantized -> what certainly is another way."""
+"""Quantization method of the weights → values of --quantization that certainly differ from it."""
 _CODE = frozenset({"kimi_k2"})
-"""`model_type`s whose tokenizer is Python code beside the weights."""
+"""Values of `model_type` whose tokenizer is Python code that is shipped with the weights."""
 _OWN_DRAFT = frozenset({"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM", "Glm4MoeForCausalLM"})
-"""Architectures whose weights have a draft."""
+"""Architectures whose weights contain a draft model."""
 
 
 @rule(
     "model-missing",
     Severity.ERROR,
-    "The engine is not told which model to serve",
-    ignored="The engine ends at once with code 2: `the following arguments are required: --model-path`.",
-    evidence="The parser of SGLang; arguments of a service replace those of its runtime (docs/architecture.md, Merge).",
+    "The argument --model-path is missing",
+    ignored="The engine exits at once with code 2: `the following arguments are required: --model-path`.",
+    evidence="The parser of SGLang; the arguments of a service replace those of its runtime (docs/architecture.md, Merge).",
 )
 def model_missing(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
         named = start.given("--model-path") is not None or start.given("--config") is not None
         behind = any(not word.startswith("-") for word in start.words[:1])
         if start.read_as is not None and not named and not behind:
-            remedy = "add --model-path=$(MODEL_PATH), and what else of the runtime's arguments is wanted"
-            yield Hit(places.arguments(role), "--model-path is not given", remedy)
+            remedy = "add --model-path=$(MODEL_PATH), and the other arguments of the runtime that you need"
+            yield Hit(locations.arguments(role), "--model-path is not given", remedy)
 
 
 @rule(
     "model-elsewhere",
     Severity.WARNING,
-    "A model's path is where nothing is mounted",
-    ignored="Unless the image has the files, the engine takes the path for a repository of the hub, and ends.",
+    "No volume is mounted at the model's path",
+    ignored="Unless the image contains the files, the engine interprets the path as a repository of the hub, and exits.",
     evidence="Pods get their model at `storage.path`, which is $(MODEL_PATH) (docs/architecture.md).",
 )
 def model_elsewhere(subject: Subject) -> Iterator[Hit]:
@@ -50,8 +50,8 @@ def model_elsewhere(subject: Subject) -> Iterator[Hit]:
         for flag in ("--model-path", "--speculative-draft-model-path"):
             path = start.text(flag)
             if path.startswith("/") and "$" not in path and not _mounted(role, path):
-                remedy = "write $(MODEL_PATH), or mount a volume there"
-                yield Hit(of(role, start, flag), f"{flag} is {path}, and nothing is mounted there", remedy)
+                remedy = "write $(MODEL_PATH), or mount a volume at this path"
+                yield Hit(of(role, start, flag), f"{flag} is {path}, but no volume is mounted there", remedy)
 
 
 def _mounted(role: Role, path: str) -> bool:
@@ -63,8 +63,8 @@ def _mounted(role: Role, path: str) -> bool:
 @rule(
     "context-beyond",
     Severity.WARNING,
-    "The longest request is longer than the model's context",
-    ignored="The engine ends with `greater than the derived context_length` when it has read config.json.",
+    "The context length is larger than that of the model",
+    ignored="The engine exits with `greater than the derived context_length` after it has read config.json.",
     evidence=f"SGLang 0.5.23, configs/model_config.py, _derive_context_length; {_LONGER}=1 allows it.",
 )
 def context_beyond(subject: Subject) -> Iterator[Hit]:
@@ -73,15 +73,15 @@ def context_beyond(subject: Subject) -> Iterator[Hit]:
         asked = number(start.text("--context-length"))
         changed = _LONGER in start.names or start.given("--json-model-override-args") is not None
         if whole and asked and asked > whole and not changed:
-            said = f"--context-length is {asked}, and the model takes {whole}"
-            yield Hit(of(role, start, "--context-length"), said, f"write at most {whole}, or set {_LONGER}=1")
+            said = f"--context-length is {asked}, but the model supports {whole}"
+            yield Hit(of(role, start, "--context-length"), said, f"write a value of at most {whole}, or set {_LONGER}=1")
 
 
 @rule(
     "quantization-differs",
     Severity.ERROR,
-    "Weights are quantized in another way than the engine is told",
-    ignored="The engine ends with `does not match the quantization method specified`.",
+    "The argument --quantization does not match the weights",
+    ignored="The engine exits with `does not match the quantization method specified`.",
     evidence="SGLang 0.5.23, configs/model_config.py, _verify_quantization.",
 )
 def quantization_differs(subject: Subject) -> Iterator[Hit]:
@@ -89,30 +89,34 @@ def quantization_differs(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
         told = start.text("--quantization")
         if kind is not None and told in _OTHERS.get(kind.name, ()):
-            said = f"--quantization is {told}, and the weights are {kind.name}"
-            yield Hit(of(role, start, "--quantization"), said, "take it out: the engine reads it from config.json")
+            said = f"--quantization is {told}, but the weights are quantized with {kind.name}"
+            yield Hit(
+                of(role, start, "--quantization"),
+                said,
+                "remove --quantization, because the engine reads it from config.json",
+            )
 
 
 @rule(
     "code-refused",
     Severity.WARNING,
-    "The model's tokenizer is Python code, which the engine may not run",
-    ignored="The engine ends with `contains custom code which must be executed` when it loads the tokenizer.",
+    "The model's tokenizer is Python code, which the engine is not allowed to run",
+    ignored="The engine exits with `contains custom code which must be executed` when it loads the tokenizer.",
     evidence="config/runtimes/srt/kimi-k2-pd-rt.yaml; the deployment guide of Kimi K2.",
 )
 def code_refused(subject: Subject) -> Iterator[Hit]:
     kind = subject.model.facts.model_type if subject.model is not None else None
     for role, start, _ in engines(subject):
         if kind in _CODE and not start.on("--trust-remote-code") and not start.on("--skip-tokenizer-init"):
-            yield Hit(places.arguments(role), "--trust-remote-code is not given", "add --trust-remote-code")
+            yield Hit(locations.arguments(role), "--trust-remote-code is not given", "add --trust-remote-code")
 
 
 @rule(
     "draft-missing",
     Severity.WARNING,
-    "Tokens are to be drafted, and no model is named that drafts them",
-    ignored="The engine takes the model itself for its draft, and ends while it loads it.",
-    evidence="SGLang 0.5.23, arg_groups/speculative_hook.py: only some architectures bring their draft along.",
+    "Speculative decoding is enabled without a draft model",
+    ignored="The engine uses the model itself as its draft model, and exits while it loads it.",
+    evidence="SGLang 0.5.23, arg_groups/speculative_hook.py: only some architectures include a draft model.",
 )
 def draft_missing(subject: Subject) -> Iterator[Hit]:
     kind = subject.model.facts.architecture if subject.model is not None else None
@@ -120,8 +124,12 @@ def draft_missing(subject: Subject) -> Iterator[Hit]:
         drafts = start.text("--speculative-algorithm")
         own = kind is None or kind in _OWN_DRAFT
         if drafts in ("EAGLE3", "STANDALONE") and not start.text("--speculative-draft-model-path") and not own:
-            said = f"--speculative-algorithm is {drafts}, and --speculative-draft-model-path is not given"
-            yield Hit(of(role, start, "--speculative-algorithm"), said, "add --speculative-draft-model-path")
+            said = f"--speculative-algorithm is {drafts}, but --speculative-draft-model-path is not given"
+            yield Hit(
+                of(role, start, "--speculative-algorithm"),
+                said,
+                "add --speculative-draft-model-path with the path of a draft model",
+            )
 
 
 RULES: tuple[Rule, ...] = (

@@ -1,4 +1,4 @@
-"""Where something of a role is written: the object and the field that a person edits."""
+"""Finds where a setting of a role is written: the object and the field that the user has to edit."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ Runner = Mapping[str, Any]
 
 
 def argument(role: Role, given: Argument) -> Location:
-    """Where an argument stands."""
+    """Return the location of an argument."""
 
     def says(part: str) -> Callable[[Runner], bool]:
         return lambda runner: any(given.word in str(word) for word in runner.get(part) or ())
@@ -21,12 +21,12 @@ def argument(role: Role, given: Argument) -> Location:
 
 
 def arguments(role: Role) -> Location:
-    """Where an argument is added."""
+    """Return the location where an argument can be added."""
     return _runner(role, lambda runner: bool(runner.get("args") or runner.get("command")), "args")
 
 
 def variable(role: Role, name: str) -> Location:
-    """Where a variable stands, or is added."""
+    """Return the location of a variable, or where it can be added."""
 
     def says(runner: Runner) -> bool:
         return any(isinstance(item, Mapping) and item.get("name") == name for item in runner.get("env") or ())
@@ -35,25 +35,27 @@ def variable(role: Role, name: str) -> Location:
 
 
 def field(role: Role, name: str) -> Location:
-    """Where a field of the main container stands, or is added."""
+    """Return the location of a field of the main container, or where it can be added."""
     return _runner(
         role, lambda runner: name in runner, name, lambda runner: bool(runner.get("args") or runner.get("command"))
     )
 
 
 def whole(role: Role) -> Location:
-    """A component as a whole."""
+    """Return the location of a component."""
     object_, path, _ = role.written[-1] if role.written else ("", role.component, None)
     return Location(object_, path)
 
 
 def service(subject: Subject) -> Location:
-    """The service, or the runtime where there is none."""
+    """Return the location of the service, or of the runtime if it is checked by itself."""
     return Location(f"InferenceService {subject.service}" if subject.service else subject.runtime, "spec")
 
 
 def _runner(role: Role, *says: Callable[[Runner], bool] | str) -> Location:
-    """The highest layer whose runner says something: the first of several questions that any layer answers."""
+    """Return the location in the topmost layer whose runner satisfies a test. `says` are tests in order of preference, and
+    the name of the field. Without a match, return the location of the component.
+    """
     name = next(item for item in says if isinstance(item, str))
     for asks in (item for item in says if not isinstance(item, str)):
         for object_, path, component in role.written:
