@@ -36,7 +36,7 @@ from ome_local.binaries import ensure
 from ome_local.components import SERVERS
 from ome_local.kind import config as kind_config
 from ome_local.kind import images as kind_images
-from ome_local.kubeapi import ApiError, KubeApi, Unreachable, load
+from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi, load
 from ome_local.layout import DEFAULT_NAME, Layout, known, layout
 from ome_local.processes import Process
 from ome_local.realnode import images
@@ -229,7 +229,7 @@ class Cluster:
         """True when the API server says so."""
         try:
             return bool(self.api(timeout=2.0).get("/readyz") == "ok")
-        except (ApiError, Unreachable, OSError):
+        except (ApiError, ApiUnreachable, OSError):
             return False
 
     # --- simulated nodes --------------------------------------------------------------------------------------------

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from ome_operator.errors import OmeError
 
-class ApiError(Exception):
+
+class ApiError(OmeError):
     """The API server refused: its status code and its sentence."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -21,7 +23,7 @@ class ApiError(Exception):
         self.code = code
 
 
-class Unreachable(Exception):
+class ApiUnreachable(OmeError):
     """Nobody answered. Not an error while a server starts."""
 
 
@@ -63,7 +65,7 @@ class KubeApi:
                 self._connection.close()
                 self._connection = self._connect()
                 if last or isinstance(error, ConnectionRefusedError | TimeoutError):
-                    raise Unreachable(str(error) or type(error).__name__) from error
+                    raise ApiUnreachable(str(error) or type(error).__name__) from error
         if reply.status >= 400:
             raise ApiError(reply.status, _message(text))
         return _parsed(text)

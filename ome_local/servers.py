@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ome_local import cancel, components, creation, ports, processes, prometheus, targets
 from ome_local.binaries import ensure
-from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi
 from ome_local.layout import Layout
 from ome_local.spec import Kept
 from ome_operator.errors import UserError
@@ -81,7 +81,7 @@ def wait(at: Layout, name: str, served: Callable[[], bool], what: str, within_s:
         try:
             if served():
                 return
-        except (ApiError, Unreachable):
+        except (ApiError, ApiUnreachable):
             pass
         if processes.find(at, name) is None:
             raise UserError(f"{name} ended instead of starting. {_where(at, name)}")

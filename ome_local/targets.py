@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi
 from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
 
@@ -82,7 +82,7 @@ def run(at: Layout, kubeconfig: Path) -> None:
             for name, is_operator in ((OPERATOR, True), ("pods", False)):
                 mine = [each for each in every if (each["labels"]["job"] == OPERATOR) is is_operator]
                 write(folder(at) / f"{name}.json", mine)
-        except (ApiError, Unreachable, OSError, ValueError) as error:
+        except (ApiError, ApiUnreachable, OSError, ValueError) as error:
             print(f"{error}; asking again", file=sys.stderr, flush=True)
         time.sleep(_LOOK_EVERY_S)
 

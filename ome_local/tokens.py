@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from ome_local.kubeapi import ApiError, KubeApi, Unreachable, load
+from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi, load
 from ome_local.kubeconfig import with_token_file, write_atomically
 from ome_local.layout import Layout
 
@@ -74,7 +74,7 @@ def run(at: Layout) -> None:
                 api = api or KubeApi.of(at.kubeconfig)
                 issue(api, at, request)
                 print(f"renewed the token of {request['namespace']}/{request['account']}", flush=True)
-            except (ApiError, Unreachable, OSError, ValueError) as error:
+            except (ApiError, ApiUnreachable, OSError, ValueError) as error:
                 print(f"{file.stem}: {error}; asking again", file=sys.stderr, flush=True)
         time.sleep(_LOOK_EVERY_S)
 

@@ -1,7 +1,50 @@
-"""What the command line refuses or cannot do, as a sentence for the person at the terminal."""
+"""Every exception class of the project, and the errors of the command line.
+
+A class stays in the module that raises it; this drawing shows all of them, with the class that they derive from
+(tests/unit/test_errors.py compares it with the code). `kube/errors.py` continues it below `KubeError`.
+
+Exception
+├── OmeError                    errors.py: the base of all that follows
+│   ├── UserError               errors.py: a command cannot do what a person asked for
+│   │   ├── Unanswered          errors.py: a command cannot answer a question to which exit code 1 is an answer
+│   │   ├── Unavailable         ome_local/binaries/releases.py: a program cannot be fetched, or not be verified
+│   │   └── Cancelled           ome_local/cancel.py: the work of a thread was called off
+│   ├── KubeError               kube/errors.py: the API server did not answer with success
+│   ├── NoConnection            kube/connection.py: there is no usable kubeconfig or ServiceAccount
+│   ├── Lost                    kube/leader_election.py: another process is the leader
+│   ├── CannotWatch             watch/sink.py: a kind cannot be watched any more
+│   ├── _Again                  watch/informer.py: a list has to begin again
+│   ├── PortTaken               machinery/health.py: another process listens on the port
+│   ├── ProblemError            core/problem.py: carries a Problem out of nested functions
+│   ├── _TooMany                core/placement/packing.py: there are too many combinations to try
+│   ├── DataError               engines/flags.py: a data file of an engine's version cannot be understood (a ValueError)
+│   ├── RecipeRefused           cookbook/request.py: `ome generate` has no recipe for what was asked for
+│   ├── PlanRefused             sizing/refused.py: `ome plan` has no answer
+│   ├── Unreadable              recorder/facts.py: a recording is not as it should be
+│   ├── Stopped                 cli/live/preflight.py: a signal ended `ome preflight`
+│   ├── UnexpectedAnswer        registry/pods.py: the API server or a router did not answer what was asked for
+│   ├── UnreadableSelection     agent/node_selection.py: the field of a model that selects nodes cannot be read
+│   ├── Failed                  agent/download.py: the download of a model failed
+│   ├── SourceError             storage/listing.py: the base of what a source of weights answers
+│   │   ├── Refused             storage/listing.py: asking again does not help until a person changes something
+│   │   │   ├── SourceUnauthorized  storage/http.py: 401
+│   │   │   └── Absent          storage/http.py: 403, 404, 410
+│   │   ├── Unreachable         storage/listing.py: asking again may help
+│   │   │   └── Unranged        storage/listing.py: the source sends all of a file instead of the part that was asked for
+│   │   ├── TooSlow             agent/minimum_speed.py: the source sends fewer bytes than it has to
+│   │   └── TurnOver            agent/fair_queue.py: another download has its turn now
+│   ├── Private                 storage/reach.py: an address is inside of the cluster (an OSError, as aiohttp expects)
+│   ├── ApiError                ome_local/kubeapi.py: the API server of a local cluster refused
+│   └── ApiUnreachable          ome_local/kubeapi.py: the API server of a local cluster did not answer
+└── Unfit                       benchmark_pod/inside.py: the image cannot do what the plan wants; runs without this package
+"""
 
 
-class UserError(Exception):
+class OmeError(Exception):
+    """The base of the exceptions of this project."""
+
+
+class UserError(OmeError):
     """One sentence that says what is wrong and what to do. The command line prints it and exits with `exit_code`."""
 
     exit_code = 1

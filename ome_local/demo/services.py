@@ -8,7 +8,7 @@ from ome_local.cluster import Cluster
 from ome_local.demo import live_view, operator
 from ome_local.demo.command import command
 from ome_local.demo.view import View, view
-from ome_local.kubeapi import ApiError, Unreachable
+from ome_local.kubeapi import ApiError, ApiUnreachable
 from ome_operator.errors import UserError
 from ome_operator.util.checkout import shipped
 
@@ -68,7 +68,7 @@ def looker(cluster: Cluster, service: Service) -> Callable[[], View]:
         nonlocal last
         try:
             last = view(api.get(path))
-        except (ApiError, Unreachable):
+        except (ApiError, ApiUnreachable):
             return last
         return last
 

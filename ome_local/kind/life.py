@@ -7,7 +7,7 @@ import time
 from ome_local import processes, spec
 from ome_local.kind import config
 from ome_local.kind.program import run, why_not
-from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi
 from ome_local.layout import Layout
 from ome_local.progress import step
 from ome_operator.errors import UserError
@@ -79,7 +79,7 @@ def _wait_ready(at: Layout) -> None:
 def _ready(api: KubeApi) -> bool:
     try:
         return bool(api.get("/readyz") == "ok")
-    except (ApiError, Unreachable):
+    except (ApiError, ApiUnreachable):
         return False
 
 

@@ -21,6 +21,7 @@ from ome_operator.agent.record import shortened
 from ome_operator.agent.store import Manifest, Proven, Store, check_file, size_below
 from ome_operator.agent.throttle import Throttle
 from ome_operator.agent.unpack import unpack
+from ome_operator.errors import OmeError
 from ome_operator.storage.hashes import BLOCK, Checker
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Source, SourceError, Unranged, Unreachable
 from ome_operator.util.wall_clock import WallClock, now
@@ -35,7 +36,7 @@ POLL_SECONDS = 0.2
 """Seconds between two checks whether the turn is over."""
 
 
-class Failed(Exception):
+class Failed(OmeError):
     """The model cannot be downloaded now; the text of the exception states why."""
 
 

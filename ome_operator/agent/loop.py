@@ -15,7 +15,7 @@ from ome_operator.agent import record
 from ome_operator.agent.fair_queue import FairQueue
 from ome_operator.agent.locations import LOCAL, normalized_path, path_conflict, uses_node_path
 from ome_operator.agent.namespaces import Namespaces
-from ome_operator.agent.node_selection import Odd, needs_agent, selects_node
+from ome_operator.agent.node_selection import UnreadableSelection, needs_agent, selects_node
 from ome_operator.agent.parsing import PARSE, parse_model, path_priority, quota_entry, uid_of
 from ome_operator.agent.record import AnyModel
 from ome_operator.agent.unused_directories import UnusedDirectories
@@ -208,7 +208,7 @@ class Agent:
         """Return the result of a step for a model, or None if the step fails. The error is recorded for this model only."""
         try:
             return step()
-        except Odd as error:
+        except UnreadableSelection as error:
             broken[uid] = str(error)
         except OSError as error:
             reason = error.strerror or error

@@ -6,23 +6,27 @@ from typing import Any
 from ome_operator.agent.locations import LOCAL
 from ome_operator.agent.record import AnyModel
 from ome_operator.core.weights.mount import managed
+from ome_operator.errors import OmeError
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY = f"spec.storage.nodeAffinity.{_REQUIRED}"
 
 
-class Odd(Exception):
+class UnreadableSelection(OmeError):
     """A field of a model whose contents the CRD does not restrict has an invalid value; the text names the field."""
 
 
 def selects_node(model: AnyModel, node: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a model's storage selects this node: its node selector and node affinity have to match. Raises Odd."""
+    """Return whether a model's storage selects this node: its node selector and node affinity have to match.
+
+    Raises UnreadableSelection.
+    """
     storage = model.spec.storage
     if any(labels.get(key) != value for key, value in (storage.node_selector or {}).items()):
         return False
     required = (storage.node_affinity or {}).get(_REQUIRED) or {}
     if not isinstance(required, Mapping):
-        raise Odd(f"{_AFFINITY} must be a map with nodeSelectorTerms")
+        raise UnreadableSelection(f"{_AFFINITY} must be a map with nodeSelectorTerms")
     terms = _maps(required.get("nodeSelectorTerms"), f"{_AFFINITY}.nodeSelectorTerms")
     matches = [_term(item, node, labels, f"{_AFFINITY}.nodeSelectorTerms[{number}]") for number, item in enumerate(terms)]
     return not matches or any(matches)
@@ -48,16 +52,16 @@ def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str], where: 
 
 def _maps(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value or [], list) or not all(isinstance(item, Mapping) for item in value or ()):
-        raise Odd(f"{where} must be a list of maps")
+        raise UnreadableSelection(f"{where} must be a list of maps")
     return value or ()
 
 
 def _matches(item: Mapping[str, Any], values: Mapping[str, str], where: str) -> bool:
     expected, operator = item.get("values") or [], item.get("operator")
     if not isinstance(item.get("key") or "", str):
-        raise Odd(f"{where}.key must be a string")
+        raise UnreadableSelection(f"{where}.key must be a string")
     if not isinstance(expected, list) or not all(isinstance(each, str) for each in expected):
-        raise Odd(f"{where}.values must be a list of strings: put quotes around numbers, true and false")
+        raise UnreadableSelection(f"{where}.values must be a list of strings: put quotes around numbers, true and false")
     value = values.get(item.get("key") or "")
     if operator == "In":
         return value in expected

@@ -14,7 +14,7 @@ from ome_operator.api import AcceleratorClass, Model
 from ome_operator.cli.output import complain
 from ome_operator.cookbook.library import Library, engines, library
 from ome_operator.cookbook.library import engine as known_engine
-from ome_operator.cookbook.request import STRATEGIES, RecipeRequest, RefusedError
+from ome_operator.cookbook.request import STRATEGIES, RecipeRefused, RecipeRequest
 from ome_operator.errors import UserError
 from ome_operator.util.checkout import shipped
 from ome_operator.util.kubeyaml import documents
@@ -162,7 +162,7 @@ def generate(
                     "name both the hardware and the model that shall run on it", param_hint=f"--{option}"
                 )
         _answer(RecipeRequest(**given), explain, output, force)
-    except RefusedError as error:
+    except RecipeRefused as error:
         raise UserError(str(error)) from error
 
 
@@ -285,13 +285,13 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
     def why_not(strategy: str) -> str:
         try:
             plan(RecipeRequest(**given | out | {"strategy": strategy}), known)
-        except RefusedError as error:
+        except RecipeRefused as error:
             return str(error)
         return ""
 
     items = [Item(key, f"{key:<9} {STRATEGIES[key]}", why_not(key)) for key in chosen.strategies]
     if all(item.why_not for item in items):
-        raise RefusedError(items[0].why_not)
+        raise RecipeRefused(items[0].why_not)
     out["strategy"] = choose("Deployment strategy", items)
     for option, parser in (("reasoning_parser", served.reasoning_parser), ("tool_call_parser", served.tool_call_parser)):
         if parser:

@@ -76,7 +76,7 @@ def layouts(
     from ome_operator.sizing.gpus import Price, gpu
     from ome_operator.sizing.layouts import PlanRequest
     from ome_operator.sizing.layouts import layouts as found_layouts
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
     from ome_operator.sizing.rows import engine as known_engine
     from ome_operator.sizing.search import smallest
     from ome_operator.sizing.steps import ServingStack
@@ -89,9 +89,9 @@ def layouts(
             ("--price", price),
         ):
             if value is not None and not (math.isfinite(value) and 0 < value < 1e9):
-                raise RefusedError(f"{name} {value:g} is not above 0 and below a billion.")
+                raise PlanRefused(f"{name} {value:g} is not above 0 and below a billion.")
         if requests_per_second is not None and concurrency is not None:
-            raise RefusedError(
+            raise PlanRefused(
                 "--requests-per-second and --concurrency are two ways to say how much comes: give only a single way."
             )
         c = planfiles.constants(calibration)
@@ -107,7 +107,7 @@ def layouts(
             seconds(tpot, "ms", "--tpot") if tpot is not None else math.inf,
         )
         request, found = (request, found_layouts(request, c)) if nodes is not None else smallest(request, c)
-    except RefusedError as error:
+    except PlanRefused as error:
         raise UserError(str(error)) from error
     if output is Form.YAML:
         _write(request, found, chosen)
@@ -119,7 +119,7 @@ def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> No
     """The manifests of a layout, as `ome generate` writes them; what they are for and what to know of them beside."""
     from ome_operator.cli.generate import bookshelf
     from ome_operator.cookbook.manifests import manifests
-    from ome_operator.cookbook.request import RefusedError
+    from ome_operator.cookbook.request import RecipeRefused
     from ome_operator.sizing.recipe import Recipe, recipe
 
     shelf = bookshelf()
@@ -127,7 +127,7 @@ def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> No
     def made(number: int) -> Recipe | str:
         try:
             return recipe(request, found[number - 1], shelf)
-        except RefusedError as error:
+        except RecipeRefused as error:
             return str(error)
 
     if chosen > len(found):
@@ -181,12 +181,12 @@ def validate(
     """Predict every row of a calibration file, and say how far each is off: medians and worst by class."""
     from ome_operator.sizing import told
     from ome_operator.sizing.constants import fitted
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
     from ome_operator.sizing.validate import validate as compared
 
     try:
         found = compared(planfiles.text(file), str(file), fitted())
-    except RefusedError as error:
+    except PlanRefused as error:
         raise UserError(str(error)) from error
     if output is Form.TEXT:
         typer.echo(told.report(found), nl=False)
@@ -220,7 +220,7 @@ def compare(
     """What a BenchmarkJob measured beside what was predicted. Its latencies are medians, and predictions are means."""
     from ome_operator.sizing import measured, told
     from ome_operator.sizing.constants import fitted
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
     from ome_operator.sizing.shapes import shape
     from ome_operator.sizing.validate import validate as compared
     from ome_operator.sizing.workloads import hit
@@ -235,7 +235,7 @@ def compare(
         report = compared(measured.table(found), job, planfiles.learned(others, str(calibration)) if others else fitted())
         if calibration is not None:
             planfiles.write(calibration, own.text if own else measured.table(found))
-    except RefusedError as error:
+    except PlanRefused as error:
         raise UserError(str(error)) from error
     typer.echo(told.compared(report), nl=False)
     if calibration is None:

@@ -34,20 +34,20 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
     """The fitted constants, drawn to these rows of a file of this name."""
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.fit import learn
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
     from ome_operator.sizing.rows import Row
 
     rows = []
     for each in found:
         if not isinstance(each, Row):
-            raise RefusedError(f"{name}, {each[0]}: {each[1]}")
+            raise PlanRefused(f"{name}, {each[0]}: {each[1]}")
         rows.append(each)
     return learn(rows, fitted())
 
 
 def model(name: str, precision: str) -> "Shape":
     """A known model, or the config.json of another."""
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
     from ome_operator.sizing.shapes import from_config, shape
 
     path = Path(name)
@@ -56,53 +56,53 @@ def model(name: str, precision: str) -> "Shape":
     try:
         config = json.loads(text(path))
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{path} is no JSON: {error}.") from error
+        raise PlanRefused(f"{path} is no JSON: {error}.") from error
     if not isinstance(config, dict):
-        raise RefusedError(f"{path} is no config.json: it has no fields.")
+        raise PlanRefused(f"{path} is no config.json: it has no fields.")
     return from_config(str(config.get("_name_or_path") or path.parent.name or path.stem), config, precision)
 
 
 def loads(said: str, hit: float) -> "tuple[Load, ...]":
     """IN/OUT, or a file of several."""
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
     from ome_operator.sizing.workloads import mix, workload
 
     if not is_file(said):
         return (workload(said, hit),)
     if hit:
-        raise RefusedError("--prefix-hit belongs to --workload IN/OUT: in a file each workload has its own hit.")
+        raise PlanRefused("--prefix-hit belongs to --workload IN/OUT: in a file each workload has its own hit.")
     return mix(document(Path(said)), said)
 
 
 def document(path: Path) -> Any:
     """The document of a file, which may come from anybody: with bounds. A sentence where it is none."""
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
     from ome_operator.util.kubeyaml import document as bounded
 
     try:
         return bounded(text(path, LARGEST_YAML))
     except yaml.YAMLError as error:
-        raise RefusedError(f"{path} is no YAML: {' '.join(str(error).split())}.") from error
+        raise PlanRefused(f"{path} is no YAML: {' '.join(str(error).split())}.") from error
 
 
 def text(path: Path, most: int = LARGEST) -> str:
     """A file; a sentence where it cannot be read."""
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
 
     try:
         if path.stat().st_size > most:
-            raise RefusedError(f"{path} has more than {most >> 20} MiB.")
+            raise PlanRefused(f"{path} has more than {most >> 20} MiB.")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise RefusedError(f"{path} cannot be read: {why}.") from error
+        raise PlanRefused(f"{path} cannot be read: {why}.") from error
 
 
 def write(path: Path, content: str) -> None:
     """A file; a sentence where it cannot be written."""
-    from ome_operator.sizing.refused import RefusedError
+    from ome_operator.sizing.refused import PlanRefused
 
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as error:
-        raise RefusedError(f"{path} cannot be written: {error.strerror}.") from error
+        raise PlanRefused(f"{path} cannot be written: {error.strerror}.") from error

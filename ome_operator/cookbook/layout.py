@@ -10,7 +10,7 @@ from ome_operator.cookbook import fit, roles
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Hardware, Library, Served, engine
 from ome_operator.cookbook.published import Published, published
-from ome_operator.cookbook.request import PIPELINE, STRATEGIES, WIDE, RecipeRequest, RefusedError
+from ome_operator.cookbook.request import PIPELINE, STRATEGIES, WIDE, RecipeRefused, RecipeRequest
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Proposal:
 
 
 def plan(request: RecipeRequest, known: Library) -> Proposal:
-    """Sizes for what was asked; RefusedError where it cannot work."""
+    """Sizes for what was asked; RecipeRefused where it cannot work."""
     served, hardware, chosen = (
         known.model(request.model),
         known.machine(request.hardware),
@@ -82,56 +82,56 @@ def plan(request: RecipeRequest, known: Library) -> Proposal:
 def _possible(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine, sample: str) -> None:
     """Everything but sizes. `sample`: what there is besides, as a sentence."""
     if request.strategy not in STRATEGIES:
-        raise RefusedError(f"There is no strategy {request.strategy}: there is {', '.join(STRATEGIES)}.")
+        raise RecipeRefused(f"There is no strategy {request.strategy}: there is {', '.join(STRATEGIES)}.")
     if served.strategies and request.strategy not in served.strategies:
         known = ", ".join(f"--strategy {each}" for each in served.strategies)
-        raise RefusedError(f"Of {served.name} there is a recipe for {known} alone.{sample}")
+        raise RecipeRefused(f"Of {served.name} there is a recipe for {known} alone.{sample}")
     if request.strategy not in chosen.strategies:
         known = ", ".join(chosen.strategies)
-        raise RefusedError(f"{chosen.name} {chosen.version} has no preset for {request.strategy}: it has one for {known}.")
+        raise RecipeRefused(f"{chosen.name} {chosen.version} has no preset for {request.strategy}: it has one for {known}.")
     if served.format != chosen.format:
-        raise RefusedError(f"{chosen.name} reads {chosen.format} files, and those of {served.name} are {served.format}.")
+        raise RecipeRefused(f"{chosen.name} reads {chosen.format} files, and those of {served.name} are {served.format}.")
     stored = served.facts.quantization.name if served.facts.quantization else ""
     if chosen.quantizations and stored not in chosen.quantizations:
-        raise RefusedError(f"No recipe of {chosen.name} for {stored} weights is known, and those of {served.name} are.")
+        raise RecipeRefused(f"No recipe of {chosen.name} for {stored} weights is known, and those of {served.name} are.")
     if hardware.vendor not in chosen.images:
-        raise RefusedError(f"There is no image of {chosen.name} {chosen.version} for {hardware.vendor} GPUs.")
+        raise RecipeRefused(f"There is no image of {chosen.name} {chosen.version} for {hardware.vendor} GPUs.")
     for asked, parser, what in (
         (request.tool_call_parser, served.tool_call_parser, "tool-call"),
         (request.reasoning_parser, served.reasoning_parser, "reasoning"),
     ):
         if asked and not parser:
-            raise RefusedError(f"{served.name} has no {what} parser: {served.why}.")
+            raise RecipeRefused(f"{served.name} has no {what} parser: {served.why}.")
     longest = served.facts.context_length
     if request.context_length and longest and request.context_length > longest:
-        raise RefusedError(
+        raise RecipeRefused(
             f"--context-length {request.context_length} is more than the {longest} tokens that {served.name} was made for."
         )
     if (request.kv_cache_dtype or "").startswith("fp8") and "fp8" not in (
         hardware.accelerator.spec.capabilities.features or ()
     ):
-        raise RefusedError(f"--kv-cache-dtype {request.kv_cache_dtype}: {hardware.title} does not compute in FP8.")
+        raise RecipeRefused(f"--kv-cache-dtype {request.kv_cache_dtype}: {hardware.title} does not compute in FP8.")
     if request.model_type and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", request.model_type):
-        raise RefusedError(
+        raise RecipeRefused(
             f"--model-type {request.model_type} is no type of a model: "
             "write a name as config.json has it, such as deepseek_v3."
         )
     if request.name and (proposed := propose_name(request.name)) != request.name:
-        raise RefusedError(f"--name {request.name} cannot be the name of a service: {proposed} could.")
+        raise RecipeRefused(f"--name {request.name} cannot be the name of a service: {proposed} could.")
 
 
 def _together(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
     """One engine reads and answers."""
     if given := [option for option, was in request.only_apart.items() if was]:
-        raise RefusedError(f"{given[0]} belongs to --strategy pd.")
+        raise RecipeRefused(f"{given[0]} belongs to --strategy pd.")
     size = roles.asked(request, chosen)
     role = _smallest(request, served, hardware, chosen) if size is None else roles.role(request, chosen, size)
     if why := fit.problem(served, hardware, role, request.kv_cache_dtype):
-        raise RefusedError(f"{role.size} GPUs cannot work: {why}.{_instead(request, served, hardware, chosen)}")
+        raise RecipeRefused(f"{role.size} GPUs cannot work: {why}.{_instead(request, served, hardware, chosen)}")
     per_node = 1 if role.experts_on_cpus else request.gpus_per_node // role.gpus
     nodes = role.nodes if request.nodes is None else request.nodes
     if nodes < role.nodes:
-        raise RefusedError(
+        raise RecipeRefused(
             f"One copy of {served.name} needs {role.nodes} nodes of {request.gpus_per_node} {hardware.title}, "
             f"and there are {nodes}."
         )
@@ -150,7 +150,7 @@ def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen
             return role
         said.append(f"on {role.nodes} node{'s' if role.nodes > 1 else ''} {why}")
     told = "; ".join(dict.fromkeys(said))
-    raise RefusedError(f"{served.name} does not fit {request.strategy} on {hardware.title}: {told}.")
+    raise RecipeRefused(f"{served.name} does not fit {request.strategy} on {hardware.title}: {told}.")
 
 
 def _instead(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> str:
@@ -168,16 +168,16 @@ def _instead(request: RecipeRequest, served: Served, hardware: Hardware, chosen:
 def _apart(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
     """Prefill and decode, experts over all GPUs of each."""
     if why := fit.wide_problem(served, hardware, chosen):
-        raise RefusedError(f"--strategy pd cannot work: {why}.")
+        raise RecipeRefused(f"--strategy pd cannot work: {why}.")
     if (request.dp, request.ep, request.pp) != (None, None, None):
-        raise RefusedError(
+        raise RecipeRefused(
             "--strategy pd takes DP and EP from --prefill-nodes, --decode-nodes and --tp (GPUs that share attention): "
             "leave --dp, --ep and --pp out."
         )
     found = roles.apart(request, chosen, served)
     for role in found:
         if why := fit.problem(served, hardware, role, request.kv_cache_dtype):
-            raise RefusedError(f"{role.stage.capitalize()} on {role.nodes} nodes cannot work: {why}.")
+            raise RecipeRefused(f"{role.stage.capitalize()} on {role.nodes} nodes cannot work: {why}.")
     left = (request.nodes or 0) - sum(role.nodes * role.groups for role in found)
     notes = [f"{left} of {request.nodes} nodes stay empty."] if left > 0 else []
     notes += _hints(request, served, hardware, chosen, found)

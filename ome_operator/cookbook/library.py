@@ -12,7 +12,7 @@ from typing import Any
 from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, Facts, Model
 from ome_operator.capacity.model import ModelFacts, matrix_widths
-from ome_operator.cookbook.request import RefusedError
+from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.engines import servers
 from ome_operator.engines.flags import CommandLine, command_line
 from ome_operator.modelinfo.extract import CONFIG, facts
@@ -147,7 +147,7 @@ class Library:
             known = ", ".join(served.name for served in self.models.values())
             sample = self.elsewhere.get(asked)
             instead = f" {sample} is a service of {name} that needs none." if sample else ""
-            raise RefusedError(f"There is no recipe for a model {name}: there are recipes for {known}.{instead}")
+            raise RecipeRefused(f"There is no recipe for a model {name}: there are recipes for {known}.{instead}")
         return found[0]
 
     def machine(self, name: str) -> Hardware:
@@ -157,7 +157,7 @@ class Library:
             if asked in (key, one.accelerator.name):
                 return one
         known = ", ".join(sorted(self.hardware))
-        raise RefusedError(f"The hardware {name} is not known: there is {known}, each a file of config/accelerators.")
+        raise RecipeRefused(f"The hardware {name} is not known: there is {known}, each a file of config/accelerators.")
 
 
 def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorClass], samples: Mapping[str, str]) -> Library:
@@ -191,9 +191,9 @@ def engine(name: str, version: str | None = None) -> Engine:
     """An engine that has presets; without a version its newest."""
     known = engines()
     if name not in known:
-        raise RefusedError(f"There is no preset for the engine {name}: there is one for {', '.join(known)}.")
+        raise RecipeRefused(f"There is no preset for the engine {name}: there is one for {', '.join(known)}.")
     if version is not None and version not in known[name]:
-        raise RefusedError(f"There is no preset for {name} {version}: there is one for {', '.join(known[name])}.")
+        raise RecipeRefused(f"There is no preset for {name} {version}: there is one for {', '.join(known[name])}.")
     chosen = version or known[name][0]
     whole = _data("engines.yaml")[name]
     data = whole["versions"][chosen]

@@ -12,7 +12,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.library import Engine, source
-from ome_operator.cookbook.request import RefusedError
+from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.util.kubeyaml import plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -154,9 +154,9 @@ def _check(engine: Engine, flag: Word) -> None:
     """That this version of the engine understands it; a parser or a type of cache may be newer than it."""
     known = engine.command_line.find(flag.name)
     if known is None:
-        raise RefusedError(f"{engine.name} {engine.version} has no {flag.name}.")
+        raise RecipeRefused(f"{engine.name} {engine.version} has no {flag.name}.")
     if known.choices and flag.value not in known.choices:
-        raise RefusedError(
+        raise RecipeRefused(
             f"{engine.name} {engine.version} takes for {flag.name} one of {', '.join(known.choices)}, not {flag.value}."
         )
 

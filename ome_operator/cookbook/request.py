@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ome_operator.errors import OmeError
+
 STRATEGIES = {
     "tp": "tensor parallel, every layer is split over the GPUs of one copy",
     "tp+dp": "TP + DP attention, ranks of attention have requests of their own",
@@ -19,7 +21,7 @@ WIDE, SPREAD = "pd", "dp+ep"
 PIPELINE = "tp+pp"
 
 
-class RefusedError(Exception):
+class RecipeRefused(OmeError):
     """What was asked for cannot work: one sentence that says why, and what would."""
 
 

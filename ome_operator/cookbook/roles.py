@@ -7,19 +7,19 @@ from ome_operator.capacity.division import redundant_experts
 from ome_operator.capacity.memory import DECODE, PREFILL
 from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.library import Engine, Served
-from ome_operator.cookbook.request import PIPELINE, SPREAD, RecipeRequest, RefusedError
+from ome_operator.cookbook.request import PIPELINE, SPREAD, RecipeRefused, RecipeRequest
 
 MOST_NODES = 8
 """Of one copy, when the cookbook chooses."""
 
 
 def asked(request: RecipeRequest, chosen: Engine) -> int | None:
-    """GPUs of one copy, when that was asked for; RefusedError for sizes that the strategy does not have."""
+    """GPUs of one copy, when that was asked for; RecipeRefused for sizes that the strategy does not have."""
     parts = request.strategy.split("+")
     for option, value in (("tp", request.tp), ("pp", request.pp), ("ep", request.ep), ("dp", request.dp)):
         whole_copies = option == "dp" and parts == ["tp"] and chosen.router
         if value is not None and option not in parts and not whole_copies:
-            raise RefusedError(f"--{option} belongs to strategies with {option.upper()}, and this is {request.strategy}.")
+            raise RecipeRefused(f"--{option} belongs to strategies with {option.upper()}, and this is {request.strategy}.")
     if request.strategy == PIPELINE:
         return _stage(request) * request.pp if request.pp else None
     return request.dp if request.strategy == SPREAD else request.tp
@@ -52,7 +52,7 @@ def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
     if request.strategy.startswith("cpu"):
         return RoleFit(keys.ENGINE, "", nodes=1, gpus=1, tp=1, experts_on_cpus=True, share=share)
     if size > gpus and size % gpus:
-        raise RefusedError(f"{size} GPUs do not fill nodes of {gpus}: take a multiple of {gpus}.")
+        raise RecipeRefused(f"{size} GPUs do not fill nodes of {gpus}: take a multiple of {gpus}.")
     nodes = max(1, size // gpus)
     if request.strategy == SPREAD:
         return RoleFit(keys.ENGINE, "", nodes, min(size, gpus), tp=size, dp=size, attention_dp=True, ep=size, share=share)
@@ -62,7 +62,7 @@ def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
     half = max(1, size // 2)
     copies = 1 if request.attention_dp else request.dp or 1
     if copies > 1 and size * copies > gpus:
-        raise RefusedError(
+        raise RecipeRefused(
             f"--dp {copies} without DP attention is {copies} copies of {size} GPUs in one node: {size * copies} GPUs, "
             f"and a node has {gpus}. Take --strategy tp+dp for DP attention, or --nodes for copies on more nodes."
         )
@@ -93,7 +93,7 @@ def apart(request: RecipeRequest, chosen: Engine, served: Served) -> tuple[RoleF
 def _group(stage: str, nodes: int, groups: int) -> tuple[int, int]:
     """Nodes of a group, and groups."""
     if nodes % groups:
-        raise RefusedError(
+        raise RecipeRefused(
             f"{nodes} nodes of {stage} make no {groups} groups of whole nodes: --{stage}-groups divides them."
         )
     return nodes // groups, groups
@@ -106,7 +106,7 @@ def _halves(request: RecipeRequest, usual: int) -> tuple[int, int]:
     prefill = prefill or (whole - decode if decode else max(1, whole // 4))
     decode = decode or whole - prefill
     if prefill < 1 or decode < 1 or prefill + decode > whole:
-        raise RefusedError(f"{whole} nodes are not enough for prefill and decode: prefill {prefill}, decode {decode}.")
+        raise RecipeRefused(f"{whole} nodes are not enough for prefill and decode: prefill {prefill}, decode {decode}.")
     return prefill, decode
 
 
@@ -117,7 +117,7 @@ def _wide(
     nodes, groups = size
     gpus, together = nodes * request.gpus_per_node, request.tp or 1
     if gpus % together:
-        raise RefusedError(
+        raise RecipeRefused(
             f"--tp {together} with --strategy pd is how many GPUs share attention, and {stage} has {gpus} GPUs, "
             f"no multiple of {together}: take a divisor of {gpus}."
         )

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ome_operator.errors import OmeError
+
 UNREAD = "not read by this operator, which works in its own namespaces alone (clusterWideKinds is false)"
 """What is said of a cluster-wide object, where those are not read."""
 
@@ -18,7 +20,7 @@ class Problem:
     """A sentence that names the field or object, and what to do."""
 
 
-class ProblemError(Exception):
+class ProblemError(OmeError):
     """Carries a Problem out of nested pure functions up to `resolve.resolve`."""
 
     def __init__(self, condition: str, reason: str, message: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
+from ome_operator.errors import OmeError
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
@@ -109,7 +110,7 @@ class _Folder(Protocol):
     def iterdir(self) -> Iterator[Any]: ...
 
 
-class DataError(ValueError):
+class DataError(OmeError, ValueError):
     """A file of a version that cannot be understood; says which, and why."""
 
 

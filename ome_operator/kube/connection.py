@@ -23,6 +23,8 @@ import aiohttp
 from kubernetes.aio import config as loading
 from kubernetes.aio.client import Configuration
 
+from ome_operator.errors import OmeError
+
 logger = logging.getLogger(__name__)
 
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -30,7 +32,7 @@ POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 
-class NoConnection(Exception):
+class NoConnection(OmeError):
     """There is no usable kubeconfig or ServiceAccount."""
 
 

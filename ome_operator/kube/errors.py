@@ -1,4 +1,4 @@
-"""What the API server can answer instead of success.
+"""What the API server can answer instead of success. `ome_operator/errors.py` draws the exceptions above KubeError.
 
 KubeError
 ├── Conflict       409: the object is not the one that was meant, or has changed meanwhile
@@ -16,8 +16,10 @@ KubeError
 from collections.abc import Mapping
 from typing import Any
 
+from ome_operator.errors import OmeError
 
-class KubeError(Exception):
+
+class KubeError(OmeError):
     """An answer other than success; `str()` is the sentence of the API server."""
 
     def __init__(self, message: str, code: int = 0, retry_after: float = 0.0) -> None:

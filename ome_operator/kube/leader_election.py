@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from ome_operator.errors import OmeError
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 
 logger = logging.getLogger(__name__)
 
 
-class Lost(Exception):
+class Lost(OmeError):
     """We are not the leader any more."""
 
 

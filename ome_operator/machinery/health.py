@@ -5,12 +5,14 @@ from hmac import compare_digest
 
 from aiohttp import web
 
+from ome_operator.errors import OmeError
+
 Answer = tuple[bool, str]
 """Whether all is well, and a text."""
 Route = Callable[[], Answer | Awaitable[Answer]]
 
 
-class PortTaken(Exception):
+class PortTaken(OmeError):
     """Another process listens there."""
 
 

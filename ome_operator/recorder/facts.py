@@ -7,11 +7,13 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from ome_operator.errors import OmeError
+
 _PLAIN = (str, int, float, bool)
 _LARGEST = 2**63
 
 
-class Unreadable(Exception):
+class Unreadable(OmeError):
     """A sentence: what in a recording is not what it should be."""
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from ome_operator.registry.pods import Odd, read
+from ome_operator.registry.pods import UnexpectedAnswer, read
 from ome_operator.registry.reconcile import Pod, WantedWorker, Worker
 from ome_operator.util.unread import UNREAD
 
@@ -20,7 +20,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 """For one request. A pass has to end well within the 10 s after which a dead worker must be gone."""
 
-Unreachable = (aiohttp.ClientError, TimeoutError, OSError, Odd)
+NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, UnexpectedAnswer)
 """What a call here may raise: nobody answers, or not what was asked for."""
 
 
@@ -48,12 +48,12 @@ class Pods:
         self._trust: tuple[int, ssl.SSLContext] | None = None
 
     async def list(self) -> tuple[Pod, ...]:
-        """All of them, as they are now; raises one of `Unreachable`."""
+        """All of them, as they are now; raises one of `NO_ANSWER`."""
         headers = {"Authorization": f"Bearer {_text(self._account / 'token')}", "Accept": "application/json"}
         secure = self._url.startswith("https:")
         async with self._session.get(self._url, headers=headers, ssl=self._tls() if secure else True) as answer:
             if answer.status != 200:
-                raise Odd(f"the API server refuses to list pods: {await _words(answer)}")
+                raise UnexpectedAnswer(f"the API server refuses to list pods: {await _words(answer)}")
             return read(await _json(answer), self._stems)
 
     def _tls(self) -> ssl.SSLContext:
@@ -74,23 +74,23 @@ class Router:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     async def workers(self) -> tuple[Worker, ...]:
-        """What it lists; raises one of `Unreachable`."""
+        """What it lists; raises one of `NO_ANSWER`."""
         # Its certificate is for another name than that of this pod's loopback, where nobody else can listen.
         async with self._session.get(self._url, headers=self._headers, ssl=False) as answer:
             if answer.status in (401, 403):
-                raise Odd(
+                raise UnexpectedAnswer(
                     f"the router wants another key than ours; delete this pod, if its Secret is new: {await _words(answer)}"
                 )
             if answer.status != 200:
-                raise Odd(f"the router does not tell its workers: {await _words(answer)}")
+                raise UnexpectedAnswer(f"the router does not tell its workers: {await _words(answer)}")
             body = await _json(answer)
         try:
             return workers(body)
         except UNREAD as error:
-            raise Odd("the router's answer is no list of workers") from error
+            raise UnexpectedAnswer("the router's answer is no list of workers") from error
 
     async def add(self, target: WantedWorker) -> None:
-        """Have it add a worker; raises one of `Unreachable`."""
+        """Have it add a worker; raises one of `NO_ANSWER`."""
         body: dict[str, Any] = {"url": target.url, "worker_type": target.worker_type}
         if target.bootstrap_port is not None:
             body["bootstrap_port"] = target.bootstrap_port
@@ -98,12 +98,12 @@ class Router:
             body["api_key"] = self._worker_key
         async with self._session.post(self._url, json=body, headers=self._headers, ssl=False) as answer:
             if answer.status >= 300:
-                raise Odd(f"the router does not add {target.url}: {await _words(answer)}")
+                raise UnexpectedAnswer(f"the router does not add {target.url}: {await _words(answer)}")
             body = await _json(answer)
         try:
             self._jobs[target.url] = str(body.get("worker_id", ""))
         except UNREAD as error:
-            raise Odd(f"the router's answer about {target.url} names no worker") from error
+            raise UnexpectedAnswer(f"the router's answer about {target.url} names no worker") from error
 
     async def forgot(self, url: str) -> bool:
         """Whether it knows nothing of a worker that it was sent: it restarted in between, faster than we could see."""
@@ -114,13 +114,13 @@ class Router:
             return answer.status == 404
 
     async def remove(self, worker: Worker) -> None:
-        """Have it remove a worker, of whom it knows nothing any more or soon; raises one of `Unreachable`.
+        """Have it remove a worker, of whom it knows nothing any more or soon; raises one of `NO_ANSWER`.
 
         What runs there through this router runs on to its end.
         """
         async with self._session.delete(f"{self._url}/{quote(worker.id)}", headers=self._headers, ssl=False) as answer:
             if answer.status >= 300 and answer.status != 404:
-                raise Odd(f"the router does not remove {worker.url}: {await _words(answer)}")
+                raise UnexpectedAnswer(f"the router does not remove {worker.url}: {await _words(answer)}")
 
 
 async def engine_load(session: aiohttp.ClientSession, url: str) -> int | None:
@@ -131,7 +131,7 @@ async def engine_load(session: aiohttp.ClientSession, url: str) -> int | None:
                 if answer.status == 404:
                     continue
                 return _load(await _json(answer)) if answer.status == 200 else None
-        except Unreachable:
+        except NO_ANSWER:
             return None
     return None
 
@@ -166,7 +166,7 @@ async def _json(answer: aiohttp.ClientResponse) -> Any:
     try:
         return await answer.json(content_type=None)
     except (ValueError, RecursionError) as error:
-        raise Odd(f"{answer.url.host} answers something that is no JSON") from error
+        raise UnexpectedAnswer(f"{answer.url.host} answers something that is no JSON") from error
 
 
 async def _words(answer: aiohttp.ClientResponse) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 from ome_operator.machinery import health
-from ome_operator.registry.clients import SERVICE_ACCOUNT, TIMEOUT, Pods, Router, Unreachable, engine_load
+from ome_operator.registry.clients import NO_ANSWER, SERVICE_ACCOUNT, TIMEOUT, Pods, Router, engine_load
 from ome_operator.registry.metrics import RegistryMetrics
 from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory, reconcile
 
@@ -93,7 +93,7 @@ class Registry:
         try:
             workers = await self._router.workers()  # before the pods: see `reconcile`
             await self._forget({one.base for one in workers})
-        except Unreachable as error:
+        except NO_ANSWER as error:
             if self._stop.is_set():
                 return None
             self._memory = self._memory._replace(asked={})  # a router that restarts has forgotten what it was sent
@@ -121,7 +121,7 @@ class Registry:
         """List the pods; False when what we know of them is old."""
         try:
             self._known = await self._pods.list()
-        except Unreachable as error:
+        except NO_ANSWER as error:
             why = error or type(error).__name__
             self._log_trouble("pods", f"the workers stay as they are, for the pods are unknown: {why}")
             return False
@@ -138,14 +138,14 @@ class Registry:
                 await self._router.remove(worker)
                 done += 1
                 logger.info("removed %s (%s): %s", worker.url, worker.worker_type, why)
-            except Unreachable as error:
+            except NO_ANSWER as error:
                 failed = f"cannot remove {worker.url}: {error or type(error).__name__}"
         for target in step.add:
             try:
                 await self._router.add(target)
                 done += 1
                 logger.info("added %s (%s): pod %s can serve", target.url, target.worker_type, target.pod)
-            except Unreachable as error:
+            except NO_ANSWER as error:
                 failed = f"cannot add {target.url}: {error or type(error).__name__}"
                 asked = {url: at for url, at in self._memory.asked.items() if url != target.url}
                 self._memory = self._memory._replace(asked=asked)

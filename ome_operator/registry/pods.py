@@ -1,4 +1,6 @@
-"""Read a list of pods as the API server answers it. Anything that is no whole list of pods is `Odd`, never an empty list.
+"""Read a list of pods as the API server answers it.
+
+Anything that is no complete list of pods raises `UnexpectedAnswer`; it never reads as an empty list.
 
 Labels make no worker: whoever may create a pod may write them. A rank is a pod of the StatefulSet that the operator made for
 its group, by its controller and by its own name, which only that StatefulSet's pod can have while it is there.
@@ -9,29 +11,31 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys, names
+from ome_operator.errors import OmeError
 from ome_operator.registry.reconcile import Pod
 from ome_operator.util.unread import UNREAD
 
 
-class Odd(Exception):
+class UnexpectedAnswer(OmeError):
     """An answer that is not what was asked for."""
 
 
 def read(body: Any, stems: Mapping[str, str]) -> tuple[Pod, ...]:
-    """The ranks in a PodList; pods that are no rank of a group are left out. Raises Odd.
+    """The ranks in a PodList; pods that are no rank of a group are left out. Raises UnexpectedAnswer.
 
     `stems`: component -> what the names of its StatefulSets begin with.
     """
     if not isinstance(body, dict) or body.get("kind") != "PodList":
-        raise Odd("the API server's answer is no list of pods")
+        raise UnexpectedAnswer("the API server's answer is no list of pods")
     items = body.get("items")
     try:
         if (body.get("metadata") or {}).get("continue"):
-            raise Odd("the API server's list of pods is not whole")
+            raise UnexpectedAnswer("the API server's list of pods is not whole")
         # `items: null` is how some servers spell an empty list; a list without the field is none.
         return tuple(pod for one in body["items"] or () if (pod := _pod(one, stems)) is not None)
     except UNREAD as error:
-        raise Odd(f"the API server lists something that is no pod: {error!r} in {type(items).__name__}") from error
+        said = f"the API server lists something that is no pod: {error!r} in {type(items).__name__}"
+        raise UnexpectedAnswer(said) from error
 
 
 def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:

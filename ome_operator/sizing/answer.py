@@ -3,7 +3,7 @@
 from typing import Any
 
 from ome_operator.cookbook.library import Library
-from ome_operator.cookbook.request import RefusedError
+from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.sizing.classes import FIGURES, Trust, trust
 from ome_operator.sizing.gpus import Price
 from ome_operator.sizing.layouts import Layout, PlanRequest, Side
@@ -109,5 +109,5 @@ def handed_on(request: PlanRequest, layout: Layout, shelf: Library) -> dict[str,
     """The call of `ome generate` that writes it, or why there is none."""
     try:
         return {"generate": recipe(request, layout, shelf).command, "noRecipe": None}
-    except RefusedError as error:
+    except RecipeRefused as error:
         return {"generate": None, "noRecipe": str(error)}

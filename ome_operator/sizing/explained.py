@@ -15,7 +15,7 @@ from ome_operator.sizing.gpus import gpu
 from ome_operator.sizing.layouts import PlanRequest, layouts
 from ome_operator.sizing.loop import Load, Pair, Role
 from ome_operator.sizing.memory import fit
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
@@ -171,7 +171,7 @@ def _balance(here: ServingStack, load: Load, c: Constants) -> str:
     """The best split of 16 nodes."""
     try:
         best = layouts(PlanRequest(here, (load,), NODES), c)[0]
-    except RefusedError as error:
+    except PlanRefused as error:
         return str(error)
     assert best.prefill is not None, "pairs come first"
     state, sides = best.state, (best.prefill, best.decode)

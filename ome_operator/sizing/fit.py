@@ -15,7 +15,7 @@ from ome_operator.sizing.classes import DEPLOYMENT, ENGINE, FIGURES, GPU, MODEL
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.loop import slots_keys
 from ome_operator.sizing.predict import Prediction, predict
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.rows import Row, shipped
 from ome_operator.sizing.validate import figures
 
@@ -79,7 +79,7 @@ def residuals(row: Row, c: Constants) -> Errors:
     """The errors of what a row has."""
     try:
         said = predict(row, c)
-    except RefusedError:
+    except PlanRefused:
         return []
     return [(math.log(ratio), WEIGHT[name]) for name, ratio in _ratios(row, said).items()]
 
@@ -200,7 +200,7 @@ def held_out(rows: Sequence[Row], whole: Constants, what: str, only: str = "") -
         for row in (row for row in rows if _left_out(row, what) == group):
             try:
                 out[row.id] = predict(row, c)
-            except RefusedError:
+            except PlanRefused:
                 continue
     return out
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from ome_operator.capacity.memory import GIB
-from ome_operator.sizing.refused import RefusedError, nearest
+from ome_operator.sizing.refused import PlanRefused, nearest
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
@@ -78,7 +78,7 @@ def gpu(name: str) -> Gpu:
     found = gpus().get(name.strip().lower())
     if found is None:
         names = dict.fromkeys(each.name for each in gpus().values())
-        raise RefusedError(f"The GPU {name or '(none)'} is not known: {nearest(name, names)}.")
+        raise PlanRefused(f"The GPU {name or '(none)'} is not known: {nearest(name, names)}.")
     return found
 
 

@@ -13,7 +13,7 @@ from ome_operator.sizing import steps
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.loop import Load, Pair, Role, SteadyState, Together
 from ome_operator.sizing.memory import Fit, fit
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
@@ -96,11 +96,11 @@ class Tried(NamedTuple):
 
 
 def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
-    """Return all layouts that can work and keep the bounds, best first; raise RefusedError if there is none."""
+    """Return all layouts that can work and keep the bounds, best first; raise PlanRefused if there is none."""
     check(request)
     tried = try_all(request, c)
     if not tried.good:
-        raise RefusedError(why_none(request, tried, c))
+        raise PlanRefused(why_none(request, tried, c))
     return tried.good
 
 
@@ -145,13 +145,13 @@ def check(request: PlanRequest) -> None:
     shape = request.place.shape
     longest = max(load.prompt + load.answer for load in request.loads)
     if shape.longest and longest > shape.longest:
-        raise RefusedError(
+        raise PlanRefused(
             f"{longest:,.0f} tokens in and out are more than the {shape.longest:,} that {shape.name} can look at."
         )
     most = shape.experts or 256
     if request.nodes > most:
         what = f"the {most} experts of {shape.name}" if shape.experts else f"{most}, which is the most for a dense model"
-        raise RefusedError(f"{request.nodes:,} nodes are more than {what}: plan fewer, and run copies of the service.")
+        raise PlanRefused(f"{request.nodes:,} nodes are more than {what}: plan fewer, and run copies of the service.")
 
 
 def _splits(nodes: int) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.rows import COLUMNS, Row, read
 from ome_operator.sizing.workers import workers
 
@@ -23,10 +23,10 @@ def rows(job: Any, said: Mapping[str, str]) -> list[dict[str, str]]:
     An engine and a GPU that nobody says are those of the job's serviceMetadata.
     """
     if not isinstance(job, Mapping) or job.get("kind") != "BenchmarkJob":
-        raise RefusedError("This is no BenchmarkJob: kubectl get benchmarkjob NAME -o yaml shows it.")
+        raise PlanRefused("This is no BenchmarkJob: kubectl get benchmarkjob NAME -o yaml shows it.")
     status, metadata = _map(job.get("status")), _map(_map(job.get("spec")).get("serviceMetadata"))
     if status.get("state") != "Completed":
-        raise RefusedError(f"The BenchmarkJob is {status.get('state') or 'not begun'}: only what has ended can be compared.")
+        raise PlanRefused(f"The BenchmarkJob is {status.get('state') or 'not begun'}: only what has ended can be compared.")
     name = str(_map(job.get("metadata")).get("name") or "job")
     layout = {
         **said,
@@ -35,12 +35,12 @@ def rows(job: Any, said: Mapping[str, str]) -> list[dict[str, str]]:
         "version": str(metadata.get("version") or ""),
     }
     if not layout["gpu"]:
-        raise RefusedError(f"{name} does not say its GPUs (spec.serviceMetadata.gpuType): --hardware does.")
+        raise PlanRefused(f"{name} does not say its GPUs (spec.serviceMetadata.gpuType): --hardware does.")
     report = _map(status.get("report"))
     results = report.get("results") or [report]
     found = list(_rows(name, results if isinstance(results, list) else [], layout))
     if not found:
-        raise RefusedError(f"No run of {name} has lengths, a TTFT and a TPOT: nothing of it can be compared.")
+        raise PlanRefused(f"No run of {name} has lengths, a TTFT and a TPOT: nothing of it can be compared.")
     return found
 
 
@@ -108,7 +108,7 @@ class Merged(NamedTuple):
 
 
 def merged(old: str, new: list[dict[str, str]]) -> Merged:
-    """The rows of a file, and behind them new rows in place of those with their ids; RefusedError where it is none."""
+    """The rows of a file, and behind them new rows in place of those with their ids; PlanRefused where it is none."""
     ids = {row["id"] for row in new}
     others = [each for each in read(old, "--calibration") if (each.id if isinstance(each, Row) else each[0]) not in ids]
     kept = [row for row in csv.DictReader(io.StringIO(old, newline="")) if (row.get("id") or "").strip() not in ids]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ome_operator.sizing import steps
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.loop import Pair, Together
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.rows import Row
 
 
@@ -34,7 +34,7 @@ def predict(row: Row, c: Constants) -> Prediction:
         return Prediction(state.ttft, state.tpot, None, state.rate * load.answer / row.decode.gpus, state.regime)
     if row.prefill is None and row.decode is not None:
         if row.concurrency is None:
-            raise RefusedError("Decode alone without a concurrency: its batch is not known.")
+            raise PlanRefused("Decode alone without a concurrency: its batch is not known.")
         batch = row.concurrency / row.decode.copies
         seconds = steps.decoder(row.place, row.decode.worker, load.prompt + load.answer / 2, c)(batch)
         return Prediction(None, seconds, None, batch / seconds / row.decode.worker.gpus)

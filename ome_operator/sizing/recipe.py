@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator.cookbook import layout as cookbook
 from ome_operator.cookbook.library import Library, engine
-from ome_operator.cookbook.request import WIDE, RecipeRequest, RefusedError
+from ome_operator.cookbook.request import WIDE, RecipeRefused, RecipeRequest
 from ome_operator.sizing.layouts import Layout, PlanRequest, Side
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
@@ -41,12 +41,12 @@ def _option(name: str, value: Any) -> Iterator[str]:
 
 
 def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
-    """The cookbook's answer; its RefusedError says why there is none."""
+    """The cookbook's answer; its RecipeRefused says why there is none."""
     served = shelf.model(request.place.shape.name)
     stored = served.facts.quantization
     weights = _PRECISIONS.get(stored.name if stored else "", "others")
     if weights != request.place.shape.precision:
-        raise RefusedError(f"The weights of {served.name} are {weights}, and this is for {request.place.shape.precision}.")
+        raise RecipeRefused(f"The weights of {served.name} are {weights}, and this is for {request.place.shape.precision}.")
     shelf.machine(request.place.gpu.name)
     said = {**_place(request.place), **(_apart(request, layout) if layout.prefill else _together(request, layout.decode))}
     return Recipe(said, cookbook.plan(RecipeRequest(**said), shelf))
@@ -66,13 +66,13 @@ def _apart(request: PlanRequest, layout: Layout) -> dict[str, Any]:
     """Prefill and decode."""
     chosen = engine(_ENGINES.get(request.place.engine, request.place.engine))
     if WIDE not in chosen.strategies:
-        raise RefusedError(f"{chosen.name} {chosen.version} has no recipe with prefill and decode apart.")
+        raise RecipeRefused(f"{chosen.name} {chosen.version} has no recipe with prefill and decode apart.")
     prefill, decode = layout.prefill, layout.decode
     assert prefill is not None
     for stage, side in (("prefill", prefill), ("decode", decode)):
         _check(request, stage, side)
     if prefill.role.worker.tp != decode.role.worker.tp:
-        raise RefusedError("Recipes share attention among equally many GPUs in prefill and decode.")
+        raise RecipeRefused("Recipes share attention among equally many GPUs in prefill and decode.")
     shared, groups = decode.role.worker.tp, (prefill.role.copies, decode.role.copies)
     return {
         "strategy": WIDE,
@@ -90,9 +90,9 @@ def _check(request: PlanRequest, stage: str, side: Side) -> None:
     """Refuse what recipes with prefill and decode apart do not have."""
     worker = side.role.worker
     if worker.ep != worker.gpus or worker.gpus == 1:
-        raise RefusedError(f"Recipes with prefill and decode apart spread whole experts, and {stage} cuts them ({worker}).")
+        raise RecipeRefused(f"Recipes with prefill and decode apart spread whole experts, and {stage} cuts them ({worker}).")
     if worker.gpus % request.per_node:
-        raise RefusedError(f"Recipes with prefill and decode apart take whole nodes, and {stage} takes parts ({worker}).")
+        raise RecipeRefused(f"Recipes with prefill and decode apart take whole nodes, and {stage} takes parts ({worker}).")
 
 
 def batch(request: PlanRequest, decode: Side) -> int:

@@ -3,8 +3,10 @@
 import difflib
 from collections.abc import Iterable
 
+from ome_operator.errors import OmeError
 
-class RefusedError(Exception):
+
+class PlanRefused(OmeError):
     """Why there is no answer: a sentence, with the nearest that is known."""
 
 

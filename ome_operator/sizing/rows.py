@@ -9,7 +9,7 @@ from functools import cache
 
 from ome_operator.sizing import gpus, shapes
 from ome_operator.sizing.loop import Load, Role
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker, mislabelled, workers
 from ome_operator.sizing.workloads import hit
@@ -100,7 +100,7 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
     try:
         head = [word.strip() for word in next(lines, [])]
         if missing := [column for column in COLUMNS if column not in {*head, *OPTIONAL}]:
-            raise RefusedError(f"{name} has no column {', '.join(missing)}: it is no calibration file.")
+            raise PlanRefused(f"{name} has no column {', '.join(missing)}: it is no calibration file.")
         for number, cells in enumerate(lines, 2):
             if not any(cell.strip() for cell in cells):
                 continue
@@ -108,10 +108,10 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
             title = said.get("id") or f"line {number}"
             try:
                 yield row({column: said.get(column, "") for column in COLUMNS} | {"id": title})
-            except RefusedError as error:
+            except PlanRefused as error:
                 yield title, str(error)
     except csv.Error as error:
-        raise RefusedError(f"{name} cannot be read as CSV: {error}.") from error
+        raise PlanRefused(f"{name} cannot be read as CSV: {error}.") from error
 
 
 def row(said: Mapping[str, str]) -> Row:
@@ -141,11 +141,11 @@ def row(said: Mapping[str, str]) -> Row:
         written=_number(said, "out_tps_per_decode_gpu"),
     )
     if not found.place.engine:
-        raise RefusedError("The row names no engine.")
+        raise PlanRefused("The row names no engine.")
     if found.prefill is None and found.decode is None:
-        raise RefusedError("The row names no layout, neither of prefill nor of decode.")
+        raise PlanRefused("The row names no layout, neither of prefill nor of decode.")
     if found.prefill and found.decode and found.concurrency is None:
-        raise RefusedError("The row names no concurrency, without which a closed loop has no state.")
+        raise PlanRefused("The row names no concurrency, without which a closed loop has no state.")
     return found
 
 
@@ -162,7 +162,7 @@ def _role(said: Mapping[str, str], column: str, count: str) -> Role | None:
     role = Role(*workers(said[column]))
     counted = _number(said, count)
     if counted is not None and counted != role.gpus:
-        raise RefusedError(f"{column} {said[column]} has {role.gpus} GPUs, and {count} says {counted:g}.")
+        raise PlanRefused(f"{column} {said[column]} has {role.gpus} GPUs, and {count} says {counted:g}.")
     return role
 
 
@@ -170,13 +170,13 @@ def _hit(text: str) -> float:
     try:
         return hit(float(text or 0))
     except ValueError:
-        raise RefusedError(f"hit is {text!r}, which is no number.") from None
+        raise PlanRefused(f"hit is {text!r}, which is no number.") from None
 
 
 def _needed(said: Mapping[str, str], column: str) -> float:
     found = _number(said, column)
     if found is None:
-        raise RefusedError(f"{column} is empty.")
+        raise PlanRefused(f"{column} is empty.")
     return found
 
 
@@ -192,7 +192,7 @@ def _number(said: Mapping[str, str], column: str) -> float | None:
     try:
         found = float(text)
     except ValueError:
-        raise RefusedError(f"{column} is {text!r}, which is no number.") from None
+        raise PlanRefused(f"{column} is {text!r}, which is no number.") from None
     if not (math.isfinite(found) and 0 < found < _MOST):
-        raise RefusedError(f"{column} is {text}, and has to be above 0 and below a billion.")
+        raise PlanRefused(f"{column} is {text}, and has to be above 0 and below a billion.")
     return found

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.layouts import Layout, PlanRequest, check, try_all, why_none
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 
@@ -13,7 +13,7 @@ STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96
 def smallest(request: PlanRequest, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
     """Return the request with the fewest nodes of STEPS that have a good layout, and its layouts, best first.
 
-    Raises RefusedError with the reason for the largest number of nodes if none has.
+    Raises PlanRefused with the reason for the largest number of nodes if none has.
     """
     most = request.place.shape.experts or 256
     check(request)
@@ -22,4 +22,4 @@ def smallest(request: PlanRequest, c: Constants) -> tuple[PlanRequest, Sequence[
         tried = try_all(sized, c)
         if tried.good:
             return sized, tried.good
-    raise RefusedError(why_none(sized, tried, c))
+    raise PlanRefused(why_none(sized, tried, c))

@@ -13,7 +13,7 @@ from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
-from ome_operator.sizing.refused import RefusedError, nearest
+from ome_operator.sizing.refused import PlanRefused, nearest
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
@@ -70,7 +70,7 @@ def shape(name: str, precision: str = "") -> Shape:
     said, title = _found(name)
     wanted = precision or said["precision"]
     if wanted not in _QUANTIZED:
-        raise RefusedError(f"The precision {wanted} is not known: {nearest(wanted, _QUANTIZED)}.")
+        raise PlanRefused(f"The precision {wanted} is not known: {nearest(wanted, _QUANTIZED)}.")
     return of(title, {**said["config"], "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
 
 
@@ -81,7 +81,7 @@ def _found(name: str) -> tuple[Mapping[str, Any], str]:
             if asked == spelling.lower():
                 return said, spelling
     spellings = [spelling for title, said in _known().items() for spelling in (title, *said["names"])]
-    raise RefusedError(f"The model {name or '(none)'} is not known: {nearest(asked, spellings)}.")
+    raise PlanRefused(f"The model {name or '(none)'} is not known: {nearest(asked, spellings)}.")
 
 
 @cache
@@ -98,7 +98,7 @@ def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Sh
     bits = stored.bits if stored is not None else None
     wanted = precision or {8: "fp8", 4: "fp4"}.get(bits or 16, "bf16")
     if wanted not in _QUANTIZED:
-        raise RefusedError(f"The precision {wanted} is not known: {nearest(wanted, _QUANTIZED)}.")
+        raise PlanRefused(f"The precision {wanted} is not known: {nearest(wanted, _QUANTIZED)}.")
     return of(name, {**text, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
 
 
@@ -108,7 +108,7 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     mixture, seen = read.experts, read.attention
     count = architecture.counted(config, seen, mixture, tied=bool(config.get("tie_word_embeddings")))
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
-        raise RefusedError(f"The sizes of {name} are not understood: its config.json is of a family that is not known.")
+        raise PlanRefused(f"The sizes of {name} are not understood: its config.json is of a family that is not known.")
     layers, hidden = read.layers, read.hidden_size
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     embedding = (read.vocabulary or 0) * hidden

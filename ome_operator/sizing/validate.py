@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ome_operator.sizing.classes import FIGURES, Bar, bars, class_of
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.predict import Prediction, predict
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.rows import Row, read, shipped
 
 BEYOND = 2.0
@@ -70,7 +70,7 @@ def figures(row: Row, said: Prediction) -> tuple[dict[str, float], dict[str, flo
 
 
 def validate(text: str, name: str, c: Constants) -> Report:
-    """A file's rows; RefusedError where it is no calibration file."""
+    """A file's rows; PlanRefused where it is no calibration file."""
     taught = {row.id for row in shipped()}
     answered: list[Answer] = []
     refused: dict[str, str] = {}
@@ -78,7 +78,7 @@ def validate(text: str, name: str, c: Constants) -> Report:
         if isinstance(found, Row):
             try:
                 answered.append(_answer(found, found.id in taught, c))
-            except RefusedError as error:
+            except PlanRefused as error:
                 refused[_free(found.id, number, refused)] = str(error)
         else:
             refused[_free(found[0], number, refused)] = found[1]

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 
 _WRITTEN = re.compile(r"(\d+)x\(tp(\d+) dp(\d+) etp(\d+) ep(\d+)\)(?: b(\d+))?")
 _SHORT = re.compile(r"(\d+)x(DEP|TEP|TP|DTP)(\d+)")
@@ -46,16 +46,16 @@ def workers(text: str) -> tuple[int, Worker]:
     if found := _WRITTEN.fullmatch(text.strip()):
         copies, tp, dp, etp, ep = (int(found[at]) for at in range(1, 6))
         if min(copies, tp, dp, etp, ep) < 1 or max(copies, tp * dp, etp * ep) > _MOST:
-            raise RefusedError(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
+            raise PlanRefused(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
         if dp > 1 and etp * ep == tp and tp % dp == 0:  # ranks inside TP, as SGLang spells its DP attention
             return copies, Worker(tp // dp, dp, ep)
         if etp * ep != tp * dp and etp * ep != 1:
-            raise RefusedError(f"The layout {text!r} spreads experts over {etp * ep} GPUs and attention over {tp * dp}.")
+            raise PlanRefused(f"The layout {text!r} spreads experts over {etp * ep} GPUs and attention over {tp * dp}.")
         return copies, Worker(tp, dp, etp * ep if mislabelled(text) else ep)
     if found := _SHORT.fullmatch(text.strip()):
         copies, gpus = int(found[1]), int(found[3])
         if not 1 <= copies <= _MOST or not 1 <= gpus <= _MOST:
-            raise RefusedError(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
+            raise PlanRefused(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
         apart = {
             "DEP": Worker(1, gpus, gpus),
             "TEP": Worker(gpus, 1, gpus),
@@ -63,7 +63,7 @@ def workers(text: str) -> tuple[int, Worker]:
             "DTP": Worker(1, gpus, 1),
         }
         return copies, apart[found[2]]
-    raise RefusedError(f"The layout {text!r} is not understood: 4x(tp8 dp1 etp1 ep8) b16 and 1xDEP32 are.")
+    raise PlanRefused(f"The layout {text!r} is not understood: 4x(tp8 dp1 etp1 ep8) b16 and 1xDEP32 are.")
 
 
 def mislabelled(text: str) -> bool:

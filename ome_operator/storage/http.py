@@ -11,7 +11,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
 NONE: Mapping[str, str] = {}
 
 
-class Unauthorized(Refused):
+class SourceUnauthorized(Refused):
     """The source wants to know who we are, or does not know any more: 401."""
 
     def __init__(self, text: str, challenge: str) -> None:
@@ -121,7 +121,7 @@ def _check(response: aiohttp.ClientResponse) -> None:
         return
     said = f"the source answers {code}"
     if code == 401:
-        raise Unauthorized(said, response.headers.get("WWW-Authenticate", ""))
+        raise SourceUnauthorized(said, response.headers.get("WWW-Authenticate", ""))
     if code in (403, 404, 410):
         raise Absent(said, response.headers.get("X-Error-Code", ""))
     wait = response.headers.get("Retry-After", "")

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ome_operator.storage.addresses import HUB
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
-from ome_operator.storage.http import Absent, Direct, Unauthorized, ranged, small
+from ome_operator.storage.http import Absent, Direct, SourceUnauthorized, ranged, small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, listing
 from ome_operator.util.unread import UNREAD
 
@@ -41,7 +41,7 @@ class Hub(Direct):
         url = f"{self._endpoint}/api/models/{quote(self._repo)}/revision/{quote(wanted, safe='')}?blobs=true"
         try:
             raw = await small(self._open(), url, LIMIT, self._headers)
-        except (Absent, Unauthorized) as error:
+        except (Absent, SourceUnauthorized) as error:
             raise self._hidden(wanted, error) from error
         return await asyncio.to_thread(self.read_description, raw)
 

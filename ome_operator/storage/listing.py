@@ -5,6 +5,7 @@ from itertools import islice, pairwise
 from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
 
+from ome_operator.errors import OmeError
 from ome_operator.names import digest
 from ome_operator.storage.hashes import Hash
 
@@ -38,7 +39,7 @@ class Listing(NamedTuple):
         return sum(one.size for one in self.files)
 
 
-class SourceError(Exception):
+class SourceError(OmeError):
     """The base: a sentence about a source.
 
     SourceError

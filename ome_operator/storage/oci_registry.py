@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from urllib.parse import urlencode, urlsplit
 
-from ome_operator.storage.http import NONE, Direct, Unauthorized, ranged, small
+from ome_operator.storage.http import NONE, Direct, SourceUnauthorized, ranged, small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, listing
 from ome_operator.storage.oci_artifact import MANIFESTS, Reference, files
 
@@ -59,7 +59,7 @@ class Registry(Direct):
         for _ in range(2):
             try:
                 return await self._small(self._url(f"manifests/{wanted}"), {**self._headers, "Accept": ", ".join(MANIFESTS)})
-            except Unauthorized as error:
+            except SourceUnauthorized as error:
                 await self._authorize(error.challenge)
             except Refused as error:
                 raise self._hidden(wanted) from error
@@ -72,7 +72,7 @@ class Registry(Direct):
             async for data in ranged(self._open(), url, start, end, file.size, self._headers):
                 yield data
             return
-        except Unauthorized as error:  # before the first byte: tokens of registries live for minutes
+        except SourceUnauthorized as error:  # before the first byte: tokens of registries live for minutes
             await self._authorize(error.challenge)
         async for data in ranged(self._open(), url, start, end, file.size, self._headers):
             yield data

@@ -11,13 +11,14 @@ from aiohttp import TCPConnector
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 
+from ome_operator.errors import OmeError
 from ome_operator.storage.addresses import listed
 
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 """NAT64: the last 32 bits are an address of IPv4."""
 
 
-class Private(OSError):
+class Private(OmeError, OSError):
     """An address that nobody outside of the cluster has."""
 
 

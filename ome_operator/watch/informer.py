@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import aiohttp
 
+from ome_operator.errors import OmeError
 from ome_operator.kube import errors
 from ome_operator.machinery.pace import PACE
 from ome_operator.util.json_limits import decoded
@@ -42,7 +43,7 @@ WELL = 60.0
 """A watch that has run for so many seconds was well: what fails after it is a new failure."""
 
 
-class _Again(Exception):
+class _Again(OmeError):
     """A list has to begin again; says why."""
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from ome_operator.errors import OmeError
+
 Body = Mapping[str, Any]
 
 
@@ -39,5 +41,5 @@ class Sink(Protocol):
         """A list of this kind was not the first to begin: what was told before may be gone since."""
 
 
-class CannotWatch(Exception):
+class CannotWatch(OmeError):
     """A kind cannot be watched any more; the sentence says which, and why. Whoever starts again begins with new lists."""

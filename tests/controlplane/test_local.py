@@ -13,7 +13,7 @@ import pytest
 from ome_local import layout, ports, processes, prometheus, servers, stages, targets
 from ome_local.cluster import Cluster
 from ome_local.kind import config
-from ome_local.kubeapi import ApiError, KubeApi, Unreachable
+from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi
 from ome_local.servers import SECOND
 from ome_operator.errors import UserError
 from tests.support.local import asked, eventually, listens, pod, ready, statefulset, trusting
@@ -87,7 +87,7 @@ def test_a_second_api_server(own: Cluster) -> None:
     second = own.extra_apiserver()
     assert KubeApi.of(second).get("/api/v1/namespaces/default")["metadata"]["name"] == "default"
     own.stop(SECOND, signal.SIGKILL)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ApiUnreachable):
         KubeApi.of(second, timeout=2.0).get("/readyz")
     assert own.ready()
 
@@ -105,7 +105,7 @@ def test_a_paused_store(own: Cluster) -> None:
     """While etcd is frozen nothing can be written; afterwards all goes on."""
     own.pause("etcd")
     try:
-        with pytest.raises(Unreachable):
+        with pytest.raises(ApiUnreachable):
             own.api(timeout=1.0).create("/api/v1/namespaces", {"metadata": {"name": "frozen"}})
     finally:
         own.resume("etcd")
@@ -115,7 +115,7 @@ def test_a_paused_store(own: Cluster) -> None:
 def _writes(cluster: Cluster) -> bool:
     try:
         cluster.api(timeout=2.0).create("/api/v1/namespaces", {"metadata": {"name": "thawed"}})
-    except (ApiError, Unreachable):
+    except (ApiError, ApiUnreachable):
         return False
     return True
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.agent import manifest, model_facts, store
 from ome_operator.agent.locations import Roots
-from ome_operator.agent.node_selection import Odd as OddModel
-from ome_operator.agent.node_selection import needs_agent, selects_node
+from ome_operator.agent.node_selection import UnreadableSelection, needs_agent, selects_node
 from ome_operator.api import Invalid, Model
 from ome_operator.cache.resources import _PARSE as PARSE
 from ome_operator.cache.resources import keep
@@ -98,7 +97,7 @@ def test_models_of_an_agent(body: Any, node: str) -> None:
     Roots(("/m",)).misplaced_message(model)
     try:
         selects_node(model, node, {"a": "b"})
-    except OddModel as error:
+    except UnreadableSelection as error:
         assert str(error).startswith("spec.storage.nodeAffinity")
 
 
@@ -117,7 +116,7 @@ def test_facts_of_what_the_api_server_sends(body: Any) -> None:
 def test_pods_of_a_registry(body: Any) -> None:
     try:
         pods.read(real(body), {})
-    except pods.Odd as error:
+    except pods.UnexpectedAnswer as error:
         assert str(error)
 
 

@@ -10,7 +10,7 @@ from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.gpus import Price, gpu
 from ome_operator.sizing.layouts import Layout, PlanRequest, layouts
 from ome_operator.sizing.loop import Load, Pair, Role
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
@@ -31,7 +31,7 @@ ROUNDED = 1 - 1e-4
 def best(ask: PlanRequest) -> Layout | None:
     try:
         return max(layouts(ask, fitted()), key=lambda layout: layout.state.rate)
-    except RefusedError:
+    except PlanRefused:
         return None
 
 

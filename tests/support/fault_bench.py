@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ome_local.kubeapi import ApiError, Unreachable
+from ome_local.kubeapi import ApiError, ApiUnreachable
 from tests.support.proxy import Proxy
 from tests.support.restarting_operator import CHILD, CLOCK
 from tests.support.rig import Rig, said
@@ -199,7 +199,7 @@ class Field:
             struck = self._struck
             try:
                 wrong = difference(life.state(), self.right[number])
-            except (Unreachable, ApiError, OSError) as error:
+            except (ApiUnreachable, ApiError, OSError) as error:
                 wrong = {"API server": str(error)}
             now = time.monotonic()
             if poke is not None:

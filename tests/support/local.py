@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ome_local.cluster import Cluster
-from ome_local.kubeapi import ApiError, Unreachable
+from ome_local.kubeapi import ApiError, ApiUnreachable
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -46,7 +46,7 @@ def ready(cluster: Cluster, name: str) -> int:
     """Ready pods of a StatefulSet; -1 while the API server does not answer."""
     try:
         found = cluster.api().get(f"/apis/apps/v1/namespaces/default/statefulsets/{name}")
-    except (ApiError, Unreachable):
+    except (ApiError, ApiUnreachable):
         return -1
     return int(found["status"].get("readyReplicas", 0))
 

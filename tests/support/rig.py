@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ome_local.audit_log import Request
 from ome_local.cluster import Cluster
-from ome_local.kubeapi import ApiError, Unreachable
+from ome_local.kubeapi import ApiError, ApiUnreachable
 from ome_local.ports import choose
 from ome_operator.controllers.policies import NAME as PROBE
 from tests.support import loaded
@@ -226,7 +226,7 @@ class Rig:
             try:
                 if seen := holds():
                     return seen
-            except (Unreachable, OSError):
+            except (ApiUnreachable, OSError):
                 pass
             if asked >= end:
                 break

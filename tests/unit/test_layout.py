@@ -15,7 +15,7 @@ UNIT = ROOT / "tests/unit"
 BESIDE = {"bench", "examples", "images", "release"}
 """Folders of the repository that are no packages of ours, but are tested too."""
 
-SHARED = 38
+SHARED = 31
 """The most names that several classes of both packages may share."""
 
 FUNCTION, PARAMETERS, MODULE = 50, 8, 350

@@ -16,7 +16,7 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.preflight.on_demand import Trial, owned, patience, trial
 from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
 from ome_operator.describe.preflight import Checkup, rank, standing
-from ome_operator.errors import Unanswered
+from ome_operator.errors import OmeError, Unanswered
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
 from ome_operator.kube.listing import listed, listed_around
@@ -36,7 +36,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Say = Callable[[str], None]
 
 
-class Stopped(Exception):
+class Stopped(OmeError):
     """A signal ended the check; everything that it created has been removed."""
 
     def __init__(self, number: int) -> None:

@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from ome_operator.core.placement.demand import HOST_PORT
+from ome_operator.errors import OmeError
 
 STEPS = 100_000
 """Comparisons after which the search gives up and everything counts as fitting: less than a tenth of a second."""
@@ -88,7 +89,7 @@ def least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, i
     )
 
 
-class _TooMany(Exception):
+class _TooMany(OmeError):
     """Raised when there are more combinations than the budget allows."""
 
 

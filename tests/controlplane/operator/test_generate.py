@@ -16,7 +16,7 @@ from ome_operator.cli.generate import app, bookshelf
 from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import engine, engines
 from ome_operator.cookbook.manifests import manifests
-from ome_operator.cookbook.request import RecipeRequest, RefusedError
+from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 from tests.conftest import SOAK
 from tests.support.rig import ROOT, Rig
 
@@ -35,7 +35,7 @@ def answers(namespace: str) -> Iterator[Proposal]:
                 ask = RecipeRequest(
                     hardware=hardware, model=served, strategy=strategy, engine=name, version=version, name=namespace
                 )
-                with suppress(RefusedError):
+                with suppress(RecipeRefused):
                     yield plan(ask, shelf)
 
 

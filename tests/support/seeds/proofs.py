@@ -14,7 +14,7 @@ from ome_operator.api import BenchmarkJob, Invalid, Model, Runtime, Serving, Sgl
 from ome_operator.cli.generate import bookshelf
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
-from ome_operator.cookbook.request import RecipeRequest, RefusedError
+from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang import convert
@@ -182,7 +182,7 @@ def sizes(told: Told) -> str:
     """How the cookbook spreads a model: fields of a role of the plan, or of the plan itself."""
     try:
         made = plan(RecipeRequest(**told["ask"]), shelf())
-    except (RefusedError, TypeError) as error:
+    except (RecipeRefused, TypeError) as error:
         return str(error)
     return "; ".join(_places(made.roles[told["role"]] if "role" in told else made, told["at"]))
 

@@ -17,7 +17,7 @@ from ome_operator.cookbook.layout import Proposal, plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.manifests import manifests
 from ome_operator.cookbook.preset import in_pods, in_shell
-from ome_operator.cookbook.request import RecipeRequest, RefusedError
+from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.engines.flags import SWITCH, command_line
@@ -60,7 +60,7 @@ def answer(ask: RecipeRequest, shelf: Library) -> Proposal | str:
         made = plan(ask, shelf)
         in_pods(made)  # a version may lack a parser
         return made
-    except RefusedError as error:
+    except RecipeRefused as error:
         return str(error)
 
 

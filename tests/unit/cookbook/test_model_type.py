@@ -10,7 +10,7 @@ import pytest
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.preset import Filled, in_pods, in_shell
-from ome_operator.cookbook.request import RecipeRequest, RefusedError
+from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 from tests.support import parts
 
 TOLD = {"model_type": "deepseek_v3"}
@@ -70,7 +70,7 @@ def test_engines_without_a_flag_read_the_copy(asked: dict[str, Any], shelf: Libr
 
 
 def test_what_is_no_type_is_refused(shelf: Library) -> None:
-    with pytest.raises(RefusedError, match=r"--model-type x; rm -rf is no type of a model: write a name as"):
+    with pytest.raises(RecipeRefused, match=r"--model-type x; rm -rf is no type of a model: write a name as"):
         filled(shelf, model_type="x; rm -rf")
 
 

@@ -6,7 +6,7 @@ from ome_operator.cookbook import fit
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library, engine, engines
 from ome_operator.cookbook.published import published
-from ome_operator.cookbook.request import RecipeRequest, RefusedError
+from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 from tests.support import parts
 
 PAGE = parts.ROOT / "docs/cookbook.md"
@@ -34,7 +34,7 @@ def table(shelf: Library) -> Iterator[str]:
 def cell(shelf: Library, ask: RecipeRequest) -> str:
     try:
         made = plan(ask, shelf)
-    except RefusedError:
+    except RecipeRefused:
         return REFUSED
     size = " + ".join(f"{role.nodes} × {role.gpus}" for role in made.roles)
     if made.roles[0].experts_on_cpus:

@@ -7,7 +7,7 @@ import pytest
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.preset import in_shell
-from ome_operator.cookbook.request import RecipeRequest, RefusedError
+from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is not known: there is b200"),
@@ -107,7 +107,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_with_the_reason(case: str, shelf: Library) -> None:
     asked, reason = REFUSED[case]
-    with pytest.raises(RefusedError) as said:
+    with pytest.raises(RecipeRefused) as said:
         plan(RecipeRequest(**{"hardware": "h200", "model": "instruct", **asked}), shelf)
     assert reason in str(said.value)
     assert "\n" not in str(said.value)
@@ -115,7 +115,7 @@ def test_refused_with_the_reason(case: str, shelf: Library) -> None:
 
 def test_a_parser_that_the_version_does_not_have(shelf: Library) -> None:
     made = plan(RecipeRequest(hardware="h200", model="instruct", kv_cache_dtype="mxfp8", version="0.5.6.post1"), shelf)
-    with pytest.raises(RefusedError, match=r"takes for --kv-cache-dtype one of auto, .* not mxfp8"):
+    with pytest.raises(RecipeRefused, match=r"takes for --kv-cache-dtype one of auto, .* not mxfp8"):
         in_shell(made)
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ome_operator.registry.clients import Pods, Router, api_server, engine_load
-from ome_operator.registry.pods import Odd
+from ome_operator.registry.pods import UnexpectedAnswer
 from ome_operator.registry.reconcile import WantedWorker, Worker
 
 
@@ -64,7 +64,7 @@ async def test_what_is_no_list_of_workers_is_none(
     server: Server, session: aiohttp.ClientSession, answer: tuple[int, Any]
 ) -> None:
     server.answers["/workers"] = answer
-    with pytest.raises(Odd):
+    with pytest.raises(UnexpectedAnswer):
         await Router(session, server.url, "").workers()
 
 
@@ -83,13 +83,13 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
         ("DELETE", "/workers/7", "Bearer key", None),
     ]
     server.answers["/workers"] = 400, {"error": "bad"}
-    with pytest.raises(Odd, match="bad"):
+    with pytest.raises(UnexpectedAnswer, match="bad"):
         await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))
 
 
 async def test_an_answer_to_an_added_worker_that_is_no_object_is_odd(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 202, ["7"]
-    with pytest.raises(Odd, match="about http://a:1 names no worker"):
+    with pytest.raises(UnexpectedAnswer, match="about http://a:1 names no worker"):
         await Router(session, server.url, "").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
 
 
@@ -102,7 +102,7 @@ async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, s
 
 async def test_a_router_that_wants_another_key_is_told_apart(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 401, {}
-    with pytest.raises(Odd, match="another key than ours; delete this pod"):
+    with pytest.raises(UnexpectedAnswer, match="another key than ours; delete this pod"):
         await Router(session, server.url, "old").workers()
 
 
@@ -144,7 +144,7 @@ async def test_the_token_is_read_anew_each_time(server: Server, session: aiohttp
         assert await pods.list() == ()
     assert [one[2] for one in server.sent] == ["Bearer one", "Bearer two"]
     server.answers.clear()
-    with pytest.raises(Odd, match="404"):
+    with pytest.raises(UnexpectedAnswer, match="404"):
         await pods.list()
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.registry.pods import Odd, read
+from ome_operator.registry.pods import UnexpectedAnswer, read
 from ome_operator.registry.reconcile import RegistrySettings, RoleSpec, Worker, WorkerMemory, reconcile
 
 STEMS = {"engine": "p"}
@@ -194,5 +194,5 @@ def test_an_empty_list_is_an_answer() -> None:
     ],
 )
 def test_an_odd_answer_is_no_list(body: Any) -> None:
-    with pytest.raises(Odd):
+    with pytest.raises(UnexpectedAnswer):
         read(body, STEMS)

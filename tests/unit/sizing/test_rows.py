@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ome_operator.capacity.memory import DECODE, PREFILL
 from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.memory import fit
-from ome_operator.sizing.refused import RefusedError
+from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.rows import COLUMNS, Row, row, shipped
 from ome_operator.sizing.validate import validate
 from ome_operator.sizing.workers import Worker, workers
@@ -80,9 +80,9 @@ def test_other_engines_and_gpus_are_answered() -> None:
 
 
 def test_a_file_of_something_else() -> None:
-    with pytest.raises(RefusedError, match="has no column id, model"):
+    with pytest.raises(PlanRefused, match="has no column id, model"):
         validate("a,b\n1,2\n", "f.csv", fitted())
-    with pytest.raises(RefusedError, match="has no column id"):
+    with pytest.raises(PlanRefused, match="has no column id"):
         validate("", "f.csv", fitted())
 
 
@@ -102,7 +102,7 @@ def test_no_text_ends_in_a_traceback(text: str) -> None:
     try:
         validate(text, "f.csv", fitted())
         validate(",".join(COLUMNS) + "\n" + text, "f.csv", fitted())
-    except RefusedError:
+    except PlanRefused:
         pass
 
 
