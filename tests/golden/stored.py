@@ -16,6 +16,11 @@ from tests.support.simulator import World
 STORED = HERE / "stored"
 RECORDS = sorted(path.parent for path in STORED.glob("*/*/in.yaml"))
 """A folder for each version and case."""
+ROUTERS_REPLACED: dict[str, str] = {}
+"""Name of a version's folder -> why an upgrade from it replaces routers, in the words of CHANGELOG.md.
+
+Empty as long as no change of routers was intended. Pods of engines have no such exception.
+"""
 
 
 def record(case: str, into: Path) -> None:

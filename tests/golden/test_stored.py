@@ -5,21 +5,61 @@ from pathlib import Path
 
 import pytest
 
+from ome_operator import keys
 from ome_operator.core.observed.validation import Asked, Objection, Verdict
 from ome_operator.lint.validator import Validator
-from tests.golden.stored import RECORDS, restored
+from tests.golden.stored import RECORDS, ROUTERS_REPLACED, restored
 from tests.support.simulator import World
 
 pytestmark = pytest.mark.parametrize("folder", RECORDS, ids=lambda path: f"{path.parent.name}-{path.name}")
 
 
+ENGINES = """Engines are stamped from the templates in their ControllerRevision, so no version of the operator may replace
+them. Compare what `stamp` (core/render/statefulsets.py) makes of a stored role with what it made before, and keep that for
+revisions that are stored already: CONTRIBUTING.md, "When RENDER has to be raised"."""
+ROUTERS = """The operator that runs renders the routers, so a change of their pods (core/render/router.py, the sidecar, or
+`base_env`, which engines have too) replaces the routers of all services at the upgrade. If that is not intended, leave these
+pods as they were. If it is intended:
+1. write into CHANGELOG.md that the upgrade replaces routers, and why;
+2. add this version's folder to ROUTERS_REPLACED in tests/golden/stored.py, with that reason;
+3. run this test again: pods of engines have to stay all the same."""
+Pods = dict[str, tuple[str, str]]
+"""Name of a pod -> its component and its UID."""
+
+
+def staying(world: World, folder: Path) -> Pods:
+    """Return the pods that an upgrade has to leave: all that are not going, without routers where they may be replaced."""
+    found = {name: (pod.labels[keys.COMPONENT], pod.uid) for name, pod in world.pods.items() if not pod.deleting}
+    free = folder.parent.name in ROUTERS_REPLACED
+    return {name: pod for name, pod in found.items() if not free or pod[0] != keys.ROUTER}
+
+
+def replaced(before: Pods, after: Pods) -> str:
+    """Return which pods an upgrade replaces although they have to stay, and what to do about it; "" for none."""
+    changed = {name: pod[0] for name, pod in before.items() if after.get(name) != pod}
+    engines = sorted(name for name, component in changed.items() if component != keys.ROUTER)
+    routers = sorted(changed.keys() - set(engines))
+    return "\n".join(
+        f"Upgrading the operator would replace {what} of services that an earlier version made: {', '.join(names)}.\n{fix}"
+        for what, names, fix in (("pods of engines", engines, ENGINES), ("routers", routers, ROUTERS))
+        if names
+    )
+
+
+def settle(world: World) -> None:
+    """Let the operator of today work until nothing changes. The simulator refuses writes that a stored object rules out."""
+    try:
+        world.settle()
+    except AssertionError as error:
+        pytest.fail(f"Upgrading the operator would change what has to stay as it is stored: {error}.\n{ENGINES}")
+
+
 def test_pods_and_revisions_stay(folder: Path) -> None:
-    """The simulator refuses changes of StatefulSets and of stored revisions by itself."""
     world = restored(folder)
-    before, revisions, said = world.alive(), stored(world), ready(world)
-    world.settle()
-    assert world.alive() == before
-    assert stored(world) == revisions
+    before, revisions, said = staying(world, folder), stored(world), ready(world)
+    settle(world)
+    assert staying(world, folder) == before, replaced(before, staying(world, folder)) or "Upgrading adds pods"
+    assert stored(world) == revisions, "Upgrading the operator would record new revisions, and roll all services out again"
     assert ready(world) == said
 
 
@@ -28,8 +68,8 @@ def test_a_pod_that_is_lost_comes_back(folder: Path) -> None:
     world = restored(folder)
     lost = next(iter(world.pods.values()))
     world.lose(lost.name)
-    world.settle()
-    assert set(world.alive()) == set(restored(folder).alive())
+    settle(world)
+    assert staying(world, folder).keys() == staying(restored(folder), folder).keys()
     assert stored(world) == stored(restored(folder))
     assert ready(world) == ready(restored(folder))
 
@@ -42,23 +82,24 @@ def refuses_everything(asked: Asked) -> Verdict:
 
 def test_a_rule_that_comes_with_an_upgrade_is_advice_for_them(folder: Path) -> None:
     world = restored(folder)
-    before, revisions, said = world.alive(), stored(world), ready(world)
+    before, revisions, said = staying(world, folder), stored(world), ready(world)
     world.edit(deps=replace(world.deps, judge=refuses_everything))
-    world.settle()
-    assert (world.alive(), stored(world), ready(world)) == (before, revisions, said)
+    settle(world)
+    assert staying(world, folder) == before, replaced(before, staying(world, folder))
+    assert (stored(world), ready(world)) == (revisions, said)
     assert world.condition("RolledOut")["reason"] != "ConfigurationRefused"
     assert "new-rule: " in world.condition("Advice")["message"]
     lost = next(iter(world.pods.values()))
     world.lose(lost.name)
-    world.settle()
-    assert set(world.alive()) == set(before)
+    settle(world)
+    assert staying(world, folder).keys() == before.keys()
 
 
 def test_todays_operator_refuses_nothing_of_them(folder: Path) -> None:
     world, judged = restored(folder), restored(folder)
     judged.edit(deps=replace(judged.deps, judge=Validator()))
     for each in (world, judged):
-        each.settle()
+        settle(each)
     assert stored(judged) == stored(world) and judged.alive() == world.alive()
     assert judged.condition("RolledOut") == world.condition("RolledOut")
 
@@ -72,3 +113,14 @@ def ready(world: World) -> tuple[str, str]:
 def stored(world: World) -> list[str]:
     """Names of revisions."""
     return sorted(name for kind, name in world.children if kind == "ControllerRevision")
+
+
+def test_what_may_be_replaced_is_declared_and_engines_never_may(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = restored(folder)
+    before = staying(world, folder)
+    after = {name: (component, "another") for name, (component, _) in before.items()}
+    routers = {name for name, (component, _) in before.items() if component == keys.ROUTER}
+    assert ENGINES in replaced(before, after)
+    assert (ROUTERS in replaced(before, after)) == bool(routers)
+    monkeypatch.setitem(ROUTERS_REPLACED, folder.parent.name, "the sidecar has another image")
+    assert staying(world, folder).keys() == before.keys() - routers
