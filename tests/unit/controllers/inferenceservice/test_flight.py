@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from ome_operator.app import Operator
+from ome_operator.app import OperatorProcess
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice import flight as flights
 from ome_operator.controllers.inferenceservice.flight import FILES, Flight
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reconcile.plan import Plan
+from ome_operator.machinery.life import LEADING
 from ome_operator.recorder import recording
 from ome_operator.recorder.passes import Ear
 from ome_operator.settings import Settings
@@ -102,13 +103,13 @@ async def test_nothing_is_kept_where_it_is_switched_off(tmp_path: Path) -> None:
 
 
 async def test_the_signal_asks_a_leader_and_ends_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    operator, asked = Operator(Settings()), list[str]()
-    operator._catch_signals()
-    operator._manager = SimpleNamespace(record=asked.append)  # type: ignore[assignment]
+    process, asked = OperatorProcess(Settings()), list[str]()
+    process.catch_signals()
+    process.leader.set_result(SimpleNamespace(record=asked.append))  # type: ignore[arg-type]
     os.kill(os.getpid(), signal.SIGUSR1)
     await asyncio.sleep(0.05)
     assert not asked and "has made no pass" in caplog.text
-    operator._state = "leading"
+    process.life.state = LEADING
     os.kill(os.getpid(), signal.SIGUSR1)
     await asyncio.sleep(0.05)
     assert asked == ["SIGUSR1"]

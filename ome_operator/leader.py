@@ -1,0 +1,122 @@
+"""What exists only while this process leads: the manager, its watches, and the tasks around them."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from ome_operator.controllers import former_exposure
+from ome_operator.controllers.base import Core
+from ome_operator.controllers.conflicting_operators import Rivals
+from ome_operator.controllers.manager import WRITTEN, Manager, scope_of, watched
+from ome_operator.controllers.policies import Policies
+from ome_operator.core.freeze.hold import frozen
+from ome_operator.kube.client import Client
+from ome_operator.kube.freeze_switch import FreezeSwitch
+from ome_operator.kube.namespaces import can_watch
+from ome_operator.machinery import collector
+from ome_operator.machinery.life import LEADING, Life
+from ome_operator.machinery.metrics import Metrics
+from ome_operator.settings import Settings
+from ome_operator.util.wall_clock import WallClock
+from ome_operator.watch.coverage import Coverage, How
+from ome_operator.watch.sink import Watched
+
+
+class Leader:
+    """Watches, reconciles and writes, from `begin` until `stop`. `kinds` are those that the cluster serves."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: Core,
+        client: Client,
+        how: How,
+        metrics: Metrics,
+        wall: WallClock,
+        kinds: Sequence[str],
+        life: Life,
+    ) -> None:
+        self._settings, self._client, self._life = settings, client, life
+        self._kinds = kinds = scope_of(settings).kinds(kinds)
+        self._manager = manager = Manager(settings, core, client, metrics, wall, kinds)
+        self.coverage = Coverage(
+            settings.watch_namespaces,
+            lambda place: watched(manager.scope.in_place(kinds, place), place),
+            WRITTEN,
+            manager,
+            partial(can_watch, client),
+            how,
+        )
+        self._freeze = FreezeSwitch(
+            client,
+            settings.lease_namespace,
+            settings.own_name,
+            said=frozen,
+            changed=manager.freeze,
+            interval=settings.freeze_interval,
+        )
+        self._policies = Policies(
+            client, manager.scope, settings.lease_namespace, settings.own_name, settings.audit_interval
+        )
+        self._policies.watch_metrics(metrics)
+        home = settings.lease_namespace, settings.own_name
+        self._rivals = Rivals(client, manager.scope, home, lambda name: bool(self.coverage.watched[name]), wall)
+        self._rivals.watch_metrics(metrics)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, *more: tuple[str, Coroutine[Any, Any, None]]) -> Sequence[Watched]:
+        """Begin the leader's tasks, and `more` of them by name: the end of any ends the process. Return the kinds that kopf
+        is to watch.
+        """
+        collector.patient()
+        tasks = (
+            ("freeze", self._freeze.run()),
+            ("watch", self.coverage.run()),
+            ("work", self._work()),
+            ("policies", self._policies.run()),
+            ("conflicting operators", self._look_around()),
+            *more,
+        )
+        for name, work in tasks:
+            task = asyncio.create_task(work, name=name)
+            self._tasks.add(task)
+            task.add_done_callback(self._life.ended)
+        return watched(kind for kind in self._kinds if kind in WRITTEN)
+
+    async def stop(self, grace: float) -> None:
+        """Let running passes end, for `grace` seconds at most, and end all tasks but kopf's."""
+        await self._manager.stop(grace)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks, timeout=5.0)
+
+    def record(self, why: str) -> None:
+        """Begin to write what the flight recorder has kept of all services to a file, which the log names."""
+        self._manager.record(why)
+
+    async def _work(self) -> None:
+        await self.coverage.complete.wait()  # half a picture would prune and recover
+        await self._freeze.known.wait()
+        self._manager.watch_metrics(self.coverage)
+        self._life.enter(LEADING, ready=True)
+        collector.listed()
+        former = asyncio.create_task(self._remove_former(), name="former")
+        try:
+            await self._manager.run()
+        finally:
+            former.cancel()
+
+    async def _look_around(self) -> None:
+        await self.coverage.complete.wait()  # a claim is left where something is watched
+        await self._rivals.run()
+
+    async def _remove_former(self) -> None:
+        """Remove what leads to our services in a kind that is not made any more."""
+        await former_exposure.remove(
+            self._client,
+            self._settings.policy.exposure.kind,
+            places=self._settings.watch_namespaces or ("",),
+            owns=self._manager.acts_on_service,
+            held=lambda: self._manager.cluster.held() is not None,
+        )

@@ -1,0 +1,65 @@
+"""A process reports what it does, and ends by the first thing that must not end."""
+
+import asyncio
+import logging
+
+import pytest
+
+from ome_operator.machinery.life import LEADING, STOPPING, Life
+
+
+class LostError(Exception):
+    """An expected end."""
+
+
+async def ended(life: Life, error: BaseException | None, name: str = "watch") -> None:
+    """Let a task of this name end."""
+
+    async def work() -> None:
+        if error is not None:
+            raise error
+
+    task = asyncio.create_task(work(), name=name)
+    await asyncio.wait([task])
+    life.ended(task)
+
+
+def test_probes_report_the_state_until_the_process_dies() -> None:
+    life = Life()
+    assert (life.health(), life.readiness()) == ((True, "ok"), (True, "starting"))
+    life.enter("listing", ready=False)
+    assert (life.health(), life.readiness()) == ((True, "ok"), (False, "listing"))
+    life.enter(LEADING, ready=True)
+    life.die("watch", None)
+    assert (life.health(), life.readiness()) == ((False, "watch: ended"), (False, "leading"))
+
+
+@pytest.mark.parametrize(("error", "traceback"), [(LostError("the Lease is lost"), False), (KeyError("a bug"), True)])
+async def test_only_an_unexpected_end_has_a_traceback(
+    error: Exception, traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    life = Life(LostError)
+    await ended(life, error)
+    assert life.stop.is_set() and life.dead == f"watch: {error}"
+    (record,) = [each for each in caplog.records if each.levelno == logging.CRITICAL]
+    assert bool(record.exc_info) == traceback
+
+
+async def test_the_first_end_is_the_reason_and_an_end_while_stopping_is_none() -> None:
+    life = Life()
+    await ended(life, None, "first")
+    await ended(life, ValueError("later"), "second")
+    assert life.dead == "first: ended"
+    stopping = Life()
+    stopping.enter(STOPPING, ready=True)
+    await ended(stopping, None)
+    assert stopping.dead == "" and not stopping.stop.is_set()
+
+
+def test_the_cause_of_an_error_is_part_of_the_reason() -> None:
+    life = Life()
+    try:
+        raise LostError("cannot watch") from OSError("no route")
+    except LostError as error:
+        life.die("start", error)
+    assert life.dead == "start: cannot watch (no route)"
