@@ -143,7 +143,8 @@ class Coverage:
         self._names = [name for name in self._parts if name]
         self._locks = {name: asyncio.Lock() for name in self._names}
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._group: asyncio.TaskGroup | None = None
+        self._group = asyncio.TaskGroup()
+        self._running = False
         self.absent: dict[str, str] = {}
         """Namespaces that are named and not watched, each with the reason."""
         self.complete = asyncio.Event()
@@ -152,7 +153,8 @@ class Coverage:
     async def run(self) -> None:
         """Watch for ever."""
         try:
-            async with asyncio.TaskGroup() as self._group:
+            async with self._group:
+                self._running = True
                 self._parts[""].open(self._group, self._slots, self._done)
                 for name in self._names:
                     self._group.create_task(self._attend(name), name=f"namespace {name}")
@@ -182,7 +184,7 @@ class Coverage:
                 if part.opened:
                     part.close()
                 self._done()
-            elif not part.opened and self._group is not None:
+            elif not part.opened and self._running:
                 self.absent.pop(name, None)
                 logger.info("watching namespace %s", name)
                 part.open(self._group, self._slots, self._done)

@@ -21,7 +21,7 @@ PORT = 30000
 """Port of an engine that names no port."""
 
 
-class Leader(NamedTuple):
+class LeaderPod(NamedTuple):
     """The leader pod of a ready group."""
 
     pod: str
@@ -51,8 +51,8 @@ class TrafficSamples:
         else:
             await self._ask(read, tree.namespace, found, at)
 
-    async def _ask(self, read: ReadPage, namespace: str, found: list[Leader], at: float) -> None:
-        async def page(leader: Leader) -> dict[str, float] | KubeError:
+    async def _ask(self, read: ReadPage, namespace: str, found: list[LeaderPod], at: float) -> None:
+        async def page(leader: LeaderPod) -> dict[str, float] | KubeError:
             try:
                 return plots.read(await read(namespace, leader.pod, leader.port, "metrics"))
             except KubeError as error:
@@ -71,7 +71,7 @@ class TrafficSamples:
             self.samples.append(plots.summed(at, pages, (leader.pod for leader in found if leader.counts)))
 
 
-def leaders(tree: Tree, pods: Mapping[str, Manifest]) -> list[Leader]:
+def leaders(tree: Tree, pods: Mapping[str, Manifest]) -> list[LeaderPod]:
     """Return the leaders of all ready groups, of every revision."""
     found = []
     for part in tree.slices:
@@ -82,7 +82,7 @@ def leaders(tree: Tree, pods: Mapping[str, Manifest]) -> list[Leader]:
             for group in role.groups:
                 if group.ready and group.ranks[0].pod in pods:
                     pod = group.ranks[0].pod
-                    found.append(Leader(pod, port(pods[pod]), not apart or role.component == keys.DECODER))
+                    found.append(LeaderPod(pod, port(pods[pod]), not apart or role.component == keys.DECODER))
     return found
 
 
