@@ -209,9 +209,8 @@ def _broken(group: Group, record: GroupRecord, seen: Standing, ground: Circumsta
         left = ground.policy.self_heal - passed(record.since, now)
         if left > 0:
             return Transition(record, left)
-        if (
-            group.ready and group.pods[0] not in seen.recorded
-        ):  # not probed: it is Ready next to any ranks, so it is deleted with them
+        # A leader without probes is Ready whether or not it has joined its ranks, so it is deleted with them.
+        if group.ready and group.pods[0] not in seen.recorded:
             return _recycle(record, record.failure, ground, group.marks())
     elif seen.ending and group.leader is not None:
         left = -passed(group.leader.ends, now)
