@@ -1,4 +1,4 @@
-"""BenchmarkJobs: one Job is made of each, once, and what became of it comes back into the status."""
+"""Reconcile BenchmarkJobs: create one Job for each, once, and copy its result to the status."""
 
 import time
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock
 
 LOOK_S = 15.0
-"""Seconds between two looks at the pod of a Job that runs: that an image cannot be pulled is no event of the Job."""
+"""Seconds between two checks of the pod of a running Job: a failing image pull causes no event of the Job."""
 SOON_S = 2.0
-"""Seconds until the pod of a new Job should be there, or why there is none."""
+"""Seconds after which the pod of a new Job should exist, or the reason why it does not."""
 WAIT_S = 60.0
-"""Seconds until a job that waits for something looks again, whatever happens."""
+"""Seconds until a waiting job is reconciled again if nothing happens."""
 
 
 class BenchmarkJobReconciler(StatusReconciler):
-    """Passes over BenchmarkJobs."""
+    """Reconciles BenchmarkJobs."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class BenchmarkJobReconciler(StatusReconciler):
         self._start_failures = events.start_failures(client, time.monotonic, wall)
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Make the Job where there is none, say how it is, and when to look again."""
+        """Create the Job if there is none, and write the status. Returns the seconds until the next pass."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
             unread = Why(Reason.INVALID_SPEC, resource.parsed.why)
@@ -57,7 +57,7 @@ class BenchmarkJobReconciler(StatusReconciler):
             made, why = await self._started(resource)
         pods: list[Manifest] = []
         if made is not None and not benchmark_status.over(resource.status):
-            selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # the former Job of this name may have left pods
+            selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # a former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
             if not pods and (said := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
                 why = Why(Reason.PODS_REFUSED, said)
@@ -73,12 +73,12 @@ class BenchmarkJobReconciler(StatusReconciler):
         return LOOK_S if pods or why.reason else SOON_S
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """What ran before stays."""
+        """Return the status after a failure; an earlier result stays."""
         reason = Why(Reason.INTERNAL_ERROR, why)
         return benchmark_status.unreadable(resource.status, resource.generation, reason, self._wall())
 
     async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
-        """The Job, now that it may run, or why it may not."""
+        """Return the Job if it may run now, or why it may not."""
         if (held := self._cluster.brake(resource)) is not None:
             return None, Why(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
         manifest, why = job.wanted(self._images, resource.parsed, self._service(resource), self._cluster.deps())
@@ -96,7 +96,7 @@ class BenchmarkJobReconciler(StatusReconciler):
             owner = controller(found[0]["metadata"]) or {}
             if owner.get("uid") != resource.uid:
                 return None, _taken(name, owner, resource.ref)
-            body = found[0]  # the watch has not told yet
+            body = found[0]  # the watch has not reported it yet
         except (errors.Invalid, errors.Forbidden) as error:
             return None, Why(type(error).__name__, str(error))
         made = self._handler.wrote(JOB, body)
@@ -109,7 +109,7 @@ class BenchmarkJobReconciler(StatusReconciler):
 
 
 def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> Why:
-    """Why a Job of this name with this controller is in the way."""
+    """Return why an existing Job of this name, with this controller, blocks the BenchmarkJob."""
     if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
         return Why(Reason.WAITING, f"Job {name} of the former {ref.name} is still being deleted")
     return Why(

@@ -1,4 +1,4 @@
-"""Statuses of what services refer to: models, runtimes, accelerator classes."""
+"""Write the statuses of what services refer to: models, runtimes, accelerator classes."""
 
 import math
 import time
@@ -23,7 +23,7 @@ from ome_operator.util.wall_clock import WallClock
 
 
 class CatalogReconciler(StatusReconciler):
-    """Passes over models, runtimes and accelerator classes: they only write a status."""
+    """Reconciles models, runtimes and accelerator classes by writing their status."""
 
     def __init__(
         self,
@@ -43,17 +43,19 @@ class CatalogReconciler(StatusReconciler):
         self._pinned: dict[Ref, Any] = {}
 
     def forget(self, ref: Ref) -> None:
-        """It is gone."""
+        """Forget a deleted object."""
         super().forget(ref)
         self._written_at.pop(ref, None)
         self._pinned.pop(ref, None)
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """What was learned of it stays."""
+        """Return the status after a failure; the facts in it stay."""
         return self._refused(resource, Reason.INTERNAL_ERROR, why)
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Say how it is; how far nodes are is told once per interval. What is for everybody another operator speaks of."""
+        """Write the status; the progress of nodes at most once per interval. Objects for all namespaces are left to the
+        operator that owns them.
+        """
         ref, before = resource.ref, resource.status.get("rollout")
         rollout, again = (None, None) if self._waves is None else self._waves.look(ref, before)
         resync = self._resync if again is None else min(self._resync, again)
@@ -71,14 +73,14 @@ class CatalogReconciler(StatusReconciler):
             for event in waves_status.events(before, rollout) if held is None or not held.observed else ():
                 await kube_events.tell(self._client, resource, event, self._wall())
         pin = status.get("weights")
-        if self._pinned.get(ref) != pin:  # also where it was written before, and the answer got lost
+        if self._pinned.get(ref) != pin:  # also if it was written before and the response got lost
             self._pinned[ref] = pin
-            for node in self._cluster.holdings(ref):  # what is pinned decides over labels
+            for node in self._cluster.holdings(ref):  # pins decide about labels
                 self._queue.add(Ref(RECORD, "", node))
         return resync
 
     def _status(self, resource: Resource) -> Status:
-        """The status of an object of the catalog, from everything that it depends on."""
+        """Return the status of an object of the catalog, from everything that it depends on."""
         now, ref, core = self._wall(), resource.ref, self._core
         if isinstance(resource.parsed, Invalid):
             return self._refused(resource, Reason.INVALID_SPEC, resource.parsed.why)
@@ -98,7 +100,7 @@ class CatalogReconciler(StatusReconciler):
 
 
 def _only_progress(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether a status differs in nothing but how far nodes and services are, which can wait."""
+    """Return whether a status differs only in the progress of nodes and services, which can wait."""
     plain = status.keys() - {"nodes", "summary", "conditions", "rollout"}
     if waves_status.steps(status.get("rollout")) != waves_status.steps(before.get("rollout")):
         return False

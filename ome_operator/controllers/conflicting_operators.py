@@ -1,7 +1,8 @@
-"""Whether another operator of our class works where we do: the Lease decides within a namespace, and says nothing beyond it.
+"""Detect other operators of the same class that work on the same objects.
 
-Who reads what is cluster-wide lists the Leases of all operators of its class. Who has rights in some namespaces alone leaves
-a Lease in each of them, a claim, and finds those of others there.
+The Lease prevents this within a namespace only. An operator with cluster-wide rights lists the Leases of all operators of
+its class. An operator with rights in some namespaces keeps a Lease (a claim) in each of them, and finds the claims of others
+there.
 """
 
 import contextlib
@@ -21,14 +22,14 @@ logger = logging.getLogger(__name__)
 
 
 EVERY, CLAIM_EVERY = 60.0, 300.0
-"""Seconds between two looks: a list costs the same for any number of namespaces, claims two requests for each."""
+"""Seconds between two checks: a list costs the same for any number of namespaces, claims cost two requests for each."""
 WITHOUT = "without a class, like this,"
 LIVES = 3
-"""An operator that has missed so many renewals of its Lease is gone."""
+"""Number of missed renewals after which an operator counts as gone."""
 
 
 class Rivals:
-    """Looks for them, and says what it finds."""
+    """Checks for conflicting operators, and logs them."""
 
     def __init__(
         self,
@@ -42,19 +43,19 @@ class Rivals:
         self._namespace, self._name = home
         self._me = "/".join(home)
         self.found: dict[str, str] = {}
-        """Namespace of a Lease -> who keeps it."""
+        """Namespace of a Lease -> its holder."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
-        """A gauge that is read when somebody scrapes."""
+        """Register a gauge that is computed when it is scraped."""
         metrics.ask("ome_rivals", lambda: {(namespace,): 1.0 for namespace in self.found})
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Check periodically."""
         every = EVERY if self._scope.cluster_kinds else CLAIM_EVERY
         await rounds("the look for other operators", self.look, lambda: every)
 
     async def look(self) -> None:
-        """Look once. What cannot be asked now is asked later."""
+        """Check once. What cannot be read now is read next time."""
         try:
             found = await (self._listed() if self._scope.cluster_kinds else self._claimed())
         except KubeError as error:
@@ -74,11 +75,11 @@ class Rivals:
         return {each["metadata"]["namespace"]: self._called(each) for each in leases if self._meets(each)}
 
     def _meets(self, lease: Mapping[str, Any]) -> bool:
-        """Whether a Lease is another operator's that lives and works where we do."""
+        """Return whether a Lease belongs to another live operator that works on the same objects."""
         namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
         spec = lease.get("spec") or {}
         if (namespace, name) == (self._namespace, self._name) or spec.get("holderIdentity") == self._me:
-            return False  # a claim of our own is from a time when we read nothing cluster-wide
+            return False  # a claim of our own is from a time without cluster-wide rights
         if not self._alive(spec):
             return False
         mine = self._scope.namespaces
@@ -89,7 +90,7 @@ class Rivals:
         return f"{metadata['namespace']}/{metadata['name']} of {(lease.get('spec') or {}).get('holderIdentity')}"
 
     def _alive(self, spec: Mapping[str, Any]) -> bool:
-        """Whether whoever holds it has renewed it lately, by our clock."""
+        """Return whether the holder has renewed the Lease recently, by our clock."""
         try:
             renewed = datetime.fromisoformat(str(spec.get("renewTime")))
         except ValueError:
@@ -107,7 +108,7 @@ class Rivals:
         return found
 
     async def _claim(self, namespace: str) -> str:
-        """Renew our claim on a namespace; whose else it is, "" where it is ours."""
+        """Renew our claim on a namespace; return its holder if that is another operator, else ""."""
         name = f"{self._name}-claim"
         try:
             lease = await self._client.get("Lease", namespace, name)
@@ -118,7 +119,7 @@ class Rivals:
         except NotFound:
             metadata = {"name": name, "namespace": namespace, "labels": {keys.LEASE_CLASS: self._scope.operator_class}}
             kind: Manifest = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
-            with contextlib.suppress(AlreadyExists):  # the next look finds whose it is
+            with contextlib.suppress(AlreadyExists):  # the next check finds its holder
                 await self._client.create({**kind, "spec": self._renewed()})
         except Conflict:
             pass

@@ -1,7 +1,7 @@
-"""What leads to services in a kind that the operator does not make any more goes (docs/exposure.md).
+"""Delete Ingresses or HTTPRoutes that the operator created under another `exposure.kind` (docs/exposure.md).
 
-An operator watches the kind that it makes and no other. So when it begins to lead it asks once for what an operator with
-another `exposure.kind` left behind.
+An operator only watches the kind that it creates. So when it becomes the leader, it lists once what an operator with another
+setting left behind.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from ome_operator.kube.resources import EXPOSED, RESOURCES
 logger = logging.getLogger(__name__)
 
 AFTER_S = 60.0
-"""Seconds until what was made before goes where another kind is made now: that comes first."""
+"""Seconds before objects of the former kind are deleted if another kind is created now: the new objects come first."""
 AGAIN_S = 10.0
 """Seconds between two attempts while the API server does not answer."""
 _SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
@@ -34,10 +34,11 @@ async def remove(
     after: float = AFTER_S,
     again: float = AGAIN_S,
 ) -> None:
-    """Delete our objects of the kinds that are not `made`; where we have no right to, they stay and that is said.
+    """Delete our objects of all kinds but `made`; objects that we have no right to delete stay, and that is logged.
 
-    `owns`: whether the service with this UID is ours, and not that of an operator of another class. `places`: namespaces, or
-    "" for all. While everything is `held` (docs/observe-freeze.md) nothing is deleted.
+    owns      Returns whether the service with this UID is ours, not that of an operator of another class.
+    places    Namespaces, or "" for all.
+    held      Returns whether everything is frozen or observed (docs/observe-freeze.md): then nothing is deleted.
     """
     if made:
         await asyncio.sleep(after)
@@ -70,12 +71,12 @@ async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], b
         try:
             await client.delete(kind, found["namespace"], found["name"], found["uid"])
         except (Conflict, NotFound):
-            continue  # somebody was faster
+            continue  # somebody else deleted it first
         logger.info("deleted %s %s/%s: exposure.kind is another now", kind, found["namespace"], found["name"])
 
 
 def _service(metadata: Manifest) -> str:
-    """UID of the service that controls it, "" for none: our label alone says nothing of a copy that somebody made."""
+    """Return the UID of the service that controls the object, "" for none: the label alone proves nothing about a copy."""
     owner = controller(metadata) or {}
     ours = owner.get("kind") == "InferenceService" and str(owner.get("apiVersion")).startswith(f"{keys.GROUP}/")
     return str(owner.get("uid") or "") if ours else ""

@@ -1,4 +1,4 @@
-"""Reconciles NodeModels into node labels, which agents cannot write, and permits agents to delete unused weights."""
+"""Reconcile NodeModels into node labels, which agents cannot write, and permit agents to delete unused weights."""
 
 import logging
 
@@ -17,13 +17,13 @@ from ome_operator.machinery.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 OFFERED_AGAIN = 10.0
-"""Seconds until we look again whether something still refers to what an agent offers to remove."""
+"""Seconds until the next check whether anything still refers to what an agent offers to remove."""
 CROWDED_AGAIN = 60.0
-"""Seconds until we look again whether another model is used by now, where a node's labels may not be all that are wanted."""
+"""Seconds until the next check whether another model is in use, if not all desired labels fit on the node."""
 
 
 class NodeModelsReconciler:
-    """Passes over nodes that have a record."""
+    """Reconciles nodes that have a NodeModels record."""
 
     def __init__(
         self, handler: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, scope: Scope = EVERYWHERE
@@ -33,15 +33,15 @@ class NodeModelsReconciler:
         self._removals = WeightsGC(handler.cache, client)
 
     async def reconcile(self, ref: Ref) -> bool:
-        """One pass: True, for what nobody foresees raises. A node whose record went away keeps its labels: its files did
-        not go.
+        """Run one pass. Returns True; unexpected errors propagate. A node whose record disappeared keeps its labels: its
+        files are still there.
         """
         record, resource = self._cluster.record(ref.name), self._cluster.node(ref.name)
         if record is None or resource is None or not self._scope.labels_nodes:
             self._queue.forget(ref)
             return True
         held = self._cluster.held()
-        if held is not None and held.observed:  # who does not only observe is another process, and begins with all records
+        if held is not None and held.observed:  # leaving observe mode takes a new process, which begins with all records
             self._queue.forget(ref)
             return True
         wanted = settled(
@@ -54,7 +54,7 @@ class NodeModelsReconciler:
             if self._scope.removes_weights:
                 await self._removals.answer(record, frozen=held is not None)
         except NotFound:
-            pass  # the node or its record is gone: its events will come
+            pass  # the node or its record is gone: events will follow
         except KubeError as error:
             delay = self._queue.retry(ref, at_least=error.retry_after)
             logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)
@@ -65,7 +65,7 @@ class NodeModelsReconciler:
         return True
 
     def _pins(self, record: NodeRecord) -> dict[Ref, node_models.Pin]:
-        """Those of the models that a record names."""
+        """Return the pins of the models that a record names."""
         found = {}
         for ref in (holding.ref for holding in record.holdings if holding.ref.kind in HELD):
             resource = self._cluster.find(ref)
@@ -75,9 +75,9 @@ class NodeModelsReconciler:
 
 
 def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
-    """The labels to apply: a `Ready` that a person set stays until the agent says the same.
+    """Return the labels to apply: a `Ready` that a person set stays until the agent reports the same.
 
-    Pods that were made before there were agents require it, and the agent has yet to look at what the person put there.
+    Pods that were created before there were agents require it, and the agent has not checked those files yet.
     """
     have, ours = resource.node.labels, resource.node.ours
     theirs = {key for key, value in have.items() if value == keys.MODEL_READY and key not in ours}
@@ -85,7 +85,7 @@ def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
 
 
 def differs(resource: NodeResource, wanted: dict[str, str]) -> bool:
-    """Whether a node's label is missing, another or not ours yet, or one of ours is not true any more."""
+    """Return whether a label of a node is missing, differs or is not ours yet, or whether one of ours is no longer true."""
     have = resource.node.labels
     ours = {key for key in resource.node.ours if key.startswith(keys.MODEL_LABEL_PREFIX)}
     return ours != wanted.keys() or any(have.get(key) != value for key, value in wanted.items())

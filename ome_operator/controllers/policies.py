@@ -1,9 +1,9 @@
-"""Whether the chart's admission policies hold this operator: in dry runs it tries what each of them has to refuse.
+"""Verify that the chart's admission policies apply to this operator: dry runs try what each policy has to refuse.
 
-They are what makes its token worth little (decisions 23). That a policy exists would prove nothing. Policies hold a user
-by name, so an operator that runs with the kubeconfig of somebody else is held by none of them. Three cannot be tried:
-that of bindings refuses only foreign Roles that exist, and those of agents and of tenants' pods hold others. They are
-read by their names, with their bindings.
+The policies limit what a stolen token of the operator can do (decisions 23). The existence of a policy would prove nothing:
+policies name a user, so an operator that runs with another person's kubeconfig is not limited by any of them. Three policies
+cannot be tried: that of bindings only refuses foreign Roles that exist, and those for agents and tenants' pods apply to
+other users. These are read by name, together with their bindings.
 """
 
 import logging
@@ -22,16 +22,16 @@ from ome_operator.machinery.rounds import rounds
 logger = logging.getLogger(__name__)
 
 NAME = "ome-operator-policy-probe"
-"""Of objects that are never stored."""
+"""Name of the objects in the dry runs; they are never stored."""
 BINDS, ABSENT, UNKNOWN = "binds", "absent", "unknown"
 OTHERS = ("ome-agent", "ome-tenants")
-"""Policies of the chart that hold agents, and pods of tenants."""
+"""Policies of the chart that apply to agents, and to pods of tenants."""
 SOON = 60.0
-"""Seconds until the next look where something could not be told: an API server that has just started refuses everything."""
+"""Seconds until the next check if a result was unclear: an API server that has just started refuses everything."""
 _REFUSED_BY = "ValidatingAdmissionPolicy 'ome-operator"
 _OURS = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: NAME}
 _ANYWHERE = "default"
-"""A namespace that every cluster has, and that nobody can delete."""
+"""A namespace that every cluster has, and that cannot be deleted."""
 
 
 class Probe(NamedTuple):
@@ -42,9 +42,11 @@ class Probe(NamedTuple):
 
 
 def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER) -> Iterator[Probe]:
-    """A write for each policy but that of bindings, of those that the chart's Roles allow.
+    """Yield a write for each policy except that of bindings, among writes that the chart's Roles allow.
 
-    `own`: the operator's namespace, `node`: the name of any node, or "", `policies`: what their names begin with.
+    own         The operator's namespace.
+    node        The name of any node, or "".
+    policies    Prefix of the policies' names.
     """
     if scope.cluster_kinds:
         model = {"storage": {"storageUri": "hf://none/none"}}
@@ -66,7 +68,7 @@ def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> 
 
 
 def stands(policy: Manifest, binding: Manifest, user: str = "") -> bool:
-    """Whether a policy refuses, is bound, and names this user, if there is a user to name."""
+    """Return whether a policy denies requests, is bound, and names this user (if `user` is given)."""
     spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
     fails = spec.get("failurePolicy", "Fail") == "Fail" and "Deny" in (bound.get("validationActions") or ())
     named = any(f"'{user}'" in str(each.get("expression")) for each in spec.get("matchConditions") or ())
@@ -74,7 +76,7 @@ def stands(policy: Manifest, binding: Manifest, user: str = "") -> bool:
 
 
 class Policies:
-    """Looks at the start and again and again: policies can be deleted while the operator runs."""
+    """Checks the policies at the start and periodically, because they can be deleted while the operator runs."""
 
     def __init__(self, client: Client, scope: Scope, namespace: str, name: str, interval: float) -> None:
         self._client, self._scope, self._namespace, self._name = client, scope, namespace, name
@@ -83,7 +85,7 @@ class Policies:
         """Policy -> what is known of it."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
-        """A gauge of policies by what is known of them, from the first look on."""
+        """Register a gauge of policies by state, from the first check on."""
         metrics.ask("ome_admission_policies", self._counts)
 
     def _counts(self) -> Mapping[tuple[str, ...], float]:
@@ -91,18 +93,18 @@ class Policies:
         return {(state,): counts[state] for state in (BINDS, ABSENT, UNKNOWN)} if self.found else {}
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check periodically until cancelled."""
         await rounds("the look at admission policies", self.look, self._pause)
 
     def _pause(self) -> float:
         return min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval
 
     async def look(self) -> None:
-        """Try every probe, and say what has changed."""
+        """Try every probe, and log what has changed."""
         node = await self._any_node() if self._scope.labels_nodes else ""
         tried = probes(self._scope, self._namespace, node, self._name)
         found = {probe.policy: await self._tried(probe) for probe in tried}
-        if self._scope.cluster_kinds:  # else there is no right to read what is cluster-wide
+        if self._scope.cluster_kinds:  # otherwise there is no right to read cluster-wide objects
             found |= await self._read()
         before, self.found = self.found, found
         if self.found == before:
@@ -129,18 +131,18 @@ class Policies:
         return ABSENT
 
     async def _read(self) -> dict[str, str]:
-        """What is known of the policies that cannot be tried."""
+        """Return what is known of the policies that cannot be tried."""
         try:
             user = await self._client.who()
         except KubeError:
             return {f"{self._name}-bindings": UNKNOWN}
         found = {f"{self._name}-bindings": await self._stands(f"{self._name}-bindings", user)}
-        if user.startswith("system:serviceaccount:"):  # whose right to read them says that the chart has them
+        if user.startswith("system:serviceaccount:"):  # the right to read them shows that the chart has them
             found |= {name: await self._stands(name) for name in OTHERS}
         return {name: state for name, state in found.items() if state}
 
     async def _stands(self, name: str, user: str = "") -> str:
-        """What is known of a policy; "" where it holds others and may not be read: the chart has none."""
+        """Return the state of a policy; "" if it applies to others and may not be read, because then the chart has none."""
         try:
             policy = await self._client.get("ValidatingAdmissionPolicy", "", name)
             binding = await self._client.get("ValidatingAdmissionPolicyBinding", "", name)
@@ -162,7 +164,7 @@ class Policies:
         return str(found[0]["metadata"]["name"]) if found else ""
 
     async def _user(self) -> str:
-        """As whom the API server knows us."""
+        """Return the user name under which the API server knows the operator."""
         try:
             return await self._client.who()
         except KubeError as error:

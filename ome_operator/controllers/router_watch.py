@@ -1,8 +1,8 @@
-"""What the registries beside routers say of strangers in their lists, asked of each in turn.
+"""Read from the registry sidecars of routers how many foreign workers their routers list, one sidecar after the other.
 
-A registry may write nothing on the cluster: its ServiceAccount gets, lists and watches pods, and who takes over a router
-gets no more. So it shows two numbers, and the operator reads them. What answers belongs to tenants: no words of it are used,
-its length is bounded, no redirect is followed, and the operator shows it no token.
+A registry may write nothing on the cluster: its ServiceAccount may get, list and watch pods, so that whoever takes over a
+router gets no more. It therefore exposes two numbers, which the operator reads. The responding pod belongs to a tenant: the
+operator uses no text of the response, bounds its length, follows no redirect, and sends no token.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ AT_ONCE = 8
 _NUMBER = re.compile(
     rf"^({keys.STRANGERS}_total|{keys.STRANGER_AT}) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII | re.MULTILINE
 )
-"""Its two lines, of which nothing else is read. The library's parser ends with an IndexError at some pages of others."""
+"""The two lines that are read. The parser of the Prometheus library raises IndexError for some malformed pages."""
 
 
 class RouterWatch:
-    """One walk after the other over all routers; `changed` hears of a service of which there is news."""
+    """Visits all routers repeatedly; `changed` is called with a service for which the numbers changed."""
 
     def __init__(
         self,
@@ -46,15 +46,15 @@ class RouterWatch:
         self._found: dict[str, Strangers] = {}
         self._broken = False
         self.total = 0
-        """Strangers that were found since the start, over all services."""
+        """Number of foreign workers found since the start, over all services."""
 
     async def run(self) -> None:
-        """For ever."""
+        """Visit all routers repeatedly."""
         async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": keys.MANAGER}) as session:
             await rounds("the look at routers", lambda: self.walk(session), lambda: self._interval)
 
     async def walk(self, session: aiohttp.ClientSession) -> None:
-        """Ask every router's registry once."""
+        """Ask the registry of every router once."""
         routers = [pod for pod in self._pods() if pod.component == keys.ROUTER and pod.ip and not pod.deleting]
         self._found = {pod.uid: self._found[pod.uid] for pod in routers if pod.uid in self._found}
         slots = asyncio.Semaphore(AT_ONCE)
@@ -63,7 +63,7 @@ class RouterWatch:
             async with slots:
                 try:
                     self._learn(pod, await self._ask(session, pod))
-                except Exception:  # a stranger's pod: it costs itself, and neither the others nor the operator
+                except Exception:  # a pod of a tenant: a failure affects only this pod
                     if not self._broken:
                         logger.exception("the registry of %s/%s breaks who reads it", pod.namespace, pod.name)
                     self._broken = True
@@ -73,7 +73,7 @@ class RouterWatch:
                 group.create_task(item(pod))
 
     def of(self, pods: Iterable[Pod]) -> dict[str, Strangers]:
-        """UID of a router's pod -> the strangers in its list."""
+        """Return UID of a router's pod -> the foreign workers in its list."""
         return {pod.uid: self._found[pod.uid] for pod in pods if pod.uid in self._found}
 
     def _learn(self, pod: Pod, found: Strangers | None) -> None:
@@ -85,7 +85,7 @@ class RouterWatch:
         self._changed(Ref(SERVICE, pod.namespace, pod.service))
 
     async def _ask(self, session: aiohttp.ClientSession, pod: Pod) -> Strangers | None:
-        """What its registry says; None where there is none, or it says nothing that can be read."""
+        """Return the numbers of a registry; None if there is no registry, or its response cannot be parsed."""
         url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/metrics"
         try:
             async with session.get(url, allow_redirects=False) as answer:
@@ -99,7 +99,7 @@ class RouterWatch:
 
 
 def read(text: str, now: float) -> Strangers | None:
-    """The two numbers of a registry's page; None where it has none. A time to come counts as now."""
+    """Parse the two numbers of a registry's page; None if they are missing. A time in the future counts as now."""
     values = {name: float(number) for name, number in _NUMBER.findall(text)}
     count, at = values.get(f"{keys.STRANGERS}_total", math.nan), values.get(keys.STRANGER_AT, math.nan)
     if not (math.isfinite(count) and math.isfinite(at)) or not 0 <= count < 2**53:

@@ -1,4 +1,4 @@
-"""The kinds of sglang.ai: a model or a service of ours is made of each, once for every edit, and its status comes back."""
+"""The kinds of sglang.ai: each object creates a model or a service of ours, once for every edit, and reports its status."""
 
 from datetime import datetime
 
@@ -15,19 +15,19 @@ from ome_operator.kube import errors
 
 
 class SglangReconciler(StatusReconciler):
-    """Passes over the kinds of sglang.ai."""
+    """Reconciles the kinds of sglang.ai."""
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Make what has to be made, and say so."""
+        """Create what is missing, and write the status."""
         await self.write(resource, await self._status(resource))
         return self._resync
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """What was made of it stays."""
+        """Return the status after a failure; what was created stays."""
         return _refused(resource, Reason.INTERNAL_ERROR, why, self._wall())
 
     async def _status(self, resource: Resource) -> Status:
-        """Make what has to be made; the status that follows."""
+        """Create what is missing; return the status that follows."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
             return _refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
@@ -36,7 +36,7 @@ class SglangReconciler(StatusReconciler):
         )
         made, why = self._cluster.find(target), NOTHING
         if made is not None and made.owner != resource.uid:
-            if resource.ref.kind != SHORT_MODEL:  # a model may be written by hand beside its short form, and counts then
+            if resource.ref.kind != SHORT_MODEL:  # a model written by hand takes precedence
                 return mirrored(resource.parsed, None, _taken(target), now)
         elif made is None or not made.deleting:
             why = await self._made(resource, made)
@@ -44,7 +44,9 @@ class SglangReconciler(StatusReconciler):
         return mirrored(resource.parsed, None if made is None else dict(made.status), why, now)
 
     async def _made(self, resource: Resource, made: Resource | None) -> Why:
-        """Write what was not made of this very spec yet: choices in it are made once for each edit (decisions 2)."""
+        """Write the object unless it was made from this spec already: choices in it are made once for each edit
+        (decisions 2).
+        """
         source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
             return NOTHING
@@ -63,7 +65,7 @@ class SglangReconciler(StatusReconciler):
 
 
 def _refused(resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Status:
-    """The status of what cannot be read or handled: what was made of it stays."""
+    """Return the status of an object that cannot be read or handled; what was created from it stays."""
     return refuse_spec(dict(resource.status), resource.generation, reason, why, now).status
 
 

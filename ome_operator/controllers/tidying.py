@@ -1,4 +1,4 @@
-"""Forgetting what nobody needs any more: what events of the past were kept for, and results about services that are gone."""
+"""Discard what is no longer needed: data kept for past events, and results about deleted services."""
 
 import asyncio
 import time
@@ -13,15 +13,16 @@ from ome_operator.util import memoize
 
 LOOK_S = 5.0
 FEW = 100
-"""Services that go together without a turn of their own."""
+"""Number of deleted services below which nothing is discarded early."""
 
 
 async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
-    """For ever, when every key had a pass or two, which ask again for what they need. Sooner where as many services have
-    gone as live, and a few: however fast services come and go, what is kept of the dead is bounded by the living. What has
-    to be made anew for one that lives is no more than what one that has gone did cost.
+    """Discard periodically, once every key had a pass or two, which ask again for what they need.
 
-    `resync`: seconds within which every key has a pass. `gone`: how many services have gone until now.
+    Earlier if as many services have been deleted as exist: then the data kept about deleted services is bounded by the
+    number of existing ones. Recomputing it for a service costs no more than it did for a deleted one.
+
+    `resync`: seconds within which every key has a pass. `gone`: returns the number of services deleted so far.
     """
 
     async def turn() -> None:
@@ -30,7 +31,7 @@ async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], lo
         def waits() -> bool:
             return time.monotonic() < until and gone() - before < FEW + len(cluster.resources[SERVICE])
 
-        while waits():  # noqa: ASYNC110 (deaths are counted, and told to nobody)
+        while waits():  # noqa: ASYNC110 (deletions are counted; no event reports them)
             await asyncio.sleep(min(look_s, resync))
         cluster.tidy()
         for _ in memoize.forget_unused():

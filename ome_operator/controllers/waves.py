@@ -1,7 +1,7 @@
-"""Which services an edit of a shared object has reached, and whose turn it is (decisions 30).
+"""Track which services an edit of a shared object has reached, and which may begin next (decisions 30).
 
-Serial and in memory: it is filled by what passes over services tell. What a service tells costs the same however many
-there are; only the first that is told of an edit looks through all services, once.
+Single-threaded and in memory, filled by what passes over services report. A report costs the same however many services
+there are; only the first report of a new edit visits all services, once.
 """
 
 import bisect
@@ -21,21 +21,21 @@ Service = Ref
 
 
 class MemberState(StrEnum):
-    """How a service counts."""
+    """How a service counts with regard to an edit."""
 
     WAITING = "waiting"
     ROLLING = "rolling"
-    """It was called, or is being replaced."""
+    """It was called to begin, or is being replaced."""
     BROKEN = "broken"
-    """It has lost a group since it was whole."""
+    """It has lost a group since it was complete."""
     FAILED = "failed"
     WHOLE = "whole"
     EQUAL = "equal"
-    """It is whole with the object as it is, and need not do anything for that."""
+    """It is complete with the object as it is, without having to change."""
 
 
 class Member(NamedTuple):
-    """How a service counts, and what goes with it."""
+    """The state of a service, and the details of that state."""
 
     kind: MemberState
     since: datetime | None = None
@@ -48,11 +48,11 @@ class _Object:
     def __init__(self, epoch: Epoch, unseen: Iterable[Service]) -> None:
         self.epoch = epoch
         self.unseen = set(unseen)
-        """Those that may be concerned and have told nothing since the edit."""
+        """Services that may be concerned and have reported nothing since the edit."""
         self._whole: list[datetime] = []
-        """Since when those are whole that became so by the edit, sorted."""
+        """Since when each service that the edit changed has been complete, sorted."""
         self._proven: list[datetime] = []
-        """The same with those that are equal."""
+        """The same, including services that need not change."""
         self._failed: set[Service] = set()
         self._narrow: set[Service] = set()
         self._places: dict[Service, Member] = {}
@@ -62,17 +62,17 @@ class _Object:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody counts."""
+        """Whether no service counts."""
         return not self._places and not self.unseen
 
     @property
     def total(self) -> int:
-        """How many there are whose share a wave is."""
+        """The number of services that waves are shares of."""
         return len(self._places) - (0 if self._equals_count else self._counts[MemberState.EQUAL])
 
     @property
     def _equals_count(self) -> bool:
-        """Whether those that are equal prove something: while others are to become so, in everything that it says."""
+        """Whether services that need not change prove something: only while others have to reach the same state."""
         counts = self._counts
         return (
             not self._narrow and counts[MemberState.WAITING] + counts[MemberState.ROLLING] + counts[MemberState.FAILED] > 0
@@ -87,11 +87,11 @@ class _Object:
         return self._counts[MemberState.ROLLING] + self._counts[MemberState.BROKEN]
 
     def kind(self, service: Service) -> MemberState | None:
-        """How a service counts; None where it does not."""
+        """Return how a service counts; None if it does not."""
         return None if (found := self._places.get(service)) is None else found.kind
 
     def put(self, service: Service, after: Member | None) -> bool:
-        """A service counts so from now on; whether that is news."""
+        """Set how a service counts from now on; return whether that is a change."""
         before = self._places.pop(service, None)
         if before is not None:
             self._count(service, before, -1)
@@ -111,25 +111,25 @@ class _Object:
                 _insert(moments, place.since) if comes else _remove(moments, place.since)
 
     def tally(self) -> waves_status.Tally:
-        """How many there are of each kind."""
+        """Return the number of services in each state."""
         return waves_status.Tally(len(self._done), self._under_way, self._counts[MemberState.WAITING], tuple(self._failed))
 
     def counts(self) -> Mapping[MemberState, int]:
-        """How many services count how."""
+        """Return the number of services by state."""
         return self._counts
 
     def turn(self, terms: Terms, now: datetime) -> CurrentWave | None:
-        """Which wave it is."""
+        """Return the present wave."""
         return decide(terms, self.total, self._done, self._under_way, len(self._failed), now)
 
     def order(self, service: Service) -> int:
-        """Where in the order of all a service comes, from 1."""
+        """Return the position of a service in the order of all services, from 1."""
         ticket = self._tickets.get(service)
         before = len(self._queue) if ticket is None else bisect.bisect_left(self._queue, (ticket,))
         return self.total - self._counts[MemberState.WAITING] + before + 1
 
     def ask(self, service: Service, ticket: int | None) -> None:
-        """A service wants to be called, behind those that do already; without a ticket it does not any more."""
+        """Queue a service behind those that are queued already; without a ticket, remove it from the queue."""
         if ticket is None and (old := self._tickets.pop(service, None)) is not None:
             del self._queue[bisect.bisect_left(self._queue, (old,))]
         elif ticket is not None and service not in self._tickets:
@@ -137,7 +137,7 @@ class _Object:
             self._queue.append((ticket, service))
 
     def call(self, most: int) -> Iterator[Service]:
-        """The first of those that want to be called, which do not wait any more."""
+        """Yield up to `most` services from the head of the queue, and remove them from it."""
         for _, service in self._queue[:most]:
             self.ask(service, None)
             self.put(service, Member(MemberState.ROLLING, narrow=service in self._narrow))
@@ -145,8 +145,11 @@ class _Object:
 
 
 class WaveRegistry:
-    """Who waits for whom. `terms`: how an object's edits go on. `call`: somebody's turn has come. `changed`: the status of
-    an object may tell something else.
+    """The progressive rollouts of all shared objects.
+
+    terms      Returns the terms on which an object's edits are rolled out.
+    call       Called with a service that may begin.
+    changed    Called with an object whose status may change.
     """
 
     def __init__(
@@ -159,18 +162,19 @@ class WaveRegistry:
         self._terms, self._wall, self._call, self._changed = terms, wall, call, changed
         self._objects: dict[Ref, _Object] = {}
         self._seen: dict[Service, Mapping[Ref, Epoch]] = {}
-        """What each service told of last."""
+        """The last report of each service."""
         self._unseen: set[Service] = set()
-        """Services that existed before us and have told nothing yet."""
+        """Services that existed before this process and have not reported yet."""
         self._tickets = count()
 
     def expect(self, services: Iterable[Service]) -> None:
-        """Nobody begins before these have told how they stand."""
+        """Let no service begin before these services have reported."""
         self._unseen |= {service for service in services if service not in self._seen}
 
     def ahead(self, service: Service, pending: Mapping[Ref, Epoch]) -> str:
-        """What a service waits for that is to roll out edits of these objects; "" when it may begin, or has failed and is
-        tried again. It follows the waves of the first.
+        """Return the wave that a service waits for before it rolls out edits of these objects.
+
+        "" if it may begin, or if it has failed and is tried again. With several objects it follows the waves of the first.
         """
         ref, epoch = next(iter(pending.items()))
         shared = self._at(ref, epoch)
@@ -183,7 +187,7 @@ class WaveRegistry:
         return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout says how far it is"
 
     def tell(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
-        """How a service stands. `asks`: it rolls out an edit, or would if it were its turn; `begun`: it has begun."""
+        """Store how a service stands. `asks`: it rolls out an edit, or would if it were admitted; `begun`: it has begun."""
         first = next((ref for ref, stand in stands.items() if stand.state == EditState.PENDING), None)
         called = first is not None and self._kind(service, first, stands[first].epoch) in (
             MemberState.ROLLING,
@@ -208,13 +212,14 @@ class WaveRegistry:
                 self._settle(ref)
 
     def forget(self, service: Service) -> None:
-        """A service is gone, or nothing is done for it any more."""
+        """Remove a service that is gone or no longer reconciled."""
         self.tell(service, {}, asks=False, begun=False)
         del self._seen[service]
 
     def look(self, ref: Ref, before: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, float | None]:
-        """`status.rollout` of an object, and seconds until it has to be looked at again. While not all of its services were
-        seen it stays as it was `before`.
+        """Return `status.rollout` of an object, and the seconds until it has to be computed again.
+
+        Until all of its services have reported, the status stays as it was `before`.
         """
         shared = self._objects.get(ref)
         if self._unseen or (shared is not None and shared.unseen):
@@ -229,7 +234,7 @@ class WaveRegistry:
         return waves_status.status(shared.epoch.generation, turn, shared.tally()), turn.again(now)
 
     def edits(self) -> Mapping[str, int]:
-        """Edits that are not everywhere: on their way, and those with which a service failed."""
+        """Return the number of edits that have not reached all services: under way, and stopped by a failure."""
         found = {"rolling": 0, "stopped": 0}
         for counts in (shared.counts() for shared in self._objects.values()):
             if counts.get(MemberState.FAILED):
@@ -239,7 +244,7 @@ class WaveRegistry:
         return found
 
     def counts(self) -> Mapping[str, int]:
-        """Services by how they count, over all edits; without those that need not do anything."""
+        """Return the number of services by state, over all edits, without services that need not change."""
         found = {str(kind): 0 for kind in MemberState if kind != MemberState.EQUAL}
         for shared in self._objects.values():
             for kind, number in shared.counts().items():
@@ -252,7 +257,7 @@ class WaveRegistry:
         return None if shared is None or shared.epoch != epoch else shared.kind(service)
 
     def _at(self, ref: Ref, epoch: Epoch) -> _Object:
-        """The services of an object; they have told nothing yet of an edit that is new."""
+        """Return the services of an object; for a new edit none of them has reported yet."""
         shared = self._objects.get(ref)
         if shared is None or shared.epoch != epoch:
             unseen = (service for service, seen in self._seen.items() if seen.get(ref, epoch) != epoch)
@@ -272,7 +277,7 @@ class WaveRegistry:
             self._changed(ref)
 
     def _settle(self, ref: Ref, now: datetime | None = None) -> None:
-        """Call as many as there is room for."""
+        """Call as many services as the wave allows."""
         shared = self._objects[ref]
         if self._unseen or shared.unseen:
             return
@@ -291,7 +296,7 @@ def _remove(moments: list[datetime], moment: datetime) -> None:
 
 
 def _place(stand: Stand, on_its_way: bool) -> Member | None:
-    """How a service counts that stands so."""
+    """Return how a service with this state counts."""
     if stand.state == EditState.EQUAL:
         return Member(MemberState.EQUAL, stand.since)
     if stand.state == EditState.DONE:

@@ -1,7 +1,7 @@
-"""Leave for agents to remove directories of weights: only those that no stored revision and no pod refers to (decisions 7).
+"""Permit agents to remove directories of weights: only those that no stored revision and no pod refers to (decisions 7).
 
-An agent knows which directories no model names; it cannot know which of them a rollback needs or a pod has open, for it sees
-neither. So it offers, and removes what we name in its record's spec, which it cannot write.
+An agent knows which directories no model names. It cannot know which of them a rollback needs or a pod has open. So it
+offers directories, and removes those that the operator names in its record's spec, which it cannot write itself.
 """
 
 import logging
@@ -18,15 +18,16 @@ ENDED = ("Succeeded", "Failed")
 
 
 class WeightsGC:
-    """Answers to what agents offer to remove."""
+    """Answers the offers of agents."""
 
     def __init__(self, cluster: ClusterCache, client: Client) -> None:
         self._cluster, self._client = cluster, client
 
     async def answer(self, record: NodeRecord, *, frozen: bool = False) -> None:
-        """Write into the record what may go now; raises KubeError. Pods are read live, for what they have open cannot be had
-        again; stored revisions as they are known, for a wrong guess there costs a download. `frozen`: leave that was given
-        is taken back.
+        """Write into the record which directories may be removed now. Raises KubeError.
+
+        Pods are read live, because a file that a pod has open cannot be restored; stored revisions are read from the cache,
+        because a wrong answer there costs a download. `frozen`: permissions that were given are withdrawn.
         """
         free = [] if frozen else [one for one in record.unused if one.offer and not self._kept(one)]
         if free:
@@ -42,11 +43,11 @@ class WeightsGC:
             logger.info("node %s may remove %s: no model, no revision and no pod refers to it", record.node, place)
 
     def _kept(self, offered: Unused) -> bool:
-        """Whether a stored revision of any service would mount it."""
+        """Return whether a stored revision of any service would mount the directory."""
         return self._cluster.mounts.reached((offered.directory, *offered.paths))
 
     async def _mounted(self, node: str) -> set[str]:
-        """Directories of a node that its pods mount now."""
+        """Return the directories of a node that its pods mount now."""
         pods = await self._client.list_objects("Pod", field_selector=f"spec.nodeName={node}")
         alive = (one for one in pods if (one.get("status") or {}).get("phase") not in ENDED)
         return {place for pod in alive for place in hosts(pod.get("spec") or {})}

@@ -1,4 +1,4 @@
-"""Looks whether an autoscaler makes nodes for a gang, or for a rank that was lost, whose time is nearly over."""
+"""Check whether an autoscaler is adding nodes for a gang, or for a lost rank, shortly before its timeout."""
 
 import logging
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 BEFORE = 5.0
-"""Seconds before the end of a try from which on the events of its namespace are read."""
+"""Seconds before the end of a try from which the Events of its namespace are read."""
 
 
 async def inspect(
@@ -27,9 +27,11 @@ async def inspect(
     now: datetime,
     lasts: float,
 ) -> None:
-    """Read the events of the namespace once a try, which `lasts` so many seconds, is about to end; what was found counts
-    until the next try. What was said of a pod before counts as long as the pod exists: an autoscaler speaks once, and nodes
-    come minutes later. For a lost rank they are read until the time is over that an autoscaler would give it.
+    """Read the Events of the namespace once, shortly before a try of `lasts` seconds ends; the result holds until the
+    next try.
+
+    An Event about a pod counts as long as the pod exists: an autoscaler reports once, and nodes come minutes later. For a
+    lost rank the Events are read until the time is over that an autoscaler would be given.
     """
     since = _since(resource, now)
     began = quantity.moment(since, now) if since and lasts else None
@@ -49,12 +51,12 @@ async def inspect(
 
 
 def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
-    """Whether nodes are being made for the present try."""
+    """Return whether nodes are being added for the present try."""
     return bool(memory.coming) and memory.coming == _since(resource, now)
 
 
 def _since(resource: Resource, now: datetime) -> str:
-    """When the present try began, or the first of the groups that have served lost its rank."""
+    """Return when the present try began, or when the first of the groups that have served lost its rank."""
     if _tries(resource):
         return str(resource.status["placement"]["since"])
     lost = lost_since(resource.status, now)

@@ -1,4 +1,4 @@
-"""What is free on the nodes, kept by difference: a node is looked at again when it, or a pod there, has changed."""
+"""Free capacity of all nodes, maintained incrementally: a node is computed again when it, or a pod on it, has changed."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -12,25 +12,25 @@ from ome_operator.core.placement.demand import demand
 
 
 class FreeRoom:
-    """Allocatable of every node, less what pods of ours hold, less what others held when somebody looked."""
+    """Allocatable of every node, minus what our pods hold, minus what foreign pods held when they were last read."""
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods) -> None:
         self._cluster, self._foreign = cluster, foreign
         self._seen: Mapping[str, Node] = {}
         self._known: dict[str, Node] = {}
-        """The nodes of `_seen` when that map was new."""
+        """Copy of `_seen`, made when that mapping was new."""
         self._free: dict[str, Node] = {}
         self._unknown: set[str] = set()
-        """Nodes with pods of which nobody knows yet what they ask for."""
+        """Nodes with pods whose requests are not known yet."""
         self.version = 0
-        """Another number after every change."""
+        """Changes with every change of the free capacity."""
 
     def nodes(self) -> Mapping[str, Node]:
-        """As it is until the next call."""
+        """Return the nodes with their free capacity. The mapping is valid until the next call."""
         now = self._cluster.deps().nodes
         moved = self._cluster.occupancy.moved() | self._foreign.moved() | self._unknown
         self._unknown = set()
-        if now is not self._seen:  # else a node has another version at most (cache/indices.py:Index.asked)
+        if now is not self._seen:  # otherwise at most the version of a node has changed (cache/indices.py:Index.asked)
             moved |= {name for name, node in now.items() if self._known.get(name) is not node}
             moved |= self._known.keys() - now.keys()
             self._seen, self._known = now, dict(now)
@@ -43,7 +43,9 @@ class FreeRoom:
         return self._free
 
     def without(self, services: Iterable[Ref], *, strangers: bool) -> Mapping[str, Node]:
-        """As it would be without the pods of some services; and without what strangers held when somebody looked."""
+        """Return the free capacity as it would be without the pods of some services and, with `strangers` False, without
+        foreign pods.
+        """
         free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
         other = set() if strangers else self._foreign.known()
         other |= {pod.node for each in but for pod in self._cluster.pods_of(*each)}
@@ -59,13 +61,13 @@ class FreeRoom:
         return held
 
     def _asked(self, node: str, made: PodOrigin) -> tuple[tuple[str, int], ...]:
-        """What such a pod requests, by the stored revision that it was made from."""
+        """Return the requests of such a pod, from the stored revision that it was created from."""
         try:
             role = self._cluster.roles(made.namespace, made.service, made.revision).get(made.component)
             workload = role and (role.leader if made.leads else role.worker)
             if workload:
                 return demand(workload["spec"]["template"], True).requests
         except (AttributeError, KeyError, TypeError, ValueError):
-            return ()  # anybody may write a ControllerRevision with our labels, which costs nobody else a pass
+            return ()  # anybody can write a ControllerRevision with our labels; it must not fail other passes
         self._unknown.add(node)
         return ()

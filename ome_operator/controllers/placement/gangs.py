@@ -1,7 +1,8 @@
-"""What all services want of the nodes, and what each of them is told about its turn (docs/placement.md).
+"""Admission of gangs over all services: collect their claims, and return to each service the decision
+(docs/placement.md).
 
-Kept between passes; after a restart the first pass over each service says it again, from what its status has. Whose turn it
-is, is decided for all services at once, and again only when something has changed.
+Kept in memory between passes; after a restart the first pass over each service reports its claim again from its status. The
+decision is made for all services at once, and again only if something has changed.
 """
 
 from collections import Counter
@@ -24,12 +25,13 @@ from ome_operator.core.reasons import READY
 from ome_operator.core.status import conditions as cond
 
 LOOKS = 10
-"""So often strangers are read on further nodes (`foreign_pods.MOST` each), until those that were read have room."""
+"""How many batches of further nodes (`foreign_pods.MOST` each) are read for foreign pods before nodes with capacity must
+be found."""
 NOTHING = Turns({}, {})
 
 
 class Gangs:
-    """Claims of services; `wake` is called with those whose turn has come since another claim changed."""
+    """The claims of all services. `wake` is called with services that are admitted since another claim changed."""
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods, wake: Callable[[Ref], None]) -> None:
         self._cluster, self._foreign, self._wake = cluster, foreign, wake
@@ -37,19 +39,21 @@ class Gangs:
         self._claims: dict[Ref, Claim] = {}
         self._told = 0
         self._granted: dict[Ref, tuple[str, bool]] = {}
-        """Since when who got a turn had waited, and what it was told: it may be asked for again, until its status tells."""
+        """Since when an admitted service had waited, and the decision: it may ask again until its status records the
+        admission."""
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
         self._found = NOTHING
         self._words: dict[Needs, str] = {}
         self._gives, self._decided = dict[str, frozenset[Member]](), 0.0
-        """What services give back of what they hold for nobody, and when that was decided."""
+        """What services release of the nodes that serve nothing, and when that was decided."""
         self._read = dict[str, frozenset[Member]]()
-        """For which groups that have lost a rank strangers were read."""
+        """Groups with a lost rank for which foreign pods were read."""
         self._going: dict[Ref, Needs] = {}
-        """What services were told that there is room for, and have no claim to yet: what serves there is still going."""
+        """Capacity that was promised to services that have no claim on it yet, because their serving groups are still
+        terminating."""
 
     def turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
-        """What a service with this status is told."""
+        """Return the decision for a service with this status."""
         mine = self._claims.get(ref)
         told = self._turn(ref, status, now)
         if mine is not None:
@@ -74,8 +78,9 @@ class Gangs:
         return Turn(found.granted[mine.key], rivals)
 
     def tell(self, ref: Ref, claim: Claim | None, *, moves: bool = False) -> None:
-        """What a service wants now. Another claim, or none any more, may be the turn of those that wait. `moves`: whether
-        it may still be making room for what it was told that there is room for.
+        """Store what a service wants now. A change may admit services that wait.
+
+        `moves`: the service may still be making room for capacity that was promised to it.
         """
         if claim is not None or not moves:
             self._going.pop(ref, None)
@@ -93,14 +98,18 @@ class Gangs:
                 self._make_way(claim)
 
     def freed(self, but: Ref | None = None) -> None:
-        """Something left a node, or wants less: a single service that waits looks again, and finds whose turn it is."""
+        """Wake one waiting service after something left a node, or a claim shrank: its pass computes which service is
+        admitted.
+        """
         for ref, claim in self._claims.items():
             if ref != but and not claim.trying:
                 self._wake(ref)
                 return
 
     def _make_way(self, claim: Claim) -> None:
-        """Wake those that hold no node, and have pods only to be seen: another asks for nodes that they may go on."""
+        """Wake services whose pods hold no node and only wait to be scheduled: another service asks for nodes that they
+        could use.
+        """
         nodes, answers = self._cluster.deps().nodes, dict[Needs, bool]()
         for ref, each in self._claims.items():
             if each.trying and not each.serves and not each.since:
@@ -110,8 +119,10 @@ class Gangs:
                     self._wake(ref)
 
     def _decide_giving(self, mine: Claim, now: datetime) -> None:
-        """Who gives back what it holds for nobody: for all at once, and not again while what was given back ends. Who has
-        waited for long enough since the last decision waits for no tick.
+        """Decide for all services which of them release nodes that serve nothing, but not again while released pods are
+        terminating.
+
+        A service that has waited long enough since the last decision need not wait for the next interval.
         """
         second, patience = now.timestamp(), self._cluster.deps().policy.gang_timeout
         if mine.idle is None and not waits(mine, second, patience):
@@ -129,12 +140,14 @@ class Gangs:
             self._wake(ref)
 
     def _as_read(self, claim: Claim) -> Claim:
-        """Without its question, before what strangers hold on its nodes was read."""
+        """Return the claim without its release question if foreign pods on its nodes have not been read yet."""
         return claim if claim.idle is None or self._read.get(claim.key) == claim.idle.goes else claim._replace(idle=None)
 
     async def look(self, claim: Claim) -> None:
-        """Read what strangers hold on nodes that seemed to have room for a try that failed, or would have room for a lost
-        rank without them: there that is known until the next look.
+        """Read foreign pods on nodes that seemed to have capacity for a failed try, or would have capacity for a lost
+        rank without them.
+
+        The result is known until the next read.
         """
         if claim.failed:
             await self._foreign.read(roomy(claim.needs, self._room.nodes()))
@@ -146,8 +159,9 @@ class Gangs:
             self._read[claim.key] = claim.idle.goes
 
     async def room(self, ref: Ref, needs: Needs) -> str:
-        """What keeps pods of a service from room on nodes, with what its own pods would give up; "" where nothing does. What
-        strangers hold is read live, also where it is remembered: they may have gone.
+        """Return why pods of a service have no capacity, counting what its own pods would free; "" if they have.
+
+        Foreign pods are read live even if a recent result is cached, because they may have gone.
         """
         free = self._room.without([ref], strangers=False)
         if self._has_room(ref, needs, free, strangers=False):
@@ -165,7 +179,9 @@ class Gangs:
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
 
     def _has_room(self, ref: Ref, needs: Needs, free: Nodes, *, strangers: bool) -> bool:
-        """Whether pods of a service find room as it is, and beside what others go to, as it will be when these have gone."""
+        """Return whether the pods of a service fit now, and also next to the pods of services that were promised
+        capacity.
+        """
         claims = [claim for other, claim in self._claims.items() if other != ref]
         if not has_room(needs, claims, free):
             return False
@@ -176,7 +192,7 @@ class Gangs:
         return has_room(needs, claims, self._room.without([ref, *others], strangers=strangers))
 
     def _turns(self, now: datetime) -> Turns:
-        """Whose turn it is; who has it is woken."""
+        """Return the admission decisions, and wake the services that are admitted."""
         if all(claim.trying for claim in self._claims.values()):
             return NOTHING
         free = self._room.nodes()
@@ -190,7 +206,7 @@ class Gangs:
         return self._found
 
     def _why(self, claim: Claim) -> str:
-        """For what it waits; services that want the same share the answer."""
+        """Return what a claim waits for; equal claims share the text."""
         nodes, free = self._cluster.deps().nodes, self._room.nodes()
         if claim.trying:
             return awaited(claim.needs, nodes, free, partial(self._holders, claim.key))
@@ -200,7 +216,7 @@ class Gangs:
         return f"{self._words[claim.needs]}{f'; {besides}' if besides else ''}"
 
     def _holders(self, mine: str, node: str) -> list[str]:
-        """Services with pods on a node, who has most first. `mine`: of whose try this is the end."""
+        """Return the services with pods on a node, the largest number of pods first. `mine`: the service whose try ends."""
         pods: Counter[tuple[str, str]] = Counter()
         for made, count in self._cluster.occupancy.on(node).items():
             pods[made.namespace, made.service] += count
@@ -218,11 +234,11 @@ class Gangs:
 
 
 def _asks(claim: Claim) -> bool:
-    """Whether those that hold no node make way for it."""
+    """Return whether services whose pods hold no node make way for this claim."""
     return claim.serves or not claim.trying
 
 
 def _waited(status: Mapping[str, Any]) -> str:
-    """Since when a service waits for its turn, by its status; "" where it does not."""
+    """Return since when a service waits for admission, from its status; "" if it does not wait."""
     stored = status.get("placement") or {}
     return "" if stored.get("trying") else str(stored.get("since") or "")

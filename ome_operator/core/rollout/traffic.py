@@ -109,7 +109,7 @@ def _chosen(
         go,
         stay,
         snapshot.slices,
-    ):  # last: a removed router that still answers
+    ):
         if found := {name: capacities[name] for name in group if capacities[name]}:
             return found
     return dict.fromkeys(stay, 1)
