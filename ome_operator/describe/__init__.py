@@ -1,1 +1,3 @@
-"""What people look at: how a service stands, what an edit would change, and why something is not ready. Pure."""
+"""Texts and views for users: the state of a service, the effect of an edit, and why something is not ready. Pure
+functions.
+"""

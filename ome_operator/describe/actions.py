@@ -1,4 +1,4 @@
-"""What a person can do about a service, as commands to copy. Nothing here does anything."""
+"""The actions that a user can take on a service, as commands to copy. Nothing here runs a command."""
 
 import re
 import shlex
@@ -9,21 +9,21 @@ from ome_operator import keys
 from ome_operator.describe.tree import Tree
 
 _COMMAND = re.compile(r"(.*?)(?:: )?(\b(?:ome|kubectl) [a-z][^;]*)", re.DOTALL)
-"""A step of `describe/diagnosis.py`: words, and the command that they end with."""
+"""A next step of `describe/diagnosis.py`: a sentence, and the command at its end."""
 
 
 class Shell(NamedTuple):
-    """Makes commands that reach the same cluster as whoever shows them."""
+    """Builds commands that reach the same cluster as the program that shows them."""
 
     flags: tuple[str, ...] = ()
-    """Such as `--context prod`: `ome` and `kubectl` call them alike."""
+    """Flags such as `--context prod`, which `ome` and `kubectl` share."""
 
     def __call__(self, *words: str) -> str:
-        """A command with every word quoted where a shell would take it apart."""
+        """Return a command line in which every word is quoted for a shell if necessary."""
         return shlex.join([*words, *self.flags])
 
     def step(self, said: str) -> tuple[str, str]:
-        """What a next step says, and the command that it ends with; "" for either where it has none."""
+        """Split a next step into its sentence and the command at its end; "" for a part that is missing."""
         match = _COMMAND.fullmatch(said)
         if match is None:
             return said, ""
@@ -31,43 +31,43 @@ class Shell(NamedTuple):
 
 
 class Action(NamedTuple):
-    """A command, and what it is for."""
+    """A command with its purpose."""
 
     title: str
     command: str
     edits: bool = False
-    """Whether it changes something on the cluster; else it only looks."""
+    """Whether the command changes something on the cluster; otherwise it only reads."""
 
 
 def of_service(tree: Tree, shell: Shell, *, paused: bool, frozen: bool, rejected: bool, back: str) -> Iterator[Action]:
-    """What there is to do about a service; `back`: the revision that an undo would go to, "" for none."""
+    """Yield the actions for a service. `back` is the revision to which an undo would go; "" if there is none."""
     name, where = tree.name, ("-n", tree.namespace)
     yield Action("Watch it in a terminal", shell("ome", "status", name, *where, "-w"))
-    yield Action("Why it is as it is", shell("ome", "explain", name, *where))
+    yield Action("Why it is in this state", shell("ome", "explain", name, *where))
     yield Action("Follow all logs", shell("ome", "logs", name, *where, "-f"))
     if tree.url:
         yield Action("Reach it from here", shell("kubectl", "port-forward", *where, f"service/{name}", "8080:80"))
-    yield Action("Everything that is stored of it", shell("kubectl", "get", "isvc", name, *where, "-o", "yaml"))
+    yield Action("Show the complete object", shell("kubectl", "get", "isvc", name, *where, "-o", "yaml"))
     yield Action("Edit it", shell("kubectl", "edit", "isvc", name, *where), True)
     if tree.pin:
-        yield Action("End its pin, and follow the spec again", shell("ome", "undo", name, *where, "--off"), True)
+        yield Action("Remove its pin, so that it follows the spec again", shell("ome", "undo", name, *where, "--off"), True)
     elif back:
-        yield Action(f"Go back to revision {back}, and stay there", shell("ome", "undo", name, *where), True)
+        yield Action(f"Go back to revision {back}, and pin it", shell("ome", "undo", name, *where), True)
     if rejected:
         yield Action("Try the rejected revision again", shell("ome", "retry", name, *where), True)
     if paused:
-        yield Action("Go on with what the pause holds back", shell("ome", "resume", name, *where), True)
+        yield Action("Continue the paused rollout", shell("ome", "resume", name, *where), True)
     else:
-        yield Action("Record new revisions, and roll none of them out", shell("ome", "pause", name, *where), True)
+        yield Action("Pause it: record new revisions without rolling them out", shell("ome", "pause", name, *where), True)
     if frozen:
         yield Action("End the freeze", shell("ome", "thaw", name, *where), True)
     else:
-        yield Action("Stop everything that would touch its pods", shell("ome", "freeze", name, *where), True)
+        yield Action("Freeze it: stop everything that would change its pods", shell("ome", "freeze", name, *where), True)
     yield Action("Replace all pods of its engines", shell("ome", "restart", name, *where), True)
 
 
 def of_rank(tree: Tree, role: str, group: int, rank: int, shell: Shell, *, previous: bool = False) -> str:
-    """The command that shows the log of a rank; of routers that of all of them."""
+    """Return the command that shows the log of a rank, or for the router the logs of all its pods."""
     place = () if role == keys.ROUTER else ("--group", str(group), "--rank", str(rank))
     last = ("--previous",) if previous else ()
     return shell("ome", "logs", tree.name, "-n", tree.namespace, "--role", role, *place, *last)

@@ -1,4 +1,6 @@
-"""Why a service is not ready, as chains from the service down to the reason. Alike ranks of a group are a single chain."""
+"""Explains why a service is not ready, as chains from the service down to the reason. Ranks of a group with the same reason
+share a chain.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,52 +15,52 @@ from ome_operator.describe.text import count, numbers, together
 from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, SliceView, Tree
 
 OLD = "old"
-"""State of a slice that another takes the place of."""
+"""State of a slice that is being replaced by another one."""
 _LEAVES = frozenset({MISSING, Reason.TERMINATING})
-"""Reasons that say nothing of a slice that goes away."""
+"""Reasons that explain nothing about a slice that is being removed."""
 SHOWN = 12
-"""Chains that are told, the worst first; beyond that they are counted."""
+"""Number of chains that are shown, the worst first. The rest is counted."""
 
 
 class Link(NamedTuple):
-    """A step of a chain, from the service down to what is wrong."""
+    """A link of a chain, from the service down to the problem."""
 
     kind: str
     name: str
     said: str
-    """How it is, in a few words."""
+    """State of the object in a few words."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A chain and what to do about it."""
+    """A chain, and what to do about it."""
 
     state: State
     links: tuple[Link, ...]
     reason: str
     message: str
     lacks: tuple[str, ...]
-    """What speaks against the nodes, the most frequent first."""
+    """Why nodes were rejected by the scheduler, the most frequent reason first."""
     advice: str
-    """What to do in words, "" where the command says it or nobody knows."""
+    """What to do, as a sentence; "" if `command` is enough or no advice is known."""
     command: str
-    """What to type next, "" for nothing."""
+    """The command to run next; "" if there is none."""
     pods: tuple[str, ...] = ()
-    """Names of the pods that it is about, those with a container that has run first."""
+    """Names of the affected pods. Pods with a container that has run come first."""
     restarts: int = 0
-    """The most of a rank."""
+    """The highest number of restarts among the ranks."""
     log: str = ""
-    """The command that shows the log of the first of them."""
+    """The command that shows the log of the first of the pods."""
 
     @property
     def place(self) -> str:
-        """Where it is, in a few words."""
+        """The location of the problem in a few words, such as role, group and rank."""
         shown = (link for link in self.links[2:-1] if link.kind not in ("node", "nodes"))
         return " ".join(link.name if link.kind == "role" else f"{link.kind} {link.name}" for link in shown)
 
 
 def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> list[Cause]:
-    """All of them, the worst first."""
+    """Return all causes, the worst first."""
     found = [*_pods(tree, shell), *_conditions(tree, conditions, shell)]
     return sorted(found, key=lambda cause: (cause.state.order, not cause.pods, -cause.restarts))
 
@@ -122,7 +124,7 @@ def _replaces(reason: str) -> bool:
 
 
 def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> Iterator[Cause]:
-    """What conditions say beyond the pods, with the next step of `ome explain`."""
+    """Yield the causes that only conditions report, with the next step of `ome explain`."""
     found = trouble(tree, tuple(conditions), ())
     head = Link("service", tree.name, tree.reason if not tree.ready else "serves")
     for finding in found.findings:

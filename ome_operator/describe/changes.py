@@ -1,4 +1,4 @@
-"""Which objects differ between two outcomes of a service, and how."""
+"""Compares two outcomes of a service: which objects differ, and how."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import unified_diff
@@ -19,20 +19,20 @@ Key = tuple[str, ...]
 
 
 class Change(NamedTuple):
-    """One object, or several that change alike."""
+    """An object that changes, or several objects that change in the same way."""
 
     mark: str
     kind: str
     before: tuple[str, ...]
-    """Names now; () for what is added."""
+    """Current names; () for added objects."""
     after: tuple[str, ...]
-    """Names then; () for what is removed."""
+    """New names; () for removed objects."""
     lines: tuple[str, ...] = ()
-    """A unified diff of what is changed, without the revision's name, which is another everywhere."""
+    """A unified diff of the change. The revision's name is left out, because it differs everywhere."""
 
     @property
     def title(self) -> str:
-        """`Deployment a → b (and 11 more alike)`."""
+        """Short description, such as `Deployment a → b (and 11 more alike)`."""
         old, new = (self.before or ("",))[0], (self.after or ("",))[0]
         name = f"{old} → {new}" if old and new and old != new else new or old
         more = max(len(self.before), len(self.after)) - 1
@@ -40,15 +40,17 @@ class Change(NamedTuple):
 
 
 def changes(before: Outcome | None, after: Outcome | None) -> tuple[Change, ...]:
-    """What is added, changed and removed; objects of two revisions that play the same part are one that changes."""
+    """Return what is added, changed and removed. Two objects of different revisions with the same function count as one that
+    changes.
+    """
     old, new = _parts(before), _parts(after)
     found = [*_one_by_one(old, new, before.revision if before else "", after.revision if after else "")]
     alike: dict[tuple[str, str, tuple[str, ...]], Change] = {}
-    for one in found:
-        known = alike.get((one.mark, one.kind, one.lines)) if one.lines else None
+    for item in found:
+        known = alike.get((item.mark, item.kind, item.lines)) if item.lines else None
         if known is not None:
-            one = known._replace(before=known.before + one.before, after=known.after + one.after)
-        alike[one.mark, one.kind, one.lines or (*one.before, *one.after)] = one
+            item = known._replace(before=known.before + item.before, after=known.after + item.after)
+        alike[item.mark, item.kind, item.lines or (*item.before, *item.after)] = item
     return tuple(alike.values())
 
 
@@ -61,7 +63,7 @@ def _one_by_one(old: Mapping[Key, Manifest], new: Mapping[Key, Manifest], was: s
             yield Change(REMOVED, key[0], (_name(left),), ())
         elif left is not None and right is not None and (_name(left) != _name(right) or digest(left) != digest(right)):
             lines = [*unified_diff(_text(left, was), _text(right, will), lineterm="", n=_CONTEXT)][2:]
-            # Line numbers differ between leaders and workers of one edit, and nobody has the file that they speak of.
+            # Line numbers differ between leaders and workers of one edit, and refer to a text that the user does not have.
             hunks = tuple("…" if line.startswith("@@") else line for line in lines)
             yield Change(CHANGED, key[0], (_name(left),), (_name(right),), hunks)
 
@@ -70,12 +72,12 @@ def _name(manifest: Manifest) -> str:
     return str(manifest["metadata"]["name"])
 
 
-def _parts(one: Outcome | None) -> dict[Key, Manifest]:
-    """The objects by the part that they play, which is the same in every revision.
+def _parts(item: Outcome | None) -> dict[Key, Manifest]:
+    """Map the function of each object, which is the same in every revision, to the object.
 
-    Stored revisions are left out: they hold what the StatefulSets show.
+    Stored revisions are left out, because they repeat the content of the StatefulSets.
     """
-    found = one.manifests if one else ()
+    found = item.manifests if item else ()
     return {_part(manifest): manifest for manifest in found if manifest["kind"] != "ControllerRevision"}
 
 
@@ -88,7 +90,7 @@ def _part(manifest: Manifest) -> Key:
 
 
 def _text(manifest: Manifest, revision: str) -> list[str]:
-    """YAML for people, the same for all groups of a role."""
+    """Return the lines of the object's YAML without the parts that differ between groups of a role."""
     metadata = {name: value for name, value in manifest["metadata"].items() if name not in _HIDDEN}
     notes = {name: value for name, value in (metadata.pop("annotations", None) or {}).items() if name != keys.HASH}
     group = metadata.get("labels", {}).get(keys.GROUP_INDEX)
@@ -101,10 +103,10 @@ def _text(manifest: Manifest, revision: str) -> list[str]:
 
 
 def words(found: Iterable[Change]) -> str:
-    """`2 objects added, 1 changed`; "" for nothing."""
+    """Return the number of changes, such as `2 objects added, 1 changed`; "" for none."""
     counts = {ADDED: 0, CHANGED: 0, REMOVED: 0}
-    for one in found:
-        counts[one.mark] += max(len(one.before), len(one.after))
+    for item in found:
+        counts[item.mark] += max(len(item.before), len(item.after))
     verbs = {ADDED: "added", CHANGED: "changed", REMOVED: "removed"}
     said = [(number, verbs[mark]) for mark, number in counts.items() if number]
     return ", ".join(f"{number if place else count(number, 'object')} {verb}" for place, (number, verb) in enumerate(said))

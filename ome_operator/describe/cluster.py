@@ -1,4 +1,4 @@
-"""Nodes with the groups and the weights that are on them, models over all nodes, and who waits for what."""
+"""Nodes with their groups and weights, models over all nodes, and the services that wait for something."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,59 +16,59 @@ from ome_operator.describe.text import count, numbers
 from ome_operator.describe.tree import Rank, Tree
 
 PRODUCT = "nvidia.com/gpu.product"
-"""The label that NVIDIA's feature discovery gives a node."""
+"""Node label that NVIDIA's GPU feature discovery sets."""
 
 
 class Use(NamedTuple):
-    """Ranks of a group on a node."""
+    """The ranks of a group that run on a node."""
 
     namespace: str
     service: str
     place: str
-    """Role, group and ranks."""
+    """Role, group and ranks, as text."""
     gpus: int
     state: State
     reason: str
-    """Of a rank that is not ready, "" when all are."""
+    """Reason of a rank that is not ready; "" if all are ready."""
 
 
 @dataclass(frozen=True)
 class ModelHolding:
-    """A model on a node, or over all nodes."""
+    """The weights of a model on a node, or over all nodes."""
 
     model: str
-    """With its namespace, if it belongs to any."""
+    """Name of the model, with its namespace if it has one."""
     state: State
     word: str
-    """Ready, Updating or Failed; of a model over all nodes a summary."""
+    """Ready, Updating or Failed. For a model over all nodes this is a summary."""
     part: float
-    """Bytes that are there, of all: from 0 to 1."""
+    """Share of the bytes that is present, from 0 to 1."""
     said: str
-    """Bytes, speed, what is left, or why it failed."""
+    """Bytes, speed and remaining time, or the error."""
 
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A node."""
+    """A row of the table of nodes."""
 
     name: str
     state: State
     word: str
-    """ready, cordoned, lost, or `not known` for a node that nobody may list."""
+    """ready, cordoned, lost, or `not known` if the user may not list nodes."""
     product: str
     gpus: int
-    """Allocatable; -1 while it is not known."""
+    """Allocatable GPUs; -1 if unknown."""
     uses: tuple[Use, ...]
     weights: tuple[ModelHolding, ...]
 
     @property
     def held(self) -> int:
-        """GPUs that pods of services hold."""
+        """Number of GPUs that pods of services hold."""
         return sum(use.gpus for use in self.uses)
 
 
 def rows(trees: Iterable[Tree], nodes: Iterable[Node], records: Iterable[NodeRecord]) -> list[NodeRow]:
-    """Nodes that have GPUs, services or weights, by name, those without GPUs last."""
+    """Return the nodes with GPUs, services or weights, ordered by name; nodes without GPUs come last."""
     uses, known = _uses(trees), {node.name: node for node in nodes}
     held = {record.node: record.holdings for record in records}
     names = sorted({*uses, *held, *(name for name, node in known.items() if node.gpus)})
@@ -94,7 +94,7 @@ def _row(name: str, node: Node | None, uses: Iterable[Use], holdings: Iterable[H
 
 
 def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:
-    """Node → what services have there."""
+    """Map the name of each node to the ranks of services on it."""
     found = defaultdict[str, list[Use]](list)
     for tree in trees:
         for _, role, group in tree.groups():
@@ -141,7 +141,7 @@ def _part(some: int, all_: int) -> float:
 
 
 def size(amount: int) -> str:
-    """Bytes for people, in the units in which disks are sold."""
+    """Return a number of bytes in decimal units (MB, GB, TB)."""
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if amount >= factor:
             return f"{amount / factor:.{2 if unit == 'TB' else 0}f} {unit}"
@@ -149,7 +149,7 @@ def size(amount: int) -> str:
 
 
 def models(records: Iterable[NodeRecord]) -> list[ModelHolding]:
-    """Each model over all nodes whose agents look after it."""
+    """Return a summary of each model over all nodes whose agents manage it."""
     by_model = defaultdict[Ref, list[Holding]](list)
     for record in records:
         for held in record.holdings:
@@ -170,15 +170,15 @@ def _over_nodes(ref: Ref, holdings: list[Holding]) -> ModelHolding:
 
 @dataclass(frozen=True)
 class Totals:
-    """All GPUs of the nodes that are known."""
+    """Sums of the GPUs of all known nodes."""
 
     gpus: int
     serving: int
-    """Of groups that are ready."""
+    """GPUs of ready groups."""
     idle_held: int
-    """Held by groups that are not: they serve nobody."""
+    """GPUs that groups hold which are not ready and therefore serve no requests."""
     free: int
-    """Of nodes that take pods, as far as services know: pods of others are not counted."""
+    """Free GPUs of nodes that accept pods. Pods that belong to no service are not counted as users."""
     away: int
     """Free GPUs of nodes that are cordoned or lost."""
     nodes: int
@@ -186,7 +186,7 @@ class Totals:
 
 
 def totals(found: Iterable[NodeRow]) -> Totals:
-    """Sums over the nodes."""
+    """Return the sums over these nodes."""
     known = [row for row in found if row.gpus > 0]
     serving = sum(use.gpus for row in known for use in row.uses if use.state in (State.READY, State.ROLLING))
     free = {row.name: max(0, row.gpus - row.held) for row in known}
@@ -209,16 +209,16 @@ class Wait(NamedTuple):
     service: str
     place: str
     gpus: int
-    """GPUs of its groups that are not ready."""
+    """GPUs of the service's groups that are not ready."""
     reason: str
     said: tuple[str, ...]
     since: str
-    """RFC 3339, "" when it is not known."""
+    """Time since when it waits, in RFC 3339; "" if unknown."""
     command: str
 
 
 def waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: Shell) -> Iterator[Wait]:
-    """Services that wait for what others have to bring, those that have waited longest first."""
+    """Yield the services that wait for something outside their control, the longest waiting first."""
     found = [wait for tree, body in seen for wait in _waits(tree, body, shell)]
     yield from sorted(found, key=lambda wait: (wait.since or "9", wait.namespace, wait.service))
 

@@ -1,4 +1,4 @@
-"""Why a service is not ready: what its conditions, pods and events say, alike things together, each with a next step."""
+"""Explains why a service is not ready: groups what its conditions, pods and events report, each with a next step."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,34 +12,34 @@ from ome_operator.describe.text import count
 from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
 
 EVENTS = 8
-"""Newest events that are told."""
+"""Number of newest events that are shown."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """An event about something of the service."""
+    """An event about a service or one of its objects."""
 
     when: datetime
     type: str
     """Normal or Warning."""
     reason: str
     about: str
-    """Kind and name."""
+    """Kind and name of the object."""
     message: str
     count: int
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """A condition that is not as it should be."""
+    """A condition that indicates a problem."""
 
     condition: str
     reason: str
     message: str
     since: str
-    """RFC 3339, "" when it is not known."""
+    """Time since when, in RFC 3339; "" if unknown."""
     next: str
-    """What to do, "" when the message says it."""
+    """What to do; "" if the message already contains it."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class Stuck:
     reason: str
     message: str
     pods: tuple[str, ...]
-    """Names; "" for those that do not exist."""
+    """Names of the pods; "" for pods that do not exist."""
     lacks: tuple[str, ...]
-    """What speaks against the nodes, the most frequent first: the scheduler's words."""
+    """Why the scheduler rejected nodes, in its own words, the most frequent reason first."""
     next: str
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """All of it."""
+    """Everything that keeps a service from being ready."""
 
     namespace: str
     name: str
@@ -69,13 +69,13 @@ class Trouble:
     pods: tuple[Stuck, ...]
     events: tuple[Seen, ...]
     pin: str = ""
-    """The revision that it is pinned to; "" without a pin."""
+    """The revision that the service is pinned to; "" without a pin."""
 
 
 def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterable[Seen]) -> Trouble:
-    """What keeps a service from being ready; `events` are those about it and its objects.
+    """Return what keeps a service from being ready. `events` are those about the service and its objects.
 
-    What happened before a service became ready is over: of a service that is ready, only later events are told.
+    For a ready service only events after it became ready are shown, because earlier problems are over.
     """
     pods = tuple(_stuck(tree))
     told = [stuck.message for stuck in pods if stuck.message]
@@ -95,7 +95,7 @@ def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterabl
 
 
 def _ready_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """When the condition Ready changed last; None when it does not say."""
+    """Return the time of the last change of the condition Ready; None if it has none."""
     said = next((found.get("lastTransitionTime") for found in conditions if found.get("type") == READY), None)
     try:
         when = datetime.fromisoformat(str(said or ""))
@@ -105,17 +105,17 @@ def _ready_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
 
 
 def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[Symptom]:
-    """In the order in which a person reads them; Ready only repeats the others."""
-    found = {one.get("type"): one for one in conditions}
+    """Yield the problems in reading order. The condition Ready is left out, because it repeats the others."""
+    found = {item.get("type"): item for item in conditions}
     shown = {(CONDITION[role.component], rank.reason) for role, _, rank in _unready(tree)}
     for name in dict.fromkeys((ANOTHER, *ORDER)):
-        one = found.get(name) or {}
+        item = found.get(name) or {}
         bad = "True" if name in WHEN_TRUE else "False"
-        reason = one.get("reason") or ""
-        # What the pods say is told with the pods; that a revision comes up says nothing beside it.
-        if name == READY or one.get("status") != bad or (name, reason) in shown or reason == Reason.PROGRESSING:
+        reason = item.get("reason") or ""
+        # Reasons of pods are shown with the pods, and the reason Progressing adds nothing.
+        if name == READY or item.get("status") != bad or (name, reason) in shown or reason == Reason.PROGRESSING:
             continue
-        yield Symptom(name, reason, one.get("message") or "", one.get("lastTransitionTime") or "", step(reason, tree))
+        yield Symptom(name, reason, item.get("message") or "", item.get("lastTransitionTime") or "", step(reason, tree))
 
 
 def _stuck(tree: Tree) -> Iterable[Stuck]:
@@ -138,26 +138,26 @@ def _unready(tree: Tree) -> Iterator[tuple[RoleView, GroupView, Rank]]:
 
 
 def lacks(message: str) -> list[str]:
-    """What speaks against how many nodes, from the scheduler's sentence, the most frequent first."""
+    """Return the scheduler's reasons with the number of nodes for each, parsed from its message, the most frequent first."""
     head, found, rest = message.partition(" nodes are available: ")
     if not found or not re.fullmatch(r"\d+/\d+", head):
         return []
-    # A taint is shown as {key: value, …}: commas inside braces separate nothing.
+    # A taint is printed as {key: value, …}: commas inside braces do not separate reasons.
     parts = [part.strip(" .") for part in re.split(r",(?![^{]*\})\s*(?=\d+ )", rest)]
     matches = (re.fullmatch(r"(\d+) (?:node\(s\) )?(.+)", part, re.DOTALL) for part in parts)
     known = [(int(match[1]), match[2]) for match in matches if match]
-    return [f"{count(number, 'node')}: {why}" for number, why in sorted(known, key=lambda one: -one[0])]
+    return [f"{count(number, 'node')}: {why}" for number, why in sorted(known, key=lambda item: -item[0])]
 
 
 def _news(events: Iterable[Seen]) -> list[Seen]:
-    """Newest first, the same words about several objects once."""
+    """Return the warnings, newest first. Equal messages about several objects are merged into one."""
     found: dict[tuple[str, str], Seen] = {}
-    for one in sorted(events, key=lambda one: one.when):
-        if one.type != "Warning":
+    for item in sorted(events, key=lambda item: item.when):
+        if item.type != "Warning":
             continue
-        key = one.reason, one.message
+        key = item.reason, item.message
         before = found.pop(key, None)
-        found[key] = replace(one, count=one.count + before.count) if before else one
+        found[key] = replace(item, count=item.count + before.count) if before else item
     return list(reversed(found.values()))[:EVENTS]
 
 
@@ -187,4 +187,4 @@ _OTHERS: Mapping[str, str] = {
     "OOMKilled": "the container needs more memory: raise resources.limits.memory of its runner",
     MISSING: "its StatefulSet creates it; if it stays missing, the events have the cause",
 }
-"""What to do about words that no record has: those with which containers end, and that of a pod that does not exist."""
+"""Remedies for words without a record: the exit reasons of containers, and the reason for a missing pod."""

@@ -1,4 +1,4 @@
-"""Trees and previews for a terminal, as rich text; whether there are colours is the console's business."""
+"""Draws trees and previews as rich text for a terminal. The console decides whether to use colours."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -17,19 +17,19 @@ from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, Tree
 from ome_operator.quantity import moment
 
 MANY = 4
-"""So many ready groups in a row are shown as one line."""
+"""Minimum length of a sequence of ready groups that is drawn as one line."""
 _COLOURS = {ADDED: "green", CHANGED: "yellow", REMOVED: "red"}
 
 
 def service(tree: Tree, *, every: bool = False) -> Drawn:
-    """A service; `every` rank, or only those that are not ready."""
+    """Return the tree of a service, with `every` rank or only the ranks that are not ready."""
     head = Text.assemble(_mark(tree.ready), " ", (tree.name, "bold"), (f"  in {tree.namespace}", "dim"))
     drawn = Drawn(head, guide_style="dim")
     if tree.ready:
         drawn.add(Text(tree.url))
     else:
         reasons = {rank.reason for _, _, group in tree.groups() for rank in group.ranks}
-        # What its pods say is told with them.
+        # The messages of pods are drawn at the ranks below.
         drawn.add(Text.assemble((tree.reason, "yellow"), "" if tree.reason in reasons else f": {tree.message}"))
     drawn.add(Text(f"model {tree.model or '-'}, runtime {tree.runtime or '-'}"))
     if tree.pin:
@@ -38,11 +38,11 @@ def service(tree: Tree, *, every: bool = False) -> Drawn:
         if said.message not in tree.message:
             name = f"{said.type} " if said.type != said.reason else ""
             drawn.add(Text.assemble((name, "yellow"), f"{said.reason}: {said.message}"))
-    for one in tree.slices:
-        state = f"  {one.state}" if len(tree.slices) > 1 else ""
-        branch = drawn.add(Text.assemble("revision ", (one.revision, "bold"), (state, "dim")))
-        for role in one.roles:
-            _role(branch, role, max(len(role.role) for role in one.roles), every, tree.message)
+    for item in tree.slices:
+        state = f"  {item.state}" if len(tree.slices) > 1 else ""
+        branch = drawn.add(Text.assemble("revision ", (item.revision, "bold"), (state, "dim")))
+        for role in item.roles:
+            _role(branch, role, max(len(role.role) for role in item.roles), every, tree.message)
     return drawn
 
 
@@ -58,38 +58,43 @@ def _role(branch: Drawn, role: RoleView, width: int, every: bool, said_above: st
     if role.component == "router":
         _ranks(below, role.groups[0].ranks, every, "pod")
         return
-    for groups in [[one] for one in role.groups] if every else _runs(role.groups):
+    for groups in [[item] for item in role.groups] if every else _runs(role.groups):
         _groups(below, groups, every)
 
 
 def _runs(groups: Sequence[GroupView]) -> Iterator[list[GroupView]]:
-    """Groups in their order, many ready ones in a row together."""
+    """Yield the groups in order. Consecutive ready groups are combined if there are at least MANY."""
     run: list[GroupView] = []
-    for one in (*groups, None):
-        if one is not None and one.ready and not one.note and not any(rank.restarts or rank.draining for rank in one.ranks):
-            run.append(one)
+    for item in (*groups, None):
+        if (
+            item is not None
+            and item.ready
+            and not item.note
+            and not any(rank.restarts or rank.draining for rank in item.ranks)
+        ):
+            run.append(item)
             continue
         yield from [run] if len(run) >= MANY else [[each] for each in run]
         run = []
-        if one is not None:
-            yield [one]
+        if item is not None:
+            yield [item]
 
 
 def _groups(below: Drawn, groups: Sequence[GroupView], every: bool) -> None:
     first = groups[0]
-    ranks = [rank for one in groups for rank in one.ranks]
+    ranks = [rank for item in groups for rank in item.ranks]
     ready = sum(rank.ready for rank in ranks)
-    name = f"group {first.group}" if len(groups) == 1 else f"groups {numbers(one.group for one in groups)}"
+    name = f"group {first.group}" if len(groups) == 1 else f"groups {numbers(item.group for item in groups)}"
     many = count(len(ranks), "rank") if ready == len(ranks) else f"{ready}/{count(len(ranks), 'rank')}"
     nodes = together(rank.node for rank in ranks if rank.node)
-    text = Text.assemble(_mark(all(one.ready for one in groups)), f" {name}  {many}", f" on {nodes}" if nodes else "")
+    text = Text.assemble(_mark(all(item.ready for item in groups)), f" {name}  {many}", f" on {nodes}" if nodes else "")
     if len(groups) == 1 and first.note:
         text.append(f"  {first.note}", "yellow")
     _ranks(below.add(text), [rank for rank in ranks if len(groups) == 1], every, "rank")
 
 
 def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, what: str) -> None:
-    """Ranks one by one, or those that are worth a word, alike ones together."""
+    """Add a line for each rank, or only for ranks that are not ready, restarted or draining, with equal ones combined."""
     if every:
         width = max((len(str(rank.rank)) for rank in ranks), default=0)
         for rank in ranks:
@@ -101,20 +106,20 @@ def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, what: str) -> None:
         if not rank.ready or rank.restarts or rank.draining:
             alike.setdefault((rank.reason, rank.message, rank.restarts, rank.draining), []).append(rank)
     for found in alike.values():
-        name = f"{what}{'s' if len(found) > 1 else ''} {numbers(one.rank for one in found)}"
+        name = f"{what}{'s' if len(found) > 1 else ''} {numbers(item.rank for item in found)}"
         below.add(Text.assemble(_mark(found[0].ready), f" {name}", _how(found)))
 
 
 def _how(ranks: Sequence[Rank]) -> Text:
-    """What there is to say of ranks that are alike."""
-    one, text = ranks[0], Text()
-    if one.restarts:
-        text.append(f"  {count(one.restarts, 'restart')}{' each' if len(ranks) > 1 else ''}", "yellow")
-    if one.draining:
+    """Return the description of ranks in the same state."""
+    item, text = ranks[0], Text()
+    if item.restarts:
+        text.append(f"  {count(item.restarts, 'restart')}{' each' if len(ranks) > 1 else ''}", "yellow")
+    if item.draining:
         text.append("  draining", "yellow")
-    if not one.ready:
-        text.append(f"  {_reason(one.reason)}", "red" if one.message else "yellow")
-        text.append(f": {one.message}" if one.message else "")
+    if not item.ready:
+        text.append(f"  {_reason(item.reason)}", "red" if item.message else "yellow")
+        text.append(f": {item.message}" if item.message else "")
     return text
 
 
@@ -127,12 +132,12 @@ def _mark(ready: bool) -> Text:
 
 
 def preview(found: Preview, brief: bool) -> Iterator[RenderableType]:
-    """Lines of `ome diff`."""
-    for one in found.objects:
-        mark = ADDED if one.new else CHANGED
-        where = f" in {one.object.namespace}" if one.object.namespace else ""
-        yield Text(f"{mark} {one.object.kind} {one.object.name}{where}", style=_COLOURS[mark])
-        yield from (Padding(Text(edit), (0, 0, 0, 4), expand=False) for edit in one.edits)
+    """Yield the lines of `ome diff`."""
+    for item in found.objects:
+        mark = ADDED if item.new else CHANGED
+        where = f" in {item.object.namespace}" if item.object.namespace else ""
+        yield Text(f"{mark} {item.object.kind} {item.object.name}{where}", style=_COLOURS[mark])
+        yield from (Padding(Text(edit), (0, 0, 0, 4), expand=False) for edit in item.edits)
     for service in found.services:
         yield Text()
         yield Text(f"{service.service.namespace}/{service.service.name}", style="bold")
@@ -144,30 +149,30 @@ def preview(found: Preview, brief: bool) -> Iterator[RenderableType]:
 
 
 def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
-    renamed = [one for one in found if one.mark == CHANGED and not one.lines]
-    for one in found:
-        if one not in renamed:
-            yield Text(f"  {one.mark} {one.title}", style=_COLOURS[one.mark])
-            yield from (Text(f"    {line}", style=_COLOURS.get(line[:1], "dim")) for line in one.lines)
+    renamed = [item for item in found if item.mark == CHANGED and not item.lines]
+    for item in found:
+        if item not in renamed:
+            yield Text(f"  {item.mark} {item.title}", style=_COLOURS[item.mark])
+            yield from (Text(f"    {line}", style=_COLOURS.get(line[:1], "dim")) for line in item.lines)
     if renamed:
-        said = "the same under the new revision's name: " + ", ".join(f"{one.kind} {one.before[0]}" for one in renamed)
+        said = "the same under the new revision's name: " + ", ".join(f"{item.kind} {item.before[0]}" for item in renamed)
         yield _indented(Text(f"{CHANGED} {said}", style=_COLOURS[CHANGED]))
 
 
 def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
-    """Lines of `ome explain SERVICE`."""
+    """Yield the lines of `ome explain SERVICE`."""
     state = "is Ready" if found.ready else f"is not Ready: {found.reason}"
     yield Text.assemble(_mark(found.ready), " ", (found.name, "bold"), f" in namespace {found.namespace} {state}")
     if not found.ready and not (found.findings or found.pods):
         yield _indented(Text(found.message))
     if found.pin:
         yield _indented(_pinned(found.pin, found.name, found.namespace))
-    for one in found.findings:
-        ago = _ago(one.since, now)
+    for item in found.findings:
+        ago = _ago(item.since, now)
         yield Text()
-        yield Text.assemble((one.condition, "bold"), f"  {one.reason}", (f"  for {ago}" if ago else "", "dim"))
-        yield _indented(Text(one.message))
-        yield from _next(one.next)
+        yield Text.assemble((item.condition, "bold"), f"  {item.reason}", (f"  for {ago}" if ago else "", "dim"))
+        yield _indented(Text(item.message))
+        yield from _next(item.next)
     for stuck in found.pods:
         yield Text()
         yield Text.assemble((stuck.role, "bold"), f"  {count(len(stuck.pods), 'pod')} {_reason(stuck.reason)}")

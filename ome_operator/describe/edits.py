@@ -1,4 +1,4 @@
-"""What differs between two versions of a spec, in the words in which people write specs."""
+"""Compares two versions of a spec, and describes the differences in the terms of the spec."""
 
 import json
 from collections import Counter
@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 from ome_operator.core.podspec.flags import flag
 
 SHOWN = 60
-"""Characters of one value."""
+"""Maximum number of characters of a value."""
 _ABSENT = object()
 
 
 class Edit(NamedTuple):
-    """One value that differs."""
+    """A value that differs."""
 
     path: str
-    """Where it stands, such as `engineConfig.runner.args`."""
+    """Path of the value, such as `engineConfig.runner.args`."""
     what: str
-    """Such as `--mem-fraction-static 0.7 → 0.8`, `4 → 8`, `added`."""
+    """The difference, such as `--mem-fraction-static 0.7 → 0.8`, `4 → 8`, `added`."""
 
     def __str__(self) -> str:
         return f"{self.path} {self.what}".strip()
 
 
 def edits(old: Any, new: Any, path: str = "") -> Iterator[Edit]:
-    """Every difference from `old` to `new`, JSON data both."""
+    """Yield every difference from `old` to `new`, which are both JSON data."""
     if old == new:
         return
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -42,7 +42,7 @@ def edits(old: Any, new: Any, path: str = "") -> Iterator[Edit]:
 
 
 def shown(value: Any) -> str:
-    """A value as it would stand in YAML on one line, cut when it is long."""
+    """Return a value as a line of YAML, cut to SHOWN characters."""
     plain = isinstance(value, str) and value and value.isprintable() and value == value.strip()
     text = str(value) if plain else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
@@ -61,12 +61,14 @@ def _lists(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Edit]:
     before, after = _named(old), _named(new)
     if before is not None and after is not None:
         if before.keys() == after.keys() and before == after:
-            yield Edit(path, "in another order")
+            yield Edit(path, "has another order")
             return
         for name in [*before, *(name for name in after if name not in before)]:
             yield from _entry(before.get(name, _ABSENT), after.get(name, _ABSENT), f"{path}[{name}]")
-    elif all(isinstance(one, str) for one in (*old, *new)):
-        yield from _words([word for one in old for word in one.split()], [word for one in new for word in one.split()], path)
+    elif all(isinstance(item, str) for item in (*old, *new)):
+        yield from _words(
+            [word for item in old for word in item.split()], [word for item in new for word in item.split()], path
+        )
     elif len(old) == len(new):
         for number, (left, right) in enumerate(zip(old, new, strict=True)):
             yield from edits(left, right, f"{path}[{number}]")
@@ -75,33 +77,33 @@ def _lists(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Edit]:
 
 
 def _named(items: Sequence[Any]) -> dict[str, Any] | None:
-    """The items by what tells them apart, None when nothing does."""
+    """Map the items of a list by their identifying key; None if no key identifies all of them."""
     for key in ("name", "mountPath", "containerPort", "key"):
-        found = {str(one[key]): one for one in items if isinstance(one, Mapping) and key in one}
+        found = {str(item[key]): item for item in items if isinstance(item, Mapping) and key in item}
         if len(found) == len(items):
             return found
     return None
 
 
 def _words(old: Sequence[str], new: Sequence[str], path: str) -> Iterator[Edit]:
-    """Command lines: flags by name where each stands once, other words by their place."""
+    """Compare command lines: flags by name if they occur once, other words by position."""
     before, after = _flags(old), _flags(new)
     once = _once(before) & _once(after)
     left, right = dict(before), dict(after)
     said = [
-        Edit(path, f"{name} {left[name] or 'alone'} → {right[name] or 'alone'}")
+        Edit(path, f"{name} {left[name] or 'without a value'} → {right[name] or 'without a value'}")
         for name, _ in before
         if name in once and left[name] != right[name]
     ]
-    these, those = ([" ".join(one).strip() for one in each if one[0] not in once] for each in (before, after))
+    these, those = ([" ".join(item).strip() for item in each if item[0] not in once] for each in (before, after))
     for what, a, b, c, d in SequenceMatcher(None, these, those, autojunk=False).get_opcodes():
         if what != "equal":
             said.append(Edit(path, _replaced(" ".join(these[a:b]), " ".join(those[c:d]))))
-    yield from said or [Edit(path, "the same words, ordered or spelled otherwise")]
+    yield from said or [Edit(path, "has the same words in another order or spelling")]
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """Flags that stand exactly once."""
+    """Return the flags that occur exactly once."""
     return {name for name, count in Counter(name for name, _ in pairs).items() if name and count == 1}
 
 
@@ -112,7 +114,7 @@ def _replaced(old: str, new: str) -> str:
 
 
 def _flags(words: Sequence[str]) -> list[tuple[str, str]]:
-    """(flag, value) pairs in their order; words that belong to no flag stand as ("", word)."""
+    """Split words into (flag, value) pairs in order. Words that belong to no flag become ("", word)."""
     found: list[tuple[str, str]] = []
     for word in words:
         if word.startswith("--"):

@@ -1,4 +1,4 @@
-"""What an edit would do to a service, before it is done: which objects change, which groups restart, and why."""
+"""Predicts what an edit would do to a service: which objects change, which groups restart, and why."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,33 +11,33 @@ from ome_operator.describe.outcome import Outcome, RoleOutcome
 from ome_operator.describe.text import count
 
 SAID = 3
-"""Reasons that one sentence gives."""
+"""Maximum number of reasons in a sentence."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What would happen to one service."""
+    """The effect of an edit on a service."""
 
     service: Ref
     sentence: str
-    """In plain words, with the reason."""
+    """The effect as a sentence, with the reason."""
     restarts: tuple[RoleOutcome, ...]
-    """Roles whose every group restarts."""
+    """Roles of which every group restarts."""
     why: tuple[str, ...]
-    """Every input of the revision that differs."""
+    """All inputs of the revision that differ."""
     changes: tuple[Change, ...]
     before: str
-    """Revision now, "" for none."""
+    """Name of the current revision; "" if there is none."""
     after: str
-    """Revision then, "" when it cannot be rendered."""
+    """Name of the new revision; "" if it cannot be rendered."""
     gpus: int = 0
-    """GPUs whose pods restart."""
+    """Number of GPUs whose pods restart."""
 
 
 def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits: str = "") -> Forecast | None:
-    """From where it is going to where it would go; None when that is the same.
+    """Return the difference between the current outcome and the outcome after the edit; None if they are equal.
 
-    `waits`: what the new revision would have to wait for, as a sentence.
+    `waits` is a sentence about what the new revision would have to wait for.
     """
     made = changes(before, after) if after is None or after.manifests or not before else ()
     old, new = before or _NOTHING, after or _NOTHING
@@ -50,7 +50,7 @@ def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits:
     if waits and rolls:
         said += f". But {waits}"
     if after and after.advice and after.advice != old.advice:
-        said += f". To know: {after.advice}"
+        said += f". Note: {after.advice}"
     return Forecast(service, said, restarts, why, made, old.revision, new.revision, _sum(restarts))
 
 
@@ -68,16 +68,16 @@ def _sentence(
         return f"it would be deleted, and {words(made)}" if made else "it would be deleted"
     if not after.manifests:
         problem = "; ".join(after.problems)
-        rest = "; what runs stays as it is" if before and before.manifests else ""
+        rest = "; the running revision stays unchanged" if before and before.manifests else ""
         return f"it cannot start: {problem}{rest}"
     if before is None or not before.manifests:
         return f"new: revision {after.revision} with {_listed(after.roles)}{_in_all(after.roles)}; {words(made)}"
     scaled = _scaled(before.roles, after.roles)
     if before.revision == after.revision:
         router = ["the router's pods are replaced"] if _router(before) != _router(after) else []
-        return "; ".join(one for one in ["no new revision, no GPU pod restarts", *router, *scaled, words(made)] if one)
+        return "; ".join(item for item in ["no new revision, no GPU pod restarts", *router, *scaled, words(made)] if item)
     because = "; ".join(why[:SAID]) + (f"; and {len(why) - SAID} more" if len(why) > SAID else "")
-    what = "nothing runs that would restart"
+    what = "no pod runs that would restart"
     if restarts:
         what = f"{_listed(restarts)} restart{_in_all(restarts)}, {_how(before, after)}"
     said = f"revision {before.revision} → {after.revision}: {what}" + (f". Why: {because}" if because else "")
@@ -85,30 +85,34 @@ def _sentence(
 
 
 def _how(before: Outcome, after: Outcome) -> str:
-    """In which steps, what that takes, and whether something serves meanwhile (docs/rollouts.md)."""
+    """Describe the steps of the rollout, the GPUs that it needs, and whether the service keeps serving
+    (docs/rollouts.md).
+    """
     bounds, roles = after.bounds, [role for role in after.roles if role.groups]
     if bounds.alone or {role.component for role in before.roles} != {role.component for role in after.roles}:
-        return "the old ones before the new ones start: nothing serves meanwhile"
+        return "the old pods end before the new pods start, so nothing serves meanwhile"
     if bounds.whole:
-        return f"side by side{_gpus(_sum(roles), ', with ', ' more until the old ones go')}"
-    above, missing = ({one: part.get(one.component, 0) for one in roles} for part in (bounds.surge, bounds.unavailable))
-    if any(missing[one] >= one.groups and not above[one] for one in roles):
-        return "at once: nothing serves meanwhile"
-    more = _gpus(sum(above[one] * one.gpus for one in roles), ", with ", " more meanwhile")
-    steps = (f"{one.title} {min(above[one] + missing[one], one.groups)} of {one.groups}" for one in roles)
+        return (
+            f"the new pods start next to the old ones{_gpus(_sum(roles), ', with ', ' more until the old pods are removed')}"
+        )
+    above, missing = ({item: part.get(item.component, 0) for item in roles} for part in (bounds.surge, bounds.unavailable))
+    if any(missing[item] >= item.groups and not above[item] for item in roles):
+        return "at once, so nothing serves meanwhile"
+    more = _gpus(sum(above[item] * item.gpus for item in roles), ", with ", " more meanwhile")
+    steps = (f"{item.title} {min(above[item] + missing[item], item.groups)} of {item.groups}" for item in roles)
     return f"of {' and '.join(steps)} at a time{more}"
 
 
-def _router(one: Outcome) -> Any:
-    """The pods of its routers."""
-    return next((each["spec"]["template"] for each in one.manifests if each["kind"] == "Deployment"), None)
+def _router(item: Outcome) -> Any:
+    """Return the pod template of the routers, or None."""
+    return next((each["spec"]["template"] for each in item.manifests if each["kind"] == "Deployment"), None)
 
 
 def _listed(roles: Iterable[RoleOutcome]) -> str:
-    """`prefill (1 group of 4 pods, 32 GPUs) and decode (…)`."""
+    """List roles, such as `prefill (1 group of 4 pods, 32 GPUs) and decode (…)`."""
     return " and ".join(
-        f"{one.title} ({count(one.groups, 'group')} of {count(one.size, 'pod')}{_gpus(one.groups * one.gpus, ', ')})"
-        for one in roles
+        f"{item.title} ({count(item.groups, 'group')} of {count(item.size, 'pod')}{_gpus(item.groups * item.gpus, ', ')})"
+        for item in roles
     )
 
 
@@ -117,8 +121,8 @@ def _in_all(roles: Sequence[RoleOutcome]) -> str:
 
 
 def _sum(roles: Iterable[RoleOutcome]) -> int:
-    """GPUs of all groups."""
-    return sum(one.groups * one.gpus for one in roles)
+    """Return the number of GPUs of all groups."""
+    return sum(item.groups * item.gpus for item in roles)
 
 
 def _gpus(number: int, before: str = "", behind: str = "") -> str:
@@ -126,7 +130,7 @@ def _gpus(number: int, before: str = "", behind: str = "") -> str:
 
 
 def _scaled(old: Iterable[RoleOutcome], new: Iterable[RoleOutcome]) -> list[str]:
-    """What starts or ends because there are more or fewer groups."""
+    """Describe which pods start or end because the number of groups changes."""
     before = {role.component: role for role in old}
     said = []
     for role in new:

@@ -1,4 +1,4 @@
-"""The stored revisions of a service as a list for people: what changed from one to the next, and what runs."""
+"""The stored revisions of a service as a list: what changed between them, and which of them runs."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -11,45 +11,49 @@ from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.describe.edits import edits
 
 NAMED = 3
-"""Changes that a line names."""
+"""Maximum number of changes that a line names."""
 
 
 class HistoryEntry(NamedTuple):
-    """One stored revision."""
+    """A stored revision."""
 
     number: int
     revision: str
     state: str
-    """What it is to the service now, "" when it is only kept."""
+    """Its state, such as running or pinned; "" if it is only stored."""
     changed: str
-    """What its inputs have that those before had not."""
+    """How its inputs differ from those of the revision before it."""
 
 
 def lines(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[HistoryEntry]:
-    """The stored revisions, oldest first; `slices` from the status of the service."""
-    inputs = [one.data.get("inputs") or {} for one in known]
+    """Return the stored revisions, oldest first. `slices` is the field of that name in the service's status."""
+    inputs = [item.data.get("inputs") or {} for item in known]
     pairs = zip(known, [None, *inputs], inputs, strict=False)
-    return [HistoryEntry(one.number, one.name, _state(one.name, aim, slices), changed(old, new)) for one, old, new in pairs]
+    return [
+        HistoryEntry(item.number, item.name, _state(item.name, aim, slices), changed(old, new)) for item, old, new in pairs
+    ]
 
 
 def before(known: list[Revision], aim: TargetRevision) -> str:
-    """Where an undo goes: the revision that was whole last, else the one before what the user asks for; "" for nowhere."""
-    rejected = {one["revision"] for one in aim.rejected}
-    older = itertools.takewhile(lambda one: one.name != aim.wish, known)
-    return aim.back or next((one.name for one in reversed(list(older)) if one.name not in rejected), "")
+    """Return the revision to which an undo goes: the last complete revision, or else the one before the revision that the
+    user requests; "" if there is none.
+    """
+    rejected = {item["revision"] for item in aim.rejected}
+    older = itertools.takewhile(lambda item: item.name != aim.wish, known)
+    return aim.back or next((item.name for item in reversed(list(older)) if item.name not in rejected), "")
 
 
 def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
-    """What differs between the inputs of two revisions, in a few words; `before` None for the first that is kept."""
+    """Summarise the differences between the inputs of two revisions. `before` is None for the oldest stored revision."""
     if before is None:
-        return "the oldest that is kept"
+        return "the oldest stored revision"
     said = differences(before, after)
     more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
     return ", ".join(said[:NAMED]) + more
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Everything that differs between the inputs of two revisions, each under the name of what it comes from."""
+    """Return every difference between the inputs of two revisions, each prefixed with its source."""
     called = {part: (_name(part, before), _name(part, after)) for part in ("runtime", "model")}
     found = [f"{part} {was} → {will}" for part, (was, will) in called.items() if was and will and was != will]
     for part in [*before, *(part for part in after if part not in before)]:
@@ -64,7 +68,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 
 
 def _name(part: str, inputs: Mapping[str, Any]) -> str:
-    """Of the runtime, which stands beside its parts, or of the model."""
+    """Return the name of the runtime, which is stored next to its parts, or of the model."""
     return str((inputs.get(CHOSEN if part == "runtime" else part) or {}).get("name") or "")
 
 
@@ -73,15 +77,15 @@ _FIELDS = {keys.ENGINE: "spec.engine", keys.DECODER: "spec.decoder", "restartedA
 
 def _state(revision: str, aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> str:
     out = []
-    for one in slices:
-        if one.get("revision") == revision:
-            counts = (f"{role} {one[role]}" for role in _ROLES if role in one)
+    for item in slices:
+        if item.get("revision") == revision:
+            counts = (f"{role} {item[role]}" for role in _ROLES if role in item)
             out.append(f"runs ({', '.join(counts)})")
     if revision == aim.pin:
         out.append("pinned")
     elif revision == aim.revision:
         out.append("wanted")
-    out += ["rejected" for one in aim.rejected if one["revision"] == revision]
+    out += ["rejected" for item in aim.rejected if item["revision"] == revision]
     return ", ".join(out)
 
 

@@ -1,4 +1,4 @@
-"""Whose logs to show, and under which names."""
+"""Selects the pods whose logs are shown, and their labels."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from ome_operator.names import title
 
 @dataclass(frozen=True)
 class Choice:
-    """What a person asked for; None is all."""
+    """The user's choice of pods; None means all."""
 
     role: str | None = None
     """prefill, decode, engine, decoder or router."""
@@ -20,7 +20,7 @@ class Choice:
     rank: int | None = None
 
     def takes(self, pod: Pod, role: str) -> bool:
-        """Whether a pod of this role is meant."""
+        """Return whether the choice includes a pod of this role."""
         engine = pod.component != keys.ROUTER
         return (
             self.role in (None, role, pod.component)
@@ -30,7 +30,9 @@ class Choice:
 
 
 def labelled(pods: Iterable[Pod], choice: Choice) -> dict[str, str]:
-    """Pod → the name in front of its lines, `role/group/rank`, in that order; with the revision where there are several."""
+    """Map the name of each chosen pod to its label, `role/group/rank`, sorted. Labels contain the revision if there are
+    several.
+    """
     every = list(pods)
     both = any(pod.component == keys.DECODER for pod in every)
     several = len({pod.revision for pod in every}) > 1
@@ -49,7 +51,7 @@ _ORDER = {keys.ENGINE: "a", keys.DECODER: "b", keys.ROUTER: "c"}
 
 
 def nothing(pods: Iterable[Pod], choice: Choice) -> str:
-    """Why nothing was chosen: what there is instead."""
+    """Return why no pod was chosen, and what could be chosen."""
     every = list(pods)
     both = any(pod.component == keys.DECODER for pod in every)
     roles: dict[str, list[Pod]] = {}
@@ -63,17 +65,19 @@ def nothing(pods: Iterable[Pod], choice: Choice) -> str:
         else role
         for role, mine in roles.items()
     )
-    return f"no pod is meant by these options; there are {', '.join(groups)}"
+    return f"no pod matches these options; the service has  {', '.join(groups)}"
 
 
 def seconds(text: str) -> int | None:
-    """`90`, `30s`, `5m`, `1h30m`; None when it is no duration."""
+    """Parse a duration such as `90`, `30s`, `5m` or `1h30m` to seconds; None if it is invalid."""
     if not re.fullmatch(r"(\d+[hms])+|\d+", text):
         return None
     return int(text) if text.isdigit() else int(quantity.seconds(text))
 
 
 def moment(when: str) -> tuple[str, str]:
-    """What orders the times of one log, and those of nodes that write UTC: RFC 3339 without its zone, and the fraction."""
+    """Return a sort key for times in UTC: RFC 3339 without its zone, and the fraction. Times of one log, and of nodes that
+    write UTC, can be compared.
+    """
     match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?", when)
     return (match[1], (match[2] or "").ljust(9, "0")) if match else ("", "")

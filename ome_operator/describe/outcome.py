@@ -1,4 +1,6 @@
-"""What a service comes to when everything has settled: the objects of its wanted revision, and nothing of an older one."""
+"""The outcome of a service: the objects of its target revision once everything has settled, without those of older
+revisions.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -31,63 +33,67 @@ from ome_operator.core.rollout.strategy import strategy
 from ome_operator.names import title
 
 SURVIVES = frozenset({"ControllerRevision", "RoleScale"})
-"""Kinds of what exists that decide about the outcome: revisions that are stored already, and replicas that were set."""
+"""Kinds of existing objects that influence the outcome: stored revisions and scaled replicas."""
 _NEVER = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
 class RoleOutcome:
-    """A role of the wanted revision."""
+    """A role of the target revision."""
 
     component: str
     title: str
     groups: int
     size: int
-    """Pods of a group."""
+    """Number of pods of a group."""
     gpus: int
-    """GPUs of a group."""
+    """Number of GPUs of a group."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a service is going."""
+    """The outcome of a service."""
 
     revision: str
-    """"" when nothing can be rendered."""
+    """Name of the target revision; "" if it cannot be rendered."""
     inputs: Mapping[str, Any]
-    """What the revision is made of."""
+    """The inputs of the revision."""
     manifests: tuple[Manifest, ...]
-    """Everything that the operator writes, in its order; empty while something is missing."""
+    """All objects that the operator writes, in order; empty if something required is missing."""
     roles: tuple[RoleOutcome, ...]
     """Engine and decoder."""
     problems: tuple[str, ...]
     """Why it cannot start, each with what to do."""
     advice: str = ""
     bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
-    """How a rollout to it goes."""
+    """The limits of a rollout to this revision."""
     workloads: Mapping[str, Stored] = field(default_factory=dict)
-    """Templates of engine and decoder as they are stored; there without groups, too."""
+    """Stored templates of engine and decoder. They exist also if there are no groups."""
 
 
 def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> Outcome:
-    """Where a service is going; `children` is what exists of it now. A brake says when, not what, as a pause does."""
+    """Return the outcome of a service. `children` are its existing objects. A freeze or a pause does not change the outcome,
+    only its time.
+    """
     notes = {name: value for name, value in service.annotations.items() if name not in hold.ANNOTATIONS}
     service = replace(service, spec=_unpaused(service), annotations=notes, deleting=False)
-    known = {(one.kind, one.name): one for one in children if one.kind in SURVIVES}
+    known = {(item.kind, item.name): item for item in children if item.kind in SURVIVES}
     plan = sync(service, deps, Observed(children=known), _NEVER)
     applied: tuple[Apply | Create, ...] = (*plan.first, *plan.apply, *plan.create)
-    written = [one.manifest for one in applied]
-    gone = {(one.kind, one.name) for one in plan.delete}
-    scales = [one for key, one in known.items() if one.kind == "RoleScale" and key not in gone and one.owner == service.uid]
+    written = [item.manifest for item in applied]
+    gone = {(item.kind, item.name) for item in plan.delete}
+    scales = [
+        item for key, item in known.items() if item.kind == "RoleScale" and key not in gone and item.owner == service.uid
+    ]
     revision = str(plan.status.get("revision") or "")
     data = _data(revision, written, known.values())
-    said = {one["type"]: one for one in plan.status["conditions"]}
+    said = {item["type"]: item for item in plan.status["conditions"]}
     workloads = stored(data)
     roles = _roles(workloads, written)
     return Outcome(
         revision=revision,
         inputs=data.get("inputs") or {},
-        manifests=(*written, *(_scale(service, one) for one in scales)) if any(_runs(one) for one in written) else (),
+        manifests=(*written, *(_scale(service, item) for item in scales)) if any(_runs(item) for item in written) else (),
         roles=roles,
         problems=tuple(_problems(said)),
         advice=(said.get(ADVICE) or {}).get("message", ""),
@@ -97,14 +103,14 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
 
 
 def _runtime(data: Mapping[str, Any], deps: Deps) -> Runtime | None:
-    """The runtime of a revision."""
+    """Return the runtime of a revision."""
     chosen = (data.get("inputs") or {}).get(CHOSEN)
     found = deps.runtimes.get(Ref(**chosen)) if chosen else None
     return found if isinstance(found, Runtime) else None
 
 
 def _unpaused(service: InferenceService) -> Any:
-    """The spec without `rollout.paused`: a pause says when, not what."""
+    """Return the spec without `rollout.paused`, because a pause changes only the time of a rollout."""
     spec = migrate(service.spec)
     if spec.rollout is None or not spec.rollout.paused:
         return spec
@@ -121,10 +127,10 @@ def _scale(service: InferenceService, child: Child) -> Manifest:
 
 
 def _data(revision: str, written: Iterable[Manifest], known: Iterable[Child]) -> Mapping[str, Any]:
-    """What the ControllerRevision of a revision stores."""
-    for one in written:
-        if one["kind"] == "ControllerRevision" and one["metadata"]["labels"][keys.REVISION] == revision:
-            new: Mapping[str, Any] = one["data"]
+    """Return the data of the ControllerRevision of a revision."""
+    for item in written:
+        if item["kind"] == "ControllerRevision" and item["metadata"]["labels"][keys.REVISION] == revision:
+            new: Mapping[str, Any] = item["data"]
             return new
     for child in known:
         if child.kind == "ControllerRevision" and child.labels.get(keys.REVISION) == revision and child.content:
@@ -135,9 +141,9 @@ def _data(revision: str, written: Iterable[Manifest], known: Iterable[Child]) ->
 
 def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[RoleOutcome, ...]:
     groups = Counter(
-        one["metadata"]["labels"][keys.COMPONENT]
-        for one in written
-        if _runs(one) and keys.WORKER_INDEX in one["metadata"]["labels"]
+        item["metadata"]["labels"][keys.COMPONENT]
+        for item in written
+        if _runs(item) and keys.WORKER_INDEX in item["metadata"]["labels"]
     )
     both = keys.DECODER in found
     return tuple(
@@ -148,17 +154,17 @@ def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Ro
 
 
 def _problems(said: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What has to be mended by a person before anything starts: the sentences that name a fix."""
+    """Return the problems that a user has to solve before anything can start: the messages that contain a remedy."""
     ready = said[READY]
-    failing = [one for name, one in said.items() if name in _GRAVE and one["status"] == "False"]
-    failing = [one for one in failing if one["reason"] not in _PATIENCE]
+    failing = [item for name, item in said.items() if name in _GRAVE and item["status"] == "False"]
+    failing = [item for item in failing if item["reason"] not in _PATIENCE]
     if not failing and ready["reason"] not in _PATIENCE and ready["status"] == "False":
         failing = [ready]
-    return list(dict.fromkeys(one["message"] for one in failing))
+    return list(dict.fromkeys(item["message"] for item in failing))
 
 
 _GRAVE = (MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, ROLLED_OUT)
 _PATIENCE = frozenset(
     {Reason.CREATING, Reason.PROGRESSING, Reason.WAITING_FOR_NODES, Reason.SCALED_TO_ZERO, Reason.NOTHING_TO_RUN}
 )
-"""Reasons that mean: nothing exists yet, which is how every outcome is asked for."""
+"""Reasons that only say that nothing exists yet, which is true for every computed outcome."""

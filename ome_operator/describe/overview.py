@@ -1,4 +1,4 @@
-"""All services as rows of a table, and the waves of edits that are on their way to them."""
+"""All services as rows of a table, and the rollout waves of edits to shared objects."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from ome_operator.describe.tree import Tree
 
 
 class RoleCount(NamedTuple):
-    """Groups of a role, over all revisions on the cluster; routers of the role router."""
+    """Groups of a role over all revisions on the cluster; for the router, its pods."""
 
     role: str
     ready: int
@@ -24,34 +24,34 @@ class RoleCount(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A service."""
+    """A row of the table of services."""
 
     namespace: str
     name: str
     state: State
     reason: str
-    """Why it is not ready, as a word; "" when it is."""
+    """Reason why the service is not ready; "" if it is."""
     where: str
-    """Which role, group and rank that is about; "" when it is about all of it."""
+    """Role, group and rank to which the reason applies; "" if it applies to the whole service."""
     message: str
     roles: tuple[RoleCount, ...]
     gpus: int
-    """Of all its pods, those that do not run yet included."""
+    """GPUs of all its pods, including pods that do not run yet."""
     idle: int
-    """Of these, GPUs of groups that are not ready."""
+    """Of these, the GPUs of groups that are not ready."""
     created: str
-    """RFC 3339."""
+    """Time of creation, in RFC 3339."""
     revisions: tuple[str, ...]
-    """Those on the cluster, the wanted revision last."""
+    """Revisions on the cluster, the target revision last."""
     rollout: str
-    """How far the rollout is, "" without."""
+    """Progress of the rollout; "" if there is none."""
     model: str
     runtime: str
     pin: str
 
 
 def row(tree: Tree, body: Mapping[str, Any]) -> Row:
-    """A service as the list has it."""
+    """Return the row of a service."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     state = states.service(tree, conditions)
     found = causes(tree, conditions, Shell()) if state is not State.READY else []
@@ -89,19 +89,19 @@ def _roles(tree: Tree) -> Iterable[RoleCount]:
 
 
 def ordered(rows: Iterable[Row]) -> list[Row]:
-    """The worst first, then by name."""
+    """Return the rows sorted by state, the worst first, then by name."""
     return sorted(rows, key=lambda row: (row.state.order, row.namespace, row.name))
 
 
 def counted(rows: Iterable[Row]) -> dict[State, int]:
-    """State → services, for states that a service has, the worst first."""
+    """Return the number of services in each state that occurs, the worst first."""
     found = Counter(row.state for row in rows)
     return {state: found[state] for state in State if found[state]}
 
 
 @dataclass(frozen=True)
 class Wave:
-    """An edit of a shared object that is not with all of its services yet."""
+    """An edit of a shared object that has not reached all of its services yet."""
 
     title: str
     state: State
@@ -118,7 +118,7 @@ _WORDS = {"runtime": "Runtime", "acceleratorclass": "AcceleratorClass"}
 
 
 def on_their_way(shared: Iterable[Mapping[str, Any]], shell: Shell) -> list[Wave]:
-    """The waves of these objects, those that stopped first."""
+    """Return the rollout waves of these objects, stopped ones first."""
     found = []
     for body in shared:
         rollout = (body.get("status") or {}).get("rollout")

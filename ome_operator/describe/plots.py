@@ -1,4 +1,4 @@
-"""Small plots of a service's traffic, from the metrics that its engines show. What is not a number is no point."""
+"""Small plots of a service's traffic from the metrics of its engines. Values that are not numbers are left out."""
 
 import math
 import re
@@ -17,40 +17,40 @@ _SERIES: Mapping[str, str] = {
     "time_to_first_token_seconds_sum": FIRST_SUM,
     "time_to_first_token_seconds_count": FIRST_COUNT,
 }
-"""Series of SGLang and vLLM, without the engine's name in front."""
+"""Metrics of SGLang and vLLM without the prefix of the engine → series."""
 _LINE = re.compile(r"^(?:sglang|vllm)[:_](\w+)(?:\{[^\n]*\})? +(\S+)", re.MULTILINE)
 GAUGES = frozenset({WAITS})
 WIDTH, HEIGHT = 120, 30
-"""Of a plot, in its own units."""
+"""Size of a plot in SVG units."""
 KEPT = 120
-"""Samples of a service."""
+"""Number of samples that are kept for a service."""
 
 
 class Sample(NamedTuple):
-    """Sums over the pods of a service at a moment."""
+    """Sums over the pods of a service at one moment."""
 
     at: float
-    """Seconds of a clock that only goes forward."""
+    """Seconds of a monotonic clock."""
     values: Mapping[str, float]
     pods: frozenset[str]
-    """Those that answered: counters of other pods are no rate."""
+    """Names of the pods that answered. A rate needs two samples of the same pods."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure over time."""
+    """A plot of a value over time."""
 
     title: str
     now: str
-    """The newest value with its unit, "–" while there is none."""
+    """The newest value with its unit; "–" if there is none."""
     points: str
-    """As SVG's polyline takes them, "" with less than two."""
+    """Points of an SVG polyline; "" with less than two points."""
     most: str
     """The largest value that is shown."""
 
 
 def read(text: str) -> dict[str, float]:
-    """What an engine's page of metrics says, summed over labels; without values that are no finite numbers."""
+    """Parse the metrics page of an engine, summed over labels. Values that are not finite numbers are left out."""
     found: dict[str, float] = {}
     for name, value in _LINE.findall(text):
         series = _SERIES.get(name)
@@ -64,9 +64,9 @@ def read(text: str) -> dict[str, float]:
 
 
 def summed(at: float, pages: Mapping[str, Mapping[str, float]], counting: Iterable[str]) -> Sample:
-    """Of the pods that answered: what waits over all of them, and the rest of those that are `counting`.
+    """Sum the pages of the pods that answered: gauges over all pods, and counters over the pods in `counting`.
 
-    With prefill and decode apart every request passes both, and must not count twice.
+    With disaggregation every request passes prefill and decode, but must be counted once.
     """
     once, values = set(counting), dict[str, float]()
     for pod, page in pages.items():
@@ -77,7 +77,7 @@ def summed(at: float, pages: Mapping[str, Mapping[str, float]], counting: Iterab
 
 
 def plots(samples: Sequence[Sample]) -> list[Plot]:
-    """Requests and tokens a second, seconds to the first token, and what waits."""
+    """Return plots of requests and tokens per second, seconds to the first token, and waiting requests."""
     return [
         _plot("Requests", "/s", _rates(samples, REQUESTS)),
         _plot("Tokens generated", "/s", _rates(samples, TOKENS)),
@@ -87,7 +87,7 @@ def plots(samples: Sequence[Sample]) -> list[Plot]:
 
 
 def _grown(before: Sample, after: Sample, series: str) -> float | None:
-    """How much a counter grew; None where other pods answered, or an engine has begun anew."""
+    """Return the growth of a counter; None if other pods answered, or if an engine has restarted."""
     if before.pods != after.pods or series not in before.values or series not in after.values:
         return None
     grown = after.values[series] - before.values[series]

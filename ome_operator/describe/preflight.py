@@ -1,4 +1,6 @@
-"""What `ome preflight` says: which rank, on which node, why, and what to do; and which ranks it could not look at."""
+"""Formats the results of `ome preflight`: the rank, its node, the cause and the remedy of each finding, and the ranks that
+were not checked.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,28 +17,28 @@ from ome_operator.util.visible import visible
 
 
 class Checkup(NamedTuple):
-    """A rank that was, or was to be, looked at."""
+    """The state of the check of a rank."""
 
     service: str
-    """`namespace/name`."""
+    """Service, as `namespace/name`."""
     role: str
     """prefill, decode or engine."""
     group: int
     rank: int
     node: str
-    """"" while it has none."""
+    """Name of the node; "" while there is none."""
     checked: Checked | None
-    """None until its check has ended."""
+    """Result of the check; None until it has ended."""
     runs: bool
-    """Whether its check has begun, and not ended."""
+    """Whether the check has started and not ended."""
     over: bool
-    """Whether nothing more comes of it."""
+    """Whether no further result is expected."""
     why: str
-    """Why it has not begun, or how it went; "" where there is nothing to say."""
+    """Why the check has not started, or how it went; "" if there is nothing to report."""
 
 
 class FoundOnRank(NamedTuple):
-    """Something that is wrong."""
+    """A problem that the check found on a rank."""
 
     service: str
     role: str
@@ -49,7 +51,7 @@ class FoundOnRank(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A rank of which nothing is known."""
+    """A rank without a result."""
 
     service: str
     role: str
@@ -60,20 +62,20 @@ class Missed(NamedTuple):
 
 
 class PreflightReport(NamedTuple):
-    """What came out."""
+    """The results of `ome preflight`."""
 
     seconds: float
     ranks: int
     looked: int
-    """Ranks whose check has ended."""
+    """Number of ranks whose check has ended."""
     nodes: tuple[str, ...]
-    """On which these were."""
+    """Names of the nodes of these ranks."""
     findings: tuple[FoundOnRank, ...]
     missed: tuple[Missed, ...]
 
 
 def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checkup:
-    """How far a rank is; `body`: its pod, None where there is none any more."""
+    """Return the state of a rank's check. `body` is its pod; None if the pod no longer exists."""
     service, role = f"{trial.namespace}/{trial.service}", title(place.component, trial.disaggregated)
     if body is None:
         return Checkup(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
@@ -89,7 +91,7 @@ def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checku
 
 
 def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
-    """What the ranks say together. That a rank did not come is no news where its pod did not run."""
+    """Combine the results of all ranks. A rank reported as absent by its peers is left out if its pod did not run."""
     groups: dict[tuple[str, str, int], dict[int, Checkup]] = {}
     for each in ranks:
         groups.setdefault((each.service, each.role, each.group), {})[each.rank] = each
@@ -112,7 +114,7 @@ def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
 
 
 def lines(seen: PreflightReport) -> list[str]:
-    """For people."""
+    """Return the report as lines for people."""
     every: list[FoundOnRank | Missed] = [*seen.findings, *seen.missed]
     services = {each.service for each in every}
     several = {(each.service, each.role) for each in every if each.group}
@@ -133,12 +135,12 @@ def lines(seen: PreflightReport) -> list[str]:
         whom = f"{group}, rank{'s' if several_ranks else ''} {numbers(each.rank for each in members)}"
         how = f"on node {node} {'were' if several_ranks else 'was'} not looked at"
         how = how if node else f"{'have' if several_ranks else 'has'} no node"
-        out.append(f"{whom} {how}: {why or 'nobody says why'}")
+        out.append(f"{whom} {how}: {why or 'no reason is known'}")
     return [visible(each) for each in [*out, summary(seen)]]
 
 
 def summary(seen: PreflightReport) -> str:
-    """How much was looked at, and what came of it."""
+    """Return how many ranks were checked, and how many findings there are."""
     if not seen.looked:
         return f"none of {count(seen.ranks, 'rank')} was looked at in {seen.seconds:g} s"
     ranks = count(seen.ranks, "rank") if seen.looked == seen.ranks else f"{seen.looked} of {count(seen.ranks, 'rank')}"
@@ -147,7 +149,7 @@ def summary(seen: PreflightReport) -> str:
 
 
 def standing(ranks: Sequence[Checkup]) -> str:
-    """How far it is, while it waits for ranks; "" when all have begun."""
+    """Return the progress while ranks have not started; "" if all have started."""
     waits = [each for each in ranks if not (each.runs or each.over)]
     if not waits:
         return ""
@@ -158,7 +160,9 @@ def standing(ranks: Sequence[Checkup]) -> str:
 
 
 def in_place(service: str, namespace: str, stored: bool) -> str:
-    """What to do where the nodes are held: the check that runs before the engine. `stored`: the cluster has the service."""
+    """Return what to do if the service's nodes are in use: the check that runs before each engine. `stored`: the cluster has
+    the service.
+    """
     mode = f"{keys.PREFLIGHT}: Warn"
     held = f"The nodes are held: the check runs in place, before each engine, at the next start with the annotation {mode}."
     if not stored:

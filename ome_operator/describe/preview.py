@@ -1,4 +1,4 @@
-"""What an edit of several objects comes to: the objects themselves, and every service that it reaches."""
+"""The effect of editing several objects: the objects themselves, and every service that the edits affect."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ome_operator.describe.outcome import Outcome, outcome
 
 @dataclass(frozen=True)
 class Edited:
-    """An object of the files that is not on the cluster as it is written there."""
+    """An object of the files that differs from the cluster."""
 
     object: Ref
     new: bool
@@ -22,30 +22,30 @@ class Edited:
 
 @dataclass(frozen=True)
 class Preview:
-    """All of it."""
+    """The complete effect of an edit."""
 
     objects: tuple[Edited, ...]
     services: tuple[Forecast, ...]
     problems: tuple[str, ...] = ()
-    """Objects of the files that cannot be read as they are."""
+    """Objects of the files that cannot be parsed, as sentences."""
     lint: tuple[str, ...] = ()
-    """What the rules of `ome lint` find in the services, a sentence each."""
+    """Findings of `ome lint` in the services, one sentence each."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Services and what they may refer to, before or after the edit."""
+    """Services and the objects that they may refer to, before or after the edit."""
 
     services: Mapping[Ref, InferenceService | Invalid]
     deps: Deps
 
 
 def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
-    """Parsed objects of our kinds; `before` is None for one that is new."""
+    """Compare two parsed objects of the operator's kinds; None if they are equal. `before` is None for a new object."""
     if before is None:
         return Edited(ref, True, ())
     if isinstance(before, Invalid):
-        return Edited(ref, False, ("it could not be read",))
+        return Edited(ref, False, ("the current object is invalid",))
     found = tuple(str(edit) for edit in edits(before.dump(), after.dump()))
     return Edited(ref, False, found) if found else None
 
@@ -53,14 +53,14 @@ def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
 def forecasts(
     before: Side, after: Side, children: Mapping[Ref, Iterable[Child]], waits: Mapping[Ref, str] | None = None
 ) -> tuple[Forecast, ...]:
-    """Every service to which something would happen; `waits` says for some what they would have to wait for."""
+    """Return the forecast of every affected service. `waits` maps some services to what they would have to wait for."""
     found = []
     for ref, new in sorted(after.services.items()):
         old, there = before.services.get(ref), tuple(children.get(ref, ()))
         then = _outcome(new, after.deps, there)
         now = _outcome(old, before.deps, there) if old is not None else None
-        if then is not None and (one := forecast(ref, now, then, (waits or {}).get(ref, ""))):
-            found.append(one)
+        if then is not None and (item := forecast(ref, now, then, (waits or {}).get(ref, ""))):
+            found.append(item)
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""How a service goes to its wanted revision, as the steps that the operator takes, and what of them is over."""
+"""The steps of a rollout to the target revision, with the progress of each."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -10,26 +10,26 @@ from ome_operator.describe.tree import Tree
 
 
 class StageState(StrEnum):
-    """How far a step is."""
+    """Progress of a step."""
 
     DONE = "done"
     NOW = "now"
     STOPPED = "stopped"
-    """A person has to act before it goes on."""
+    """The step needs an action of the user to continue."""
     LATER = "later"
 
 
 class Stage(NamedTuple):
-    """A step on the way."""
+    """A step of a rollout."""
 
     title: str
     progress: StageState
     said: str
-    """What there is to say of it now, "" for nothing."""
+    """Message about its current state; "" if there is none."""
 
 
 def steps(body: Mapping[str, Any]) -> list[Stage]:
-    """The steps of the last edit; [] where the operator has said nothing of a rollout yet."""
+    """Return the steps of the last edit; [] if the operator has not reported a rollout yet."""
     told = {said.get("type"): said for said in (body.get("status") or {}).get("conditions") or ()}
     rolled = told.get(ROLLED_OUT)
     if rolled is None:
@@ -50,7 +50,7 @@ def steps(body: Mapping[str, Any]) -> list[Stage]:
 
 
 class RoleShare(NamedTuple):
-    """A role of a revision that is on the cluster."""
+    """A role of a revision on the cluster."""
 
     role: str
     ready: int
@@ -60,7 +60,7 @@ class RoleShare(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A revision on the cluster, and how much of each role it has."""
+    """A revision on the cluster, with its share of each role."""
 
     revision: str
     state: str
@@ -68,7 +68,7 @@ class Share(NamedTuple):
 
 
 def shares(tree: Tree) -> Iterator[Share]:
-    """What each revision on the cluster has, the wanted revision last."""
+    """Yield the roles of each revision on the cluster, the target revision last."""
     for part in tree.slices:
         roles = (
             RoleShare(
@@ -84,6 +84,6 @@ def shares(tree: Tree) -> Iterator[Share]:
 
 
 def rejected(body: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Revisions that never became ready and are not tried again, each with why."""
+    """Yield the revisions that never became ready and are not retried, each with its reason."""
     for said in (body.get("status") or {}).get("rejected") or ():
         yield said.get("revision") or "", ": ".join(filter(None, (said.get("reason"), said.get("message"))))

@@ -1,4 +1,4 @@
-"""The choice of a runtime in full, for people: every candidate, and every rule that speaks against it."""
+"""Explains the choice of a runtime: every candidate, and every rule that excludes it."""
 
 from collections.abc import Collection, Iterator
 
@@ -11,9 +11,9 @@ from ome_operator.core.selection.runtime import called, select
 
 
 def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> Iterator[str]:
-    """Lines that say what would be chosen for a service that is new, and why nothing else.
+    """Yield lines that state which runtime a new service would get, and why no other.
 
-    `draft`: it gets its components from the runtime, so that it lacks them is no problem of it.
+    `draft`: the service gets its components from the runtime, so their absence is not a problem.
     """
     quiet = (Reason.NO_RUNTIME_FITS, Reason.NO_ENGINE) if draft else (Reason.NO_RUNTIME_FITS,)
     found = next((deps.models[ref] for ref in model_refs(service) if ref in deps.models), None)
@@ -23,14 +23,14 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
     model = known(found, True, deps.well_known)
     yield f"model {found.kind} {found.name}: {_words(model)}"
     if runtime_refs(service):
-        yield "spec.runtime.name names the runtime, so nothing is chosen; without it:"
+        yield "spec.runtime.name names the runtime, so the operator chooses none. Without this field:"
     selection = select(service, model, deps)
-    for number, one in enumerate(selection.fitting):
-        assert one.score is not None
-        yield f"{'chosen  ' if number == 0 else 'fits    '} {called(one.ref)}: weight × priority {-one.score.minus_weight}"
-    for one in selection.excluded:
-        yield f"excluded {called(one.ref)}"
-        yield from (f"           {rule}" for rule in one.broken)
+    for number, item in enumerate(selection.fitting):
+        assert item.score is not None
+        yield f"{'chosen  ' if number == 0 else 'fits    '} {called(item.ref)}: weight × priority {-item.score.minus_weight}"
+    for item in selection.excluded:
+        yield f"excluded {called(item.ref)}"
+        yield from (f"           {rule}" for rule in item.broken)
     if not selection.fitting:
         yield "nothing fits" if selection.excluded else "there is no runtime"
     yield from _problems(service, deps, quiet)
@@ -41,7 +41,7 @@ def _problems(service: InferenceService, deps: Deps, quiet: Collection[str]) -> 
     for problem in result.problems:
         if problem.reason not in quiet:
             yield f"problem  {problem.reason}: {problem.message}"
-    yield from (f"advice   {one}" for one in result.advice)
+    yield from (f"advice   {item}" for item in result.advice)
 
 
 def _words(model: ModelProfile) -> str:
@@ -52,5 +52,5 @@ def _words(model: ModelProfile) -> str:
         f"quantization {model.quantization or 'none'}",
         f"{model.parameters / 1e9:,.1f}B parameters" if model.parameters else "size not known",
     ]
-    source = f" (well known as {model.well_known}; nobody has read its files)" if model.well_known else ""
-    return ", ".join(one for one in said if one) + source
+    source = f" (known model {model.well_known}; its files have not been read)" if model.well_known else ""
+    return ", ".join(item for item in said if item) + source

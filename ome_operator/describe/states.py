@@ -1,4 +1,4 @@
-"""A service in a single word: the states that a list is sorted by, the worst first."""
+"""The state of a service in one word. Lists are sorted by it, the worst first."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from ome_operator.core.reasons import FROZEN, ROLLED_OUT, State, record_of
 from ome_operator.describe.tree import MISSING, Tree
 
 _OTHERS: Mapping[str, State] = {"NotSeen": State.WAITING, MISSING: State.STARTING, "Outdated": State.STARTING}
-"""Words of trees that no condition carries."""
+"""Words in trees that are not reasons of a condition."""
 
 
 def of(reason: str) -> State:
@@ -17,7 +17,9 @@ def of(reason: str) -> State:
 
 
 def service(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
-    """Of a service. What its pods say counts more than the reason that its condition Ready repeats."""
+    """Return the state of a service. The reasons of its pods take precedence over that of its condition Ready, which repeats
+    one of them.
+    """
     told = {said.get("type"): said for said in conditions}
     rolled = told.get(ROLLED_OUT) or {}
     rolling = rolled.get("status") == "False" and revisions(tree) > 1
@@ -33,7 +35,7 @@ def service(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
 
 
 def revisions(tree: Tree) -> int:
-    """Revisions whose engines are on the cluster."""
+    """Return the number of revisions with engines on the cluster."""
     return sum(any(role.component != keys.ROUTER for role in part.roles) for part in tree.slices)
 
 

@@ -1,16 +1,16 @@
-"""Many things in few words: ranges of numbers and of names."""
+"""Shortens lists: ranges of numbers and of names."""
 
 import re
 from collections.abc import Iterable
 
 
 def numbers(found: Iterable[int]) -> str:
-    """`0, 2–5, 9`."""
+    """Format numbers as ranges, such as `0, 2–5, 9`."""
     return ", ".join("–".join(map(str, run)) for run in _runs(found))
 
 
 def _runs(found: Iterable[int]) -> list[tuple[int, ...]]:
-    """First and last of every run; one number for a run of one."""
+    """Return (first, last) of every run of consecutive numbers; (number,) for a run of length 1."""
     runs: list[list[int]] = []
     for number in sorted(found):
         if runs and number == runs[-1][-1] + 1:
@@ -21,7 +21,7 @@ def _runs(found: Iterable[int]) -> list[tuple[int, ...]]:
 
 
 def together(found: Iterable[str], shown: int = 3) -> str:
-    """Names that differ only in the number at their end as one range, `h200-[0-3,7]`; of all that the first few."""
+    """Combine names that differ only in the number at their end, such as `h200-[0-3,7]`, and name only the first few."""
     stems: dict[tuple[str, int], list[int]] = {}
     for name in dict.fromkeys(found):
         stem, digits = re.fullmatch(r"(.*?)(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -31,7 +31,7 @@ def together(found: Iterable[str], shown: int = 3) -> str:
 
 
 def _unpadded(stems: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], list[int]]:
-    """`n9` and `n10` under one stem of width 1; `n09` and `n10` stay together at width 2."""
+    """Group `n9` and `n10` under one stem of width 1, but keep `n09` and `n10` together at width 2."""
     padded = {stem for (stem, width), ends in stems.items() if width > 1 and min(ends) < 10 ** (width - 1)}
     found: dict[tuple[str, int], list[int]] = {}
     for (stem, width), ends in stems.items():
@@ -48,5 +48,5 @@ def _hosts(ends: list[int], width: int) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """`1 group`, `2 groups`."""
+    """Return a number with its noun, such as `1 group` or `2 groups`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

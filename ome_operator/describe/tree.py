@@ -1,6 +1,7 @@
-"""A service as a tree: slices, roles, groups, ranks; each with how far it is, and why not farther.
+"""A service as a tree of slices, roles, groups and ranks, each with its state and the reason for it.
 
-Made from what exists (workloads, pods, stored revisions); the service's status adds what nobody else knows.
+The tree is built from existing objects (workloads, pods, stored revisions). The service's status adds facts that the objects
+do not show.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,38 +35,38 @@ from ome_operator.names import title
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
 WHEN_TRUE = (ANOTHER, FROZEN, *DRIFTED.values(), ADVICE)
-"""Conditions that have something to say when they are True, not False."""
+"""Conditions that report a problem if they are True. All other conditions report one if they are False."""
 MISSING = "NotCreated"
 """Reason of a rank whose pod does not exist."""
 
 
 @dataclass(frozen=True)
 class Rank:
-    """One pod of a group; routers are ranks of one group."""
+    """A pod of a group. The pods of a router are the ranks of one group."""
 
     rank: int
     pod: str
-    """"" when it does not exist."""
+    """Name of the pod; "" if it does not exist."""
     node: str
     ready: bool
     restarts: int
     gpus: int
     reason: str
-    """"" when it is ready."""
+    """Why it is not ready; "" if it is."""
     message: str
     draining: bool = False
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """One instance of an engine, or all routers of a slice."""
+    """An instance of an engine, or all routers of a slice."""
 
     group: int
     ready: bool
-    """Every rank is."""
+    """Whether every rank is ready."""
     gpus: int
     note: str
-    """What the operator remembers of it: recycles, and the last failure while it is fresh."""
+    """What the operator recorded about the group: recycles, and its last failure while it is recent."""
     ranks: tuple[Rank, ...]
 
 
@@ -77,28 +78,28 @@ class RoleView:
     """prefill, decode, engine or router."""
     component: str
     wanted: int
-    """Groups; routers of a router."""
+    """Number of groups, or of pods for a router."""
     ready: int
     pods: int
     ready_pods: int
     gpus: int
     why: str
-    """What the service's condition says, where pods are missing."""
+    """Message of the service's condition if pods are missing."""
     groups: tuple[GroupView, ...]
 
 
 @dataclass(frozen=True)
 class SliceView:
-    """One revision on the cluster."""
+    """A revision on the cluster."""
 
     revision: str
     state: str
-    """`wanted`, or `old` while another revision is."""
+    """`wanted` for the target revision, or `old`."""
     roles: tuple[RoleView, ...]
 
 
 class Said(NamedTuple):
-    """A condition that is worth reading."""
+    """A condition that reports a problem."""
 
     type: str
     reason: str
@@ -107,7 +108,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """A service."""
+    """The tree of a service."""
 
     namespace: str
     name: str
@@ -119,15 +120,15 @@ class Tree:
     runtime: str
     revision: str
     conditions: tuple[Said, ...]
-    """What is wrong besides what the slices show, and advice."""
+    """Problems that the slices do not show, and advice."""
     slices: tuple[SliceView, ...]
     labels: tuple[str, ...] = ()
-    """Keys of the labels that nodes must carry as `Ready` for its pods: a label for each model and fine-tuned weight."""
+    """Keys of the node labels that must be `Ready` for its pods: one for each model and fine-tuned weight."""
     pin: str = ""
-    """The revision that `spec.rollout.revision` holds it at, so that edits wait; "" without."""
+    """The revision to which `spec.rollout.revision` pins the service, so that edits wait; "" without a pin."""
 
     def groups(self) -> Iterator[tuple[SliceView, RoleView, GroupView]]:
-        """Every group, with the slice and the role that it is of."""
+        """Yield every group with its slice and role."""
         for part in self.slices:
             for role in part.roles:
                 for group in role.groups:
@@ -135,12 +136,13 @@ class Tree:
 
 
 def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
-    """The tree of an InferenceService as the API server has it, or of a Serving of which nothing was made yet.
+    """Return the tree of an InferenceService, or of a Serving from which none has been derived yet, from the body of the API
+    server.
 
-    Total, whatever its status says or lacks.
+    Never raises, whatever the status contains or lacks.
     """
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
-    told = {one.get("type"): one for one in status.get("conditions") or ()}
+    told = {entry.get("type"): entry for entry in status.get("conditions") or ()}
     ready = told.get(READY) or {"status": "Unknown", "reason": "NotSeen", "message": _unseen(body)}
     current = ready.get("observedGeneration", metadata.get("generation")) == metadata.get("generation")
     wanted = str(status.get("revision") or "").rpartition("→")[2]
@@ -151,7 +153,7 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
         name=metadata["name"],
         ready=ready["status"] == "True" and current,
         reason=ready.get("reason") or "" if current else "Outdated",
-        message=ready.get("message") or "" if current else "the operator has not looked at the last edit yet",
+        message=ready.get("message") or "" if current else "the operator has not processed the last edit yet",
         url=status.get("url") or "",
         model=_called(spec.get("model") or spec.get("baseModel")),
         runtime=status.get("runtime") or _called(spec.get("runtime")),
@@ -164,27 +166,31 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
 
 
 def _called(reference: Any) -> str:
-    """The name in a reference, which is a name itself in a Serving."""
+    """Return the name in a reference. In a Serving the reference is the name itself."""
     return str((reference.get("name") if isinstance(reference, dict) else reference) or "")
 
 
 def _unseen(body: Mapping[str, Any]) -> str:
     of = (body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS)
     who = f"no operator of the class {of}, which its label {keys.OPERATOR_CLASS} names," if of else "no operator"
-    return f"it has no status: {who} has seen it yet" if not body.get("status") else "it has no condition Ready yet"
+    return (
+        f"it has no status, because {who} has processed it yet"
+        if not body.get("status")
+        else "it has no condition Ready yet"
+    )
 
 
 def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
-    """Conditions that people act on and that no pod shows."""
+    """Yield the conditions with problems that pods do not show."""
     for name in (MODEL_READY, RUNTIME_READY, PREFLIGHT, ROLLED_OUT, *WHEN_TRUE):
-        one = told.get(name)
+        entry = told.get(name)
         bad = "True" if name in WHEN_TRUE else "False"
-        if one is not None and one.get("status") == bad and one.get("reason") != "Progressing":
-            yield Said(name, one.get("reason") or "", one.get("message") or "")
+        if entry is not None and entry.get("status") == bad and entry.get("reason") != "Progressing":
+            yield Said(name, entry.get("reason") or "", entry.get("message") or "")
 
 
 def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:
-    """Revision -> what its ControllerRevision stores."""
+    """Map each revision to the data of its ControllerRevision."""
     return {
         child.labels.get(keys.REVISION, ""): child.content["data"]
         for child in observed.children.values()
@@ -193,7 +199,7 @@ def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:
 
 
 def _labels(data: Mapping[str, Any]) -> Iterable[str]:
-    """What a revision asks of its nodes."""
+    """Yield the labels that a revision requires of its nodes."""
     identities = mounted(data.get("inputs") or {})
     for identity, directory in placed(identities, directories(data)):
         if claim(identity["uri"]) is None:
@@ -204,34 +210,34 @@ def _slices(
     uid: str, wanted: str, observed: Observed, status: Mapping[str, Any], data: Mapping[str, Mapping[str, Any]]
 ) -> Iterable[SliceView]:
     present = slices.slices(observed, uid)
-    both = any(pod.component == keys.DECODER for one in present.values() for pod in one.pods)
-    for name, one in sorted(present.items(), key=lambda item: item[0] == wanted):
+    both = any(pod.component == keys.DECODER for entry in present.values() for pod in entry.pods)
+    for name, entry in sorted(present.items(), key=lambda item: item[0] == wanted):
         roles = stored(data.get(name) or {})
         disaggregated = keys.DECODER in roles or both
-        found = (_role(component, one, roles.get(component), disaggregated, status) for component in ROLES)
+        found = (_role(component, entry, roles.get(component), disaggregated, status) for component in ROLES)
         state = _slice_state(name, status) or ("wanted" if name == wanted else "old")
         if shown := tuple(role for role in found if role is not None):
             yield SliceView(name, state, shown)
 
 
 def _slice_state(name: str, status: Mapping[str, Any]) -> str:
-    return next((one.get("state") or "" for one in status.get("slices") or () if one.get("revision") == name), "")
+    return next((entry.get("state") or "" for entry in status.get("slices") or () if entry.get("revision") == name), "")
 
 
 def _role(
-    component: str, one: slices.Slice, role: Stored | None, disaggregated: bool, status: Mapping[str, Any]
+    component: str, entry: slices.Slice, role: Stored | None, disaggregated: bool, status: Mapping[str, Any]
 ) -> RoleView | None:
-    """A role of a slice, None when the slice has none of it."""
-    pods = [pod for pod in one.pods if pod.component == component]
-    wanted = _wanted(component, one)
+    """Return a role of a slice; None if the slice does not have the role."""
+    pods = [pod for pod in entry.pods if pod.component == component]
+    wanted = _wanted(component, entry)
     if not pods and not wanted:
         return None
     if component == keys.ROUTER:
         groups = [_routers(pods, wanted)]
     else:
         size = role.size if role else 1 + max((pod.rank for pod in pods), default=0)
-        numbers = sorted({*existing(component, one), *(pod.group for pod in pods)})
-        remembered = _remembered(component, one.revision, status)
+        numbers = sorted({*existing(component, entry), *(pod.group for pod in pods)})
+        remembered = _remembered(component, entry.revision, status)
         groups = [
             _group(number, [pod for pod in pods if pod.group == number], size, role, remembered.get(number, ""))
             for number in numbers
@@ -252,23 +258,23 @@ def _role(
     )
 
 
-def _wanted(component: str, one: slices.Slice) -> int:
-    """Groups that the slice should have now."""
+def _wanted(component: str, entry: slices.Slice) -> int:
+    """Return the number of groups that the slice should have now."""
     return sum(
         child.replicas
-        for child in one.workloads
+        for child in entry.workloads
         if child.labels.get(keys.COMPONENT) == component and (child.kind == "Deployment" or slices.is_leader_set(child))
     )
 
 
 def _condition(component: str, status: Mapping[str, Any]) -> str:
     name = CONDITION[component]
-    found: Mapping[str, Any] = next((one for one in status.get("conditions") or () if one.get("type") == name), {})
+    found: Mapping[str, Any] = next((entry for entry in status.get("conditions") or () if entry.get("type") == name), {})
     return found.get("message") or "" if found.get("status") == "False" else ""
 
 
 def _group(number: int, pods: list[Pod], size: int, role: Stored | None, note: str) -> GroupView:
-    """A group; a rank that has two pods (the old one is going) is shown by the newer."""
+    """Return a group. A rank with two pods (while the old one terminates) is represented by the newer one."""
     by_rank = {pod.rank: pod for pod in sorted(pods, key=lambda pod: (not pod.deleting, pod.version))}
     ranks = []
     for rank in sorted({*range(size), *by_rank}):
@@ -293,23 +299,27 @@ def _rank(rank: int, pod: Pod | None, gpus: int) -> Rank:
 
 
 def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dict[int, str]:
-    """What the status says about groups of a role."""
+    """Map each group number of a role to the note that the status has about it."""
     found: dict[int, str] = {}
-    for one in status.get("groups") or ():
-        if one.get("component") == component and one.get("revision") in (None, revision) and one.get("index") is not None:
-            found[one["index"]] = _note(one)
+    for entry in status.get("groups") or ():
+        if (
+            entry.get("component") == component
+            and entry.get("revision") in (None, revision)
+            and entry.get("index") is not None
+        ):
+            found[entry["index"]] = _note(entry)
     return found
 
 
 _TELLING = frozenset({HELD, NODE_LOST, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
-"""Phases that say more than the group's pods do."""
+"""Phases that explain more than the group's pods do."""
 
 
-def _note(one: Mapping[str, Any]) -> str:
-    phase, failure = one.get("phase") or "", one.get("lastFailure")
+def _note(entry: Mapping[str, Any]) -> str:
+    phase, failure = entry.get("phase") or "", entry.get("lastFailure")
     said = [phase] if phase in _TELLING else []
-    if one.get("recycles"):
-        said.append(f"recycled {count(one['recycles'], 'time')}")
-    if failure and (phase != "Ready" or one.get("recyclesInARow")):
+    if entry.get("recycles"):
+        said.append(f"recycled {count(entry['recycles'], 'time')}")
+    if failure and (phase != "Ready" or entry.get("recyclesInARow")):
         said.append(f"last failure: {sentence(failure)}")
     return "; ".join(said)

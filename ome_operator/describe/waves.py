@@ -1,4 +1,4 @@
-"""How far the last edit of a shared object has come over its services, for people."""
+"""Formats how far the last edit of a shared object has been rolled out to its services."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from ome_operator.describe.text import count
 
 
 def lines(body: Mapping[str, Any]) -> Iterator[str]:
-    """The waves of an object as the API server has it."""
+    """Yield lines about the rollout waves of an object, from its body of the API server."""
     metadata, rollout = body["metadata"], (body.get("status") or {}).get("rollout")
     where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
     head = f"{body['kind']} {metadata['name']}{where}"
@@ -20,18 +20,21 @@ def lines(body: Mapping[str, Any]) -> Iterator[str]:
     yield f"{head}: {_state(rollout)}"
     yield (
         f"  {rollout['done']} of {count(rollout['services'], 'service')} have generation {rollout['generation']}, "
-        f"{rollout['rolling']} on their way, {rollout['waiting']} waiting, {rollout['failed']} failed"
+        f"{rollout['rolling']} in progress, {rollout['waiting']} waiting, {rollout['failed']} failed"
     )
     if rollout["state"] != COMPLETE:
-        yield f"  this wave ends with service {rollout['size']}"
+        yield f"  this wave covers the first {count(rollout['size'], 'service')}"
     for each in rollout.get("failedServices") or ():
         yield f"  failed: {each['namespace']}/{each['name']}: ome explain {each['name']} -n {each['namespace']}"
     if rollout["generation"] != metadata.get("generation"):
-        yield f"  it has generation {metadata.get('generation')} by now, and not all of its services were looked at yet"
+        yield (
+            f"  the object has generation {metadata.get('generation')} by now, and not all of its services have "
+            "been processed yet"
+        )
 
 
 def complete(body: Mapping[str, Any]) -> bool:
-    """Whether every service that the last edit changes has it."""
+    """Return whether every service that the last edit affects has it."""
     rollout = (body.get("status") or {}).get("rollout")
     if rollout is None:
         return True
@@ -41,7 +44,7 @@ def complete(body: Mapping[str, Any]) -> bool:
 def _state(rollout: Mapping[str, Any]) -> str:
     wave = f"wave {rollout['wave']} of {rollout['waves']}"
     if rollout["state"] == STOPPED:
-        return f"stopped in {wave}: nobody else begins"
+        return f"stopped in {wave}: no further service starts the rollout"
     if rollout["state"] == BAKING:
-        return f"{wave} is whole, and bakes until {rollout.get('bakesUntil')}"
+        return f"{wave} is complete, and its bake time ends at {rollout.get('bakesUntil')}"
     return "all services have its last edit" if rollout["state"] == COMPLETE else wave

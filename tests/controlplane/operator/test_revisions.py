@@ -69,7 +69,7 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
     rig.wait("engine:2", lambda: runs(rig, namespace) == ["engine:2"] and whole(rig, namespace, "one"), 40)
     listed = ome(rig, namespace, "history", "one").splitlines()
     assert [line.split()[:1] for line in listed] == [["NUMBER"], ["1"], ["2"]]
-    assert "the oldest that is kept" in listed[1] and first in listed[1]
+    assert "the oldest stored revision" in listed[1] and first in listed[1]
     assert "runs (engine 1/1, router 1/1), wanted" in listed[2]
     assert listed[2].endswith('spec.engine runner added: {"image": "engine:2"}')
     said = ome(rig, namespace, "undo", "one")

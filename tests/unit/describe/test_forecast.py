@@ -50,7 +50,7 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
     found = told((service, deps), (service, edited(deps, "--mem-fraction-static=0.8", "--mem-fraction-static=0.85")))
     assert found.sentence == (
         f"revision {found.before} → {found.after}: prefill (1 group of 4 pods, 32 GPUs) and decode (1 group of 12 pods, "
-        "96 GPUs) restart, 128 GPUs in all, at once: nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
+        "96 GPUs) restart, 128 GPUs in all, at once, so nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
         "decoderConfig.runner.args --mem-fraction-static 0.8 → 0.85"
     )
     assert found.gpus == 128
@@ -64,15 +64,19 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
 @pytest.mark.parametrize(
     ("groups", "rollout", "how"),
     [
-        (1, {}, "restart, at once: nothing serves meanwhile."),
+        (1, {}, "restart, at once, so nothing serves meanwhile."),
         (4, {}, "restart, of engine 1 of 4 at a time."),
         (
             4,
             {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
             "restart, of engine 2 of 4 at a time, with 4 GPUs more meanwhile.",
         ),
-        (4, {"blueGreen": {}}, "restart, side by side, with 8 GPUs more until the old ones go."),
-        (4, {"recreate": {}}, "restart, the old ones before the new ones start: nothing serves meanwhile."),
+        (
+            4,
+            {"blueGreen": {}},
+            "restart, the new pods start next to the old ones, with 8 GPUs more until the old pods are removed.",
+        ),
+        (4, {"recreate": {}}, "restart, the old pods end before the new pods start, so nothing serves meanwhile."),
     ],
 )
 def test_how_groups_go(groups: int, rollout: dict[str, Any], how: str) -> None:
@@ -118,7 +122,7 @@ def test_an_edit_that_cannot_start_leaves_what_runs() -> None:
     deps = parts.deps(parts.model(), parts.simple())
     found = told((service(), deps), (service(model={"name": "other"}), deps))
     said = "it cannot start: ClusterBaseModel other does not exist: apply it, or fix spec.model.name"
-    assert found.sentence == f"{said}; what runs stays as it is"
+    assert found.sentence == f"{said}; the running revision stays unchanged"
     assert found.changes == () and found.gpus == 0
 
 

@@ -53,7 +53,7 @@ def test_every_revision_with_what_it_is_now() -> None:
     slices = [{"revision": "b", "prefill": "1/2", "decode": "0/4"}, {"revision": "a", "prefill": "1/1"}]
     found = {one.revision: (one.state, one.changed) for one in lines(KNOWN, aim, slices)}
     assert found == {
-        "a": ("runs (prefill 1/1)", "the oldest that is kept"),
+        "a": ("runs (prefill 1/1)", "the oldest stored revision"),
         "b": ("runs (prefill 1/2, decode 0/4), pinned", "n a → b"),
         "c": ("", "n b → c"),
         "d": ("rejected", "n c → d"),

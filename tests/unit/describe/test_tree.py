@@ -158,7 +158,7 @@ def test_conditions_that_no_pod_shows_are_read_out() -> None:
 def test_a_service_without_status_has_a_tree() -> None:
     found = tree({"metadata": {"name": "new", "namespace": "team"}}, Observed())
     assert not found.ready
-    assert "no operator has seen it yet" in drawn(found)
+    assert "no operator has processed it yet" in drawn(found)
     classed = {"metadata": {"name": "new", "namespace": "team", "labels": {keys.OPERATOR_CLASS: "team-b"}}}
     assert "no operator of the class team-b" in tree(classed, Observed()).message
 

@@ -20,16 +20,16 @@ def said(body: dict[str, Any]) -> str:
 def test_a_wave_on_its_way() -> None:
     assert said(runtime(wave=2)) == (
         "ClusterServingRuntime rt: wave 2 of 4\n"
-        "  4 of 200 services have generation 3, 6 on their way, 190 waiting, 0 failed\n"
-        "  this wave ends with service 10"
+        "  4 of 200 services have generation 3, 6 in progress, 190 waiting, 0 failed\n"
+        "  this wave covers the first 10 services"
     )
     assert not complete(runtime(wave=2))
 
 
 def test_what_it_waits_for() -> None:
-    assert "wave 2 of 4 is whole, and bakes until 12:05" in said(runtime(state="Baking", bakesUntil="12:05"))
+    assert "wave 2 of 4 is complete, and its bake time ends at 12:05" in said(runtime(state="Baking", bakesUntil="12:05"))
     stopped = said(runtime(state="Stopped", failed=1, failedServices=[{"namespace": "team", "name": "a"}]))
-    assert "stopped in wave 2 of 4: nobody else begins" in stopped
+    assert "stopped in wave 2 of 4: no further service starts the rollout" in stopped
     assert "failed: team/a: ome explain a -n team" in stopped
 
 

@@ -52,7 +52,7 @@ async def test_a_service_has_its_chain_its_last_words_and_what_to_type() -> None
     assert [name for _, name in chain[2:7]] == ["decode", "0", "7", "h200-07", "CrashLoopBackOff"]
     assert "memory_pool.py" in left and "Back-off restarting failed container" in left
     assert "--role decode --group 0 --previous" in left
-    assert "ome explain kimi-k2-instruct -n kimi-k2-instruct" in right and "the oldest that is kept" in right
+    assert "ome explain kimi-k2-instruct -n kimi-k2-instruct" in right and "the oldest stored revision" in right
 
 
 async def test_nodes_show_groups_weights_and_who_waits() -> None:
