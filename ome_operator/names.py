@@ -1,9 +1,9 @@
-"""Names of everything that a service gets. Functions, so that a name is spelled in one place.
+"""Names of all objects of a service, as functions, so that each name is defined once.
 
-Limits that the API server enforces late or quietly (measured, decisions 18): a StatefulSet whose name is longer than 52
-characters is accepted but its pods never come, because name and revision make a label of at most 63. The sets of a group
-add `-<group>` and `-<group>-w` to the stem of their role; with five digits for the group the stem has at most 44 characters.
-Services are DNS-1035 names of at most 63 characters.
+Some limits are enforced late or silently by the API server (measured, decisions 18): a StatefulSet whose name is longer than
+52 characters is accepted but gets no pods, because name and revision form a label of at most 63 characters. The StatefulSets
+of a group append `-<group>` and `-<group>-w` to the stem of their role; with five digits for the group the stem has at most
+44 characters. Services are DNS-1035 names of at most 63 characters.
 """
 
 import hashlib
@@ -15,47 +15,48 @@ from typing import Any
 from ome_operator import keys
 
 STEM = 44
-"""Characters that a role of a slice may have before the number of a group."""
+"""Characters of the stem of a role, before the number of a group."""
 LABEL = 63
 WEIGHTS = 32
-"""Hexadecimal digits of a directory of weights: nobody finds a second model with the digest of a first."""
+"""Hexadecimal digits of the name of a directory of weights: enough that nobody can construct a second model with the same
+name."""
 OME_LABEL, OME_NAMESPACE = 49, 8
-"""Characters that OME gives to the name of a model's node label, and to the namespace in it where both are too long."""
+"""Limits that OME applies to a model's part of a node label, and to the namespace in it if both are too long."""
 
 
 def digest(value: Any, length: int = 8) -> str:
-    """Hex digest of JSON data, independent of the order of keys."""
+    """Return the hex digest of JSON data, independent of the order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def fit(name: str, limit: int) -> str:
-    """The name itself, or its beginning and a digest of the whole when it is longer than `limit`."""
+    """Return the name itself or, if it is longer than `limit`, its beginning and a digest of the whole name."""
     return name if len(name) <= limit else f"{name[: limit - 9].rstrip('-.')}-{digest(name)}"
 
 
 def stem(service: str, component: str, revision: str) -> str:
-    """What names of everything begin with that belongs to one component of one slice."""
+    """Return the common prefix of the names of all objects of a component of a slice."""
     return fit(f"{service}-{component}-{revision}", STEM)
 
 
 def title(component: str, disaggregated: bool) -> str:
-    """Prefill and decode where both exist, else the component's own name."""
+    """Return prefill or decode if both exist, otherwise the component's own name."""
     return {keys.ENGINE: "prefill", keys.DECODER: "decode"}.get(component, component) if disaggregated else component
 
 
 def leader(stem: str, group: int | str) -> str:
-    """Leader StatefulSet of one group; its only pod is `<leader>-0`."""
+    """Return the name of a group's leader StatefulSet; its only pod is `<leader>-0`."""
     return f"{stem}-{group}"
 
 
 def leader_pod(stem: str, group: int | str) -> str:
-    """Pod of rank 0 of one group."""
+    """Return the name of the pod of rank 0 of a group."""
     return f"{leader(stem, group)}-0"
 
 
 def worker(stem: str, group: int | str) -> str:
-    """Worker StatefulSet of one group; its pods are `<worker>-<rank>`."""
+    """Return the name of a group's worker StatefulSet; its pods are `<worker>-<rank>`."""
     return f"{stem}-{group}-w"
 
 
@@ -63,67 +64,71 @@ _GROUP = re.compile(r".+-(\d{1,5})(-w)?")
 
 
 def group(stateful_set: str) -> tuple[int, bool] | None:
-    """Number of the group that a StatefulSet of this name belongs to, and whether it is its leader's; None for another."""
+    """Parse the name of a StatefulSet: return the number of its group, and whether it is the leader's; None for other
+    names.
+    """
     found = _GROUP.fullmatch(stateful_set)
     return (int(found[1]), not found[2]) if found else None
 
 
 def leader_of(stateful_set: str) -> str:
-    """Leader StatefulSet of the group whose worker StatefulSet has this name; "" for any other name."""
+    """Return the leader StatefulSet of the group that has this worker StatefulSet; "" for any other name."""
     found = group(stateful_set)
     return stateful_set.removesuffix("-w") if found and not found[1] else ""
 
 
 def revision_object(service: str, revision: str) -> str:
-    """ControllerRevision that stores a revision's inputs and workloads."""
+    """Return the name of the ControllerRevision that stores a revision's inputs and workloads."""
     return f"{service}-{revision}"
 
 
 def router(service: str, revision: str) -> str:
-    """Router Deployment of a slice, and the Service of these routers where an HTTPRoute leads to them."""
+    """Return the name of the router Deployment of a slice, and of the Service in front of it if there is an HTTPRoute."""
     return stem(service, keys.ROUTER, revision)
 
 
 def budget(service: str, component: str, revision: str) -> str:
-    """PodDisruptionBudget of one component of a slice."""
+    """Return the name of the PodDisruptionBudget of a component of a slice."""
     return stem(service, component, revision)
 
 
 def component(service: str, name: str) -> str:
-    """Component Service, RoleScale and HorizontalPodAutoscaler of a component; the router's ServiceAccount and Role."""
+    """Return the name of a component's Service, RoleScale and HorizontalPodAutoscaler, and of the router's ServiceAccount
+    and Role.
+    """
     return f"{service}-{name}"
 
 
 def ssh_secret(service: str) -> str:
-    """Secret with the SSH keys of a service's pods."""
+    """Return the name of the Secret with the SSH keys of a service's pods."""
     return f"{service}-ssh"
 
 
 def router_key(service: str) -> str:
-    """Secret with the key for the control plane of a service's routers."""
+    """Return the name of the Secret with the key for the control plane of a service's routers."""
     return f"{service}-router-key"
 
 
 def headless(service: str) -> str:
-    """Headless Service that gives every pod of the service its DNS name."""
+    """Return the name of the headless Service that gives every pod of the service its DNS name."""
     return f"{service}-pods"
 
 
 def trial(run: str) -> str:
-    """Headless Service of a run of `ome preflight`, and what the names of its pods begin with."""
+    """Return the name of the headless Service of a run of `ome preflight`, which is also the prefix of its pods' names."""
     return f"ome-preflight-{run}"
 
 
 def benchmark(name: str) -> str:
-    """Job of a BenchmarkJob; its pods add a dash and five characters, and carry its name as a label."""
+    """Return the name of the Job of a BenchmarkJob; its pods append a dash and five characters, and carry it as a label."""
     return fit(f"benchmark-{name}", LABEL - 6)
 
 
 def model_label(kind: str, namespace: str, name: str) -> str:
-    """Node label key that is `Ready` where the model's files are whole (docs/models-agent.md).
+    """Return the key of the node label that is `Ready` if the model's files are complete (docs/models-agent.md).
 
-    OME's agent writes the same key, so a cluster that it has labelled is served at once: OME gives the part after the slash
-    49 characters, and cuts what is longer as `tail` does. FineTunedWeights, which it does not label, have all 63.
+    OME's agent writes the same key, so nodes that it has labelled can be used at once: OME allows 49 characters after the
+    slash, and shortens longer names as `tail` does. FineTunedWeights, which OME does not label, may use all 63.
     """
     if namespace:
         return f"{keys.MODEL_LABEL_PREFIX}{_namespaced(namespace, name)}"
@@ -133,7 +138,7 @@ def model_label(kind: str, namespace: str, name: str) -> str:
 
 
 def _namespaced(namespace: str, name: str) -> str:
-    """The part after the slash for a BaseModel. Where it is too long, the namespace is cut to eight characters first."""
+    """Return the part after the slash for a BaseModel. If it is too long, the namespace is cut to eight characters first."""
     room = OME_LABEL - len(".basemodel.")
     if len(namespace) + len(name) > room:
         namespace = tail(namespace, OME_NAMESPACE)
@@ -142,7 +147,7 @@ def _namespaced(namespace: str, name: str) -> str:
 
 
 def tail(name: str, limit: int) -> str:
-    """The name itself, or OME's short form of what is longer than `limit`: eight digits of its SHA-256 and its end."""
+    """Return the name itself or, if it is longer than `limit`, OME's short form: eight digits of its SHA-256 and its end."""
     if len(name) <= limit:
         return name
     start = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -151,19 +156,22 @@ def tail(name: str, limit: int) -> str:
 
 
 def weights_digest(identity: Mapping[str, str]) -> str:
-    """Name of the directory that holds the weights of this storage identity (decisions 7).
+    """Return the name of the directory that holds the weights of this storage identity (decisions 7).
 
-    It follows from everything that decides their bytes, so no other model has this directory (docs/tenancy.md).
+    The name is derived from everything that determines the bytes, so no other model has the same directory
+    (docs/tenancy.md).
     """
     return digest({"source": "", **identity}, WEIGHTS)
 
 
 def revision_label(kind: str, namespace: str, name: str, directory: str) -> str:
-    """Node label key that is `Ready` where one revision of the model is whole: pods of that revision require it."""
+    """Return the key of the node label that is `Ready` if a revision of the model is complete: pods of that revision
+    require it.
+    """
     return whole_label(model_label(kind, namespace, name), directory)
 
 
 def whole_label(label: str, directory: str) -> str:
-    """The same from the model's own label."""
+    """Return the same from the model's own label."""
     plain = label.removeprefix(keys.MODEL_LABEL_PREFIX)
     return f"{keys.MODEL_LABEL_PREFIX}{fit(plain, LABEL - len(directory) - 1)}.{directory}"

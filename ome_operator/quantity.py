@@ -1,7 +1,7 @@
-"""Arithmetic of Kubernetes quantities (`1000m`, `1.5Gi`, `2e3`), durations (`1h30m`) and times.
+"""Arithmetic on Kubernetes quantities (`1000m`, `1.5Gi`, `2e3`), durations (`1h30m`) and times.
 
 The API server stores quantities in canonical form (`1000m` becomes `1`), so manifests are rendered in that form: otherwise
-what we wrote and what is stored would differ for ever.
+what was applied and what is stored would always differ.
 """
 
 import math
@@ -26,23 +26,23 @@ _DECIMAL = {
     "E": Fraction(10**18),
 }
 _LARGEST = 2**63 - 1
-"""The server caps what is larger."""
+"""The API server limits larger values to this one."""
 _DURATION = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?0*[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]))?$")
-"""Three digits of exponent: more would keep a processor busy for minutes."""
+"""At most three digits of exponent: more would keep a processor busy for minutes."""
 _LONGEST = 128
-"""Characters of a quantity; a whole number has no more than those of 64 bits."""
+"""Longest quantity in characters; a whole number has at most the digits of 64 bits."""
 
 
 def _split(quantity: Any) -> tuple[Fraction, str] | None:
-    """Value and the family of the suffix ("binary", "decimal", "exponent"), or None when it is no quantity."""
+    """Return the value and the family of the suffix ("binary", "decimal", "exponent"); None if the text is no quantity."""
     text = str(quantity).strip()
     return _read(text) if len(text) <= _LONGEST else None
 
 
 @lru_cache(4096)
 def _read(text: str) -> tuple[Fraction, str] | None:
-    """The same amounts stand in every pod; fractions are dear."""
+    """Cached, because the same amounts occur in every pod and fractions are expensive."""
     found = _QUANTITY.match(text)
     if not found:
         return None
@@ -59,24 +59,24 @@ def _capped(value: Fraction) -> Fraction:
 
 
 def valid(quantity: Any) -> bool:
-    """Whether this is a quantity, and of a length that people write."""
+    """Return whether the value is a quantity of a reasonable length."""
     return _split(quantity) is not None
 
 
 def whole(number: Any) -> int | None:
-    """A whole number without a sign, of 64 bits, as a number or a text; None for anything else."""
+    """Return a whole number without a sign, of 64 bits, from a number or a text; None for anything else."""
     text = str(number)
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None
 
 
 def parse(quantity: Any) -> Fraction:
-    """The number that a quantity means; what is not a quantity counts as 0 (the API server refuses it later)."""
+    """Return the number that a quantity means; 0 for anything else (the API server refuses it later)."""
     parts = _split(quantity)
     return parts[0] if parts else Fraction(0)
 
 
 def canonical(quantity: Any) -> str:
-    """The spelling in which the API server stores a quantity; text that is no quantity is returned as it is."""
+    """Return the form in which the API server stores a quantity; text that is no quantity is returned unchanged."""
     parts = _split(quantity)
     return str(quantity) if parts is None else _spelled(*parts)
 
@@ -107,34 +107,38 @@ def _exponent(value: Fraction) -> str:
 
 
 def _away_from_zero(value: Fraction) -> int:
-    """The server keeps nine decimals and rounds what is finer up, so that nobody gets less than they asked for."""
+    """Round up from nine decimals as the server does, so that nobody gets less than requested."""
     return math.ceil(value) if value > 0 else math.floor(value)
 
 
 @lru_cache(4096)
 def units(resource: str, quantity: Any) -> int:
-    """An amount of a resource as the scheduler counts it: CPUs in thousandths, everything else whole, rounded up."""
+    """Return an amount of a resource as the scheduler counts it: CPUs in thousandths, everything else in whole units,
+    rounded up.
+    """
     return math.ceil(parse(quantity) * (1000 if resource == "cpu" else 1))
 
 
 def most(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Resource -> the amount that a container may have: its limits, and requests where limits say none."""
+    """Return resource -> the amount that a container may use: its limits, or its requests where there is no limit."""
     resources = container.get("resources") or {}
     return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
 
 
 def gpus(container: Mapping[str, Any]) -> int:
-    """Accelerators that a container asks for: the sum of its `<vendor>/gpu` limits, or requests where limits say none."""
+    """Return the number of accelerators of a container: the sum of its `<vendor>/gpu` limits, or requests where there is
+    no limit.
+    """
     return int(sum(parse(amount) for name, amount in most(container).items() if name.endswith("/gpu")))
 
 
 def seconds(duration: str) -> float:
-    """Seconds of a duration such as `90s` or `1h30m`, as `api.values.Duration` spells it."""
+    """Return the seconds of a duration such as `90s` or `1h30m`, in the format of `api.values.Duration`."""
     return sum(float(number) * _DURATION[unit] for number, unit in re.findall(r"([0-9.]+)([a-zµ]+)", duration))
 
 
 def part(value: int | str, whole: int, *, up: bool) -> int:
-    """A count as it is, and a percentage of the whole (`"25%"`) rounded up or down."""
+    """Return a count as it is, or a percentage of the whole (`"25%"`) rounded up or down."""
     text = str(value)
     if not text.endswith("%"):
         return int(text)
@@ -143,9 +147,9 @@ def part(value: int | str, whole: int, *, up: bool) -> int:
 
 
 def moment(text: str, now: datetime) -> datetime | None:
-    """A time that was before `now`; None when the text, which anybody may have written, is no such time.
+    """Parse a time before `now`; None if the text, which anybody may have written, is not such a time.
 
-    A time that is still to come is none either: a clock was set back since, and a wait would last for as long as that.
+    A time in the future counts as none: a clock was set back, and a timeout would last until that time.
     """
     try:
         when = datetime.fromisoformat(text)

@@ -104,12 +104,7 @@ def _chosen(
     stay = [name for name in stand if name in step.keep]
     settled = [name for name in stay if name not in settles]
     go = [name for name in stand if name not in step.keep]
-    for group in (
-        settled,
-        go,
-        stay,
-        snapshot.slices,
-    ):
+    for group in (settled, go, stay, snapshot.slices):
         if found := {name: capacities[name] for name in group if capacities[name]}:
             return found
     return dict.fromkeys(stay, 1)
