@@ -33,7 +33,7 @@ def known() -> Results:
 
 
 def test_omes_figures_are_those_of_the_benchmark() -> None:
-    told = PAGE.partition("## Beside OME")[2]
+    told = PAGE.partition("## Compared with OME")[2]
     figures = [row.ome for section in sections(known()) for row in section.rows if row.ome]
     assert len(figures) >= 8
     assert [figure for figure in figures if figure not in told] == []
