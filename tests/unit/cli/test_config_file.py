@@ -1,5 +1,6 @@
 """`ome operator --config`: every option through the file, precedence, and refusals that name file, key and fix."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from ome_operator.cli.operator import app
 from ome_operator.errors import UserError
 from ome_operator.settings import Settings
+from tests.support import parts
 from tests.support.operator_options import OPTIONS, SAMPLES, caught, field, start, words
 
 NEEDS: dict[str, dict[str, Any]] = {"cluster-wide-kinds": {"watch-namespace": ["team-a"]}}
@@ -59,6 +61,14 @@ def test_an_environment_variable_takes_precedence_over_the_file(
     start(["--config", str(file)])
     assert (started[0].identity, started[0].kubeconfig) == ("from-pod", Path("/from/file"))
     assert started[0].health_port == 18081, "a kubeconfig of the file counts as one of a flag"
+
+
+def test_the_example_of_the_page_is_accepted(file: Path, started: list[Settings]) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", (parts.ROOT / "docs/options.md").read_text(), re.S)
+    file.write_text(example)
+    start(["--config", str(file), "--gang-timeout", "90"])
+    assert (started[0].policy.gang_timeout, started[0].lint_refuse) == (90.0, False)
+    assert (started[0].watch_namespaces, started[0].waves) == (("team-a", "team-b"), ("1", "25%", "100%"))
 
 
 def test_an_empty_file_sets_nothing(file: Path, started: list[Settings]) -> None:
