@@ -1,6 +1,5 @@
 """`ome plan`: from the lengths of requests to nodes, tokens a second, seconds and a price."""
 
-import math
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +16,8 @@ from ome_operator.errors import UserError
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
     from ome_operator.sizing.gpus import Price
-    from ome_operator.sizing.layouts import Layout, PlanRequest
+    from ome_operator.sizing.layouts import Layout
+    from ome_operator.sizing.request import PlanRequest
 
 
 class Form(StrEnum):
@@ -73,104 +73,48 @@ def layouts(
     ] = Form.TEXT,
 ) -> None:
     """Every layout that can work for a model on this hardware, best first, with how far each number may be off."""
-    from ome_operator.sizing.gpus import Price, gpu
-    from ome_operator.sizing.layouts import PlanRequest
-    from ome_operator.sizing.layouts import layouts as found_layouts
+    from ome_operator.sizing.gpus import gpu
     from ome_operator.sizing.refused import PlanRefused
+    from ome_operator.sizing.request import plan_request, price_paid
     from ome_operator.sizing.rows import engine as known_engine
-    from ome_operator.sizing.search import smallest
+    from ome_operator.sizing.search import found_layouts
     from ome_operator.sizing.steps import ServingStack
-    from ome_operator.sizing.workloads import seconds
 
     try:
-        for name, value in (
-            ("--requests-per-second", requests_per_second),
-            ("--concurrency", concurrency),
-            ("--price", price),
-        ):
-            if value is not None and not (math.isfinite(value) and 0 < value < 1e9):
-                raise PlanRefused(f"{name} {value:g} is not above 0 and below a billion.")
-        if requests_per_second is not None and concurrency is not None:
-            raise PlanRefused(
-                "--requests-per-second and --concurrency are two ways to say how much comes: give only a single way."
-            )
-        c = planfiles.constants(calibration)
-        machine = gpu(hardware)
-        place = ServingStack(planfiles.model(model, precision), machine, known_engine(engine))
-        request = PlanRequest(
-            place,
-            planfiles.loads(workload, prefix_hit),
-            nodes or 1,
-            requests_per_second,
-            concurrency,
-            seconds(ttft, "s", "--ttft") if ttft is not None else math.inf,
-            seconds(tpot, "ms", "--tpot") if tpot is not None else math.inf,
-        )
-        request, found = (request, found_layouts(request, c)) if nodes is not None else smallest(request, c)
+        constants = planfiles.constants(calibration)
+        place = ServingStack(planfiles.model(model, precision), gpu(hardware), known_engine(engine))
+        loads, paid = planfiles.loads(workload, prefix_hit), price_paid(place, price)
+        asked = plan_request(place, loads, nodes or 1, requests_per_second, concurrency, ttft, tpot)
+        request, found = found_layouts(asked, nodes, constants)
+        if output is Form.YAML:
+            _write(request, found, chosen)
+        else:
+            _print(request, found, paid, output)
     except PlanRefused as error:
         raise UserError(str(error)) from error
-    if output is Form.YAML:
-        _write(request, found, chosen)
-    else:
-        _tell(request, found, machine.price if price is None else Price(price, "as given", "--price"), output)
 
 
 def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> None:
-    """The manifests of a layout, as `ome generate` writes them; what they are for and what to know of them beside."""
+    """Print the manifests of a layout, as `ome generate` writes them, and notes about it on stderr."""
     from ome_operator.cli.generate import bookshelf
     from ome_operator.cookbook.manifests import manifests
-    from ome_operator.cookbook.request import RecipeRefused
-    from ome_operator.sizing.recipe import Recipe, recipe
+    from ome_operator.sizing.recipe import chosen_recipe
 
-    shelf = bookshelf()
-
-    def made(number: int) -> Recipe | str:
-        try:
-            return recipe(request, found[number - 1], shelf)
-        except RecipeRefused as error:
-            return str(error)
-
-    if chosen > len(found):
-        raise UserError(f"--layout {chosen}: {len(found)} layouts work.")
-    if isinstance(written := made(chosen), str):
-        other = next((number for number in range(1, len(found) + 1) if isinstance(made(number), Recipe)), None)
-        instead = f"--layout {other} is the best that has a recipe." if other else "No other layout has a recipe."
-        raise UserError(f"Layout {chosen} cannot be written. {written} {instead}")
+    written = chosen_recipe(request, found, chosen, bookshelf())
     for note in (written.command, *written.plan.notes, *(each.sentence for each in written.plan.published)):
         typer.secho(note, err=True, dim=True)
     typer.echo(manifests(written.plan).all, nl=False)
 
 
-def _tell(request: "PlanRequest", found: "Sequence[Layout]", paid: "Price | None", output: Form) -> None:
-    """The question and its answers: all of them for programs, the first few for people."""
+def _print(request: "PlanRequest", found: "Sequence[Layout]", price: "Price | None", output: Form) -> None:
+    """Print the question and its answers: all layouts for programs, the first few for people."""
     from ome_operator.cli.generate import bookshelf
-    from ome_operator.sizing import answer, told
-    from ome_operator.sizing.layouts import counted
-    from ome_operator.sizing.workloads import means
+    from ome_operator.sizing import answer, report_text
 
-    place, machine = request.place, request.place.gpu
-    shown, shelf = found if output is Form.JSON else found[: told.SHOWN], bookshelf()
-    documents = [answer.document(request, layout, paid, shelf) for layout in shown]
-    load = means(request.loads)
-    question = {
-        "model": place.shape.name,
-        "precision": place.shape.precision,
-        "hardware": machine.name,
-        "nodes": request.nodes,
-        "gpusPerNode": machine.node,
-        "workload": [
-            {"in": each.prompt, "out": each.answer, "hit": each.hit, "share": each.share} for each in request.loads
-        ],
-    }
     if output is Form.TEXT:
-        title = (
-            f"{place.shape.name} ({place.shape.precision}) on {counted(request.nodes)} of {machine.node} "
-            f"{machine.name.upper()} with {place.engine}: "
-            f"{load.prompt:,.0f} tokens in, {load.answer:,.0f} out"
-        )
-        typer.echo(told.plans(title, documents, len(found)), nl=False)
+        typer.echo(report_text.plan_text(request, found, price, bookshelf()), nl=False)
     else:
-        emit(Format.JSON, {"asked": question, "layouts": documents})
+        emit(Format.JSON, answer.plan_document(request, found, price, bookshelf()))
 
 
 @app.command(short_help="Predictions beside published runs.", epilog="Example: ome plan validate runs.csv -o json")
@@ -179,7 +123,7 @@ def validate(
     output: Output = Form.TEXT,
 ) -> None:
     """Predict every row of a calibration file, and say how far each is off: medians and worst by class."""
-    from ome_operator.sizing import told
+    from ome_operator.sizing import report_text
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.refused import PlanRefused
     from ome_operator.sizing.validate import validate as compared
@@ -189,9 +133,9 @@ def validate(
     except PlanRefused as error:
         raise UserError(str(error)) from error
     if output is Form.TEXT:
-        typer.echo(told.report(found), nl=False)
+        typer.echo(report_text.report(found), nl=False)
     else:
-        emit(Format(output.value), told.report_data(found))
+        emit(Format(output.value), report_text.report_data(found))
 
 
 @app.command(
@@ -218,7 +162,7 @@ def compare(
     context: Context = None,
 ) -> None:
     """What a BenchmarkJob measured beside what was predicted. Its latencies are medians, and predictions are means."""
-    from ome_operator.sizing import measured, told
+    from ome_operator.sizing import measured, report_text
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.refused import PlanRefused
     from ome_operator.sizing.shapes import shape
@@ -237,7 +181,7 @@ def compare(
             planfiles.write(calibration, own.text if own else measured.table(found))
     except PlanRefused as error:
         raise UserError(str(error)) from error
-    typer.echo(told.compared(report), nl=False)
+    typer.echo(report_text.compared(report), nl=False)
     if calibration is None:
         typer.echo(
             "--calibration FILE adds these runs to rows of your own, which `ome plan --calibration FILE` learns from."

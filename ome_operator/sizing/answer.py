@@ -1,14 +1,16 @@
 """A layout as a document: sizes, predictions, a price, and how far each may be off."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.sizing.classes import FIGURES, Trust, trust
 from ome_operator.sizing.gpus import Price
-from ome_operator.sizing.layouts import Layout, PlanRequest, Side
+from ome_operator.sizing.layouts import Layout, Side
 from ome_operator.sizing.loop import Load
 from ome_operator.sizing.recipe import recipe
+from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.workloads import means
 
 NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
@@ -37,6 +39,24 @@ def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: L
         "price": cost(layout, load, price, request.per_node),
         "trust": told(found),
         **handed_on(request, layout, shelf),
+    }
+
+
+def plan_document(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> dict[str, Any]:
+    """Return the question and a document for each layout, as `ome plan -o json` writes them."""
+    place = request.place
+    return {
+        "asked": {
+            "model": place.shape.name,
+            "precision": place.shape.precision,
+            "hardware": place.gpu.name,
+            "nodes": request.nodes,
+            "gpusPerNode": place.gpu.node,
+            "workload": [
+                {"in": load.prompt, "out": load.answer, "hit": load.hit, "share": load.share} for load in request.loads
+            ],
+        },
+        "layouts": [document(request, layout, price, shelf) for layout in layouts],
     }
 
 

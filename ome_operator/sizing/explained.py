@@ -12,10 +12,11 @@ from ome_operator.sizing import steps
 from ome_operator.sizing.classes import trust
 from ome_operator.sizing.constants import Constants
 from ome_operator.sizing.gpus import gpu
-from ome_operator.sizing.layouts import PlanRequest, layouts
+from ome_operator.sizing.layouts import layouts
 from ome_operator.sizing.loop import Load, Pair, Role
 from ome_operator.sizing.memory import fit
 from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker

@@ -11,9 +11,10 @@ from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
 from ome_operator.cookbook.library import engine as recipe
 from ome_operator.sizing import steps
 from ome_operator.sizing.constants import Constants
-from ome_operator.sizing.loop import Load, Pair, Role, SteadyState, Together
+from ome_operator.sizing.loop import Pair, Role, SteadyState, Together
 from ome_operator.sizing.memory import Fit, fit
 from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.request import PlanRequest, counted
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
@@ -26,27 +27,6 @@ _BATCHES = (1.0, 32.0, 512.0)
 """Requests of a GPU at which decode layouts are compared, before pairs are made."""
 MOST_BATCH = 1024
 """Requests of a rank of attention: more than any published run has."""
-
-
-@dataclass(frozen=True)
-class PlanRequest:
-    """What a service has to do."""
-
-    place: ServingStack
-    loads: tuple[Load, ...]
-    nodes: int
-    rate: float | None = None
-    """Requests a second."""
-    concurrency: float | None = None
-    ttft: float = math.inf
-    """Seconds, mean."""
-    tpot: float = math.inf
-    """Seconds, mean."""
-
-    @property
-    def per_node(self) -> int:
-        """GPUs."""
-        return self.place.gpu.node
 
 
 @dataclass(frozen=True)
@@ -328,8 +308,3 @@ def _tight(place: ServingStack, nodes: int) -> Iterator[tuple[Fit, Worker]]:
     """Yield every worker of an engine on these nodes and how it fits, without copies of busy experts."""
     for worker in workers(place, nodes * place.gpu.node):
         yield fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0), worker
-
-
-def counted(nodes: int) -> str:
-    """1 node, 2 nodes."""
-    return f"{nodes} node{'' if nodes == 1 else 's'}"

@@ -1,14 +1,16 @@
 """A layout as a question to the cookbook, and the answer: the manifests, or why there are none."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ome_operator.cookbook import layout as cookbook
 from ome_operator.cookbook.library import Library, engine
 from ome_operator.cookbook.request import WIDE, RecipeRefused, RecipeRequest
-from ome_operator.sizing.layouts import Layout, PlanRequest, Side
+from ome_operator.sizing.layouts import Layout, Side
+from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
@@ -50,6 +52,30 @@ def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
     shelf.machine(request.place.gpu.name)
     said = {**_place(request.place), **(_apart(request, layout) if layout.prefill else _together(request, layout.decode))}
     return Recipe(said, cookbook.plan(RecipeRequest(**said), shelf))
+
+
+def chosen_recipe(request: PlanRequest, layouts: Sequence[Layout], number: int, shelf: Library) -> Recipe:
+    """Return the recipe of the layout with this number, from 1 on.
+
+    Raises PlanRefused if there is no such layout, or no recipe for it; the reason names the best layout that has a recipe.
+    """
+    if number > len(layouts):
+        raise PlanRefused(f"--layout {number}: {len(layouts)} layouts work.")
+    found = _recipe_or_reason(request, layouts[number - 1], shelf)
+    if isinstance(found, Recipe):
+        return found
+    tried = ((at, _recipe_or_reason(request, layout, shelf)) for at, layout in enumerate(layouts, 1))
+    other = next((at for at, each in tried if isinstance(each, Recipe)), None)
+    instead = f"--layout {other} is the best that has a recipe." if other else "No other layout has a recipe."
+    raise PlanRefused(f"Layout {number} cannot be written. {found} {instead}")
+
+
+def _recipe_or_reason(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe | str:
+    """Return the recipe of a layout, or the sentence that says why there is none."""
+    try:
+        return recipe(request, layout, shelf)
+    except RecipeRefused as error:
+        return str(error)
 
 
 def _place(place: ServingStack) -> dict[str, Any]:

@@ -1,13 +1,25 @@
-"""The smallest number of nodes that does what is asked for."""
+"""Layouts for a number of nodes, or for the smallest number that does what is asked for."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ome_operator.sizing.constants import Constants
-from ome_operator.sizing.layouts import Layout, PlanRequest, check, try_all, why_none
+from ome_operator.sizing.layouts import Layout, check, layouts, try_all, why_none
 from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.request import PlanRequest
 
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+
+
+def found_layouts(request: PlanRequest, nodes: int | None, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
+    """Return the request with its number of nodes, and its layouts, best first; without `nodes` as few as it takes.
+
+    Raises PlanRefused with the reason if there is no layout.
+    """
+    if nodes is None:
+        return smallest(request, c)
+    sized = replace(request, nodes=nodes)
+    return sized, layouts(sized, c)
 
 
 def smallest(request: PlanRequest, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:

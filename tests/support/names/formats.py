@@ -26,8 +26,7 @@ from ome_operator.recorder import recording, sections
 from ome_operator.recorder.decision import Decision
 from ome_operator.recorder.passes import Pass
 from ome_operator.recorder.replay import ReplayedPass
-from ome_operator.sizing import answer
-from ome_operator.sizing import told as sizing_told
+from ome_operator.sizing import answer, report_text
 from ome_operator.storage.hashes import Hash
 from tests.support.names import walk
 from tests.support.names.people import golden
@@ -117,7 +116,7 @@ def outputs() -> Iterator[str]:
     documents = {"diff": Preview, "explain": Trouble, "preflight": PreflightReport, "replay": ReplayedPass, "status": Tree}
     for name, kind in documents.items():
         yield from walk.below(kind, f"ome {name} ", to_camel)
-    for command, module in {"lint": lint_report, "plan": sizing_told, "plan layouts": answer}.items():
+    for command, module in {"lint": lint_report, "plan": report_text, "plan layouts": answer}.items():
         yield from (
             f"ome {command} {key}" for key in walk.json_keys(module.__name__) if re.fullmatch(r"[a-z$][a-zA-Z]*", key)
         )

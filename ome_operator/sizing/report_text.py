@@ -3,9 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ome_operator.cookbook.library import Library
+from ome_operator.sizing.answer import document
 from ome_operator.sizing.classes import FIGURES, Bar
-from ome_operator.sizing.layouts import counted
+from ome_operator.sizing.gpus import Price
+from ome_operator.sizing.layouts import Layout
+from ome_operator.sizing.request import PlanRequest, counted
 from ome_operator.sizing.validate import Answer, Report
+from ome_operator.sizing.workloads import means
 
 SHOWN = 5
 _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
@@ -20,8 +25,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def plans(title: str, documents: Sequence[Mapping[str, Any]], all_: int) -> str:
-    """The first layouts of `all_`, best first, and what is known of the first."""
+def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> str:
+    """Return the first layouts as a table, best first, and what is known of the first."""
+    load = means(request.loads)
+    documents = [document(request, layout, price, shelf) for layout in layouts[:SHOWN]]
     head = (
         "",
         "prefill",
@@ -36,9 +43,9 @@ def plans(title: str, documents: Sequence[Mapping[str, Any]], all_: int) -> str:
         "$/M out",
     )
     rows = [_row(number, each) for number, each in enumerate(documents, 1)]
-    out = f"{title}\n\n{table(head, rows)}"
-    if all_ > len(documents):
-        out += f"{all_ - len(documents)} more layouts work: -o json has all.\n"
+    out = f"{request.title}: {load.prompt:,.0f} tokens in, {load.answer:,.0f} out\n\n{table(head, rows)}"
+    if len(layouts) > len(documents):
+        out += f"{len(layouts) - len(documents)} more layouts work: -o json has all.\n"
     return f"{out}\n{_first(documents[0])}"
 
 
