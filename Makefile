@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools test versions packages e2e lint format demo demo-down bench soak crds charts well-known lock checksums clean \
+.PHONY: help setup cluster-tools quick test versions packages e2e lint format demo demo-down bench soak crds charts well-known lock checksums clean \
 	release release-images release-outputs release-sign release-page release-check
 
 # Containers and agents set it: each process would compile 1,500 modules anew, a second of a core, and tests start hundreds.
@@ -42,6 +42,12 @@ $(READY): requirements.lock requirements-uv.lock pyproject.toml
 
 cluster-tools: setup ## etcd, Kubernetes, kwok and helm: fetched, or built once (minutes)
 	@$(BIN)/ome local tools
+
+quick: setup ## ruff, mypy, and the tests of core and of golden manifests: a minute, before each commit
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "make format writes it" >&2; exit 1; }
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q -n 2 tests/unit/core tests/golden $(ARGS)
 
 test: cluster-tools ## Every test, on a real control plane (ARGS for pytest)
 	@$(BIN)/python -m pytest -n 5 $(ARGS)

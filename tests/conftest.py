@@ -96,7 +96,11 @@ MIXED = ("tests/property", "tests/router", "tests/unit/preflight")
 processes wait at a time nor the cores are fought for.
 """
 COMPUTE = ("tests/property", "tests/lint", "tests/unit", "tests/docs")
-LONG = ("tests/unit/test_wheel.py", "tests/unit/test_silent_fields.py", "tests/unit/controllers/test_waves_of_services.py")
+LONG = (
+    "tests/process/test_wheel.py",
+    "tests/unit/test_silent_fields.py",
+    "tests/unit/controllers/test_waves_of_services.py",
+)
 FIRST = (*TOGETHER, MIXED, LONG, "tests/lint")
 """The longest first; the many short files fill what is left in the end."""
 

@@ -1,7 +1,7 @@
 """Operators that need not load: for each cluster a process that has loaded the program, and forks it for each start.
 
 Half of what a start costs is imports. What is not as shipped: nothing is loaded anew, and the sets of all operators of a
-cluster have the same order. tests/unit/test_wheel.py starts the real program, as do the node suite and the demo.
+cluster have the same order. tests/process/test_wheel.py starts the real program, as do the node suite and the demo.
 """
 
 import gc

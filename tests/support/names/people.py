@@ -116,7 +116,7 @@ def variables() -> Iterator[str]:
             read = item.slice
         elif isinstance(item, ast.Call) and ast.unparse(item.func) in ("os.environ.get", "os.getenv"):
             read = item.args[0]
-        elif isinstance(item, ast.keyword) and item.arg == "envvar":
+        elif isinstance(item, ast.keyword) and item.arg in ("envvar", "env"):
             read = item.value
         if isinstance(read, ast.Constant):
             yield str(read.value)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from string import Template
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -229,11 +230,14 @@ def test_what_waits_for_a_cluster_says_so_and_ends_when_told(installed: Installe
     words = installed.words(command, row["line"])
     merged = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(words, cwd=installed.there, env=installed.environment, **merged) as process:  # type: ignore[call-overload]
+        late = Timer(60, process.kill)  # a line that never comes fails this test, instead of the time limit of all tests
+        late.start()
         try:
             for text in process.stdout:
                 heard.append(text)
                 if row["says"] in text:
                     break
+            assert row["says"] in "".join(heard), heard
             if command == "ui":
                 (address,) = re.findall(r"http://\S+", "".join(heard))
                 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor())
@@ -243,6 +247,7 @@ def test_what_waits_for_a_cluster_says_so_and_ends_when_told(installed: Installe
             heard.append(process.stdout.read())
             assert process.wait(30) == row.get("code", 0), heard
         finally:
+            late.cancel()
             process.kill()
     assert row["says"] in "".join(heard) and "Traceback" not in "".join(heard), heard
 
