@@ -103,7 +103,7 @@ def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace
     columns = rig.cluster.kubectl("get", "isvc", NAME, "-n", namespace).split()
     assert "FROZEN" in columns and "Frozen" in columns
 
-    assert "goes on" in ome(rig, "thaw", f"{namespace}/{NAME}")
+    assert f"{NAME} is no longer frozen" in ome(rig, "thaw", f"{namespace}/{NAME}")
     rig.wait("whole and alone", lambda: rig.condition(namespace, NAME, "RolledOut").get("status") == "True", 120)
     rig.ready(namespace, NAME, 60)
     assert not frozen(rig, namespace)

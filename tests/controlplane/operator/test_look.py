@@ -149,7 +149,11 @@ def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: s
     """A field that there is not, and a namespace that there is not; a namespace may come with the file."""
     body = list(yaml.safe_load_all(SAMPLE.read_text()))[1]
     for metadata, spec, said in (
-        ({"name": "bad", "namespace": namespace}, {**body["spec"], "modle": {}}, "InferenceService bad: spec.modle is no"),
+        (
+            {"name": "bad", "namespace": namespace},
+            {**body["spec"], "modle": {}},
+            "InferenceService bad: field spec.modle does not",
+        ),
         ({"name": "bad", "namespace": "nope"}, body["spec"], "namespace nope does not exist: create it, or name another"),
     ):
         file = tmp_path / "bad.yaml"
@@ -205,4 +209,4 @@ def test_as_a_plugin_of_kubectl(kimi: Rig, namespace: str, tmp_path: Path) -> No
     assert completed[0] == "plug" and ":4" in completed
     nothing = ome(kimi, "status", "other", "-n", namespace, raises=False)
     assert isinstance(nothing.exception, Unanswered)
-    assert str(nothing.exception).startswith(f"there is no InferenceService other in namespace {namespace}: ")
+    assert str(nothing.exception).startswith(f"there is no InferenceService other in namespace {namespace}. ")
