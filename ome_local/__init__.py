@@ -1,1 +1,3 @@
-"""A Kubernetes cluster on one machine: `ome local` and `ome demo`. Beside the operator, and in no image of it."""
+"""A Kubernetes cluster on one machine: `ome local` and `ome demo`. The package is shipped with the operator's source, and is
+in no image of it.
+"""

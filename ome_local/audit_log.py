@@ -1,4 +1,4 @@
-"""The API server's audit log as numbers: who sent which request to what."""
+"""Parses the API server's audit log: the user, verb and object of each request."""
 
 import json
 from collections.abc import Iterator
@@ -9,34 +9,34 @@ from typing import Any
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 START = b'{"kind":"Event"'
-"""How a line begins. Bodies, which might begin so too, are not logged."""
+"""Beginning of each line. Request bodies, which might begin the same, are not logged."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request at the API server, without its body."""
+    """A request to the API server, without its body."""
 
     user: str
     verb: str
     group: str
     resource: str
-    """Empty for paths such as /version."""
+    """Resource name; empty for paths such as /version."""
     subresource: str
     namespace: str
     name: str
     code: int
     at: str
-    """When it arrived, in RFC 3339."""
+    """Time of arrival, in RFC 3339."""
     uri: str
 
     @property
     def writes(self) -> bool:
-        """True when the verb changes something, also when it was refused or changed nothing."""
+        """Whether the verb is a write, even if the request was denied or changed nothing."""
         return self.verb in WRITES
 
 
 def mark(log: Path) -> int:
-    """The present end of the log: pass it to `read` to count from here."""
+    """Return the current end of the log. Pass it to `read` to start from there."""
     try:
         return log.stat().st_size
     except FileNotFoundError:
@@ -44,12 +44,13 @@ def mark(log: Path) -> int:
 
 
 def read(log: Path, since: int = 0) -> Iterator[Request]:
-    """Every request from the mark on, once each: a watch when it starts to answer, any other when it is answered."""
+    """Yield every request since the mark once: a watch when its response starts, any other request when it is answered."""
     if not log.exists():
         return
     with log.open("rb") as file:
         file.seek(max(since - 1, 0))
-        # The mark may be in the middle of a line, which is of an event before it, unless its server was killed there.
+        # The mark may be in the middle of a line. That line belongs to an event before the mark, unless the API server was
+        # killed while it wrote it.
         cut = file.readline() if since else b""
         for line in chain([cut] if START in cut else [], file):
             if line.endswith(b"\n") and (request := _parse(json.loads(_unbroken(line)))):
@@ -57,7 +58,7 @@ def read(log: Path, since: int = 0) -> Iterator[Request]:
 
 
 def _unbroken(line: bytes) -> bytes:
-    """A line without the half event that an API server left before it when it was killed while it wrote."""
+    """Return a line without the incomplete event before it, which an API server leaves if it is killed while writing."""
     return line[max(line.rfind(START), 0) :]
 
 

@@ -1,6 +1,6 @@
-"""What is known of a run's parts while it goes on: which wait, run and are done, for how long, and what they are at.
+"""The progress of the parts of a run: which are waiting, running or done, for how long, and their current steps.
 
-Threads write and the screen reads, each a single attribute at a time.
+Threads write and the screen reads, each only one attribute at a time.
 """
 
 import time
@@ -14,7 +14,7 @@ WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 
 @dataclass
 class Row:
-    """One part."""
+    """A part of a run."""
 
     name: str
     needs: tuple[str, ...] = ()
@@ -22,18 +22,18 @@ class Row:
     began: float = 0.0
     ended: float = 0.0
     steps: list[str] = field(default_factory=list)
-    """What it is at: a step, then the step within it."""
+    """Current steps: a step, then the step within it."""
     words: str = ""
-    """What it says of itself."""
+    """Text about the part, for example its result."""
 
     def seconds(self, now: float) -> float:
-        """How long it has run."""
+        """Return the seconds for which the part has run."""
         return 0.0 if self.state == WAITING else (now if self.state == RUNNING else self.ended) - self.began
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row as a person sees it."""
+    """A row as it is shown."""
 
     state: str
     name: str
@@ -42,7 +42,7 @@ class Line:
 
 
 def spell(seconds: float) -> str:
-    """`3 min 10 s`, or `4.2 s` for what is short."""
+    """Format a duration, such as `3 min 10 s`, or `4.2 s` below ten seconds."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -53,23 +53,23 @@ _ROW: ContextVar[Row | None] = ContextVar("row", default=None)
 
 
 def row() -> Row | None:
-    """The part that this thread does."""
+    """Return the part that the calling thread runs, or None."""
     return _ROW.get()
 
 
 class Board:
-    """All parts of a run, in the order in which they are shown."""
+    """All parts of a run in the order in which they are shown."""
 
     def __init__(self, needs: Mapping[str, Sequence[str]], clock: Callable[[], float] = time.monotonic) -> None:
         self.rows = {name: Row(name, tuple(needed)) for name, needed in needs.items()}
         self.clock = clock
         self.began = clock()
         self.ended: Callable[[Row], None] = lambda _: None
-        """Told of every part that is done."""
+        """Called with each part that is done."""
 
     @contextmanager
     def part(self, name: str) -> Iterator[Row]:
-        """Meanwhile the calling thread does the part."""
+        """Mark the part as running in the calling thread inside the `with` block, and as done or failed afterwards."""
         mine = self.rows[name]
         mine.began, mine.state = self.clock(), RUNNING
         token = _ROW.set(mine)
@@ -84,12 +84,12 @@ class Board:
         self.ended(mine)
 
     def lines(self) -> list[Line]:
-        """Each part: how long it has taken, and what it is at or waits for."""
+        """Return a line for each part: its duration, and its current step or what it waits for."""
         now = self.clock()
         return [Line(each.state, each.name, self._time(each, now), self._detail(each)) for each in self.rows.values()]
 
     def summary(self) -> str:
-        """What runs and what is left, in a line."""
+        """Return a line about running and remaining parts."""
         now = self.clock()
         running = [self._running(each, now) for each in self.rows.values() if each.state == RUNNING]
         left = [each.name for each in self.rows.values() if each.state == WAITING]
@@ -97,11 +97,11 @@ class Board:
         return f"{self.total()}: {'; '.join(text for text in told if text)}"
 
     def total(self) -> str:
-        """Since the beginning."""
+        """Return the time since the start of the run."""
         return spell(self.clock() - self.began)
 
     def count(self) -> str:
-        """How many parts are done."""
+        """Return the number of finished parts as text."""
         return f"{sum(each.state == DONE for each in self.rows.values())} of {len(self.rows)} done"
 
     def _detail(self, each: Row) -> str:

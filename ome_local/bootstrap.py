@@ -1,4 +1,4 @@
-"""What a fresh control plane needs before anyone can use it: rights of its components, and simulated nodes."""
+"""Prepares a new control plane for use: rights of its components, and simulated nodes."""
 
 import time
 from collections.abc import Sequence
@@ -23,16 +23,18 @@ _GRANTED_WITHIN_S = 30.0
 
 
 def grant(api: KubeApi) -> None:
-    """Bind the components that act for everybody to cluster-admin, and wait until the API server knows it.
+    """Bind components that act on all objects to cluster-admin, and wait until the API server applies it.
 
-    Its authorizer learns of a binding a moment later, and the controller-manager ends when it is refused at its start.
+    The authorizer learns of a binding with a delay, and the controller-manager exits if it is denied at its start.
     """
     for user in POWERFUL:
         _bind(api, f"ome-local:{user.removeprefix('system:')}", "cluster-admin", user)
     until = time.monotonic() + _GRANTED_WITHIN_S
     while not all(_may_do_everything(api, user) for user in POWERFUL):
         if time.monotonic() > until:
-            raise UserError(f"The API server ignores the rights of {' and '.join(POWERFUL)}: `ome local logs apiserver`.")
+            raise UserError(
+                f"The API server does not apply the rights of {' and '.join(POWERFUL)}: see `ome local logs apiserver`."
+            )
         time.sleep(0.02)
 
 
@@ -44,7 +46,9 @@ def _may_do_everything(api: KubeApi, user: str) -> bool:
 
 
 def grant_names(api: KubeApi) -> None:
-    """What the name server of a real node reads. The kubelet and kube-proxy have roles that every API server makes."""
+    """Grant the rights to read what the DNS server of a real node needs. The roles of kubelet and kube-proxy exist in every
+    API server.
+    """
     rules = [
         {"apiGroups": [""], "resources": ["services", "namespaces", "pods"], "verbs": ["list", "watch"]},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
@@ -54,7 +58,7 @@ def grant_names(api: KubeApi) -> None:
 
 
 def grant_targets(api: KubeApi) -> None:
-    """What Prometheus reads to know whom it asks."""
+    """Grant the rights to read what Prometheus needs to find its targets."""
     rules = [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}]
     api.create(f"{_RBAC}/clusterroles", {**_named("ClusterRole", _PROMETHEUS), "rules": rules})
     _bind(api, _PROMETHEUS, _PROMETHEUS, COMPONENTS["prometheus"][0])
@@ -73,7 +77,7 @@ def _named(kind: str, name: str) -> dict[str, Any]:
 
 
 def add_nodes(at: Layout, nodes: Sequence[dict[str, Any]]) -> int:
-    """Create those that are missing, a few at a time; the number of new ones."""
+    """Create the missing nodes, a few at a time, and return their number."""
     lanes = min(8, len(nodes))
     if not lanes:
         return 0
@@ -90,17 +94,17 @@ def _create_all(at: Layout, nodes: Sequence[dict[str, Any]]) -> int:
 
 
 def wait_usable(api: KubeApi, nodes: int) -> None:
-    """Wait until this many nodes take pods and the controllers have made the first ServiceAccount."""
+    """Wait until this many nodes accept pods and the controllers have created the first ServiceAccount."""
     until = time.monotonic() + _NODES_WITHIN_S
     while (usable := _usable(api)) < nodes or not _has_account(api):
         if time.monotonic() > until:
             said = "`ome local logs NAME` says more, with kwok, kubelet or controller-manager for NAME"
-            raise UserError(f"{usable} of {nodes} nodes take pods after {_NODES_WITHIN_S:.0f} s; {said}.")
+            raise UserError(f"{usable} of {nodes} nodes accept pods after {_NODES_WITHIN_S:.0f} s; {said}.")
         cancel.pause(0.1)
 
 
 def _usable(api: KubeApi) -> int:
-    """Nodes of ours without the taint that a new node carries until the node controller saw it Ready."""
+    """Return the number of nodes without the taint that a new node has until the node controller has seen it Ready."""
     listed = api.get("/api/v1/nodes?resourceVersion=0")["items"]
     return sum(_is_ours(node["metadata"]) and not _held_back(node) for node in listed)
 

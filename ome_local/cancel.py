@@ -1,7 +1,7 @@
-"""Work in several threads that can be called off: programs are ended, and who waits wakes up.
+"""Cancellation of work in several threads: running programs are stopped, and waiting threads wake up.
 
-A thread that does a part of a run (ome_local/parts.py) carries a Cancel. In any other thread `run` and `pause` are no more
-than those of the standard library.
+A thread that runs a part of a task (ome_local/parts.py) carries a Cancel. In any other thread `run` and `pause` behave like
+those of the standard library.
 """
 
 import contextlib
@@ -26,21 +26,21 @@ _Made = TypeVar("_Made")
 
 
 class Cancelled(UserError):
-    """The work of the calling thread was called off."""
+    """The work of the calling thread was cancelled."""
 
 
 class Cancel:
-    """Whether work is called off, for the threads that carry it."""
+    """A cancellation flag for the threads that carry it."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
 
     def set(self) -> None:
-        """Call it off."""
+        """Cancel the work."""
         self._over.set()
 
     def wait(self, seconds: float) -> None:
-        """Sleep, or raise Cancelled as soon as the work is called off."""
+        """Sleep for `seconds`. Raises Cancelled as soon as the work is cancelled."""
         if self._over.wait(seconds):
             raise Cancelled("Ended, because something else failed.")
 
@@ -51,7 +51,7 @@ _NICE: ContextVar[int] = ContextVar("nice", default=0)
 
 @contextmanager
 def carried(cancel: Cancel, nice: int = 0) -> Iterator[None]:
-    """The calling thread obeys it meanwhile, and starts programs with the niceness."""
+    """Let the calling thread carry `cancel` inside the `with` block, and start programs with this niceness."""
     tokens = _CANCEL.set(cancel), _NICE.set(nice)
     try:
         yield
@@ -61,12 +61,12 @@ def carried(cancel: Cancel, nice: int = 0) -> Iterator[None]:
 
 
 def is_carried() -> bool:
-    """Whether the work of the calling thread can be called off."""
+    """Return whether the work of the calling thread can be cancelled."""
     return _CANCEL.get() is not None
 
 
 def pause(seconds: float) -> None:
-    """`time.sleep` that ends with Cancelled."""
+    """Sleep like `time.sleep`. Raises Cancelled if the work is cancelled."""
     cancel = _CANCEL.get()
     if cancel is None:
         time.sleep(seconds)
@@ -81,9 +81,9 @@ def run(
     env: Mapping[str, str] | None = None,
     output: "int | IO[bytes] | IO[str]" = subprocess.PIPE,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a program to its end, without input; with its own children it is ended when the work is called off.
+    """Run a program without input until it ends. If the work is cancelled, the program and its children are stopped.
 
-    What it says is kept apart as stdout and stderr, or both go to `output`.
+    Stdout and stderr are returned separately, or both are written to `output`.
     """
     nice = [] if not (more := _NICE.get()) else ["nice", "-n", str(more)]
     child = subprocess.Popen(
@@ -95,7 +95,7 @@ def run(
         stderr=subprocess.PIPE if output == subprocess.PIPE else subprocess.STDOUT,
         text=True,
         errors="replace",
-        process_group=0 if is_carried() else None,  # Ctrl-C then reaches it by way of Cancel alone
+        process_group=0 if is_carried() else None,  # Ctrl-C then reaches it only through Cancel
     )
     try:
         said = _communicate(child)
@@ -114,7 +114,7 @@ def _communicate(child: "subprocess.Popen[str]") -> tuple[str, str]:
 
 
 def _end(child: "subprocess.Popen[str]") -> None:
-    """The program, and what it has started, where it has a group of its own."""
+    """Stop the program, and the programs that it has started if it has its own process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if is_carried():
@@ -129,7 +129,9 @@ def _end(child: "subprocess.Popen[str]") -> None:
 
 
 def side_by_side(do: Callable[[_Thing], _Made], things: Sequence[_Thing], lanes: int = 8) -> list[_Made]:
-    """`do` for each of them, in threads that carry what the caller carries. The first failure, once all have ended."""
+    """Call `do` for each item in threads that carry the caller's Cancel. Raises the first failure after all calls have
+    ended.
+    """
     if not things:
         return []
     with ThreadPoolExecutor(min(lanes, len(things))) as pool:

@@ -1,4 +1,4 @@
-"""`ome local`: the cluster as a tool."""
+"""`ome local`: commands for a local cluster."""
 
 import os
 import subprocess
@@ -29,44 +29,58 @@ app = typer.Typer(
     epilog="Examples: ome local up --name mine --nodes 16; ome local status --name mine; ome local down --name mine",
     help="A real control plane on this machine: etcd, API server, controllers and scheduler, with simulated nodes.",
 )
-Name = Annotated[str, typer.Option("--name", help="Which cluster; several run side by side.")]
+Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several clusters can run at the same time.")]
 Which = Annotated[
-    str | None, typer.Option("--name", help=f"Which cluster: {layout.DEFAULT_NAME}, or the only one.", show_default=False)
+    str | None,
+    typer.Option(
+        "--name",
+        help=f"Name of the cluster; by default {layout.DEFAULT_NAME}, or the only one that exists.",
+        show_default=False,
+    ),
 ]
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 _KEPT = ("accelerator", "gpus_per_node", "start_delay_s", "audit", "fast", "kind")
-"""Options that count when a cluster is made, by their names in Spec."""
+"""Options that take effect only when a cluster is created, by their names in Spec."""
 
 
 @app.command(epilog="Example: ome local up --name mine --nodes 16 --accelerator h200")
 def up(
     ctx: typer.Context,
     name: Name = layout.DEFAULT_NAME,
-    nodes: Annotated[int, typer.Option(min=0, max=5000, help="Simulated nodes.")] = 0,
-    accelerator: Annotated[str, typer.Option(help=f"What they carry: {', '.join(MACHINES)}.")] = "h200",
-    gpus_per_node: Annotated[int | None, typer.Option(min=0, max=72, help="As many as the machine has.")] = None,
+    nodes: Annotated[int, typer.Option(min=0, max=5000, help="Number of simulated nodes.")] = 0,
+    accelerator: Annotated[str, typer.Option(help=f"Accelerator of the simulated nodes: {', '.join(MACHINES)}.")] = "h200",
+    gpus_per_node: Annotated[
+        int | None, typer.Option(min=0, max=72, help="GPUs per simulated node; by default as many as such a machine has.")
+    ] = None,
     start_delay: Annotated[float, typer.Option(min=0, help="Seconds until a simulated pod is Ready.")] = 0.0,
     audit: Annotated[bool, typer.Option("--audit", help="Write every API request to audit.log.")] = False,
     fast: Annotated[
-        bool, typer.Option("--fast", help="For scale: controllers may send more requests, and none makes Endpoints.")
+        bool,
+        typer.Option(
+            "--fast", help="For large clusters: controllers may send more requests, and no Endpoints objects are created."
+        ),
     ] = False,
     kind: Annotated[bool, typer.Option("--kind", help="Use kind's control plane; needs Docker.")] = False,
     workers: Annotated[
-        int, typer.Option(min=0, max=16, help="Kind's worker nodes; none: the node of its control plane takes pods.")
+        int, typer.Option(min=0, max=16, help="Number of kind's worker nodes; with 0, kind's control plane node runs pods.")
     ] = 0,
     kubernetes: Annotated[
-        str, typer.Option(help="Version of the control plane, such as 1.37; again with the next minor: an upgrade.")
+        str,
+        typer.Option(
+            help="Kubernetes version of the control plane, such as 1.37. Run `up` again with the next "
+            "minor version to upgrade."
+        ),
     ] = "",
     real_node: Annotated[
-        bool, typer.Option("--real-node", help="Also a kubelet on this machine, node real-0; needs Linux and root.")
+        bool, typer.Option("--real-node", help="Also run a kubelet on this machine as node real-0; needs Linux and root.")
     ] = False,
     extras: options.With = None,
 ) -> None:
-    """Create the cluster, or start what is missing of it.
+    """Create the cluster, or start the parts of it that do not run.
 
-    Options but --nodes, --kubernetes and --with count when it is created.
+    All options except --nodes, --kubernetes and --with take effect only when the cluster is created.
     """
     besides = options.extras(extras or ())
     cluster = Cluster.up(
@@ -84,7 +98,11 @@ def up(
         **besides,
     )
     if kept := kept_otherwise(_given(ctx), cluster.kept.spec):
-        typer.echo(f"Cluster {name} was made with {kept}, and keeps it: `ome local down{_option(name)}` first.", err=True)
+        typer.echo(
+            f"Cluster {name} was created with {kept}, which cannot be changed. To create it anew, run `ome "
+            f"local down{_option(name)}` first.",
+            err=True,
+        )
     typer.echo(f"Cluster {name} is up{_nodes_in_words(cluster)}. To use it:")
     typer.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
     typer.echo(f"  ome local kubectl{_option(name)} get nodes")
@@ -95,17 +113,17 @@ def up(
 @app.command(epilog="Example: ome local down --name mine")
 def down(
     name: Name = layout.DEFAULT_NAME,
-    every: Annotated[bool, typer.Option("--all", help="Every cluster, whatever its name.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Remove all clusters.")] = False,
 ) -> None:
-    """End the cluster's processes and remove its files."""
+    """Stop the cluster's processes and remove its files."""
     for each in layout.known() if every else [name]:
         removed = take_down(layout.layout(each))
-        typer.echo(f"Cluster {each} is gone." if removed else f"There is no cluster {each}; nothing to do.")
+        typer.echo(f"Cluster {each} was removed." if removed else f"There is no cluster {each}, so there is nothing to do.")
 
 
 @app.command(epilog="Example: ome local status")
 def status(name: Which = None) -> None:
-    """What runs. Exit code 1 when something does not."""
+    """Show the processes of the cluster. Exit code 1: one of them does not run."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -128,7 +146,7 @@ def status(name: Which = None) -> None:
     console.print(table)
     if cluster.prometheus:
         console.print(f"Prometheus: {cluster.prometheus}")
-    console.print(f"`ome local logs{_option(name)} NAME` shows what a process said.")
+    console.print(f"`ome local logs{_option(name)} NAME` shows the log of a process.")
     others = [other for other in layout.known() if other != name]
     if others:
         console.print(f"Other clusters here: {', '.join(others)}")
@@ -144,54 +162,56 @@ def kubeconfig(name: Which = None) -> None:
 
 @app.command(context_settings=_PASS_ON, epilog="Example: ome local kubectl --name mine get pods -A")
 def kubectl(ctx: typer.Context, name: Which = None) -> None:
-    """Run kubectl on the cluster; every word after it is kubectl's."""
+    """Run kubectl on the cluster. All following words are passed to kubectl."""
     _become("kubectl", name, ctx.args)
 
 
 @app.command(context_settings=_PASS_ON, epilog="Example: ome local helm list -A")
 def helm(ctx: typer.Context, name: Which = None) -> None:
-    """Run helm on the cluster; every word after it is helm's."""
+    """Run helm on the cluster. All following words are passed to helm."""
     _become("helm", name, ctx.args)
 
 
 @app.command(epilog="Example: ome local logs kwok -f")
 def logs(
-    process: Annotated[str, typer.Argument(help="A process of `ome local status`; none: the names.")] = "",
+    process: Annotated[
+        str, typer.Argument(help="Name of a process in `ome local status`; without a name, all names are listed.")
+    ] = "",
     name: Which = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it grows.")] = False,
-    count: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many from the end.")] = 100,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the log.")] = False,
+    count: Annotated[int, typer.Option("-n", "--lines", min=0, help="Number of last lines to show.")] = 100,
 ) -> None:
-    """Show what a process said."""
+    """Show the log of a process."""
     cluster = _opened(name)
     names = [row.name for row in cluster.status()]
     if not process:
         typer.echo("\n".join(names))
         return
     if not cluster.log(process).exists():
-        raise UserError(f"Cluster {cluster.name} has no log of {process!r}; there are {', '.join(names)}.")
+        raise UserError(f"Cluster {cluster.name} has no process {process!r}. Its processes: {', '.join(names)}.")
     raise typer.Exit(
         subprocess.run(["tail", "-n", str(count), *(["-f"] if follow else []), str(cluster.log(process))], check=False)
         .returncode
     )  # fmt: skip
 
 
-@app.command(short_help="Give the real node images from files.", epilog="Example: ome local load image.tar")
+@app.command(short_help="Load images from files into the real nodes.", epilog="Example: ome local load image.tar")
 def load(
     files: Annotated[list[Path], typer.Argument(help="Image archives, as `docker save` writes them.", metavar="FILE…")],
     name: Which = None,
 ) -> None:
-    """Give the real node images from files; pods use them without a pull."""
+    """Load images from files into the real nodes. Pods use them without a pull."""
     cluster = _opened(name)
     for file in files:
         with step(f"loading {file.name}"):
             cluster.load_image(file)
 
 
-@app.command(short_help="The programs that a cluster needs, and where they are.", epilog="Example: ome local tools")
+@app.command(short_help="Get the programs that a cluster needs, and print their paths.", epilog="Example: ome local tools")
 def tools(
-    node: Annotated[bool, typer.Option("--node", help="Also those of a real node.")] = False,
+    node: Annotated[bool, typer.Option("--node", help="Also get the programs of a real node.")] = False,
 ) -> None:
-    """Fetch or build the programs that a cluster needs, and print where they are."""
+    """Download or build the programs that a cluster needs, and print their paths."""
     for name, path in ensure.ensure([*CONTROL_PLANE, *(NODE if node else ())]).items():
         typer.echo(f"{name:24}{path}")
 
@@ -199,55 +219,55 @@ def tools(
 @app.command(short_help="Build the images of images/ without Docker.", epilog="Example: ome local images operator agent")
 def images(
     names: Annotated[
-        list[str] | None, typer.Argument(help=f"Which: {', '.join(container_images.REFERENCES)}; none: all.")
+        list[str] | None, typer.Argument(help=f"Images to build: {', '.join(container_images.REFERENCES)}; by default all.")
     ] = None,
 ) -> None:
-    """Build the container images of images/ without Docker, and print where their archives are."""
+    """Build the container images of images/ without Docker, and print the paths of their archives."""
     for name, path in container_images.build(names or container_images.REFERENCES).items():
         typer.echo(f"{container_images.REFERENCES[name]:32}{path}")
 
 
-@app.command(short_help="Put a tiny model on this machine.", epilog="Example: ome local model")
+@app.command(short_help="Write a tiny model to this machine.", epilog="Example: ome local model")
 def model(
     name: Which = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove it again.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the model.")] = False,
 ) -> None:
-    """Put a tiny model of Kimi K2's architecture on this machine, where pods find it as a hostPath."""
+    """Write a tiny model with Kimi K2's architecture to this machine, where pods mount it as a hostPath."""
     place = _models(name) / tinymodel.NAME
     if remove:
         gone = tinymodel.remove(place)
-        typer.echo(f"{place} is gone." if gone else f"There is no model of ours in {place}; nothing to do.")
+        typer.echo(f"{place} was removed." if gone else f"{place} does not contain this model, so there is nothing to do.")
     else:
         typer.echo(tinymodel.put(place))
 
 
 def _models(name: str | None) -> Path:
-    """Of the cluster that is meant. Without a cluster: where a real node will look."""
+    """Return the folder of models of the chosen cluster, or, without a cluster, the folder that a real node will use."""
     if name is None and spec.load(layout.layout(layout.chosen(None))) is None:
         return tinymodel.PLACE.parent
     return Cluster.open(layout.chosen(name)).models
 
 
 def _opened(name: str | None) -> Cluster:
-    """The cluster; what of it has ended is said beside."""
+    """Return the cluster. Processes that have ended are reported on stderr."""
     cluster = Cluster.open(layout.chosen(name))
     if ended := cluster.ended():
         has, option = "has" if len(ended) == 1 else "have", _option(cluster.name)
         typer.echo(
-            f"{', '.join(ended)} of cluster {cluster.name} {has} ended: `ome local up{option}` starts again.", err=True
+            f"{', '.join(ended)} of cluster {cluster.name} {has} ended: `ome local up{option}` starts them again.", err=True
         )
     return cluster
 
 
 def _become(program: str, name: str | None, words: list[str]) -> None:
-    """Replace this process, so that signals, the terminal and the exit code are the program's own."""
+    """Replace this process by the program, so that signals, terminal and exit code are those of the program."""
     cluster = _opened(name)
     path = str(cluster.program(program))
     os.execve(path, [path, *words], cluster.environment())  # noqa: S606 a program of the cluster, without a shell
 
 
 def _given(ctx: typer.Context) -> dict[str, Any]:
-    """Options that a person wrote, by their names in Spec."""
+    """Return the options that the user wrote, by their names in Spec."""
     sources = {field: ctx.get_parameter_source(field.removesuffix("_s")) for field in _KEPT}
     return {
         field: ctx.params[field.removesuffix("_s")]
@@ -257,7 +277,7 @@ def _given(ctx: typer.Context) -> dict[str, Any]:
 
 
 def kept_otherwise(given: Mapping[str, Any], spec: Spec) -> str:
-    """What a cluster has instead of the options that were given, as options; "" where it is what was asked for."""
+    """Return the cluster's settings that differ from the given options, written as options; "" if none differs."""
     has = {field: getattr(spec, field) for field in given}
     if "gpus_per_node" in has and spec.gpus_per_node is None:
         has["gpus_per_node"] = machine(spec.accelerator).gpus
@@ -293,7 +313,7 @@ def _node_line(cluster: Cluster) -> str:
 
 
 def _memory(row: Row) -> str:
-    """Resident memory, where /proc tells it."""
+    """Return the resident memory of a process; "" where /proc is not available."""
     try:
         with open(f"/proc/{row.pid}/status") as file:  # noqa: PTH123 - read once, of a process that may be gone
             kib = next((int(line.split()[1]) for line in file if line.startswith("VmRSS:")), 0)

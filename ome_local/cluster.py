@@ -50,19 +50,19 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @dataclass(frozen=True)
 class Row:
-    """One process in `status`."""
+    """A process in the result of `status`."""
 
     name: str
     pid: int | None
-    """None when it does not run."""
+    """Process ID; None if it does not run."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that exists. Component names: etcd, apiserver, controller-manager, scheduler, kwok, tokens.
+    """A cluster that exists. Its components are etcd, apiserver, controller-manager, scheduler, kwok and tokens.
 
-    With Prometheus also prometheus and prometheus-targets.
-    With a real node also node (which holds its namespaces), containerd, kubelet, kube-proxy, coredns.
+    With Prometheus it also has prometheus and prometheus-targets, and with a real node also node (which holds its
+    namespaces), containerd, kubelet, kube-proxy and coredns.
     """
 
     at: Layout
@@ -70,73 +70,75 @@ class Cluster:
 
     @classmethod
     def up(cls, name: str = DEFAULT_NAME, *, join: bool = True, **options: Any) -> Self:
-        """Create or complete it; options are the fields of Spec. Does nothing to what already runs.
+        """Create the cluster, or complete it. The options are the fields of Spec. Running processes are not changed.
 
-        `join=False`: a real node comes with the next `up`, and takes images already.
+        `join=False`: the real node can load images now, but joins the cluster only with the next `up`.
         """
         at = layout(name)
         return cls(at, lifecycle.up(at, Spec(**options), join=join))
 
     @classmethod
     def open(cls, name: str = DEFAULT_NAME) -> Self:
-        """The cluster of this name, running or not; a sentence when there is none."""
+        """Return the cluster of this name, whether it runs or not. Raises UserError if it does not exist."""
         at = layout(name)
         kept = spec.load(at)
         if kept is None:
             there = f" (there is {', '.join(known())})" if known() else ""
-            raise UserError(f"There is no cluster {name!r}{there}: `ome local up --name {name}` makes one.")
+            raise UserError(f"There is no cluster {name!r}{there}: create it with `ome local up --name {name}`.")
         return cls(at, kept)
 
     @property
     def name(self) -> str:
-        """Its name, which is its directory's."""
+        """Name of the cluster and of its directory."""
         return self.at.root.name
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig file."""
+        """Kubeconfig file of the administrator."""
         return self.at.kubeconfig
 
     @property
     def server(self) -> str:
-        """The API server's address."""
+        """Address of the API server."""
         return str(load(self.kubeconfig)["clusters"][0]["cluster"]["server"])
 
     @property
     def prometheus(self) -> str:
-        """The URL of its Prometheus, "" where it has none."""
+        """URL of the cluster's Prometheus; "" if it has none."""
         return prometheus.url(self.kept)
 
     def down(self) -> None:
-        """End its processes and remove its files."""
+        """Stop the cluster's processes and remove its files."""
         lifecycle.down(self.at)
 
     # --- the API ----------------------------------------------------------------------------------------------------
     def api(self, timeout: float = 10.0) -> KubeApi:
-        """A small client with the administrator's identity; one connection, for one thread."""
+        """Return a small client with the administrator's identity. It has one connection and must be used by one thread."""
         return KubeApi.of(self.at.kubeconfig, timeout)
 
     def environment(self, config: Path | None = None) -> dict[str, str]:
-        """For kubectl and helm: this cluster, and caches inside its directory instead of the person's home."""
+        """Return the environment of kubectl and helm for this cluster, with caches in its directory instead of the user's
+        home.
+        """
         inside = {"KUBECACHEDIR": "kubectl", "HELM_CACHE_HOME": "helm/cache", "HELM_CONFIG_HOME": "helm/config"}
         places = {key: str(self.at.root / "cache" / part) for key, part in inside.items()}
         places["HELM_DATA_HOME"] = str(self.at.root / "cache" / "helm" / "data")
         return {**os.environ, **places, "KUBECONFIG": str(config or self.kubeconfig)}
 
     def program(self, name: str) -> Path:
-        """Path of kubectl, helm or another program of the cluster."""
+        """Return the path of kubectl, helm or another program of the cluster."""
         return ensure.ensure([name], self.kept.spec.version)[name]
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
-        """What kubectl prints; its complaint as UserError."""
+        """Run kubectl and return its output. Raises UserError with its error message."""
         return self.run("kubectl", *words, stdin=stdin)
 
     def helm(self, *words: str) -> str:
-        """What helm prints; its complaint as UserError."""
+        """Run helm and return its output. Raises UserError with its error message."""
         return self.run("helm", *words)
 
     def run(self, program: str, *words: str, stdin: str | None = None) -> str:
-        """Run a program of the cluster with its environment."""
+        """Run a program of the cluster with its environment, and return its output."""
         done = subprocess.run(
             [str(self.program(program)), *words],
             input=stdin if stdin is not None else "",
@@ -150,12 +152,14 @@ class Cluster:
         return done.stdout
 
     def apply(self, *manifests: Mapping[str, Any]) -> None:
-        """Client-side `kubectl apply` of these objects."""
+        """Apply these objects with client-side `kubectl apply`."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
     def await_crds(self, within_s: float = 60.0) -> None:
-        """Wait until the kinds of all CRDs are established. `kubectl wait` would fail on one that has no conditions yet."""
+        """Wait until the kinds of all CRDs are established. `kubectl wait` would fail for a CRD that has no conditions
+        yet.
+        """
         until = time.monotonic() + within_s
         with closing(self.api()) as api:
             while missing := [crd["metadata"]["name"] for crd in api.get(_CRDS)["items"] if not _established(crd)]:
@@ -165,68 +169,70 @@ class Cluster:
 
     # --- processes --------------------------------------------------------------------------------------------------
     def start(self, name: str) -> None:
-        """Start one component; returns when it serves."""
+        """Start a component, and return when it serves requests."""
         if name not in self._own():
-            raise UserError(f"{name} is no component of cluster {self.name}; these are {', '.join(self._own())}.")
+            raise UserError(f"{name} is not a component of cluster {self.name}. Its components: {', '.join(self._own())}.")
         if name in COMPONENTS:
             real.start(self.node, name)
         else:
             servers.start(self.at, self.kept, name)
 
     def stop(self, name: str, number: int = signal.SIGTERM, grace_s: float = 20.0) -> None:
-        """End one process, of ours or spawned: the signal, and SIGKILL after the grace. Returns when it is gone."""
+        """Stop a component or a spawned process: send the signal, and SIGKILL after the grace period. Return when it has
+        ended.
+        """
         processes.stop(self.at, name, number, grace_s)
 
     def restart(self, name: str, number: int = signal.SIGTERM) -> None:
-        """Stop one component and start it again on the same data and ports."""
+        """Stop a component, and start it again on the same data and ports."""
         self.stop(name, number)
         self.start(name)
 
     def pause(self, name: str) -> None:
-        """Freeze one process: its connections stay open and nothing is answered."""
+        """Pause a process: its connections stay open, but it answers nothing."""
         self._running(name).signal(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Let a paused process go on."""
+        """Let a paused process continue."""
         self._running(name).signal(signal.SIGCONT)
 
     def extra_apiserver(self) -> Path:
-        """A second API server on the same etcd; a kubeconfig for it. `stop(servers.SECOND)` ends it."""
+        """Start a second API server on the same etcd, and return a kubeconfig for it. `stop(servers.SECOND)` stops it."""
         servers.start(self.at, self.kept, servers.SECOND)
         file, server = self.at.component_kubeconfig(servers.SECOND), creation.server(self.kept, servers.SECOND)
         kubeconfig.with_certificate(file, name=f"ome-{self.name}-2", server=server, pki=self.at.pki, user="admin")
         return file
 
     def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-        """Run a process that belongs to the cluster: `down` ends it, its words go to `log(name)`. When it ends by itself
-        `up` starts it again.
+        """Run a process that belongs to the cluster: `down` stops it, and its output is written to `log(name)`. If it ends
+        by itself, `up` starts it again.
         """
         if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES):
-            raise UserError(f"{name} is a component of the cluster; choose another name for your process.")
+            raise UserError(f"{name} is a component of the cluster; choose another name for this process.")
         if processes.find(self.at, name):
             raise UserError(f"{name} runs already.")
         return processes.keep(self.at, name, argv, env)
 
     def process(self, name: str) -> Process | None:
-        """A component or spawned process, while it runs."""
+        """Return a component or spawned process if it runs, else None."""
         return processes.find(self.at, name)
 
     def log(self, name: str) -> Path:
-        """The file with everything that this process said."""
+        """Return the log file of this process."""
         return self.at.logs / f"{name}.log"
 
     def status(self) -> list[Row]:
-        """Every process that should run, and whether it does."""
+        """Return every process that should run, and whether it does."""
         own = self._own()
         listed = [*own, *(name for name in processes.names(self.at) if name not in own)]
         return [Row(name, found.pid if (found := self.process(name)) else None) for name in listed]
 
     def ended(self) -> list[str]:
-        """Processes that should run and do not."""
+        """Return the names of processes that should run but do not."""
         return [row.name for row in self.status() if not row.pid]
 
     def ready(self) -> bool:
-        """True when the API server says so."""
+        """Return whether the API server reports that it is ready."""
         try:
             return bool(self.api(timeout=2.0).get("/readyz") == "ok")
         except (ApiError, ApiUnreachable, OSError):
@@ -234,9 +240,9 @@ class Cluster:
 
     # --- simulated nodes --------------------------------------------------------------------------------------------
     def set_stages(self, *more: stages.Stage, start_delay_s: float | None = None) -> None:
-        """Change how simulated pods live: the defaults plus these (none: the defaults again), for pods of now and later.
+        """Replace the Stages of simulated pods by the defaults and these, for existing and new pods.
 
-        kwok is restarted: a delay that was running begins anew.
+        This restarts kwok, so that delays that are in progress start again.
         """
         delay = self.kept.spec.start_delay_s if start_delay_s is None else start_delay_s
         creation.write_stages(self.at, self.kept.with_spec(start_delay_s=delay).spec, *more)
@@ -245,13 +251,13 @@ class Cluster:
     # --- the real node ----------------------------------------------------------------------------------------------
     @property
     def node(self) -> RealNode:
-        """Facts of the real node: its addresses and paths. The cluster must have been made with real_node=True."""
+        """Return addresses and paths of the real node. The cluster must have been created with real_node=True."""
         if self.kept.network is None:
-            raise UserError(f"Cluster {self.name} has no real node: make it with --real-node.")
+            raise UserError(f"Cluster {self.name} has no real node: create it with --real-node.")
         return RealNode(self.at, self.kept.network)
 
     def load_image(self, file: Path) -> None:
-        """Give the real node, or kind's, the images of a docker-archive; pods use them without a pull."""
+        """Load the images of a docker-archive into the real node or into kind's nodes. Pods use them without a pull."""
         if self.kept.spec.kind:
             kind_images.load(self.at, self.real_nodes, file)
         else:
@@ -259,36 +265,36 @@ class Cluster:
 
     @property
     def real_nodes(self) -> tuple[str, ...]:
-        """The names of the nodes that run containers of anybody; none where all are simulated."""
+        """Return the names of the nodes that really run containers; none if all nodes are simulated."""
         if self.kept.spec.kind:
             return kind_config.real_nodes(self.at, self.kept.spec.workers)
         return (NAME,) if self.kept.network else ()
 
     @property
     def models(self) -> Path:
-        """The folder of this machine that real nodes see as /var/lib/ome/models. Kind's nodes cannot write to it."""
+        """Folder of this machine that real nodes see as /var/lib/ome/models. Kind's nodes cannot write to it."""
         return self.at.models if self.kept.spec.kind else tinymodel.PLACE.parent
 
     # --- identities and counts --------------------------------------------------------------------------------------
     def keep_token(self, namespace: str, account: str, life_s: int = tokens.LIFE_S) -> Path:
-        """A kubeconfig with this ServiceAccount's token, renewed as long as the cluster is up."""
+        """Return a kubeconfig with a token of this ServiceAccount, which is renewed as long as the cluster is up."""
         try:
             return tokens.keep(self.at, namespace, account, life_s)
         except ApiError as error:
             raise UserError(f"No token for ServiceAccount {namespace}/{account}: {error}") from error
 
     def audit_mark(self) -> int:
-        """Where the audit log ends now."""
+        """Return the current end of the audit log."""
         return audit_log.mark(self.at.audit_log)
 
     def audit(self, since: int = 0) -> list[audit_log.Request]:
-        """Requests since a mark. The cluster must have been made with audit=True."""
+        """Return the requests since a mark. The cluster must have been created with audit=True."""
         if not self.kept.spec.audit:
-            raise UserError(f"Cluster {self.name} writes no audit log: make it with --audit.")
+            raise UserError(f"Cluster {self.name} writes no audit log: create it with --audit.")
         return list(audit_log.read(self.at.audit_log, since))
 
     def _own(self) -> tuple[str, ...]:
-        """The components that are processes of ours."""
+        """Return the components that run as processes of this package."""
         own = SERVERS if not self.kept.spec.kind else SERVERS[4:]
         own = (*own, *prometheus.PROCESSES) if self.kept.spec.prometheus else own
         return (*own, *COMPONENTS) if self.kept.network else own
@@ -301,4 +307,4 @@ class Cluster:
 
 def _established(crd: Mapping[str, Any]) -> bool:
     conditions = (crd.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)

@@ -1,4 +1,4 @@
-"""The command lines of the control plane: pure functions of where it lies, its ports and its options."""
+"""Command lines of the control plane's components. Pure functions of the directory, the ports and the options."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from ome_local.pki import SERVICE_IP
 from ome_local.spec import Kept
 
 SERVERS = ("etcd", "apiserver", "controller-manager", "scheduler", "kwok", "tokens")
-"""Short names of the processes, in the order in which they start. Log and process files carry them."""
+"""Short names of the processes in the order of their start. Log and process files are named after them."""
 PROGRAMS = {
     "etcd": "etcd",
     "apiserver": "kube-apiserver",
@@ -19,7 +19,7 @@ PORTS = (
     "etcd", "etcd-peer", "apiserver", "apiserver-2", "controller-manager", "scheduler", "operator", "operator-metrics",
     "prometheus",
 )  # fmt: skip
-"""Those of the operator are for what the demo and tests run beside the cluster."""
+"""The ports of the operator are for an operator that the demo or a test runs on this machine."""
 IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("admin", ("system:masters",)),
     "controller-manager": ("system:kube-controller-manager", ()),
@@ -27,9 +27,11 @@ IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kwok": ("kwok", ()),
     "prometheus": ("prometheus", ()),
 }
-"""File of the certificate → user and groups. One user per component, so that the audit log tells them apart."""
+"""File of the certificate → user and groups. Each component has its own user, so that the audit log distinguishes them."""
 POWERFUL = ("system:kube-controller-manager", "kwok")
-"""Bound to cluster-admin instead of a member of system:masters, which API priority and fairness never holds back."""
+"""Users that are bound to cluster-admin instead of being members of system:masters, which is exempt from API priority and
+fairness.
+"""
 AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -40,14 +42,15 @@ rules:
 - level: Metadata
 """
 SLOW_NODES = "1h"
-"""On a busy machine heartbeats of simulated nodes come late, and kwok does not make their pods Ready again."""
+"""On a busy machine heartbeats of simulated nodes are late, and kwok does not make the pods of such nodes Ready again."""
 
 
 def etcd(at: Layout, kept: Kept) -> list[str]:
-    """One member on loopback, which anybody on this machine reaches: it answers none but the API server's certificate.
+    """Return the arguments of a single etcd member on loopback. Any user of this machine can connect, so it requires the API
+    server's client certificate.
 
-    No fsync: the data is thrown away with the cluster. HTTP has a port of its own, which nobody needs: where both share a
-    port, gRPC goes through Go's server of HTTP and costs a fifth more.
+    fsync is disabled, because the data is removed with the cluster. HTTP has its own unused port: on a shared port, gRPC
+    would go through Go's HTTP server and cost a fifth more.
     """
     client, peer = (f"https://127.0.0.1:{kept.ports[name]}" for name in ("etcd", "etcd-peer"))
     pki = at.etcd_pki
@@ -74,13 +77,13 @@ def etcd(at: Layout, kept: Kept) -> list[str]:
 
 
 def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
-    """A real API server with the usual authorizers, admission, and priority and fairness."""
+    """Return the arguments of a real API server with the usual authorizers, admission, and priority and fairness."""
     service_ip = kept.network.service_ip if kept.network else SERVICE_IP
     pki = at.pki
     audit = [
         f"--audit-policy-file={at.audit_policy}",
         f"--audit-log-path={audit_log}",
-        "--audit-log-maxsize=1000000",  # megabytes; 0 would mean 100 and drop the oldest lines
+        "--audit-log-maxsize=1000000",  # megabytes; 0 would mean 100, and would drop the oldest lines
     ]
     return [
         f"--etcd-servers=https://127.0.0.1:{kept.ports['etcd']}",
@@ -105,23 +108,26 @@ def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
 
 
 def _reached_at(at: Layout, kept: Kept, port: int) -> list[str]:
-    """On loopback; with a real node where its pods find the Service `kubernetes`, and with a way to the kubelet."""
+    """Return the arguments about addresses: loopback, or with a real node the address at which pods reach the Service
+    `kubernetes`, and the way to the kubelet.
+    """
     if kept.network is None:
-        nowhere = "--endpoint-reconciler-type=none"  # Endpoints may not name loopback
+        nowhere = "--endpoint-reconciler-type=none"  # Endpoints must not contain loopback addresses
         return ["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", nowhere]
     is_first = port == kept.ports["apiserver"]
     return [
         "--bind-address=0.0.0.0",
         f"--advertise-address={kept.network.host}",
-        f"--endpoint-reconciler-type={'lease' if is_first else 'none'}",  # both have one address, which can have one port
+        # both API servers have the same address, for which Endpoints hold only one port
+        f"--endpoint-reconciler-type={'lease' if is_first else 'none'}",
         f"--kubelet-certificate-authority={at.pki / 'ca.crt'}",
         "--kubelet-preferred-address-types=InternalIP",
     ]
 
 
 def controller_manager(at: Layout, kept: Kept) -> list[str]:
-    """All controllers that need no cloud and no pod network. With `fast` not those of Endpoints, which nobody reads beside
-    EndpointSlices, and which make a twentieth of all requests.
+    """Return the arguments of the controller-manager, with all controllers that need neither a cloud nor a pod network.
+    `fast` disables the controllers of Endpoints, which nothing reads here and which cause a twentieth of all requests.
     """
     pki = at.pki
     fast = ["--concurrent-statefulset-syncs=20", "--concurrent-gc-syncs=20"]
@@ -140,14 +146,15 @@ def controller_manager(at: Layout, kept: Kept) -> list[str]:
 
 
 def scheduler(at: Layout, kept: Kept) -> list[str]:
-    """The default scheduler."""
+    """Return the arguments of the default scheduler."""
     return _client(at, kept, "scheduler")
 
 
 def kwok(at: Layout, kubeconfig: Path) -> list[str]:
-    """Simulates the kubelets of annotated nodes, and of no other.
+    """Return the arguments of kwok, which simulates the kubelets of annotated nodes only.
 
-    No node leases: a restarted kwok would wait for its predecessor's to expire. Node stages of ours beat instead.
+    Node leases are disabled, because a restarted kwok would wait until its predecessor's leases expire. Our node stages send
+    heartbeats instead.
     """
     return [
         f"--kubeconfig={kubeconfig}",
@@ -159,7 +166,7 @@ def kwok(at: Layout, kubeconfig: Path) -> list[str]:
 
 
 def _client(at: Layout, kept: Kept, name: str) -> list[str]:
-    """What controller-manager and scheduler have in common."""
+    """Return the arguments that controller-manager and scheduler share."""
     kubeconfig = at.component_kubeconfig(name)
     limits = ["--kube-api-qps=500", "--kube-api-burst=1000"]
     return [

@@ -1,4 +1,4 @@
-"""The files of a new cluster: ports, keys, certificates, kubeconfigs."""
+"""Creates the files of a new cluster: ports, keys, certificates, kubeconfigs."""
 
 import contextlib
 
@@ -14,7 +14,9 @@ from ome_operator.errors import UserError
 
 
 def create(at: Layout, spec: Spec) -> Kept:
-    """Write everything that a control plane needs before its first start. cluster.json comes last: it means complete."""
+    """Write all files that a control plane needs before its first start. cluster.json is written last, and marks the cluster
+    as complete.
+    """
     at.make()
     chosen = dict(zip(PORTS, ports.choose(len(PORTS), ports.of_clusters(at.root.parent)), strict=True))
     kept = Kept(spec, chosen, namespaces.choose(at, _numbers(at)) if spec.real_node else None)
@@ -41,8 +43,8 @@ def create(at: Layout, spec: Spec) -> Kept:
 
 
 def _guard_etcd(at: Layout) -> None:
-    """Certificates of etcd and of its only client, by an authority of their own: the controller-manager signs others'
-    certificates with the cluster's.
+    """Write the certificates of etcd and of its only client, signed by a separate authority, because the controller-manager
+    signs certificates with that of the cluster.
     """
     authority = Authority(at.etcd_pki)
     authority.member("member")
@@ -50,7 +52,9 @@ def _guard_etcd(at: Layout) -> None:
 
 
 def _identify_node(at: Layout, kept: Kept, authority: Authority, network: Network) -> None:
-    """Identities of the node's programs, which find the API server where pods do, and the kubelet's own certificate."""
+    """Write the identities of the node's programs, whose kubeconfigs use the API server's address for pods, and the
+    kubelet's server certificate.
+    """
     for file, (user, groups) in NODE_IDENTITIES.items():
         authority.client(file, user, groups)
         address = f"https://{network.host}:{kept.ports['apiserver']}"
@@ -61,7 +65,7 @@ def _identify_node(at: Layout, kept: Kept, authority: Authority, network: Networ
 
 
 def _numbers(at: Layout) -> set[int]:
-    """Of the networks that other clusters of this home keep for themselves."""
+    """Return the network numbers that other clusters of this home have reserved."""
     found: set[int] = set()
     for file in at.root.parent.glob("*/cluster.json"):
         with contextlib.suppress(UserError):
@@ -71,10 +75,10 @@ def _numbers(at: Layout) -> set[int]:
 
 
 def server(kept: Kept, port: str = "apiserver") -> str:
-    """The API server's address."""
+    """Return the address of the API server."""
     return f"https://127.0.0.1:{kept.ports[port]}"
 
 
 def write_stages(at: Layout, spec: Spec, *more: stages.Stage) -> None:
-    """How simulated pods and nodes live from kwok's next start on."""
+    """Write the Stages of simulated pods and nodes, which kwok reads at its next start."""
     kubeconfig.write_atomically(at.stages, stages.config([*stages.defaults(spec.start_delay_s), *more]))

@@ -1,6 +1,6 @@
-"""The few requests that the tool itself sends, with the standard library alone.
+"""A minimal Kubernetes client that uses only the standard library.
 
-The token keeper lives as long as the cluster and must stay small, and `up` must not wait for a big client to load.
+The token keeper runs as long as the cluster and must stay small, and `up` must not wait for a large client library to load.
 """
 
 import base64
@@ -16,7 +16,7 @@ from ome_operator.errors import OmeError
 
 
 class ApiError(OmeError):
-    """The API server refused: its status code and its sentence."""
+    """The API server returned an error, with its status code and message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{message} ({code})")
@@ -24,11 +24,11 @@ class ApiError(OmeError):
 
 
 class ApiUnreachable(OmeError):
-    """Nobody answered. Not an error while a server starts."""
+    """The API server did not respond. This is expected while it starts."""
 
 
 class KubeApi:
-    """One connection with the identity of a kubeconfig that `kubeconfig.with_certificate` or kind wrote."""
+    """A connection with the identity of a kubeconfig, which either `kubeconfig.with_certificate` or kind wrote."""
 
     def __init__(self, server: str, context: ssl.SSLContext, timeout: float = 10.0) -> None:
         self._server, self._context, self._timeout = urlsplit(server), context, timeout
@@ -36,7 +36,7 @@ class KubeApi:
 
     @classmethod
     def of(cls, kubeconfig: Path, timeout: float = 10.0, server: str | None = None) -> Self:
-        """The client of a kubeconfig file, at its server or, with the same identity, at another."""
+        """Return the client of a kubeconfig file. With `server`, the same identity is used at another address."""
         config = load(kubeconfig)
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -48,11 +48,13 @@ class KubeApi:
         return cls(server or cluster["server"], context, timeout)
 
     def get(self, path: str) -> Any:
-        """The parsed body, or its text when it is no JSON."""
+        """Send a GET request. Return the parsed body, or its text if it is not JSON."""
         return self.request("GET", path)
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """Send one request; a connection that the server closed meanwhile is opened again, once."""
+        """Send a request. A connection that the server has closed meanwhile is opened once more. Raises ApiError and
+        Unreachable.
+        """
         content = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": kind, "Accept": "application/json"}
         for last in (False, True):
@@ -71,7 +73,7 @@ class KubeApi:
         return _parsed(text)
 
     def create(self, path: str, body: Any) -> bool:
-        """POST; False when an object of that name is there already."""
+        """Send a POST request. Return False if an object of this name exists already."""
         try:
             self.request("POST", path, body)
         except ApiError as error:
@@ -85,16 +87,16 @@ class KubeApi:
         return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._context)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._connection.close()
 
 
 def load(path: Path) -> Any:
-    """A kubeconfig: ours are JSON; kind's is YAML."""
+    """Return a kubeconfig from a file. Those of this package are JSON, and kind's is YAML."""
     text = path.read_text()
     if text.lstrip().startswith("{"):
         return json.loads(text)
-    import yaml  # only for kind: costs memory that the token keeper does not need otherwise
+    import yaml  # imported only for kind, because it costs memory that the token keeper does not need otherwise
 
     return yaml.safe_load(text)
 

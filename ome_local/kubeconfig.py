@@ -1,4 +1,4 @@
-"""Kubeconfig files. Written as JSON, which is YAML, so that the token keeper need not load a YAML library."""
+"""Writes kubeconfig files as JSON, which is valid YAML, so that the token keeper needs no YAML library."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def with_certificate(path: Path, *, name: str, server: str, pki: Path, user: str) -> None:
-    """Self-contained, so that it can be copied: authority, certificate and key are inside."""
+    """Write a self-contained kubeconfig with authority, certificate and key, which can be copied."""
     who = {
         "client-certificate-data": _inline(pki / f"{user}.crt"),
         "client-key-data": _inline(pki / f"{user}.key"),
@@ -16,13 +16,13 @@ def with_certificate(path: Path, *, name: str, server: str, pki: Path, user: str
 
 
 def with_token_file(path: Path, *, name: str, server: str, authority: str, user: str, token: Path) -> None:
-    """Names the file of the token, which somebody renews; clients read it again."""
+    """Write a kubeconfig that names a token file. The file is renewed, and clients read it again."""
     who = {"tokenFile": str(token)}
     write_atomically(path, json.dumps(_config(name, server, authority, user, who), indent=2) + "\n")
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Readers see the old file or the new one, never a part. Only the owner can read it."""
+    """Write a file so that readers see either the old or the new content. Only the owner can read it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.touch(mode=0o600)
     beside.write_text(text)

@@ -1,4 +1,4 @@
-"""Bring a cluster up and take it down; each is safe to repeat."""
+"""Brings a cluster up and takes it down. Both can be repeated safely."""
 
 import contextlib
 import os
@@ -24,15 +24,17 @@ from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
 
 VERSION = "OME_KUBERNETES"
-"""Environment variable: the Kubernetes of new clusters."""
+"""Environment variable with the Kubernetes version of new clusters."""
 
 
 def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
-    """Create the cluster if there is none, start what does not run, spawned processes too, add the nodes that are missing.
+    """Create the cluster if it does not exist, start components and spawned processes that do not run, and add missing
+    nodes.
 
-    Without `join` the real node takes images and no pods: its programs may still be missing, and another `up` starts them.
+    Without `join` the real node can load images but runs no pods, because its programs may still be missing. A later `up`
+    starts them.
     """
-    nodes.simulated(wanted.accelerator, 0, wanted.gpus_per_node)  # a wrong name is refused before anything starts
+    nodes.simulated(wanted.accelerator, 0, wanted.gpus_per_node)  # refuse a wrong name before anything starts
     made = spec.load(at)
     wanted = replace(wanted, kubernetes=_version(made, wanted))
     options.check(at.root.name, made, wanted)
@@ -68,7 +70,9 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
 
 
 def _version(made: Kept | None, wanted: Spec) -> str:
-    """Of Kubernetes: what is asked for, else the cluster's, else $OME_KUBERNETES, for tests, where no node is real."""
+    """Return the Kubernetes version: the requested one, else the cluster's, else, for tests without real nodes,
+    $OME_KUBERNETES.
+    """
     if wanted.kubernetes or made:
         return versions.kubernetes(wanted.kubernetes or (made.spec.version if made else ""))
     usual = versions.KUBERNETES
@@ -76,20 +80,22 @@ def _version(made: Kept | None, wanted: Spec) -> str:
 
 
 def _end_servers(at: Layout) -> None:
-    """Those that are of another Kubernetes now, the API server last."""
+    """Stop the components that change their Kubernetes version, the API server last."""
     for name in ("scheduler", "controller-manager", servers.SECOND, "apiserver"):
         processes.stop(at, name)
 
 
 def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
-    """What has to be fetched or built for `up`."""
+    """Return the programs that `up` has to download or build."""
     if made.kind:
         return versions.CLIENTS
     return [*versions.CONTROL_PLANE, *(versions.NODE if made.real_node and join else ())]
 
 
 def _settle(at: Layout, wanted: Spec) -> Kept:
-    """What is kept wins over what is wanted, but nodes are added and the start delay may change."""
+    """Write the settings of the cluster. Existing settings take precedence, except that nodes are added and the start delay
+    may change.
+    """
     kept = spec.load(at) or creation.create(at, wanted)
     changed = kept.with_spec(
         nodes=max(kept.spec.nodes, wanted.nodes),
@@ -104,7 +110,7 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
 
 
 def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> KubeApi:
-    """The store, then the API server, then everything that talks to it at once."""
+    """Start etcd, then the API server, then all other components at once."""
     if kept.spec.kind:
         life.start(at, kept.spec.workers)
         names = ["kwok", "tokens"]
@@ -134,12 +140,12 @@ def _nodes_of(kept: Kept) -> list[nodes.Manifest]:
 
 
 def _of_kind(at: Layout, kept: Kept) -> tuple[str, ...]:
-    """Kind's nodes that take pods."""
+    """Return the names of kind's nodes that run pods."""
     return config.real_nodes(at, kept.spec.workers) if kept.spec.kind else ()
 
 
 def down(at: Layout) -> bool:
-    """End every process of the cluster and remove its directory. False when there was nothing to remove."""
+    """Stop every process of the cluster and remove its directory. Return False if there was nothing to remove."""
     with locked(at.root, create=False) as there:
         if not there:
             return False
@@ -153,12 +159,14 @@ def down(at: Layout) -> bool:
         _remove(at.root)
     if layout.home_is_ours():
         for parent in (at.root.parent, at.root.parent.parent):
-            with contextlib.suppress(OSError):  # it holds something else
+            with contextlib.suppress(OSError):  # the folder contains other files
                 parent.rmdir()
     return True
 
 
 def _remove(root: Path) -> None:
-    """cluster.json goes first: without it this is no cluster, however far the rest got."""
+    """Remove the directory, cluster.json first: without this file it is not a cluster, even if the removal is
+    interrupted.
+    """
     (root / "cluster.json").unlink(missing_ok=True)
     shutil.rmtree(root)

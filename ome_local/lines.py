@@ -1,4 +1,6 @@
-"""What `ome --help` says of the commands of this package: shown without loading them, which takes as long as the rest."""
+"""Help lines of this package's commands in `ome --help`. They are separate, because loading the commands takes as long as
+everything else.
+"""
 
-LOCAL = "A real control plane on this machine, with simulated nodes."
-DEMO = "Kimi K2 on 16 simulated nodes, and tokens of a tiny model."
+LOCAL = "Run a real control plane on this machine, with simulated nodes."
+DEMO = "Serve Kimi K2 on 16 simulated nodes, and real tokens of a tiny model."

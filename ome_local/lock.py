@@ -1,4 +1,6 @@
-"""One command at a time on one cluster: a lock on its directory itself, so that `down` leaves no lock file behind."""
+"""A lock that admits one command at a time to a cluster. It locks the cluster's directory itself, so that `down` leaves no
+lock file behind.
+"""
 
 import fcntl
 import os
@@ -11,7 +13,9 @@ from ome_local import cancel
 
 @contextmanager
 def locked(root: Path, *, create: bool) -> Iterator[bool]:
-    """Hold the directory's lock. Yields False, without a lock, when there is no directory and none is to be made."""
+    """Hold the lock of the directory. Yields False, without a lock, if the directory does not exist and `create` is
+    false.
+    """
     while True:
         if create:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -27,7 +31,7 @@ def locked(root: Path, *, create: bool) -> Iterator[bool]:
             raise
         if _is_still(root, handle):
             break
-        os.close(handle)  # `down` removed this directory while we waited for it
+        os.close(handle)  # `down` removed this directory while this command waited for the lock
     try:
         yield True
     finally:
@@ -35,7 +39,7 @@ def locked(root: Path, *, create: bool) -> Iterator[bool]:
 
 
 def acquire(handle: int) -> None:
-    """Hold the lock of an open file, or raise Cancelled where the work of this thread is called off."""
+    """Acquire the lock of an open file. Raises Cancelled if the work of this thread is cancelled."""
     while not _taken(handle):
         cancel.pause(0.1)
 

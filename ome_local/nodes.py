@@ -1,6 +1,6 @@
-"""Simulated nodes: Node objects that look like the real machines do to schedulers and operators.
+"""Simulated nodes: Node objects that schedulers and operators cannot distinguish from real machines.
 
-Labels are those that the cloud, node feature discovery and GPU feature discovery write on such a machine.
+The labels are those that cloud providers, node feature discovery and GPU feature discovery write on such machines.
 """
 
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from ome_local.binaries.versions import KUBERNETES
 from ome_operator.errors import UserError
 
 RACK = "topology.ome.io/rack"
-"""Ours: no well-known key names a rack. Placement takes any key."""
+"""Node label of this project for the rack, because no well-known label exists. Placement accepts any label."""
 BLOCK = "topology.ome.io/block"
-"""Ours: nodes behind one leaf of the RDMA fabric; several racks."""
+"""Node label of this project for the nodes behind one leaf switch of the RDMA fabric (several racks)."""
 NODES_PER_RACK = 4
 RACKS_PER_BLOCK = 4
 FAKE = "kwok.x-k8s.io/node"
 SIMULATED = ("type", "kwok")
-"""Label of every simulated node, as kwok's own manual has it: what really runs keeps off."""
+"""Label of every simulated node, as in kwok's documentation. Workloads that need a real node exclude it."""
 Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One kind of node."""
+    """A type of node."""
 
     instance: str
     product: str | None = None
-    """What GPU feature discovery writes; None for a machine without GPUs."""
+    """Value of the product label of GPU feature discovery; None for a machine without GPUs."""
     gpus: int = 0
     memory_mib: int = 0
-    """Of one GPU, as the driver reports it."""
+    """Memory of one GPU as the driver reports it."""
     family: str = ""
     compute: str = "0.0"
     cpu: int = 192
@@ -59,16 +59,17 @@ MACHINES = {
 
 
 def machine(accelerator: str) -> Machine:
-    """The machine of this name, or a sentence with the names that exist."""
+    """Return the machine of this name. Raises UserError with the existing names."""
     if accelerator not in MACHINES:
-        raise UserError(f"There is no accelerator {accelerator!r}; known are {', '.join(sorted(MACHINES))}.")
+        raise UserError(f"Unknown accelerator {accelerator!r}: use one of {', '.join(sorted(MACHINES))}.")
     return MACHINES[accelerator]
 
 
 def simulated(accelerator: str, count: int, gpus_per_node: int | None = None, *, addresses: bool = True) -> list[Manifest]:
-    """Nodes `h200-00`, `h200-01`, …, four in a rack, sixteen behind one leaf switch, all in one zone.
+    """Return nodes `h200-00`, `h200-01`, …, four to a rack and sixteen to a leaf switch, all in one zone.
 
-    Without `addresses` they have names alone, where something would route to them: kind's network daemon panics over it.
+    Without `addresses` the nodes have only names, for clusters whose network daemon would route to them: kind's panics over
+    such addresses.
     """
     kind = machine(accelerator)
     gpus = kind.gpus if gpus_per_node is None else gpus_per_node
@@ -102,7 +103,8 @@ def _address(number: int) -> list[Manifest]:
 
 def _resources(kind: Machine, gpus: int) -> dict[str, str]:
     plain = {"cpu": str(kind.cpu), "memory": kind.memory, "ephemeral-storage": "28Ti", "pods": "250"}
-    # A shared RDMA device plugin offers each card many times; both usual names, so that runtimes may ask for either.
+    # A shared RDMA device plugin offers each device many times. Both common resource names exist, so that runtimes may
+    # request either.
     shared = {"nvidia.com/gpu": str(gpus), "rdma/ib": "1k", "rdma/hca_shared_devices_a": "1k"}
     return {**plain, **(shared if gpus else {})}
 

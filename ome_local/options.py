@@ -1,4 +1,6 @@
-"""Which options of `ome local up` go together, and with what a cluster was made. What is refused says what to leave out."""
+"""Validates combinations of the options of `ome local up`, also against those with which a cluster was created. Each error
+names the option to leave out.
+"""
 
 from collections.abc import Collection
 from typing import Annotated
@@ -10,23 +12,26 @@ from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
 
 EXTRAS = ("prometheus",)
-"""Programs that a cluster can have besides, by their fields in Spec."""
+"""Optional programs of a cluster, by their fields in Spec."""
 
 
 With = Annotated[
-    list[str] | None, typer.Option("--with", metavar="PROGRAM", help=f"Also run this beside it: {', '.join(EXTRAS)}.")
+    list[str] | None,
+    typer.Option("--with", metavar="PROGRAM", help=f"Also run this program with the cluster: {', '.join(EXTRAS)}."),
 ]
 
 
 def extras(named: Collection[str]) -> dict[str, bool]:
-    """The fields of Spec that `--with` names."""
+    """Return the fields of Spec that `--with` sets. Raises UserError for an unknown program."""
     if unknown := [word for word in named if word not in EXTRAS]:
-        raise UserError(f"--with {unknown[0]}: there is no such program; there is {', '.join(EXTRAS)}.")
+        raise UserError(f"--with {unknown[0]}: unknown program: use {', '.join(EXTRAS)}.")
     return {name: name in named for name in EXTRAS}
 
 
 def check(name: str, kept: Kept | None, wanted: Spec) -> None:
-    """Refuse what cannot be had; `kept`: with what the cluster of this name was made, if it is there."""
+    """Raise UserError if the options cannot be satisfied. `kept` holds the settings of the existing cluster of this name, or
+    None.
+    """
     if reason := refusal(name, kept.spec if kept else None, wanted):
         raise UserError(reason)
     if wanted.prometheus and kept and "prometheus" not in kept.ports:
@@ -37,7 +42,7 @@ def check(name: str, kept: Kept | None, wanted: Spec) -> None:
 
 
 def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
-    """A sentence for the person, "" when nothing is wrong."""
+    """Return a sentence about the first error in the options; "" if they are valid."""
     if wanted.kind and wanted.real_node:
         return "kind's nodes are real already: leave --real-node out, or --kind."
     with_kind = kept.kind if kept else wanted.kind
@@ -48,7 +53,9 @@ def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
         options, them = " and ".join(named), "it" if len(named) == 1 else "them"
         return f"{options}: kind starts its own API server and controllers, without {them}. Leave {them} out, or --kind."
     if wanted.workers and not with_kind:
-        return f"--workers {wanted.workers}: worker nodes are kind's. Leave it out, or add --kind to a new cluster."
+        return (
+            f"--workers {wanted.workers}: only kind has worker nodes. Leave out --workers, or add --kind to a new cluster."
+        )
     return _of_another_make(name, kept, wanted) if kept else ""
 
 
@@ -57,7 +64,7 @@ def _of_another_make(name: str, kept: Spec, wanted: Spec) -> str:
     if wanted.kind and not kept.kind:
         return f"Cluster {name} was made without kind: {otherwise}."
     if wanted.real_node and kept.kind:
-        return f"Cluster {name} is kind's, whose nodes are real already: leave --real-node out."
+        return f"Cluster {name} was created with --kind, and its nodes are real already: leave out --real-node."
     if wanted.real_node and not kept.real_node:
         return f"Cluster {name} was made without a real node: {otherwise}."
     if wanted.kubernetes and minor(wanted.version) - minor(kept.version) not in (0, 1):

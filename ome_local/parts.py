@@ -1,4 +1,4 @@
-"""A run made of parts, each in a thread of its own as soon as what it needs is done. The first failure ends the others."""
+"""Runs the parts of a task in parallel, each as soon as its dependencies are done. The first failure cancels the others."""
 
 import signal
 import sys
@@ -15,19 +15,19 @@ from ome_local.board import Board
 
 @dataclass(frozen=True)
 class Part:
-    """What can be done by itself."""
+    """A part of a task that can run by itself."""
 
     name: str
     do: Callable[[], str | None]
-    """Its words, if there are any, are shown behind its name when it is done."""
+    """Does the work. The returned text, if any, is shown behind the part's name when it is done."""
     needs: tuple[str, ...] = ()
-    """Names of the parts that are done before."""
+    """Names of the parts that have to be done before."""
     nice: int = 0
-    """Niceness of its programs: who is waited for most gets the processors first."""
+    """Niceness of the programs that this part starts. Parts on the critical path get the lowest value."""
 
 
 def run(parts: Sequence[Part], board: Board) -> None:
-    """All of them; the first error, when nothing of the others runs any more."""
+    """Run all parts. Raises the first error after all other parts have ended."""
     by_name = {part.name: part for part in parts}
     order = TopologicalSorter({part.name: part.needs for part in parts})
     order.prepare()
@@ -41,7 +41,7 @@ def run(parts: Sequence[Part], board: Board) -> None:
                     done.result()
                     order.done(running.pop(done))
         except BaseException:
-            called_off.set()  # and the pool waits for all threads
+            called_off.set()  # the pool then waits for all threads
             raise
 
 
@@ -53,7 +53,7 @@ def _do(part: Part, board: Board, called_off: cancel.Cancel) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does: with the programs that it has started."""
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does, together with the programs that it has started."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

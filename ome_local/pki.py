@@ -1,6 +1,6 @@
-"""The cluster's own certificate authority, one server certificate and one identity per component.
+"""Creates the cluster's certificate authority, a server certificate, and an identity for each component.
 
-Elliptic keys: they cost no noticeable time to make, and less CPU per connection than RSA.
+The keys are elliptic-curve keys: creating them takes no noticeable time, and a connection takes less CPU than with RSA.
 """
 
 import ipaddress
@@ -22,11 +22,11 @@ _SERVER_NAMES = (
     "kubernetes.default.svc.cluster.local",
 )
 SERVICE_IP = "10.96.0.1"
-"""Of the Service `kubernetes`: the first address of the range that the API server is given."""
+"""Cluster IP of the Service `kubernetes`: the first address of the API server's service range."""
 
 
 class Authority:
-    """Signs certificates and writes each as <name>.crt and <name>.key into one folder."""
+    """Signs certificates, and writes each as <name>.crt and <name>.key into one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,17 +45,17 @@ class Authority:
         _write(folder / "ca.crt", ca.public_bytes(serialization.Encoding.PEM))
 
     def client(self, file: str, user: str, groups: Sequence[str] = ()) -> None:
-        """An identity: the API server takes the common name as user and the organizations as groups."""
+        """Write a client certificate. The API server reads the common name as user and the organizations as groups."""
         self._issue(file, _subject(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH], None)
 
     def server(self, file: str, addresses: Sequence[str] = ()) -> None:
-        """A certificate for loopback, for the Service `kubernetes`, and for more addresses."""
+        """Write a server certificate for loopback, for the Service `kubernetes`, and for additional addresses."""
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in _SERVER_NAMES]
         names += _addresses(dict.fromkeys(["127.0.0.1", SERVICE_IP, *addresses]))
         self._issue(file, _subject(file, ()), [ExtendedKeyUsageOID.SERVER_AUTH], x509.SubjectAlternativeName(names))
 
     def member(self, file: str) -> None:
-        """A certificate of a member of etcd, which is a server on loopback and a client of its own gRPC."""
+        """Write a certificate of an etcd member, which is a server on loopback and a client of its own gRPC endpoint."""
         both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         self._issue(file, _subject(file, ()), both, x509.SubjectAlternativeName(_addresses(["127.0.0.1"])))
 
@@ -78,7 +78,9 @@ class Authority:
 
 
 def service_account_key(folder: Path) -> None:
-    """sa.key signs ServiceAccount tokens, sa.pub verifies them; kept, so tokens survive a restart."""
+    """Write sa.key, which signs ServiceAccount tokens, and sa.pub, which verifies them. They are kept, so that tokens stay
+    valid after a restart.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     _write(folder / "sa.key", _private(key))
@@ -93,7 +95,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # clocks differ between a machine and its containers
+        .not_valid_before(now - timedelta(hours=1))  # clocks of a machine and its containers may differ
         .not_valid_after(now + _LIFE)
     )
 

@@ -1,4 +1,4 @@
-"""Loopback ports, chosen once when a cluster is made and kept, so that its kubeconfig outlives a restart."""
+"""Loopback ports. They are chosen once when a cluster is created, so that its kubeconfig stays valid after a restart."""
 
 import http.client
 import json
@@ -10,11 +10,15 @@ from pathlib import Path
 from ome_operator.errors import UserError
 
 RANGE = range(20000, 32000)
-"""Below the ports that Linux gives to outgoing connections (32768 and up): nothing takes them between stop and start."""
+"""The range is below the ports that Linux uses for outgoing connections (32768 and up), so that no connection takes a port
+while the cluster is stopped.
+"""
 
 
 def choose(count: int, taken: Iterable[int] = (), dice: random.Random | None = None) -> list[int]:
-    """Free ports, none of them in `taken` (the ports of clusters that are stopped right now)."""
+    """Return `count` free ports that are not in `taken` (the ports of stopped clusters). Raises UserError if there are too
+    few.
+    """
     dice, avoid = dice or random.Random(), set(taken)
     found: list[int] = []
     for port in dice.sample(RANGE, len(RANGE)):
@@ -26,7 +30,9 @@ def choose(count: int, taken: Iterable[int] = (), dice: random.Random | None = N
 
 
 def is_free(port: int) -> bool:
-    """Nobody listens on it. SO_REUSEADDR as servers set it: a closing connection does not count."""
+    """Return whether nothing listens on the port. SO_REUSEADDR is set as servers do, so that closing connections do not
+    count.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -37,14 +43,14 @@ def is_free(port: int) -> bool:
 
 
 def listens(host: str, port: int) -> bool:
-    """Somebody accepts connections there."""
+    """Return whether a server accepts connections there."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((host, port)) == 0
 
 
 def answers(host: str, port: int, path: str) -> bool:
-    """An HTTP server there answers 200."""
+    """Return whether an HTTP server there answers 200."""
     probe = http.client.HTTPConnection(host, port, timeout=2.0)
     try:
         probe.request("GET", path)
@@ -56,11 +62,11 @@ def answers(host: str, port: int, path: str) -> bool:
 
 
 def of_clusters(home: Path) -> set[int]:
-    """The ports that other clusters of this home keep for themselves."""
+    """Return the ports that other clusters of this home have reserved."""
     kept: set[int] = set()
     for spec in home.glob("*/cluster.json"):
         try:
             kept |= set(json.loads(spec.read_text())["ports"].values())
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # being written or removed by another process; its ports are still tried by binding
+            continue  # another process is writing or removing this file; its ports are still tested by binding
     return kept

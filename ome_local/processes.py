@@ -1,7 +1,7 @@
-"""Background processes of one cluster: each in a session of its own, remembered by id *and* start time.
+"""Background processes of a cluster. Each runs in its own session and is identified by process ID *and* start time.
 
-A process id alone is not an identity: after a crash or a reboot it may belong to somebody else. Nothing here signals an
-id whose start time is not the recorded one.
+A process ID alone does not identify a process: after a crash or a reboot it may belong to another one. No signal is sent to
+a process whose start time differs from the recorded one.
 """
 
 import contextlib
@@ -19,38 +19,40 @@ from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
 
 MARK = "OME_LOCAL_CLUSTER_DIR"
-"""In the environment of every process that we start, with the cluster's directory: finds what a lost file forgot."""
+"""Environment variable of every process that this package starts, with the cluster's directory. It identifies processes
+whose file was lost.
+"""
 _REMEMBER = 'printf %s "$$" >"$1.new" && mv "$1.new" "$1"; shift; exec "$@"'
-"""A process writes its id before it becomes the program: who starts it may be killed before it can."""
+"""A process writes its ID before it executes the program, because its parent may be killed before it could write it."""
 _BECOMES_S = 0.1
-"""While it becomes the program, for a moment, a process shows no environment."""
+"""Seconds for which a process may show no environment while it executes the program."""
 _CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
-"""Those started by this very process: they must be reaped, or they stay as zombies until it ends."""
+"""Child processes of this very process. They must be reaped, or they remain zombies until this process ends."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process as the operating system knows it."""
+    """A process of the operating system."""
 
     pid: int
     started: str
-    """Clock ticks since boot on Linux, a date elsewhere; only compared for equality."""
+    """Start time: clock ticks since boot on Linux, a date elsewhere. It is only compared for equality."""
 
     def alive(self) -> bool:
-        """True while the very same process runs. A zombie is dead."""
+        """Return whether this process still runs. A zombie does not."""
         if child := _CHILDREN.get(self.pid):
             child.poll()
         return started_at(self.pid) == self.started
 
     def signal(self, number: int) -> None:
-        """Send a signal to it and to nobody else."""
+        """Send a signal to this process, and to no other with the same ID."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 def started_at(pid: int) -> str | None:
-    """When the process with this id started, or None when there is no living one."""
+    """Return the start time of the process with this ID; None if it does not run."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -60,14 +62,14 @@ def started_at(pid: int) -> str | None:
 
 
 def _started_by_ps(pid: int) -> str | None:
-    """For macOS, which has no /proc."""
+    """Return the start time on macOS, which has no /proc."""
     told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, started = told.stdout.strip().partition(" ")
     return started.strip() or None if not state.startswith("Z") else None
 
 
 def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-    """Start it detached from this terminal, its words appended to its log, and remember it."""
+    """Start a process detached from this terminal, append its output to its log, and record it."""
     environment = {**os.environ, **(env or {}), MARK: str(at.root)}
     with (at.logs / f"{name}.log").open("ab") as log:
         child = subprocess.Popen(
@@ -84,13 +86,13 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
 
 
 def keep(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-    """Start it, and remember how: `again` starts it anew when it has ended by itself, until somebody stops it."""
+    """Start a process and record its command, so that `again` restarts it if it ends by itself, until it is stopped."""
     write_atomically(_how(at, name), json.dumps({"argv": [*argv], "env": dict(env or {})}))
     return spawn(at, name, argv, env)
 
 
 def again(at: Layout) -> list[str]:
-    """Start what was kept and has ended; the names."""
+    """Start recorded processes that have ended, and return their names."""
     ended = [name for path in sorted(at.run.glob("*.how")) if not find(at, name := path.name.removesuffix(".how"))]
     for name in ended:
         how = json.loads(_how(at, name).read_text())
@@ -99,19 +101,19 @@ def again(at: Layout) -> list[str]:
 
 
 def remember(at: Layout, name: str, pid: int) -> Process:
-    """Give a living process this name: `find` finds it, `stop` ends it."""
+    """Record a running process under this name, by which `find` and `stop` identify it."""
     process = Process(pid, started_at(pid) or "")
     write_atomically(_file(at, name), json.dumps({"pid": process.pid, "started": process.started}))
     return process
 
 
 def find(at: Layout, name: str) -> Process | None:
-    """The process remembered under this name, if it still runs."""
+    """Return the process recorded under this name if it still runs, else None."""
     kept = _remembered(at, name)
     if kept is not None and kept.alive():
         return kept
     early = _by_itself(at, name)
-    if early is None or (kept is not None and early.pid == kept.pid):  # a start time says more than a mark
+    if early is None or (kept is not None and early.pid == kept.pid):  # a recorded start time is more reliable than a mark
         return None
     return early if early.alive() else None
 
@@ -125,7 +127,9 @@ def _remembered(at: Layout, name: str) -> Process | None:
 
 
 def _by_itself(at: Layout, name: str) -> Process | None:
-    """What a process wrote about itself. It has no start time yet, so its mark has to prove that it is ours."""
+    """Return the process that recorded its own ID. It has no start time yet, so its mark has to prove that it belongs to
+    this cluster.
+    """
     try:
         pid = int(_early(at, name).read_text())
     except (OSError, ValueError):
@@ -137,15 +141,17 @@ def _by_itself(at: Layout, name: str) -> Process | None:
 
 
 def names(at: Layout) -> list[str]:
-    """Every name that was started and not forgotten."""
+    """Return every recorded name."""
     return sorted(path.name.removesuffix(".pid") for path in at.run.glob("[!.]*.pid"))
 
 
 def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 10.0) -> None:
-    """End it: the signal, then SIGKILL after the grace, wait until it is gone, and forget it."""
+    """Stop a process: send the signal, then SIGKILL after the grace period, wait until it has ended, and remove its
+    record.
+    """
     if process := find(at, name):
         process.signal(number)
-        process.signal(signal.SIGCONT)  # a paused process acts on nothing but SIGKILL
+        process.signal(signal.SIGCONT)  # a paused process reacts only to SIGKILL
         if not gone([process], grace_s):
             process.signal(signal.SIGKILL)
             gone([process], 10.0)
@@ -154,7 +160,9 @@ def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 1
 
 
 def end_all(at: Layout, grace_s: float = 1.0) -> None:
-    """End every process of the cluster, also one whose file was lost. SIGKILL after `grace_s`: the data goes anyway."""
+    """Stop every process of the cluster, including those whose file was lost. SIGKILL follows after `grace_s`, because the
+    data is removed anyway.
+    """
     ours = {process for name in names(at) if (process := find(at, name))} | set(marked(at))
     for process in ours:
         process.signal(signal.SIGTERM)
@@ -163,13 +171,13 @@ def end_all(at: Layout, grace_s: float = 1.0) -> None:
         for process in ours:
             process.signal(signal.SIGKILL)
         gone(ours, 10.0)
-    for late in marked(at):  # what one of them started while it was ending
+    for late in marked(at):  # processes that were started while their parent was stopping
         late.signal(signal.SIGKILL)
     gone(marked(at), 5.0)
 
 
 def gone(processes: Iterable[Process], within_s: float) -> bool:
-    """Wait until none of them lives."""
+    """Wait until all processes have ended. Return False if some still run after `within_s` seconds."""
     waiting, until = list(processes), time.monotonic() + within_s
     while waiting := [process for process in waiting if process.alive()]:
         if time.monotonic() > until:
@@ -179,7 +187,7 @@ def gone(processes: Iterable[Process], within_s: float) -> bool:
 
 
 def marked(at: Layout) -> list[Process]:
-    """Processes of ours that carry this cluster's mark, from /proc; this process itself is never one of them."""
+    """Return the processes that carry this cluster's mark, found in /proc, except this process itself."""
     found = []
     for pid in (int(folder.name) for folder in Path("/proc").glob("[0-9]*")):
         if pid != os.getpid() and _is_marked(pid, at) and (started := started_at(pid)):
@@ -195,11 +203,11 @@ def _environment(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
-        return b""  # of another user, or gone
+        return b""  # process of another user, or ended
 
 
 def last_words(at: Layout, name: str, lines: int = 3) -> str:
-    """The end of its log, for the sentence that says why something did not start."""
+    """Return the end of a process's log, for an error message."""
     try:
         text = (at.logs / f"{name}.log").read_text(errors="replace")
     except OSError:
@@ -220,4 +228,4 @@ def _early(at: Layout, name: str) -> Path:
 
 
 PYTHON = sys.executable
-"""For processes of ours: the interpreter with this package."""
+"""Interpreter with this package, for processes of this package."""

@@ -1,6 +1,6 @@
-"""What a long step shows while it runs: one line that counts the time, or plain lines where nobody watches.
+"""Shows the progress of a long step: on a terminal as a line with the elapsed time, elsewhere as plain lines.
 
-While a screen shows the parts of a run (ome_local/screen.py), a step is shown there, behind the part that it belongs to.
+While a screen shows the parts of a run (ome_local/screen.py), a step is shown there behind its part.
 """
 
 import sys
@@ -19,15 +19,15 @@ _PLAIN_AFTER_S = 3.0
 
 
 def say(line: str) -> None:
-    """One line for the person, on stderr: stdout belongs to what a command answers."""
+    """Print a line to stderr. Stdout is reserved for the result of a command."""
     print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def step(what: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
-    """Show `what…` with the time that it takes, and the words that the block puts into the list.
+    """Show `what…` with its elapsed time, and the words that the block adds to the yielded list.
 
-    Steps shorter than `quiet_below` seconds are not mentioned.
+    Steps that take less than `quiet_below` seconds are not shown.
     """
     more: list[str] = []
     began = time.monotonic()
@@ -56,7 +56,9 @@ def _clear() -> str:
 
 
 def _watch(what: str, began: float, quiet_below: float, over: threading.Event) -> None:
-    """Runs in a thread until `over`: each second on a terminal, each half minute elsewhere."""
+    """Show the elapsed time until `over` is set: every second on a terminal, every half minute elsewhere. Runs in a
+    thread.
+    """
     terminal = sys.stderr.isatty()
     if over.wait(quiet_below if terminal else max(quiet_below, _PLAIN_AFTER_S)):
         return

@@ -1,7 +1,7 @@
-"""Prometheus of a local cluster: what it scrapes, by which rules it alerts, and its command line.
+"""Prometheus of a local cluster: its targets, its alert rules, and its command line.
 
-It asks the operator that runs beside the cluster at its port, and pods of real nodes at their own addresses
-(ome_local/targets.py). With kind it reaches no pod, unless this machine has routes to them.
+It scrapes an operator on this machine at its port, and pods of real nodes at their own addresses (ome_local/targets.py).
+With kind it reaches no pod unless this machine has routes to them.
 """
 
 from pathlib import Path
@@ -15,26 +15,28 @@ from ome_local.spec import Kept
 from ome_operator.util.checkout import shipped
 
 NAME = "prometheus"
-"""Of the process, of its port, and of its user at the API server."""
+"""Name of the process, of its port, and of its user at the API server."""
 PROCESSES = (NAME, targets.NAME)
 EVERY = "5s"
-"""A person who looks waits for no more than this."""
+"""Scrape interval, and the longest time that a user waits for new data."""
 _COLON = {
     "source_labels": ["__name__"], "regex": "(sglang|vllm)_(.+)", "target_label": "__name__", "replacement": "${1}:${2}",
 }  # fmt: skip
-"""A newer prometheus_client tells a Prometheus before 3.0 `sglang_…` for `sglang:…`, as the chart's PodMonitor knows."""
+"""With a Prometheus before 3.0, a newer prometheus_client exposes `sglang:…` as `sglang_…`. The chart's PodMonitor has the
+same relabelling.
+"""
 RULES = Path("ome-resources/files/alerts.yaml")
-"""Below the charts: what the chart's PrometheusRule has."""
+"""Path below the charts of the rules in the chart's PrometheusRule."""
 
 
 def url(kept: Kept) -> str:
-    """Where people and programs of this machine find it; "" where the cluster has none."""
+    """Return the URL of the cluster's Prometheus; "" if it has none."""
     return f"http://127.0.0.1:{kept.ports[NAME]}" if kept.spec.prometheus else ""
 
 
 def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY) -> bool:
-    """Its configuration, with the chart's rules where none are named; whether that has changed."""
-    import yaml  # here, because `ome local kubectl` starts fast
+    """Write the configuration with these rules, by default those of the chart. Return whether it has changed."""
+    import yaml  # imported here, so that `ome local kubectl` starts fast
 
     targets.folder(at).mkdir(parents=True, exist_ok=True, mode=0o700)
     text, file = yaml.safe_dump(config(at, kept, rules or shipped("charts") / RULES, every), sort_keys=False), _config(at)
@@ -45,9 +47,9 @@ def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY)
 
 
 def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
-    """What it scrapes and evaluates. A target of a file names its job itself.
+    """Return the configuration of scraping and rules. A target in a file names its own job.
 
-    An operator's series of services have a namespace of their own, which is not that of its pod.
+    The operator's series about services have their own label `namespace`, which is not that of its pod.
     """
     beside = {"targets": [f"127.0.0.1:{kept.ports['operator-metrics']}"]}
 
@@ -64,7 +66,9 @@ def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
 
 
 def command(at: Layout, kept: Kept) -> list[str]:
-    """Its command line. It listens on loopback, and no page of another site may read it in a person's browser."""
+    """Return the command line. Prometheus listens on loopback, and does not allow other web sites to read it in a
+    browser.
+    """
     address = f"127.0.0.1:{kept.ports[NAME]}"
     programs = debian.prometheus()
     pages = [f"--web.local-assets={programs[debian.PAGES]}"] if debian.PAGES in programs else []
@@ -82,7 +86,7 @@ def command(at: Layout, kept: Kept) -> list[str]:
 
 
 def identity(at: Layout, kept: Kept) -> Path:
-    """The kubeconfig with which its targets are found."""
+    """Return the kubeconfig with which Prometheus' targets are discovered."""
     return at.kubeconfig if kept.spec.kind else at.component_kubeconfig(NAME)
 
 

@@ -1,6 +1,7 @@
-"""Shows a board: one screen that stays current on a terminal; elsewhere a line for each part that is done, and what is left.
+"""Shows the progress of a board: on a terminal as a live screen, elsewhere as a line for each finished part and the
+remaining ones.
 
-What is printed meanwhile stands above the screen.
+Text that is printed meanwhile appears above the screen.
 """
 
 import sys
@@ -17,25 +18,25 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 EVERY_S = 30.0
-"""Between two lines that say what is left, where nobody watches."""
+"""Seconds between two lines about the remaining parts if the output is not a terminal."""
 _MARKS = {WAITING: ("·", "dim"), RUNNING: ("…", "yellow"), DONE: ("✓", "green"), FAILED: ("✗", "red")}
 _SHOWN: list[str] = []
-"""How the board that is shown is shown."""
+"""The form in which a board is currently shown."""
 
 
 def is_shown() -> bool:
-    """Whether the parts of a run are shown, live or as lines."""
+    """Return whether a board is shown, as a live screen or as lines."""
     return bool(_SHOWN)
 
 
 def is_live() -> bool:
-    """Whether a screen on a terminal shows them."""
+    """Return whether a board is shown as a live screen on a terminal."""
     return "live" in _SHOWN
 
 
 @contextmanager
 def shown(board: Board) -> Iterator[None]:
-    """Meanwhile."""
+    """Show the board inside the `with` block."""
     live = sys.stdout.isatty()
     _SHOWN.append("live" if live else "lines")
     try:
@@ -55,7 +56,9 @@ def _live(board: Board) -> Iterator[None]:
 
 
 def draw(board: Board) -> "Table":
-    """A row for each part; its detail is cut, never wrapped, so that the screen keeps its height."""
+    """Return a table with a row for each part. The detail is cut instead of wrapped, so that the height of the screen does
+    not change.
+    """
     from rich.table import Table
     from rich.text import Text
 

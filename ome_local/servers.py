@@ -1,4 +1,4 @@
-"""Start the processes of a control plane and wait until they serve."""
+"""Starts the processes of a control plane and waits until they serve requests."""
 
 import time
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from ome_operator.errors import UserError
 
 READY_WITHIN_S = 60.0
 SECOND = "apiserver-2"
-"""Another API server on the same etcd, for tests."""
+"""Name of a second API server on the same etcd, for tests."""
 DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
-"""For a cluster with a real node: a proxy of this session knows no pod network."""
+"""Environment for a cluster with a real node, because a proxy of this session cannot reach the pod network."""
 
 
 def start(at: Layout, kept: Kept, name: str) -> None:
-    """Start one process unless it runs, and wait until it serves, if it is a server that others need."""
+    """Start a process unless it runs. If other processes need it as a server, wait until it serves requests."""
     if name == prometheus.NAME and prometheus.write(at, kept):
-        processes.stop(at, name)  # it reads its configuration once
+        processes.stop(at, name)  # Prometheus reads its configuration only at its start
     if processes.find(at, name) is None:
         _wait_free(kept.ports.get(name))
         processes.spawn(at, name, command(at, kept, name), DIRECT if kept.network else None)
-    # Also what ran already: who started it may have been killed before it served.
+    # Wait also for a process that ran already, because the command that started it may have been killed before it served.
     if name == "etcd":
         wait(at, name, lambda: ports.listens("127.0.0.1", kept.ports["etcd"]), "accept connections")
     elif name.startswith("apiserver"):
@@ -34,14 +34,14 @@ def start(at: Layout, kept: Kept, name: str) -> None:
 
 
 def _wait_free(port: int | None, within_s: float = 5.0) -> None:
-    """A killed process is a zombie while its other threads still hold the port; then the next one could not listen."""
+    """Wait until the port is free. A killed process is a zombie while its other threads still hold the port."""
     until = time.monotonic() + within_s
     while port is not None and not ports.is_free(port) and time.monotonic() < until:
         time.sleep(0.02)
 
 
 def command(at: Layout, kept: Kept, name: str) -> list[str]:
-    """The whole command line of a process, by its short name."""
+    """Return the complete command line of a process by its short name."""
     if name == "tokens":
         return [processes.PYTHON, "-m", "ome_local.tokens", "--dir", str(at.root)]
     if name == prometheus.NAME:
@@ -68,14 +68,16 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
 
 
 def wait_ready(at: Layout, kept: Kept, name: str = "apiserver") -> None:
-    """Wait until /readyz says ok, which includes the built-in roles."""
+    """Wait until /readyz returns ok, which includes that the built-in roles exist."""
     api = KubeApi.of(at.kubeconfig, timeout=5.0, server=creation.server(kept, name))
     wait(at, name, lambda: api.get("/readyz") == "ok", "say that it is ready")
     api.close()
 
 
 def wait(at: Layout, name: str, served: Callable[[], bool], what: str, within_s: float = READY_WITHIN_S) -> None:
-    """Poll until `served`; a process that ended or is late becomes a sentence with the end of its log."""
+    """Poll until `served` returns True. Raises UserError with the end of the process's log if the process ends or is
+    late.
+    """
     until = time.monotonic() + within_s
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a cluster is made with. Kept in its directory; only its nodes may change later."""
+"""The settings with which a cluster is created. They are stored in its directory, and most cannot change later."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -12,35 +12,44 @@ from ome_operator.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Options of `ome local up`."""
+    """The options of `ome local up`."""
 
     nodes: int = 0
-    """Simulated nodes; `up` again with a higher number adds some."""
+    """Number of simulated nodes. A later `up` with a higher number adds nodes."""
     accelerator: str = "h200"
     gpus_per_node: int | None = None
-    """None: as many as such a machine has."""
+    """GPUs per simulated node; None for as many as such a machine has."""
     start_delay_s: float = 0.0
-    """Seconds from a pod's binding to Ready on simulated nodes."""
+    """Seconds from the binding of a pod to Ready on simulated nodes."""
     audit: bool = False
-    """Write audit.log. Costs the API server some time, so off for users and on for tests and benchmarks."""
+    """Whether the API server writes audit.log. It costs the API server time, so it is off for users, and on for tests and
+    benchmarks.
+    """
     fast: bool = False
-    """Raise the request limits of controller-manager and scheduler: the defaults (20 a second) hide everything else."""
+    """Whether the request limits of controller-manager and scheduler are raised. The defaults (20 per second) would dominate
+    all measurements.
+    """
     kind: bool = False
-    """The control plane is kind's, in Docker."""
+    """Whether the control plane is kind's, in Docker."""
     workers: int = 0
-    """Nodes of kind's beside its control plane, which takes no pods of ours then. None: it is the real node itself."""
+    """Number of kind's worker nodes. With workers the control plane node runs no pods of ours; without, it is the real node
+    itself.
+    """
     real_node: bool = False
-    """A kubelet on this machine joins as real-0. The API server then listens on every address, so that pods reach it."""
+    """Whether a kubelet on this machine joins as real-0. The API server then listens on every address, so that pods reach
+    it.
+    """
     prometheus: bool = False
-    """Prometheus beside the control plane; `up` again adds it."""
+    """Whether Prometheus runs with the control plane. A later `up` can add it."""
     kubernetes: str = ""
-    """Version of the control plane; "" asks for that of the cluster, or for the usual."""
+    """Kubernetes version of the control plane; "" for that of the existing cluster, or the default."""
     demo: str = ""
-    """The installation whose `ome demo` made it, as the folder of its packages; "" for a cluster of `ome local up`."""
+    """Folder of the packages of the installation whose `ome demo` created the cluster; "" for a cluster of `ome local
+    up`."""
 
     @property
     def version(self) -> str:
-        """Of Kubernetes. Clusters of earlier builds did not keep it."""
+        """Kubernetes version of the cluster. Clusters of earlier builds did not store it."""
         return self.kubernetes or KUBERNETES
 
 
@@ -51,15 +60,15 @@ class Kept:
     spec: Spec
     ports: dict[str, int]
     network: Network | None = None
-    """Of the real node."""
+    """Network of the real node."""
 
     def with_spec(self, **changes: object) -> "Kept":
-        """The same cluster with changed options."""
+        """Return the same cluster with changed options."""
         return replace(self, spec=replace(self.spec, **changes))  # type: ignore[arg-type]
 
 
 def load(at: Layout) -> Kept | None:
-    """What was kept, or None when there is no such cluster."""
+    """Return the stored settings, or None if the cluster does not exist. Raises UserError if the file is invalid."""
     try:
         kept = json.loads(at.spec.read_text())
         ports = {name: int(port) for name, port in kept["ports"].items()}

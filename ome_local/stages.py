@@ -1,8 +1,9 @@
-"""How simulated pods and nodes live, as kwok Stages.
+"""Simulates the life of pods and nodes by kwok Stages.
 
-The defaults are kwok's own fast ones with four differences: a start delay, a pod annotation that sets it for one pod, node
-heartbeats every ten minutes instead of leases, and each deletion is confirmed once. Among Stages that match a pod those with
-a weight win over the defaults, which have none, so a test adds a Stage for the pods that it means and leaves the rest alone.
+The defaults are kwok's own fast stages with four differences: a start delay, a pod annotation that overrides it for one pod,
+node heartbeats every ten minutes instead of leases, and a single confirmation of each deletion. Of the Stages that match a
+pod, those with a weight take precedence over the defaults, which have none. A test can therefore add a Stage for its own
+pods without changing others.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Any
 
 Stage = dict[str, Any]
 START_DELAY = "pod-ready.stage.kwok.x-k8s.io/delay"
-"""Annotation on a pod: its own start delay, as `5s`."""
+"""Pod annotation with the start delay of this pod, such as `5s`."""
 
 _IS = {True: "Exists", False: "DoesNotExist"}
 _RUNNING: Stage = {"key": ".status.phase", "operator": "In", "values": ["Running"]}
@@ -97,7 +98,9 @@ _GONE: Stage = {"finalizers": {"empty": True}, "delete": True}
 
 
 def defaults(start_delay_s: float = 0.0) -> list[Stage]:
-    """Nodes become Ready and stay so; pods become Ready, Jobs' pods complete, deleted pods go at once."""
+    """Return the default Stages: nodes become and stay Ready, pods become Ready, pods of Jobs complete, and deleted pods
+    disappear at once.
+    """
     job = {"key": ".metadata.ownerReferences.[].kind", "operator": "In", "values": ["Job"]}
     return [
         _node("node-initialize", "NotIn", 0),
@@ -110,21 +113,23 @@ def defaults(start_delay_s: float = 0.0) -> list[Stage]:
 
 
 def ready(delay_s: float, labels: Mapping[str, str] | None = None, *, name: str = "slow-start", weight: int = 1) -> Stage:
-    """Pods with these labels become Ready after the delay, or after what their annotation START_DELAY says."""
+    """Return a Stage by which pods with these labels become Ready after `delay_s` seconds, or after the value of their
+    annotation START_DELAY.
+    """
     stage = _pod(name, [_deleted(False), _started(False)], {"statusTemplate": _READY}, delay_s, labels, weight)
     stage["spec"]["delay"]["durationFrom"] = {"expressionFrom": f'.metadata.annotations["{START_DELAY}"]'}
     return stage
 
 
 def terminate(delay_s: float, labels: Mapping[str, str] | None = None, *, name: str = "slow-end", weight: int = 1) -> Stage:
-    """Deleted pods with these labels take this long to go."""
+    """Return a Stage by which deleted pods with these labels disappear after `delay_s` seconds."""
     return _pod(name, [_deleted(True), _confirmed(False)], _GONE, delay_s, labels, weight)
 
 
 def never_ready(
     labels: Mapping[str, str], *, reason: str = "ImagePullBackOff", message: str = "", name: str = "never-ready"
 ) -> Stage:
-    """Pods with these labels are bound and then wait for ever, for this reason."""
+    """Return a Stage by which pods with these labels are bound to a node and then wait forever with this reason."""
     waiting = _containers({"waiting": {"reason": reason, "message": message}}, restarts=0)
     next_ = {"statusTemplate": _NOT_READY + waiting + "phase: Pending\n" + _STARTING}
     return _pod(name, [_deleted(False), _started(False)], next_, 0, labels, 1)
@@ -139,7 +144,7 @@ def crash(
     after_s: float = 0.0,
     name: str = "crash",
 ) -> Stage:
-    """Ready pods with these labels end once with this exit code and stay down until they are deleted."""
+    """Return a Stage by which Ready pods with these labels exit once with this code and stay down until they are deleted."""
     ended = {"terminated": {"exitCode": exit_code, "reason": reason, "message": message}}
     down = {"waiting": {"reason": "CrashLoopBackOff"}}
     next_ = {"statusTemplate": _NOT_READY + _containers(down, restarts=1, last=ended)}
@@ -152,7 +157,7 @@ def crash(
 
 
 def finish(labels: Mapping[str, str], *, exit_code: int = 0, message: str = "", name: str = "finish") -> Stage:
-    """Running pods with these labels end for good, with this exit code and these last words."""
+    """Return a Stage by which running pods with these labels terminate with this exit code and termination message."""
     said = {"exitCode": exit_code, "reason": "Error" if exit_code else "Completed", "message": message}
     phase = f"phase: {'Failed' if exit_code else 'Succeeded'}\n"
     next_ = {"statusTemplate": _NOT_READY + _containers({"terminated": said}, restarts=0) + phase}
@@ -160,7 +165,7 @@ def finish(labels: Mapping[str, str], *, exit_code: int = 0, message: str = "", 
 
 
 def config(stages: Iterable[Stage]) -> str:
-    """The file that kwok reads: YAML documents, each in JSON. Selectors need a value even for `Exists`."""
+    """Return kwok's configuration file: YAML documents, each as JSON. Selectors need a value even for `Exists`."""
     return "".join(f"---\n{json.dumps(stage)}\n" for stage in stages)
 
 
@@ -184,10 +189,11 @@ def _deleted(is_so: bool) -> Stage:
 
 
 def _confirmed(is_so: bool) -> Stage:
-    """Whether a kubelet has confirmed a deletion: it deletes with a grace period of 0 s.
+    """Return an expression that matches whether a kubelet has confirmed a deletion, which it does by deleting with a grace
+    period of 0 s.
 
-    That is a change of the pod, for which kwok would delete it again at once: by its name, which may be a new pod's by then.
-    A second time is needed only where an API server was killed between that change and the removal.
+    The confirmation changes the pod, so kwok would immediately delete it again by name, when the name may belong to a new
+    pod. A second deletion is needed only if an API server was killed between the change and the removal.
     """
     key = ".metadata.deletionGracePeriodSeconds | tostring"
     return {"key": key, "operator": "In" if is_so else "NotIn", "values": ["0"]}

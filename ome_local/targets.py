@@ -1,7 +1,7 @@
-"""The targets of a cluster's Prometheus: a small process that writes down which pods it asks, as long as the cluster is up.
+"""Writes the targets of a cluster's Prometheus: a small process that lists pods as long as the cluster is up.
 
-Debian's Prometheus cannot ask an API server by itself. Simulated pods answer nobody, so it is pods of real nodes alone, at
-their own addresses. Only the standard library, so that it stays small.
+Debian's Prometheus has no discovery by the API server. Simulated pods answer no requests, so the targets are only pods of
+real nodes, at their own addresses. It uses only the standard library, so that it stays small.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
 
 NAME = "prometheus-targets"
-"""Of the process."""
+"""Name of the process."""
 REAL = "type!=kwok"
-"""Nodes that are not simulated, by their labels."""
+"""Label selector of nodes that are not simulated."""
 _LEADERS = "ome.io/managed-by=ome-operator,component in (engine,decoder),leaderworkerset.sigs.k8s.io/worker-index=0"
 OPERATOR = "operator"
 PODS: Mapping[str, tuple[str, str]] = {
@@ -28,19 +28,21 @@ PODS: Mapping[str, tuple[str, str]] = {
     "engines": (_LEADERS, "http"),
     "routers": ("ome.io/managed-by=ome-operator,component=router", "metrics"),
 }
-"""Job → which pods, and the name of the port, as in charts/ome-resources/templates/metrics.yaml."""
+"""Job → label selector of its pods, and name of the port, as in charts/ome-resources/templates/metrics.yaml."""
 _LOOK_EVERY_S = 2.0
 Body = Mapping[str, Any]
 Target = dict[str, Any]
 
 
 def folder(at: Layout) -> Path:
-    """Of files with targets: operator*.json, and pods*.json. More may be written at any time, for what tests start."""
+    """Return the folder of target files: operator*.json and pods*.json. Tests may add files at any time for what they
+    start.
+    """
     return at.prometheus / "targets"
 
 
 def found(api: KubeApi) -> list[Target]:
-    """Every pod that is asked now."""
+    """Return the targets for all running pods on real nodes."""
     names = {node["metadata"]["name"] for node in _listed(api, "nodes", REAL)}
     if not names:
         return []
@@ -58,7 +60,7 @@ def _listed(api: KubeApi, plural: str, selector: str, more: str = "") -> list[Bo
 
 
 def of_pods(pods: Collection[Body], nodes: Collection[str], job: str, port: str) -> Iterator[Target]:
-    """The ports of this name of pods on these nodes, with the labels that a PodMonitor gives them."""
+    """Yield the ports of this name of pods on these nodes, with the labels that a PodMonitor sets."""
     for pod in pods:
         address = pod["status"].get("podIP")
         if not address or pod["spec"].get("nodeName") not in nodes:
@@ -73,7 +75,9 @@ def of_pods(pods: Collection[Body], nodes: Collection[str], job: str, port: str)
 
 
 def run(at: Layout, kubeconfig: Path) -> None:
-    """Write them anew when they change, until the cluster's directory is gone. While nobody answers, the last ones stay."""
+    """Write the target files when they change, until the cluster's directory is removed. If the API server does not respond,
+    the last files stay.
+    """
     api: KubeApi | None = None
     while at.spec.exists():
         try:
@@ -88,14 +92,14 @@ def run(at: Layout, kubeconfig: Path) -> None:
 
 
 def write(file: Path, targets: list[Target]) -> None:
-    """Unless they are there."""
+    """Write the targets to the file unless it has this content already."""
     text = json.dumps(targets, indent=1) + "\n"
     if not file.exists() or file.read_text() != text:
         write_atomically(file, text)
 
 
 def main() -> None:
-    """Entry of the process."""
+    """Run the target writer as a process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--kubeconfig", type=Path, required=True)

@@ -1,7 +1,8 @@
-"""A model of Kimi K2's architecture with 330,000 random weights: what it says is noise, but how it is served is real.
+"""A model with Kimi K2's architecture and 330,000 random weights. Its answers are noise, but it is served like the real
+model.
 
-Multi-head latent attention, experts behind a router, YaRN, Kimi's special tokens and chat template; 0.7 MB. The same bytes
-every time, made without network, torch or numpy.
+It has multi-head latent attention, routed experts, YaRN, and Kimi's special tokens and chat template, in 0.7 MB. The bytes
+are always the same, and are created without network, torch or numpy.
 """
 
 import json
@@ -18,18 +19,18 @@ from ome_operator.errors import UserError
 
 NAME = "kimi-k2-tiny"
 PLACE = Path("/var/lib/ome/models") / NAME
-"""Where pods on this machine find it, as a hostPath."""
+"""Folder in which pods on this machine find the model, as a hostPath."""
 _SPREAD = 0.3
-"""Standard deviation of the weights. Much smaller ones make a model that repeats one token."""
+"""Standard deviation of the weights. With much smaller weights the model repeats a single token."""
 
 SPECIAL = (
     "[BOS]", "[EOS]", "<|im_end|>", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>",
     "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
     "<|tool_call_end|>", "[PAD]",
 )  # fmt: skip
-"""Kimi K2's, so that SGLang's parser of its tool calls finds them."""
+"""Special tokens of Kimi K2, which SGLang's parser of its tool calls expects."""
 _WORDS = 256
-"""Every byte is a token."""
+"""Number of ordinary tokens: each byte is a token."""
 
 CHAT_TEMPLATE = """\
 {%- if tools -%}<|im_system|>tool_declare<|im_middle|>{{ tools | tojson }}<|im_end|>{%- endif -%}
@@ -64,7 +65,7 @@ CONFIG: dict[str, Any] = {
     "num_key_value_heads": 4,
     "hidden_act": "silu",
     "intermediate_size": 128,
-    # Layer 0 is dense; the others have 8 experts, of which a token visits 2, and one that it always visits.
+    # Layer 0 is dense. The others have 8 routed experts, of which each token uses 2, and one shared expert.
     "first_k_dense_replace": 1,
     "moe_layer_freq": 1,
     "moe_intermediate_size": 64,
@@ -112,12 +113,12 @@ CONFIG: dict[str, Any] = {
 
 
 def files() -> dict[str, bytes]:
-    """Name -> content of every file of the model."""
+    """Return the name and content of every file of the model."""
     return texts() | {"model.safetensors": safetensors(shapes())}
 
 
 def texts() -> dict[str, bytes]:
-    """Name -> content of every file but the weights."""
+    """Return the name and content of every file except the weights."""
     ends = [CONFIG["eos_token_id"], _WORDS + SPECIAL.index("[EOS]")]
     return {
         "config.json": _json(CONFIG),
@@ -135,14 +136,16 @@ def texts() -> dict[str, bytes]:
 
 
 def put(folder: Path = PLACE) -> Path:
-    """Write the model there, readable for every user; nothing happens when it is there. Pods see all of it or nothing."""
+    """Write the model to the folder, readable for every user, unless it is there already. The folder appears in one step, so
+    that pods never see a part of it. Raises UserError if the folder holds other files.
+    """
     wanted = files()
     if _is_ours(folder, wanted):
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        if folder.exists() and any(folder.iterdir()):  # an empty one is what a kubelet makes for a mount
-            raise UserError(f"{folder} holds something else: move it away, or name another folder.")
+        if folder.exists() and any(folder.iterdir()):  # a kubelet creates an empty folder for a mount
+            raise UserError(f"{folder} holds other files: move them away, or name another folder.")
         new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
         for name, content in wanted.items():
             (new / name).write_bytes(content)
@@ -154,9 +157,10 @@ def put(folder: Path = PLACE) -> Path:
 
 
 def remove(folder: Path = PLACE) -> bool:
-    """Remove it, and of /var/lib/ome the folders that are empty then. False when it is not what `put` wrote.
+    """Remove the model, and folders of /var/lib/ome that become empty. Return False if the folder does not contain what
+    `put` wrote.
 
-    Another folder above stays: a node of kind's has it mounted, and would never see its successor.
+    Other parent folders stay, because kind's nodes have them mounted and would not see a new folder of the same name.
     """
     if not _is_ours(folder, files()):
         return False
@@ -178,7 +182,7 @@ def _is_ours(folder: Path, wanted: Mapping[str, bytes]) -> bool:
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
-    """Every weight of the model, in DeepSeek V3's names. Matrices are (out, in)."""
+    """Return the shape of every weight by its name in DeepSeek V3. Matrices are (out, in)."""
     hidden, heads, words = CONFIG["hidden_size"], CONFIG["num_attention_heads"], CONFIG["vocab_size"]
     found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (words, hidden), "model.norm.weight": (hidden,)}
     for layer in range(CONFIG["num_hidden_layers"]):
@@ -223,10 +227,10 @@ def _experts(within: str, hidden: int, inner: int) -> dict[str, tuple[int, ...]]
 
 
 def safetensors(wanted: Mapping[str, tuple[int, ...]]) -> bytes:
-    """A file of bfloat16 tensors: a header of JSON, then the numbers.
+    """Return the content of a safetensors file of bfloat16 tensors: a JSON header followed by the numbers.
 
-    Matrices are random, norms one and biases zero. Uniform numbers rather than normal ones: they need no logarithm, whose
-    last bit differs from machine to machine.
+    Matrices are random, norms are one and biases are zero. Uniform numbers are used, because normal ones need a logarithm
+    whose last bit differs between machines.
     """
     dice, header, body = random.Random(0), {}, bytearray()
     for name, shape in wanted.items():
@@ -238,12 +242,12 @@ def safetensors(wanted: Mapping[str, tuple[int, ...]]) -> bytes:
         body += _bfloat16(numbers)
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, len(body)]}
     text = _json({"__metadata__": {"format": "pt"}, **header})
-    text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of 8
+    text += b" " * (-len(text) % 8)  # the numbers start at a multiple of 8 bytes
     return struct.pack("<Q", len(text)) + text + body
 
 
 def _bfloat16(numbers: list[float]) -> bytes:
-    """The upper half of each float32, in little-endian order; what is below is cut off."""
+    """Return the upper half of each float32 in little-endian order. The lower half is cut off, without rounding."""
     whole = struct.pack(f"<{len(numbers)}f", *numbers)
     halves = bytearray(2 * len(numbers))
     halves[0::2], halves[1::2] = whole[2::4], whole[3::4]
@@ -251,7 +255,7 @@ def _bfloat16(numbers: list[float]) -> bytes:
 
 
 def tokenizer() -> dict[str, Any]:
-    """A byte-level tokenizer without merges, in the format of the library `tokenizers`."""
+    """Return a byte-level tokenizer without merges, in the format of the library `tokenizers`."""
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     return {
         "version": "1.0",
@@ -270,7 +274,9 @@ def _special(number: int, content: str) -> dict[str, Any]:
 
 
 def _signs() -> list[str]:
-    """The sign that stands for each byte in byte-level tokenizers: itself when it can be seen, else one from 256 on."""
+    """Return the character that represents each byte in byte-level tokenizers: the byte's own character if it is printable,
+    else one from code point 256 on.
+    """
     seen = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     hidden = [byte for byte in range(256) if byte not in seen]
     return [chr(byte) if byte in seen else chr(256 + hidden.index(byte)) for byte in range(256)]

@@ -1,7 +1,8 @@
 """The token keeper: a small process that renews ServiceAccount tokens as long as the cluster is up.
 
-Tokens end after an hour, and clusters stay up longer. `keep` makes the first token at once and leaves a request; the
-keeper renews each requested token at half its life (decisions 16). Only the standard library, so that it stays small.
+Tokens expire after an hour, and clusters stay up longer. `keep` issues the first token at once and writes a request; the
+keeper renews each requested token at half its lifetime (decisions 16). It uses only the standard library, so that it stays
+small.
 """
 
 import argparse
@@ -19,7 +20,7 @@ _LOOK_EVERY_S = 1.0
 
 
 def keep(at: Layout, namespace: str, account: str, life_s: int = LIFE_S) -> Path:
-    """Make a token now, have it renewed from now on, and give a kubeconfig that reads it from its file."""
+    """Issue a token, request its renewal, and return a kubeconfig that reads the token from its file."""
     stem = at.tokens / f"{namespace}.{account}"
     request = {"namespace": namespace, "account": account, "life_s": life_s}
     api = KubeApi.of(at.kubeconfig)
@@ -39,12 +40,12 @@ def keep(at: Layout, namespace: str, account: str, life_s: int = LIFE_S) -> Path
 
 
 def token_file(at: Layout, request: dict[str, object]) -> Path:
-    """Where the token of this request lies."""
+    """Return the path of the token of this request."""
     return at.tokens / f"{request['namespace']}.{request['account']}.token"
 
 
 def issue(api: KubeApi, at: Layout, request: dict[str, object]) -> None:
-    """Ask for a fresh token and replace the file in one step."""
+    """Request a new token, and replace the file atomically."""
     answer = api.request(
         "POST",
         f"/api/v1/namespaces/{request['namespace']}/serviceaccounts/{request['account']}/token",
@@ -58,12 +59,14 @@ def issue(api: KubeApi, at: Layout, request: dict[str, object]) -> None:
 
 
 def is_due(written: float | None, life_s: float, now: float) -> bool:
-    """True at half the life of a token that was written then, or when there is none."""
+    """Return whether a token written at this time has reached half its lifetime; True if there is none."""
     return written is None or now >= written + life_s / 2
 
 
 def run(at: Layout) -> None:
-    """Renew what is due until the cluster's directory is gone. An API server that is down is asked again later."""
+    """Renew tokens that are due, until the cluster's directory is removed. If the API server does not respond, try again
+    later.
+    """
     api: KubeApi | None = None
     while at.spec.exists():
         for file in at.tokens.glob("*.request"):
@@ -87,7 +90,7 @@ def _written(file: Path) -> float | None:
 
 
 def main() -> None:
-    """Entry of the process."""
+    """Run the token keeper as a process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", type=Path, required=True)
     run(Layout(parser.parse_args().dir))

@@ -1,4 +1,4 @@
-"""A thread that tells how far something is while it goes on."""
+"""Runs a thread that reports progress while other work goes on."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def watched(tell: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Meanwhile `tell` runs in a thread, until the event that it is given is set; it has ended when the block has."""
+    """Run `tell` in a thread inside the `with` block. The event that is passed to it is set at the end of the block, which
+    waits for the thread.
+    """
     over = threading.Event()
     watcher = threading.Thread(target=tell, args=(over,), daemon=True)
     watcher.start()

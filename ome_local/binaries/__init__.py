@@ -1,1 +1,1 @@
-"""The programs that a cluster is made of: fetched with a digest that is written down, or built from source."""
+"""The programs of a cluster: downloaded and verified by a digest in this repository, or built from source."""

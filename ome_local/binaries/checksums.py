@@ -1,7 +1,7 @@
-"""`make checksums`: lines for release files that have none in `checksums.txt`, from the hosts. A line that is there stays.
+"""`make checksums`: adds missing lines for release files to `checksums.txt`, from the release hosts. Existing lines stay.
 
-For whoever changes a version and reaches the hosts. What it writes is a first sight: compare it with what others have
-written down, then commit it.
+It is meant for a developer who changes a version and can reach the hosts. New lines are not verified: compare them with
+published digests before you commit them.
 """
 
 import sys
@@ -14,14 +14,14 @@ LINUX, MACOS = ([Target(system, arch) for arch in ("amd64", "arm64")] for system
 
 
 def files() -> Iterator[tuple[str, Tool, Target]]:
-    """Each release file that `ome local` may fetch: its path, what it is of, and for which machine."""
+    """Yield each release file that `ome local` may download: its path, its program and its platform."""
     for tool in {tool for version in (KUBERNETES, *OTHERS) for tool in tools(version).values() if tool.archive}:
         for target in (*LINUX, *(MACOS if tool.name in CLIENTS else ())):
             yield tool.fill(tool.archive, target), tool, target
 
 
 def main() -> int:
-    """Ask for all, say what came, and add what was missing. 1: a host gives another digest than the line says."""
+    """Request all digests, print the results, and add missing lines. Return 1 if a host's digest contradicts a line."""
     known, contradicted = digests.read(), False
     expected = {path: (tool, target) for path, tool, target in files()}
     for path, (tool, target) in sorted(expected.items()):
@@ -29,16 +29,16 @@ def main() -> int:
             given = releases.published(tool, target)
         except releases.Unavailable as reason:
             if path not in known:
-                _say(f"{path}: no line, and it stays so: {reason}")
+                _say(f"{path}: no digest was found: {reason}")
             continue
         if path not in known:
             known[path] = given
             _say(f"{path}: added")
         elif known[path] != given:
             contradicted = True
-            _say(f"{path}: {tool.address()} gives {given}, and the line, which stays, says {known[path]}")
+            _say(f"{path}: {tool.address()} has the digest {given}, but the line, which is kept, has {known[path]}")
     for path in sorted(known.keys() - expected.keys()):
-        _say(f"{path}: no program of ome_local/binaries/versions.py has this file, remove its line")
+        _say(f"{path}: no program of ome_local/binaries/versions.py uses this file: remove its line")
     digests.write(known)
     return int(contradicted)
 

@@ -1,4 +1,4 @@
-"""Prometheus and promtool: those of this machine, else of Debian's package, which apt has proven by its signature."""
+"""Prometheus and promtool: those of this machine, or those of Debian's package, which apt verifies by its signature."""
 
 import shutil
 import tempfile
@@ -11,13 +11,15 @@ from ome_local.progress import step
 
 PROGRAMS = ("prometheus", "promtool")
 PAGES = "web"
-"""Files of Prometheus' pages."""
+"""Key of the files of Prometheus' web pages."""
 _UNPACKED = {**{name: Path("usr/bin", name) for name in PROGRAMS}, PAGES: Path("usr/share/prometheus/web")}
-"""What is kept of the package, and where it is there."""
+"""Files of the package that are kept, with their paths in it."""
 
 
 def prometheus() -> dict[str, Path]:
-    """Where the two are, and PAGES where the programs do not find theirs. Raises Unavailable with the reason."""
+    """Return the paths of both programs, and of PAGES if the programs do not find their pages themselves. Raises
+    Unavailable.
+    """
     if found := _here():
         return found
     kept = cache_dir() / "prometheus-debian"
@@ -33,7 +35,7 @@ def _here() -> dict[str, Path]:
 
 
 def _fetch(kept: Path) -> None:
-    """Into its place by one rename, as with other programs."""
+    """Unpack the package, and move it into the cache by a single rename, as for other programs."""
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
             raise Unavailable(f"this machine has no prometheus and no {program} to fetch Debian's: install prometheus")

@@ -1,4 +1,4 @@
-"""The programs of a cluster in a cache that clusters share: fetched or built once, by one process at a time."""
+"""Keeps the programs of clusters in a shared cache. Each is downloaded or built once, by one process at a time."""
 
 import fcntl
 import os
@@ -20,30 +20,31 @@ _DOWNLOADS = 4
 
 
 def cache_dir() -> Path:
-    """$OME_CACHE, or the place for caches of the person's session."""
+    """Return $OME_CACHE, or the user's folder for caches."""
     if own := os.environ.get("OME_CACHE"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ome"
 
 
 def place(tool: Tool, target: Target) -> Path:
-    """Where the program lies once it is there. A folder of its own per version, so upgrades never mix."""
+    """Return the path of the program in the cache. Each version has its own folder, so that upgrades never mix."""
     return cache_dir() / f"{tool.name}-{tool.version}-{target.os}-{target.arch}" / tool.name
 
 
 def ensure(
     names: Iterable[str] = CONTROL_PLANE, kubernetes: str = KUBERNETES, *, more_to_come: bool = False
 ) -> dict[str, Path]:
-    """The paths of these programs of a cluster of this Kubernetes, after fetching or building what is missing.
+    """Return the paths of these programs for a cluster with this Kubernetes version, after downloading or building missing
+    ones.
 
-    `more_to_come`: others are asked for afterwards, so what was compiled for these is kept until then.
+    `more_to_come`: more programs will be requested afterwards, so compiled objects are kept until then.
     """
     of_version = tools(kubernetes)
     return provide([of_version[name] for name in names], more_to_come=more_to_come)
 
 
 def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, Path]:
-    """`ensure` for programs that need not be those of a cluster."""
+    """Do the same as `ensure` for programs that need not belong to a cluster."""
     target = this_machine(clients_only={tool.name for tool in wanted} <= set(CLIENTS))
     for module, members in groupby(sorted(wanted, key=lambda tool: tool.module), key=lambda tool: tool.module):
         together = list(members)
@@ -54,7 +55,7 @@ def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, 
 
 
 def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
-    """Releases where they can be verified, one Go build for the rest."""
+    """Download releases if they can be verified, and build the rest with Go."""
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".new-") as folder:
         beside = Path(folder)
         reasons = _fetch([tool for tool in tools if tool.archive], target, beside)
@@ -71,7 +72,7 @@ def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
 
 
 def _fetch(tools: Sequence[Tool], target: Target, beside: Path) -> dict[str, releases.Unavailable]:
-    """Put releases into their places, several at a time; those that cannot be had, with the reason."""
+    """Download releases into the cache, several at a time. Return the reasons for those that are unavailable."""
 
     def fetch(tool: Tool) -> releases.Unavailable | None:
         try:
@@ -94,7 +95,7 @@ def _by_reason(reasons: Mapping[str, releases.Unavailable]) -> str:
 
 
 def _keep(program: Path, tool: Tool, target: Target) -> None:
-    """Into its place by one rename, so that nobody ever runs half a program."""
+    """Move the program into the cache by a single rename, so that an incomplete program is never run."""
     final = place(tool, target)
     new = Path(tempfile.mkdtemp(dir=cache_dir(), prefix=f".new-{tool.name}-"))
     new.chmod(0o755)
@@ -105,7 +106,7 @@ def _keep(program: Path, tool: Tool, target: Target) -> None:
 
 @contextmanager
 def _lock(module: str) -> Iterator[None]:
-    """One builder per module, across processes: the second waits and then finds the work done."""
+    """Admit one process at a time to the work on a module. The next process waits, and then finds the work done."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / f".{module}.lock").open("w") as file:
         try:

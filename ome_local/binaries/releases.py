@@ -1,6 +1,7 @@
-"""Official release binaries: fetched only where they answer at once, used only with the SHA-256 that this repository has.
+"""Official release binaries. They are downloaded only from hosts that answer quickly, and used only with the SHA-256 in this
+repository.
 
-An unreachable host must not cost a person more than a few seconds, because the same program can be built from source.
+An unreachable host must not cost a user more than a few seconds, because the same program can be built from source.
 """
 
 import hashlib
@@ -20,23 +21,25 @@ from ome_local.binaries.versions import Target, Tool
 from ome_operator.errors import UserError
 
 ANSWER_WITHIN_S = 4.0
-"""How long a release host may take to begin its answer, name lookup included (which has no timeout of its own)."""
+"""Seconds within which a release host must begin to answer, including the name lookup, which has no timeout of its own."""
 _STALL_S = 30.0
 _TROUBLE = (OSError, ValueError, http.client.HTTPException)
 _REGISTRY = "Docker-Distribution-Api-Version"
 _SILENT: dict[str, str] = {}
-"""Base addresses that did not answer this process, with the reason: asked once, not once per program."""
+"""Base addresses that did not answer this process, with the reason. They are tried only once per process."""
 _Answer = TypeVar("_Answer")
 
 
 class Unavailable(UserError):
-    """The release could not be used: unreachable, unverifiable or wrong. Building from source is the other way."""
+    """The release cannot be used, because it is unreachable, unverifiable or wrong. The program has to be built from
+    source.
+    """
 
 
 def fetch(tool: Tool, target: Target, into: Path) -> None:
-    """Put the verified program at `into`, or raise Unavailable with the reason.
+    """Download the program to `into` and verify it. Raises Unavailable with the reason.
 
-    No digest is asked of a host: it would say that of whatever it gives.
+    The host's own digest is not used, because it would match any file that the host serves.
     """
     archive = tool.fill(tool.archive, target)
     wanted = digests.read().get(archive)
@@ -47,7 +50,7 @@ def fetch(tool: Tool, target: Target, into: Path) -> None:
         found = _download(tool.address(), archive, download)
         if found != wanted:
             raise Unavailable(
-                f"{tool.address()}/{archive} has the SHA-256 {found}, and {digests.FILE.name} says {wanted}: not used"
+                f"{tool.address()}/{archive} has the SHA-256 {found}, but {digests.FILE.name} has {wanted}: not used"
             )
         _unpack(download, tool.fill(tool.member, target) if tool.member else None, into)
     finally:
@@ -55,7 +58,9 @@ def fetch(tool: Tool, target: Target, into: Path) -> None:
 
 
 def published(tool: Tool, target: Target) -> str:
-    """The digest that the release's host gives. It proves nothing of what the same host gives: see `checksums.py`."""
+    """Return the digest that the release host publishes. It proves nothing about files of the same host: see
+    `checksums.py`.
+    """
     archive = tool.fill(tool.archive, target)
     with _opened(tool.address(), tool.fill(tool.checksums, target)) as reply:
         text = reply.read(1 << 20).decode(errors="replace")
@@ -66,7 +71,7 @@ def published(tool: Tool, target: Target) -> str:
 
 
 def digest_of(text: str, file: str) -> str | None:
-    """The digest of `file` in a checksum file, which is a bare digest or lines of `digest  name`."""
+    """Return the digest of `file` from a checksum file, which is a bare digest or lines of `digest  name`."""
     for words in (line.split() for line in text.splitlines()):
         named = words[1].lstrip("*") if len(words) > 1 else file
         if words and Path(named).name == file and _is_sha256(words[0]):
@@ -79,7 +84,9 @@ def _is_sha256(word: str) -> bool:
 
 
 def is_registry(address: str) -> bool:
-    """Whether a registry of images answers at its `/v2/`: it has a header of its own, also when it asks for a token."""
+    """Return whether an image registry answers at its `/v2/`. A registry sends a header of its own, even if it requires a
+    token.
+    """
 
     def ask() -> str:
         try:
@@ -95,7 +102,9 @@ def is_registry(address: str) -> bool:
 
 
 def _opened(base: str, path: str) -> IO[bytes]:
-    """The answer, of which only the beginning was waited for. A refusal is one: the host's other files may be there."""
+    """Return the response as soon as it begins. An HTTP error raises Unavailable, but does not mark the host as silent,
+    because its other files may exist.
+    """
     if base in _SILENT:
         raise Unavailable(_SILENT[base])
     try:
@@ -118,7 +127,9 @@ def _asked(address: str) -> IO[bytes]:
 
 
 def _within(address: str, ask: Callable[[], _Answer]) -> _Answer:
-    """What is answered within ANSWER_WITHIN_S. A thread, because a name lookup cannot be interrupted."""
+    """Return the result of `ask` within ANSWER_WITHIN_S. It runs in a thread, because a name lookup cannot be
+    interrupted.
+    """
     answer: list[_Answer] = []
     trouble: list[str] = []
 
@@ -137,7 +148,7 @@ def _within(address: str, ask: Callable[[], _Answer]) -> _Answer:
 
 
 def _download(base: str, path: str, into: Path) -> str:
-    """Write the body to `into` and give its SHA-256."""
+    """Write the body to `into`, and return its SHA-256."""
     digest = hashlib.sha256()
     try:
         with _opened(base, path) as reply, into.open("wb") as file:

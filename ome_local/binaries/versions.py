@@ -1,9 +1,9 @@
-"""The pinned programs of a local cluster: versions, where they are released, and how they are built.
+"""The pinned programs of a local cluster: their versions, where they are released, and how they are built.
 
-A release base address can be replaced by an environment variable, for mirrors and for machines without internet: what
-comes from there has to have the digest of checksums.txt, too.
-The Go module that builds a program is pinned by the go.mod and go.sum in `gomods/<module>/`. All programs of a cluster share
-a module: what Kubernetes, helm, kwok and CoreDNS have in common is compiled once, which halves what is compiled in all.
+The base address of a release can be replaced by an environment variable, for mirrors and for machines without internet
+access. Files from there must also have the digest of checksums.txt.
+The Go module that builds a program is pinned by go.mod and go.sum in `gomods/<module>/`. All programs of a cluster share a
+module: packages that Kubernetes, helm, kwok and CoreDNS have in common are compiled once, which halves the compilation.
 """
 
 import os
@@ -16,7 +16,9 @@ from ome_operator.errors import UserError
 
 KUBERNETES = "1.34.2"
 OTHERS = ("1.31.13", "1.35.4", "1.36.3", "1.37.2")
-"""What a control plane can be besides, from modules of their own: the oldest minor that the charts ask for, and newer."""
+"""Other versions that a control plane can have, each from its own module: the oldest minor version that the charts require,
+and newer ones.
+"""
 ETCD = "3.6.6"
 KWOK = "0.7.0"
 HELM = "3.19.2"
@@ -28,43 +30,46 @@ _MODULE = "cluster"
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """One program. The braces in `archive`, `member` and `checksums` are filled with version, os and arch."""
+    """A program. The braces in `archive`, `member` and `checksums` are replaced by version, os and arch."""
 
     name: str
     module: str
-    """Folder under gomods/; programs of one module are built together."""
+    """Folder under gomods/. Programs of one module are built together."""
     version: str
     package: str
     base_env: str = ""
     base: str = ""
     archive: str = ""
-    """Path of the release below the base address, and its name in checksums.txt; empty for what is always built."""
+    """Path of the release below the base address, and its name in checksums.txt; empty for a program that is always
+    built."""
     checksums: str = ""
-    """Path of the host's SHA-256 file, for `make checksums` alone: a bare digest, or lines of `digest  file`."""
+    """Path of the host's SHA-256 file, which only `make checksums` reads: a bare digest, or lines of `digest  file`."""
     member: str | None = None
-    """The program inside a .tar.gz; None when the release is the program itself."""
+    """Path of the program inside a .tar.gz; None if the release is the program itself."""
     gomods: Path = GOMODS
-    """The folder that the module's folder lies in."""
+    """Folder that contains the module's folder."""
 
     def fill(self, pattern: str, target: "Target") -> str:
-        """The pattern with this version and the machine's os and arch in it."""
+        """Return the pattern with this version and the os and arch of the machine filled in."""
         return pattern.format(name=self.name, version=self.version, os=target.os, arch=target.arch)
 
     def address(self) -> str:
-        """The release base: the environment's, or the official one."""
+        """Return the base address of the releases: that of the environment variable, or the official one."""
         return os.environ.get(self.base_env, self.base).rstrip("/")
 
 
 @dataclass(frozen=True)
 class Target:
-    """The machine, in Go's words."""
+    """A platform, in Go's terms."""
 
     os: str
     arch: str
 
 
 def this_machine(*, clients_only: bool = False) -> Target:
-    """Linux on amd64 or arm64, since kube-apiserver is released for nothing else; macOS too for clients alone."""
+    """Return the platform of this machine: Linux on amd64 or arm64, because kube-apiserver is released for nothing else, and
+    also macOS if only clients are needed. Raises UserError.
+    """
     arch = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine().lower())
     if arch and (sys.platform == "linux" or (clients_only and sys.platform == "darwin")):
         return Target(sys.platform, arch)
@@ -77,16 +82,16 @@ def this_machine(*, clients_only: bool = False) -> Target:
 
 
 def kubernetes(asked: str) -> str:
-    """The version that a person means by a minor or a version; a sentence for what is not known."""
+    """Return the full version for a minor version or a version. Raises UserError if it is not supported."""
     known = sorted((KUBERNETES, *OTHERS))
     for version in known:
         if asked.removeprefix("v") in (version, version.rpartition(".")[0]):
             return version
-    raise UserError(f"Kubernetes {asked!r} is not known here; these are: {', '.join(known)}.")
+    raise UserError(f"Kubernetes {asked!r} is not supported: use one of {', '.join(known)}.")
 
 
 def minor(version: str) -> int:
-    """Of Kubernetes: 34 of 1.34.2."""
+    """Return the minor version of Kubernetes: 34 for 1.34.2."""
     return int(version.split(".")[1])
 
 
@@ -154,23 +159,23 @@ _ALL = [
 ]
 TOOLS = {tool.name: tool for tool in _ALL}
 OF_VERSION = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-"""What a cluster of another Kubernetes has from there. Nodes, helm and kwok stay the same."""
+"""Programs that depend on the Kubernetes version of a cluster. Nodes, helm and kwok are always the same."""
 
 
 def tools(version: str = KUBERNETES) -> dict[str, Tool]:
-    """By name, for a cluster of this Kubernetes."""
+    """Return the programs by name, for a cluster with this Kubernetes version."""
     return TOOLS if version == KUBERNETES else TOOLS | {name: _kubernetes(name, version) for name in OF_VERSION}
 
 
 CONTROL_PLANE = ("etcd", "kwok", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "coredns", "pause")
 CLIENTS = ("kwok", "kubectl", "helm")
-"""What a cluster needs whose control plane is kind's; these run on macOS too."""
+"""Programs for a cluster with kind's control plane. They also run on macOS."""
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A word in the source of a module that a program is built from."""
+    """A replacement of text in the source of a module."""
 
     module: str
     file: str
@@ -179,7 +184,7 @@ class Patch:
 
 
 PATCHES = {
-    # Kubernetes 1.34 has no such constant any more. Without this, kwok would need the libraries of 1.33 besides.
+    # Kubernetes 1.34 no longer has this constant. Without the patch, kwok would also need the libraries of 1.33.
     "kwok": Patch(
         "sigs.k8s.io/kwok",
         "pkg/utils/informer/informer.go",
@@ -187,7 +192,7 @@ PATCHES = {
         '"kubernetes.io/initial-events-list-blueprint"',
     )
 }
-"""By program. Its module is taken with a word changed, so that it is compiled with the libraries of the others."""
+"""Program → replacement in its module, by which it can be compiled with the same libraries as the others."""
 
 
 def _of_kubernetes(version: str) -> dict[str, str]:
@@ -212,4 +217,6 @@ LDFLAGS: dict[str, dict[str, str]] = {
     _MODULE: {**_of_kubernetes(KUBERNETES), **_OF_HELM},
     **{_kubernetes("kubectl", version).module: _of_kubernetes(version) for version in OTHERS},
 }
-"""Link-time variables by module: without them the servers call themselves v0.0.0. A program without them ignores them."""
+"""Linker variables by module. Without them the servers report version v0.0.0. Programs that do not have a variable ignore
+it.
+"""

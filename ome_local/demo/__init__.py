@@ -1,1 +1,1 @@
-"""`ome demo`: Kimi K2 on simulated nodes, and real tokens where the machine can have a real node."""
+"""`ome demo`: serves Kimi K2 on simulated nodes, and returns real tokens if the machine can run a real node."""

@@ -1,4 +1,4 @@
-"""`ome demo`."""
+"""The command `ome demo`."""
 
 from typing import Annotated
 
@@ -15,13 +15,15 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
     epilog="Examples: ome demo; ome demo --name mine; ome demo --name mine --down",
 )
 def demo(
-    down: Annotated[bool, typer.Option("--down", help="End the demo and remove its files.")] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that the service may take to become ready.")] = 180.0,
-    name: Annotated[str, typer.Option("--name", help="Of its cluster; demos of other names run beside it.")] = steps.CLUSTER,
+    down: Annotated[bool, typer.Option("--down", help="Stop the demo and remove its files.")] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds within which the service must become ready.")] = 180.0,
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the demo's cluster; demos with other names can run at the same time.")
+    ] = steps.CLUSTER,
     kind: Annotated[bool, typer.Option("--kind", help="Use kind's control plane; needs Docker.")] = False,
     extras: options.With = None,
 ) -> None:
-    """Deploy Kimi K2 on 16 simulated nodes of 8 H200 GPUs, on a real control plane, and leave it up."""
+    """Deploy Kimi K2 on 16 simulated nodes with 8 H200 GPUs each, on a real control plane, and leave the cluster running."""
     if down:
         steps.remove(name)
     else:

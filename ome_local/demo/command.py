@@ -1,4 +1,4 @@
-"""How the person at this terminal calls `ome`."""
+"""Finds how the user at this terminal calls `ome`."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def command() -> str:
-    """`ome` when the shell finds it, else the path below the working directory."""
+    """Return `ome` if the shell finds it, else its path relative to the working directory."""
     own = Path(sys.argv[0])
     if shutil.which("ome") and os.path.realpath(str(shutil.which("ome"))) == os.path.realpath(own):
         return "ome"

@@ -1,6 +1,6 @@
-"""`ome demo`: from nothing to Kimi K2 on 128 simulated GPUs, and to real tokens of a tiny model, in a person's steps.
+"""`ome demo`: from nothing to Kimi K2 on 128 simulated GPUs, and to real tokens of a tiny model, in the steps of a user.
 
-Every step can be repeated, so a second run reuses what is there.
+Every step can be repeated, so a second run reuses what exists.
 """
 
 from pathlib import Path
@@ -22,10 +22,10 @@ CLUSTER = "ome-demo"
 
 
 def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, prometheus: bool = False) -> None:
-    """Do all of it; a UserError names what did not become ready within the time."""
+    """Run the demo. Raises UserError, which names what did not become ready in time."""
     check_ours(name)
     for folder in FOLDERS:
-        shipped(folder)  # what is missing is said before anything is made
+        shipped(folder)  # report missing folders before anything is created
     made = spec.load(layout.layout(name))
     kind = kind or (made is not None and made.spec.kind)
     nowhere = "" if kind else requirements.why_not() or _without_images()
@@ -45,14 +45,16 @@ def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, prometheus:
 
 
 def remove(name: str = CLUSTER) -> None:
-    """End the demo and remove its files."""
+    """Stop the demo and remove its files."""
     check_ours(name)
     gone = take_down(layout.layout(name))
-    print("The demo is gone." if gone else "There is no demo; nothing to do.")
+    print("The demo was removed." if gone else "There is no demo, so there is nothing to do.")
 
 
 def check_ours(name: str) -> None:
-    """Refuse a cluster that another installation's demo made, or that no demo made: it is somebody's work."""
+    """Raise UserError for a cluster that another installation's demo, or no demo, created, because it may hold somebody's
+    work.
+    """
     kept = spec.load(layout.layout(name))
     if kept is None or kept.spec.demo == installation():
         return
@@ -64,12 +66,12 @@ def check_ours(name: str) -> None:
 
 
 def installation() -> str:
-    """The folder of the packages that run."""
+    """Return the folder of the installed packages."""
     return str(Path(ome_operator.__file__).resolve().parents[1])
 
 
 def _without_images() -> str:
-    """Why there are no images for a real node, as a sentence; "" in a checkout."""
+    """Return why there are no images for a real node, as a sentence; "" in a checkout."""
     try:
         checkout()
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Show a service until it is ready: behind its part of the run on a terminal, a line per change elsewhere."""
+"""Shows a service until it is ready: on a terminal behind its part of the run, elsewhere a line per change."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _EVERY_S = 0.2
 
 
 def until_ready(look: Callable[[], View], within_s: float, alive: Callable[[], bool]) -> View:
-    """The last view: ready, or not within the time, or what was there when `alive` turned false."""
+    """Poll the service, and return the last view: when it is ready, when the time is up, or when `alive` returns False."""
     until, said = time.monotonic() + within_s, set[str]()
     while True:
         seen = look()

@@ -1,6 +1,6 @@
-"""The operator of a local cluster: a process beside it, or the chart's Deployment on its real node.
+"""The operator of a local cluster: a process on this machine, or the chart's Deployment on the cluster's real node.
 
-Both have the rights of the chart's ServiceAccount and no others.
+Both have exactly the rights of the chart's ServiceAccount.
 """
 
 import json
@@ -24,9 +24,10 @@ _READY_WITHIN_S = 60.0
 
 
 def install(cluster: Cluster, inside: bool = False) -> None:
-    """The two charts: kinds, ServiceAccount, rights; with the Deployment when it is to run `inside`. Safe to repeat.
+    """Install the two charts: CRDs, ServiceAccount and rights, with the Deployment if the operator is to run `inside`. Safe
+    to repeat.
 
-    The Deployment needs a real node that has the operator's image. Its namespace takes only `restricted` pods.
+    The Deployment needs a real node with the operator's image. Its namespace admits only `restricted` pods.
     """
     charts = shipped("charts")
     cluster.apply(_namespace())
@@ -45,7 +46,7 @@ def _namespace() -> dict[str, Any]:
 
 
 def _deployed() -> list[str]:
-    """Values of a Deployment that runs on the real node, from the image that `ome local images operator` made."""
+    """Return the chart values of a Deployment on the real node, with the image that `ome local images operator` built."""
     repository, _, tag = REFERENCES["operator"].rpartition(":")
     values: dict[str, Mapping[str, Any]] = {
         "image": {"repository": repository, "tag": tag},
@@ -53,11 +54,11 @@ def _deployed() -> list[str]:
         "benchmark": {"image": REFERENCES["engine-cpu"], "toolsImage": REFERENCES["agent"]},
     }
     sets = [f"{part}.{name}={json.dumps(value)}" for part, more in values.items() for name, value in more.items()]
-    return [word for one in sets for word in ("--set-json", one)] + ["--wait", "--timeout=120s"]
+    return [word for item in sets for word in ("--set-json", item)] + ["--wait", "--timeout=120s"]
 
 
 def start(cluster: Cluster, *words: str) -> None:
-    """Run it unless it runs, and wait until it says that it is ready."""
+    """Start the operator unless it runs, and wait until it is ready."""
     config = cluster.keep_token(NAMESPACE, ACCOUNT)
     if cluster.process(NAME) is None:
         mine = cluster.kept.ports
@@ -66,7 +67,7 @@ def start(cluster: Cluster, *words: str) -> None:
             [
                 *(PYTHON, "-m", "ome_operator", "operator", f"--kubeconfig={config}", "--address=127.0.0.1"),
                 *(f"--health-port={mine['operator']}", f"--metrics-port={mine['operator-metrics']}"),
-                # One name for every start: the Lease of one that was killed is its own.
+                # a fixed name for every start, so that the Lease of a killed operator can be taken over at once
                 *(f"--identity=ome-local-{cluster.name}", *words),
             ],
         )
@@ -80,7 +81,7 @@ def start(cluster: Cluster, *words: str) -> None:
 
 
 def ready(cluster: Cluster) -> bool:
-    """True when /readyz answers 200."""
+    """Return whether /readyz answers 200."""
     return ports.answers("127.0.0.1", cluster.kept.ports["operator"], "/readyz")
 
 

@@ -1,7 +1,7 @@
-"""The parts of the demo, and what each needs: whatever can go on beside something else does.
+"""The parts of the demo and their dependencies. Everything that can run in parallel does.
 
-Control plane and Kimi K2 need no real node, so they come first: what is compiled for them has the processors before the
-images (which mostly wait for packages from the network meanwhile) and before what is compiled for the real node.
+Control plane and Kimi K2 need no real node, so they come first: their compilation gets the processors before the images
+(which mostly wait for downloads of packages) and before the compilation for the real node.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,12 +23,12 @@ from ome_local.progress import step
 from ome_local.realnode import requirements
 
 IMAGES = ("engine-cpu", "router", "operator")
-"""What the tiny service runs. The largest comes first: it is unpacked on the node while the others are built."""
+"""Images of the tiny service. The largest comes first, so that it is unpacked on the node while the others are built."""
 START_DELAY_S = 2.5
-"""Of a simulated pod."""
-"""Of a simulated pod."""
+"""Seconds until a simulated pod is Ready."""
+"""Seconds until a simulated pod is Ready."""
 _IMAGES_NICE, _LATER_NICE = 10, 15
-"""Images take longest after Kimi K2, so the programs of the real node wait for them."""
+"""Niceness of parts. Images take longest after Kimi K2, so the programs of the real node yield to them."""
 
 
 PROGRAMS, NODE_PROGRAMS = "programs of the control plane", "programs of the real node"
@@ -37,11 +37,11 @@ CLUSTER, NODE = "control plane, simulated nodes", "real node"
 OPERATOR = "operator"
 KIMI_READY, TINY_READY = "Kimi K2 on simulated GPUs", "tiny model in real containers"
 REQUEST = "a request for tokens"
-"""Parts, as a person reads them."""
+"""Names of parts, as they are shown."""
 
 
 class Demo:
-    """One run: its cluster and archives, once the parts that make them are done."""
+    """A run of the demo, with its cluster and archives once the parts that create them are done."""
 
     def __init__(self, name: str, made: spec.Spec, within_s: float) -> None:
         self.name, self.made, self.within_s = name, made, within_s
@@ -51,17 +51,17 @@ class Demo:
 
     @property
     def cluster(self) -> Cluster:
-        """Once it is there."""
+        """The cluster, once it exists."""
         assert self._up is not None
         return self._up
 
     @property
     def tokens(self) -> bool:
-        """Whether there is a node on which engines run."""
+        """Whether there is a node on which engines can run."""
         return self.made.real_node or self.made.kind
 
     def parts(self) -> list[Part]:
-        """Those that this machine can do."""
+        """Return the parts that this machine can run."""
         every = [
             Part(PROGRAMS, self._programs),
             Part(PACKAGES, requirements.require),
@@ -118,11 +118,13 @@ class Demo:
 
 
 def _chain(parts: Sequence[Part]) -> list[Part]:
-    """Images are built one at a time: they share layers, which the first of them makes."""
+    """Make each part depend on the previous one. Images are built one at a time, because they share layers, which the first
+    build creates.
+    """
     return [*parts[:1], *(replace(part, needs=(*part.needs, before.name)) for before, part in pairwise(parts))]
 
 
 def without(parts: Sequence[Part], names: Collection[str]) -> list[Part]:
-    """The others, which then do not need them."""
+    """Return the other parts, without their dependencies on the removed ones."""
     kept = [part for part in parts if part.name not in names]
     return [replace(part, needs=tuple(name for name in part.needs if name not in names)) for part in kept]

@@ -1,4 +1,4 @@
-"""What people do first with a service: a port-forward, and a prompt."""
+"""What users do first with a service: a port-forward and a prompt."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ _PROMPT = {"text": "The future of AI is", "sampling_params": {"max_new_tokens": 
 
 
 def answer(cluster: Cluster, service: Service) -> str:
-    """The two commands, and what came back."""
+    """Send a prompt, and return the two commands with the answer."""
     port = choose(1)[0]
     words = ["port-forward", "-n", service.name, f"service/{service.name}"]
     command = [str(cluster.program("kubectl")), *words, f"{port}:80"]

@@ -1,4 +1,4 @@
-"""The two services of the demo: applied as a person would, and watched until they are ready."""
+"""The two services of the demo. They are applied as a user would apply them, and watched until they are ready."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from ome_operator.util.checkout import shipped
 
 
 class Service(NamedTuple):
-    """A service that the demo brings up."""
+    """A service of the demo."""
 
     name: str
-    """Also its namespace and its model."""
+    """Its name, which is also that of its namespace and of its model."""
     files: tuple[str, ...]
 
 
@@ -38,7 +38,9 @@ TINY = Service(
     ),
 )
 _KINDS = (("StatefulSet", "apps"), ("Deployment", "apps"), ("Pod", ""), ("Service", ""), ("PodDisruptionBudget", "policy"))
-"""What is counted of a service, with its group: nothing that Kubernetes makes by itself."""
+"""Kinds of the objects that are counted for a service, with their API groups. Objects that Kubernetes creates by itself are
+left out.
+"""
 
 
 def hold(cluster: Cluster, service: Service, *nodes: str) -> None:
@@ -49,7 +51,7 @@ def hold(cluster: Cluster, service: Service, *nodes: str) -> None:
 
 
 def serve(cluster: Cluster, service: Service, within_s: float) -> None:
-    """Apply the files and show the service until it is ready."""
+    """Apply the files, and show the service until it is ready."""
     for file in service.files:
         print(f"  kubectl apply -f {file}", flush=True)
         cluster.kubectl("apply", "-f", str(shipped("config").parent / file))
@@ -60,7 +62,7 @@ def serve(cluster: Cluster, service: Service, within_s: float) -> None:
 
 
 def looker(cluster: Cluster, service: Service) -> Callable[[], View]:
-    """Reads the service; while nobody answers, the last view stays."""
+    """Return a function that reads the service. If the API server does not respond, it returns the last view."""
     api, last = cluster.api(), view({"metadata": {"name": service.name}})
     path = f"/apis/ome.io/v1beta1/namespaces/{service.name}/inferenceservices/{service.name}"
 
@@ -76,7 +78,7 @@ def looker(cluster: Cluster, service: Service) -> Callable[[], View]:
 
 
 def created(cluster: Cluster, service: Service) -> str:
-    """How many objects of which kind."""
+    """Return how many objects of each kind exist."""
     words = [f"{kind.lower()}s.{group}" if group else f"{kind.lower()}s" for kind, group in _KINDS]
     names = cluster.kubectl("get", ",".join(words), "-n", service.name, "-o", "name").splitlines()
     found = [name.split("/")[0].split(".")[0] for name in names]

@@ -1,4 +1,6 @@
-"""What the demo shows of a service: read from its status, as a line that changes, or as lines where nobody watches."""
+"""The demo's view of a service, read from its status: one line that changes, or several lines if the output is not a
+terminal.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ _COMPONENTS = (
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that must be there for the service to serve."""
+    """Something that must exist before the service serves requests."""
 
     mark: str
     what: str
@@ -22,7 +24,7 @@ class Line:
     how: str
     """Its name or its count."""
     why: str = ""
-    """The sentence that says what is missing."""
+    """Message about what is missing."""
 
     def __str__(self) -> str:
         return f"{self.mark} {self.what:8} {self.how}  {self.why}".rstrip()
@@ -30,25 +32,25 @@ class Line:
 
 @dataclass(frozen=True)
 class View:
-    """The whole service."""
+    """The state of the service."""
 
     title: str
     lines: tuple[Line, ...]
     ready: bool
     why: str
-    """The sentence of the condition Ready while it is not true."""
+    """Message of the condition Ready while it is not true."""
 
     def counts(self) -> str:
-        """All of it in a line: how many of what is counted are ready, and a mark for the others."""
+        """Return everything in one line: the number of ready items of what is counted, and a mark for the others."""
         return "  ".join(f"{line.what} {line.how if '/' in line.how else line.mark}" for line in self.lines[:-1])
 
     def missing(self) -> list[str]:
-        """What is not there yet, in words; the URL waits for all the others."""
+        """Return what is missing, as text. The URL appears after all other items."""
         return [f"{line.what} {line.how}" for line in self.lines[:-1] if line.mark != DONE]
 
 
 def view(service: Mapping[str, Any]) -> View:
-    """Total: an InferenceService without a status has a view too."""
+    """Return the view of an InferenceService, also of one without a status."""
     spec, status = service.get("spec") or {}, service.get("status") or {}
     seen = {condition["type"]: condition for condition in status.get("conditions") or []}
     lines = [
@@ -58,7 +60,7 @@ def view(service: Mapping[str, Any]) -> View:
     for component, word, condition in _COMPONENTS:
         if spec.get(component) is not None:
             count = ((status.get("components") or {}).get(component) or {}).get("ready") or "-"
-            alone = component == "engine" and spec.get("decoder") is None  # prefill is what an engine is beside a decoder
+            alone = component == "engine" and spec.get("decoder") is None  # with a decoder, the engine is prefill
             lines.append(_line("engine" if alone else word, seen.get(condition), count))
     ready = seen.get("Ready") or {}
     is_ready = ready.get("status") == "True" and _current(service, ready)
@@ -69,7 +71,7 @@ def view(service: Mapping[str, Any]) -> View:
 
 
 def _current(service: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    """False while the condition speaks of an older spec."""
+    """Return False if the condition refers to an older spec."""
     generation = (service.get("metadata") or {}).get("generation")
     return bool(generation is None or condition.get("observedGeneration", generation) == generation)
 

@@ -1,1 +1,1 @@
-"""Container images: the Dockerfiles of images/ run by buildah, without Docker."""
+"""Builds the container images of images/ with buildah, without Docker."""

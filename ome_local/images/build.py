@@ -1,7 +1,7 @@
-"""Container images where there is no Docker and no registry: buildah runs the Dockerfiles of images/.
+"""Builds container images without Docker and without a registry: buildah runs the Dockerfiles of images/.
 
-An archive is kept in the cache under a digest of all that goes into it, so what did not change costs no time at all. What
-did change is made by buildah from the layers in its storage.
+An archive is cached under a digest of everything that goes into it, so unchanged images take no time. Changed images are
+built by buildah from the layers in its storage.
 """
 
 import hashlib
@@ -28,28 +28,32 @@ REFERENCES = {
     "router": "local/sglang-router:0.3.2",
     "agent": f"local/ome-agent:{__version__}",
 }
-"""Name of the folder below images/ -> what pods call the image."""
+"""Name of the folder below images/ → reference by which pods use the image."""
 SERVING = ("operator", "engine-cpu", "router", "agent")
-"""What a service with the tiny model needs, and a benchmark of it."""
+"""Images that a service with the tiny model, and a benchmark of it, need."""
 NOT_COPIED = ("__pycache__", "*.pyc")
-"""What COPY leaves out, by .dockerignore."""
+"""Files that COPY leaves out because of .dockerignore."""
 _MADE_BY = "2"
-"""Part of every key: raise it when the way of building changes what comes out."""
+"""Part of every cache key. It is raised if a change of the build process changes the result."""
 _COPY = re.compile(r"^COPY (?!--)(.+) \S+$", re.MULTILINE)
 
 
 def build(names: Iterable[str] = SERVING) -> dict[str, Path]:
-    """The docker-archives of these images, after building what is not in the cache: as root on Linux amd64, or by Docker."""
+    """Return the paths of the docker-archives of these images, after building those that are not cached. Building needs root
+    on Linux amd64, or Docker.
+    """
     root, made = checkout(), {}
     for name in names:
         if name not in REFERENCES:
-            raise UserError(f"There is no image {name!r}; there are {', '.join(REFERENCES)}.")
+            raise UserError(f"There is no image {name!r}: use one of {', '.join(REFERENCES)}.")
         made[name] = _kept(name, key(name, root), _maker(name, root), folder())
     return made
 
 
 def single(name: str, reference: str, files: Mapping[Path, str], *config: str) -> Path:
-    """The docker-archive of an image of nothing but these files (file or tar of this machine: place inside)."""
+    """Return the path of the docker-archive of an image that contains only these files (file or tar on this machine → path
+    in the image).
+    """
 
     def make(out: Path, log: Path) -> None:
         buildah.require()
@@ -57,29 +61,31 @@ def single(name: str, reference: str, files: Mapping[Path, str], *config: str) -
         buildah.archive(reference, reference, out)
 
     parts = [(hashlib.sha256(file.read_bytes()).hexdigest(), place) for file, place in files.items()]
-    # It shares no layers with Dockerfiles, whose builds take minutes.
+    # A lock of its own: this image shares no layers with Dockerfiles, whose builds take minutes.
     return _kept(name, _digest([_MADE_BY, reference, parts, config]), make, folder() / "single")
 
 
 def folder() -> Path:
-    """Archives, their logs, and buildah's storage."""
+    """Return the folder of the archives, their logs, and buildah's storage."""
     return cache_dir() / "images"
 
 
 def key(name: str, root: Path) -> str:
-    """Digest of all that an image is made of: its Dockerfile, and the files that it copies from the repository."""
+    """Return a digest of everything that an image is built from: its Dockerfile, and the files that it copies from the
+    repository.
+    """
     text = dockerfile(name, root).read_text(encoding="utf-8")
     sources = [source for words in _COPY.findall(text) for source in words.split()]
     return _digest([_MADE_BY, text, [content(root / source, root) for source in sources]])
 
 
 def dockerfile(name: str, root: Path) -> Path:
-    """Where the text of an image is."""
+    """Return the path of an image's Dockerfile."""
     return root / "images" / name / "Dockerfile"
 
 
 def content(path: Path, root: Path) -> str:
-    """Digest of a file, or of all files below a folder: names, bytes, and who may run them."""
+    """Return a digest of a file, or of all files below a folder: names, contents and executable bits."""
     if not path.exists():
         raise UserError(f"There is no {path.relative_to(root)} in {root}: images are built from a checkout.")
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
@@ -102,7 +108,9 @@ def _digest(parts: object) -> str:
 
 
 def _kept(name: str, digest: str, make: Callable[[Path, Path], None], lock: Path) -> Path:
-    """The archive, after making it where it is not in the cache; whoever holds the same lock is waited for."""
+    """Return the path of an archive after creating it if it is not cached. Waits for other processes that hold the same
+    lock.
+    """
     out, user = folder() / f"{name}-{digest}.tar", str(checkout())
     if not out.exists() or user not in _users(out):
         with locked(lock, create=True):
@@ -115,15 +123,15 @@ def _kept(name: str, digest: str, make: Callable[[Path, Path], None], lock: Path
 
 
 def _users(archived: Path) -> set[str]:
-    """The checkouts that use an archive: they are written beside it."""
+    """Return the checkouts that use an archive, which are listed in a file next to it."""
     file = archived.with_suffix(".json")
     return set(json.loads(file.read_text())) if file.exists() else set()
 
 
 def _claim(name: str, mine: Path, user: str) -> None:
-    """Note that a checkout uses this archive, and remove those of the name that no checkout uses.
+    """Record that a checkout uses this archive, and remove archives of this name that no checkout uses.
 
-    Checkouts share the cache: without this each would remove what the other has just built.
+    Checkouts share the cache: without this record each would remove what the other has just built.
     """
     for archived in folder().glob(f"{name}-????????????????.tar"):
         users = {other for other in _users(archived) if other != user and Path(other).is_dir()}
@@ -136,7 +144,9 @@ def _claim(name: str, mine: Path, user: str) -> None:
 
 
 def _maker(name: str, root: Path) -> Callable[[Path, Path], None]:
-    """How this machine builds; what is missing is said before anything is downloaded."""
+    """Return the function that builds an image on this machine. It reports missing requirements before it downloads
+    anything.
+    """
 
     def by_buildah(out: Path, log: Path) -> None:
         reason = buildah.why_not() or _foreign()
@@ -157,13 +167,15 @@ def _maker(name: str, root: Path) -> Callable[[Path, Path], None]:
 
 
 def _foreign() -> str | None:
-    """The packages of images/ are pinned for amd64: other machines emulate it, which Docker does."""
+    """Return why this machine cannot build images natively, or None. The packages of images/ are pinned for amd64, which
+    other machines emulate in Docker.
+    """
     target = this_machine(clients_only=True)
     return None if target.arch == "amd64" else f"this is {target.os} {target.arch}"
 
 
 def _by_docker(name: str, root: Path, out: Path, log: Path) -> None:
-    """`docker build` of the same file."""
+    """Build the same Dockerfile with `docker build`."""
     part = out.with_suffix(".part")
     commands = (
         ["docker", "build", "--platform=linux/amd64", "-f", f"images/{name}/Dockerfile", "-t", REFERENCES[name], "."],

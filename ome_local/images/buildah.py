@@ -1,7 +1,7 @@
-"""Debian's buildah, with a storage of its own in the cache: it runs Dockerfiles, writes archives and OCI layouts.
+"""Runs Debian's buildah with its own storage in the cache: builds Dockerfiles, and writes archives and OCI layouts.
 
-Dockerfiles stay the language of images (decisions 26). Every call has a mount namespace of its own, because buildah leaves
-its storage mounted: the cache could not be removed.
+Images are defined by Dockerfiles (decisions 26). Each call runs in its own mount namespace, because buildah leaves its
+storage mounted, and the cache could not be removed.
 """
 
 import json
@@ -26,20 +26,28 @@ from ome_operator.errors import UserError
 
 PROGRAM = "buildah"
 _BEGIN = re.compile(r"^ARG BASE=(\S+):(\S+)@(sha256:[0-9a-f]{64})$", re.MULTILINE)
-"""What a Dockerfile begins at: repository, tag, and digest of the index. The digest counts, the tag is for readers."""
+"""The line that names a Dockerfile's base image: repository, tag, and digest of the index. Only the digest is used; the tag
+informs readers.
+"""
 MANY = 200
-"""Layers without a name that are kept: an edit of the operator leaves three of some MB, all images begin with forty."""
+"""Number of unnamed layers that are kept. An edit of the operator leaves three with some MB, and all images together start
+with forty.
+"""
 _HUB = "https://registry-1.docker.io/v2/"
 _INSIDE = "/run/ome"
 _PIP = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_DEFAULT_TIMEOUT")
-"""Where packages come from is this machine's affair: it is mounted while an image is built, and never in it."""
+"""Settings of the package index. They are specific to this machine, so they are mounted during a build and never become part
+of an image.
+"""
 _OF_LOGINS = ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
-"""buildah ends where these name a file that is not there. What it pulls is public, and it pushes to files alone."""
+"""Variables that are removed, because buildah exits if they name a missing file. No login is needed: buildah pulls public
+images and pushes only to files.
+"""
 _ALONE = ("unshare", "--mount", "--propagation", "private")
 
 
 def why_not() -> str | None:
-    """Why this machine cannot run buildah. None: it can, once the package is there."""
+    """Return why this machine cannot run buildah; None if it can once the package is installed."""
     if os.geteuid() != 0 or not Path("/proc/self/ns/mnt").exists():
         return "buildah needs root on Linux"
     if shutil.which(PROGRAM) is None and shutil.which("apt-get") is None:
@@ -48,11 +56,13 @@ def why_not() -> str | None:
 
 
 def run(*words: str, log: Path | None = None) -> str:
-    """What buildah prints; with `log`, everything goes there. Its last words as UserError."""
+    """Run buildah and return its output. With `log`, all output is also appended there. Raises UserError with its last
+    line.
+    """
     place = storage()
     own = ["--root", str(place / "root"), "--runroot", str(place / "run"), "--storage-driver", "overlay"]
     command = [*_ALONE, PROGRAM, *own, *words]
-    # Folders of `--mount=type=cache` are made there, too.
+    # buildah also creates the folders of `--mount=type=cache` there
     environment = {name: value for name, value in os.environ.items() if name not in _OF_LOGINS} | {
         "TMPDIR": str(place / "tmp")
     }
@@ -67,12 +77,12 @@ def run(*words: str, log: Path | None = None) -> str:
 
 
 def storage() -> Path:
-    """Images, and the layers that they share."""
+    """Return the folder of the images and of the layers that they share."""
     return cache_dir() / "images" / "storage"
 
 
 def require() -> None:
-    """Install the package unless it is there."""
+    """Install the package unless it is installed."""
     if reason := why_not():
         raise UserError(f"Images cannot be built here: {reason}.")
     if shutil.which(PROGRAM) is None:
@@ -81,9 +91,9 @@ def require() -> None:
 
 
 def bud(dockerfile: Path, root: Path, name: str, log: Path, *, published: bool = False) -> None:
-    """Run a Dockerfile with the files below `root`; the image is called `name` in the storage afterwards.
+    """Build a Dockerfile with the files below `root`, and name the image `name` in the storage.
 
-    `published`: it begins at the published Debian or not at all.
+    `published`: use only the published Debian image as base.
     """
     with locked(storage(), create=True), _settings() as mounts:
         _remove_interrupted()
@@ -94,9 +104,10 @@ def bud(dockerfile: Path, root: Path, name: str, log: Path, *, published: bool =
 
 
 def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
-    """What the storage calls the Debian that a Dockerfile begins at: the published image, or its like where no hub answers.
+    """Return the name in the storage of a Dockerfile's base image: the published Debian image, or an equivalent one that is
+    created here if no registry responds.
 
-    Both names have the digest in them, so that another digest is another Debian.
+    Both names contain the digest, so that another digest leads to another image.
     """
     begin = _BEGIN.search(dockerfile.read_text(encoding="utf-8"))
     if begin is None:
@@ -121,7 +132,7 @@ def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
 
 
 def commit(name: str, files: Mapping[str, str], *config: str, log: Path | None = None) -> None:
-    """An image of nothing but these files (this machine's path: place inside; a tar is unpacked there)."""
+    """Create an image that contains only these files (path on this machine → path in the image). A tar file is unpacked."""
     container = run("from", "scratch")
     try:
         for source, place in files.items():
@@ -134,7 +145,7 @@ def commit(name: str, files: Mapping[str, str], *config: str, log: Path | None =
 
 
 def archive(name: str, reference: str, out: Path) -> None:
-    """Write a docker-archive in which the image is called `reference`, replacing the file in one step."""
+    """Write a docker-archive in which the image is named `reference`. The file is replaced atomically."""
     beside = out.with_name(f".{out.name}.new")
     try:
         run("push", "--quiet", name, f"docker-archive:{beside}:{reference}")
@@ -144,23 +155,27 @@ def archive(name: str, reference: str, out: Path) -> None:
 
 
 def layout(name: str, folder: Path, tag: str) -> None:
-    """Write an OCI layout, whose manifest is called `tag`."""
+    """Write an OCI layout whose manifest has the name `tag`."""
     run("push", "--quiet", "--format", "oci", name, f"oci:{folder}:{tag}")
 
 
 def known(name: str) -> bool:
-    """Whether the storage has an image of this name."""
+    """Return whether the storage has an image of this name."""
     return any(name in (image.get("names") or ()) for image in _images())
 
 
 def prune() -> None:
-    """Remove layers of former builds, once there are many: an image without them installs its packages again."""
+    """Remove layers of earlier builds if there are more than MANY. An image whose layers are removed installs its packages
+    again.
+    """
     if sum(not image.get("names") for image in _images("--all")) > MANY:
         run("rmi", "--prune")
 
 
 def _remove_interrupted() -> None:
-    """Remove what builds of Dockerfiles left that were ended: GBs. None runs now; `commit` may, and begins with no image."""
+    """Remove what interrupted Dockerfile builds left, which can be GBs. No such build runs now; `commit` may run, but its
+    containers have no base image.
+    """
     listed = json.loads(run("containers", "--json") or "[]") or []
     if left := [container["id"] for container in listed if container.get("imageid")]:
         run("rm", *left)
@@ -173,7 +188,9 @@ def _images(*words: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def _settings() -> Iterator[dict[str, str]]:
-    """Files of this machine by their place inside, for apt and pip; none on a machine that says nothing of its own."""
+    """Yield the settings of this machine for apt and pip, as files → their paths in the image; none if the machine has no
+    such settings.
+    """
     pip = {name: os.environ[name] for name in _PIP if name in os.environ}
     bundle = ssl.get_default_verify_paths().cafile if {"SSL_CERT_FILE", "PIP_CERT"} & os.environ.keys() else None
     with tempfile.TemporaryDirectory(prefix="ome-image-") as folder:

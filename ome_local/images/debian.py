@@ -1,4 +1,4 @@
-"""Debian's smallest root file system, for machines that reach Debian's packages and no registry of images."""
+"""Creates Debian's smallest root file system, for machines that can reach Debian's packages but no image registry."""
 
 import os
 import shutil
@@ -14,14 +14,16 @@ from ome_operator.errors import UserError
 SUITE = "bookworm"
 _SLIM = ("path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/doc/*",
          "path-include=/usr/share/doc/*/copyright")  # fmt: skip
-"""What Debian's slim images leave out too. The rules stay in the image, for what is installed later."""
+"""Paths that Debian's slim images also leave out. The rules stay in the image and apply to packages that are installed
+later.
+"""
 _DOWNLOADS = ("proxy", "cainfo", "verify", "timeout", "retries")
-# Names of this machine are no part of an image.
+# Names of this machine must not be part of an image.
 _NAMELESS = 'rm -f "$1/etc/resolv.conf" "$1/etc/hostname" && touch "$1/etc/resolv.conf"'
 
 
 def tree(out: Path, log: Path) -> None:
-    """The smallest Debian that has apt, as a tar at `out`."""
+    """Write the smallest Debian with apt as a tar file to `out`."""
     if shutil.which("mmdebstrap") is None:
         requirements.install(["mmdebstrap"])
     with tempfile.TemporaryDirectory(prefix="ome-debian-") as folder:
@@ -33,9 +35,9 @@ def tree(out: Path, log: Path) -> None:
 
 
 def apt_settings() -> str:
-    """What this machine's apt was told about downloads (proxies, certificates); "" for nothing of its own.
+    """Return the download settings of this machine's apt (proxies, certificates); "" if it has none.
 
-    `apt-config dump` says the defaults, too: only a machine with a proxy or certificates has lines that matter.
+    `apt-config dump` also prints defaults. Only a machine with a proxy or certificates has lines that matter.
     """
     if shutil.which("apt-config") is None:
         return ""
@@ -46,7 +48,7 @@ def apt_settings() -> str:
 
 
 def _logged(command: list[str], log: Path, environment: Mapping[str, str]) -> None:
-    """Run it with its words appended to the log; the last of them go into the UserError."""
+    """Run a command and append its output to the log. Raises UserError with the last line of the output."""
     with log.open("ab") as file:
         done = cancel.run(command, env=environment, output=file)
     if done.returncode:

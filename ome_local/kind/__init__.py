@@ -1,5 +1,5 @@
-"""The same cluster with kind's control plane and nodes, for people with Docker (and for every machine that is not Linux).
+"""The cluster with kind's control plane and nodes, for users with Docker and for machines that do not run Linux.
 
-Simulated nodes are the same: kwok runs as a process of ours against kind's API server. Kind's own nodes are the real ones:
-they have the label of real nodes, and see the cluster's folder of models as /var/lib/ome/models.
+Simulated nodes are the same: kwok runs as a process of this package against kind's API server. Kind's own nodes are the real
+nodes: they have the label of real nodes, and see the cluster's folder of models as /var/lib/ome/models.
 """

@@ -1,4 +1,4 @@
-"""What kind is told: names, nodes, mounts, address ranges, and how long its controllers wait for a silent node."""
+"""The configuration of kind: names, nodes, mounts, address ranges, and how long its controllers wait for a silent node."""
 
 import json
 from typing import Any
@@ -9,32 +9,36 @@ from ome_local.realnode.spec import LABEL, mark
 from ome_local.tinymodel import PLACE
 
 PODS, SERVICES = "10.240.0.0/16", "10.192.0.0/16"
-"""Ranges that no real node of ours uses (`realnode/spec.py:Network`): a machine can have routes to both."""
+"""Address ranges that no real node of this package uses (`realnode/spec.py:Network`), because a machine can have routes to
+both.
+"""
 _KUBEADM = "kubeadm.k8s.io"
 _GRACE = "node-monitor-grace-period"
 _KINDS_OWN = {"name": "enable-hostpath-provisioner", "value": "true"}
-"""What kind writes into the same list. Older versions of kind replace a list, and newer ones merge it by name."""
+"""An entry that kind writes into the same list. Older versions of kind replace the list, and newer ones merge it by name."""
 
 
 def name(at: Layout) -> str:
-    """Of the kind cluster. The names of kind's clusters are the machine's, ours are a home's: the folder is in it, too."""
+    """Return the name of the kind cluster. Kind's names are unique per machine, ours per home folder, so it contains a
+    digest of the folder.
+    """
     return f"{at.root.name}-{mark(at.root).removeprefix('ome-')}"
 
 
 def control_plane(at: Layout) -> str:
-    """The name of the node with the API server."""
+    """Return the name of the node with the API server."""
     return f"{name(at)}-control-plane"
 
 
 def real_nodes(at: Layout, workers: int) -> tuple[str, ...]:
-    """The names of the nodes that take pods: the workers, or the control plane where there are none."""
+    """Return the names of the nodes that run pods: the workers, or the control plane if there are no workers."""
     if not workers:
         return (control_plane(at),)
     return tuple(f"{name(at)}-worker{number if number > 1 else ''}" for number in range(1, workers + 1))
 
 
 def cluster(at: Layout, workers: int) -> str:
-    """The configuration for `kind create cluster`. JSON is YAML."""
+    """Return the configuration for `kind create cluster`, as JSON, which is valid YAML."""
     mount = {"hostPath": str(at.models), "containerPath": str(PLACE.parent), "readOnly": True}
     real = {"labels": {LABEL: "true"}, "extraMounts": [mount]}
     first = {"role": "control-plane", **({} if workers else real)}
@@ -48,10 +52,11 @@ def cluster(at: Layout, workers: int) -> str:
 
 
 def _patches() -> list[dict[str, Any]]:
-    """The same for both versions of kubeadm's configuration; kind takes the patch of the version that it writes.
+    """Return the same patch for both versions of kubeadm's configuration. Kind applies the one of the version that it
+    writes.
 
-    Simulated nodes beat every ten minutes and have no leases (`stages.py`). The usual 40 or 50 s would make them NotReady
-    for ever, and their pods with them.
+    Simulated nodes send heartbeats every ten minutes and have no leases (`stages.py`). With the default grace period of 40
+    or 50 s, they and their pods would stay NotReady.
     """
     listed = [{"name": _GRACE, "value": SLOW_NODES}, _KINDS_OWN]
     return [_arguments("v1beta3", {_GRACE: SLOW_NODES}), _arguments("v1beta4", listed)]

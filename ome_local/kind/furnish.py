@@ -1,4 +1,4 @@
-"""Kind's nodes and add-ons, told that there are simulated nodes beside them."""
+"""Prepares kind's nodes and add-ons for a cluster that also has simulated nodes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,9 @@ _MERGE = "application/merge-patch+json"
 
 
 def spare(api: KubeApi, nodes: Iterable[str]) -> None:
-    """These nodes take what says that it is meant for a real one, and others only when no simulated node can."""
+    """Add a PreferNoSchedule taint to these nodes, so that they run pods that ask for a real node, and others only if no
+    simulated node can.
+    """
     taint = {"key": LABEL, "value": "true", "effect": "PreferNoSchedule"}
     for node in nodes:
         had: list[dict[str, Any]] = api.get(f"/api/v1/nodes/{node}")["spec"].get("taints", [])
@@ -26,10 +28,10 @@ def spare(api: KubeApi, nodes: Iterable[str]) -> None:
 
 
 def keep_addons(api: KubeApi) -> None:
-    """Kind's add-ons stay off simulated nodes, where nothing runs: no real pod would find a name by a simulated CoreDNS.
+    """Keep kind's add-ons off simulated nodes, on which nothing runs: a simulated CoreDNS would answer no pod.
 
-    This comes before the simulated nodes do, and changes nothing the second time. An add-on that this version of kind does
-    not have is left out.
+    This runs before simulated nodes exist, and changes nothing when repeated. Add-ons that this version of kind does not
+    have are skipped.
     """
     term = {"matchExpressions": [{"key": SIMULATED[0], "operator": "NotIn", "values": [SIMULATED[1]]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}

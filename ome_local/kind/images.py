@@ -1,4 +1,6 @@
-"""Images from archives into kind's nodes, each once: a load of the demo's images takes more than a minute."""
+"""Loads images from archives into kind's nodes, each only once, because loading the demo's images takes more than a
+minute.
+"""
 
 import json
 import tarfile
@@ -12,7 +14,7 @@ from ome_operator.errors import UserError
 
 
 def load(at: Layout, nodes: Sequence[str], file: Path) -> None:
-    """Give these nodes the images of a docker-archive, unless they were given them and still have them."""
+    """Load the images of a docker-archive into these nodes, unless the nodes still have them from an earlier load."""
     if not file.is_file():
         raise UserError(f"There is no image archive {file}.")
     facts = file.stat()
@@ -29,7 +31,9 @@ def load(at: Layout, nodes: Sequence[str], file: Path) -> None:
 
 
 def references(file: Path) -> set[str]:
-    """Full names of the images in a docker-archive; none of a file of another form, which is then loaded every time."""
+    """Return the full names of the images in a docker-archive; none for a file of another format, which is then loaded every
+    time.
+    """
     try:
         with tarfile.open(file, "r:") as archive:
             told = archive.extractfile("manifest.json")
@@ -40,7 +44,7 @@ def references(file: Path) -> set[str]:
 
 
 def full(name: str) -> str:
-    """The name as containerd lists it: with the registry that Docker leaves out."""
+    """Return the name as containerd lists it, with the registry that Docker leaves out."""
     first, slash, _ = name.partition("/")
     if not slash:
         return f"docker.io/library/{name}"
@@ -48,6 +52,8 @@ def full(name: str) -> str:
 
 
 def _there(node: str) -> set[str]:
-    """`name digest` of every image of a node: another archive may have taken a name."""
+    """Return `name digest` for every image of a node. The digest is needed because another archive may have replaced an
+    image of the same name.
+    """
     listed = run(["docker", "exec", node, "ctr", "--namespace=k8s.io", "images", "list"]).stdout.splitlines()[1:]
     return {f"{name} {digest}" for name, _, digest, *_ in (line.split() for line in listed)}

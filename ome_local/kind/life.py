@@ -1,4 +1,4 @@
-"""A kind cluster from its creation to its end. Its kubeconfig is written last: without it nothing is complete."""
+"""Creates, starts and removes a kind cluster. Its kubeconfig is written last: without it the cluster is incomplete."""
 
 import os
 import shutil
@@ -13,17 +13,19 @@ from ome_local.progress import step
 from ome_operator.errors import UserError
 
 IMAGE = "OME_KIND_IMAGE"
-"""Environment variable: the node image, for mirrors and machines without internet. None: kind's own."""
+"""Environment variable with the node image, for mirrors and machines without internet access. Without it kind's default is
+used.
+"""
 _READY_WITHIN_S = 120.0
 _GONE_WITHIN_S = 60.0
 _LABEL = "io.x-k8s.kind.cluster"
-"""Which kind puts on its containers, with the name of their cluster."""
+"""Label that kind puts on its containers, with the name of the cluster."""
 
 
 def start(at: Layout, workers: int) -> None:
-    """Create the cluster unless it exists, with kind's own version of Kubernetes; start its containers that are stopped.
+    """Create the cluster with kind's default version of Kubernetes, or start its stopped containers.
 
-    Its kubeconfig goes into our directory, never into ~/.kube.
+    The kubeconfig is written to the cluster's directory, never to ~/.kube.
     """
     there, complete = config.name(at) in run(["kind", "get", "clusters"]).stdout.split(), at.kubeconfig.exists()
     if there and complete:
@@ -32,16 +34,16 @@ def start(at: Layout, workers: int) -> None:
     if there:
         with step("removing a kind cluster that was never complete"):
             _delete(at)
-    if complete:  # somebody has removed the cluster with kind: our processes still talk to it
+    if complete:  # the cluster was removed with kind itself, and our processes still use it
         processes.end_all(at)
     _create(at, workers)
 
 
 def _create(at: Layout, workers: int) -> None:
-    at.models.mkdir(exist_ok=True)  # else Docker makes it, as root
+    at.models.mkdir(exist_ok=True)  # otherwise Docker creates the folder as root
     at.models.chmod(0o755)
     beside = at.root / "kubeconfig.new"
-    beside.unlink(missing_ok=True)  # kind would add to what an interrupted creation left
+    beside.unlink(missing_ok=True)  # kind would append to the file of an interrupted creation
     which = ["--name", config.name(at), "--kubeconfig", str(beside)]
     image = ["--image", named] if (named := os.environ.get(IMAGE)) else []
     with step("creating a kind cluster"):
@@ -52,7 +54,9 @@ def _create(at: Layout, workers: int) -> None:
 
 
 def _wake(at: Layout) -> None:
-    """Start what a person or the machine's restart has stopped; the control plane first, so that it keeps its address."""
+    """Start containers that a user or a restart of the machine has stopped. The control plane comes first, so that it keeps
+    its address.
+    """
     if stopped := sorted(containers(at, "exited")):
         with step("starting the containers of kind"):
             run(["docker", "start", *stopped])
@@ -60,7 +64,7 @@ def _wake(at: Layout) -> None:
 
 
 def containers(at: Layout, state: str = "") -> list[str]:
-    """Names of the cluster's containers, which are its nodes; those in this state of Docker's."""
+    """Return the names of the cluster's containers, which are its nodes, optionally only those in this Docker state."""
     only = ["--filter", f"status={state}"] if state else []
     words = ["--all", "--filter", f"label={_LABEL}={config.name(at)}", *only, "--format", "{{.Names}}"]
     return run(["docker", "ps", *words]).stdout.split()
@@ -71,7 +75,9 @@ def _wait_ready(at: Layout) -> None:
     while not _ready(api):
         if time.monotonic() > until:
             node = config.control_plane(at)
-            raise UserError(f"Kind's API server is not ready after {_READY_WITHIN_S:.0f} s: `docker logs {node}` says more.")
+            raise UserError(
+                f"Kind's API server is not ready after {_READY_WITHIN_S:.0f} s: `docker logs {node}` shows more."
+            )
         time.sleep(0.2)
     api.close()
 
@@ -84,7 +90,9 @@ def _ready(api: KubeApi) -> bool:
 
 
 def is_ours(at: Layout) -> bool:
-    """True when this directory belongs to a kind cluster. Where cluster.json cannot be read, keys tell: ours has its own."""
+    """Return whether this directory belongs to a kind cluster. If cluster.json cannot be read, it does unless it has a
+    certificate authority of this package.
+    """
     try:
         kept = spec.load(at)
     except UserError:
@@ -93,21 +101,23 @@ def is_ours(at: Layout) -> bool:
 
 
 def require_removal(at: Layout) -> None:
-    """Refuse a removal that would leave the containers: then nothing is removed."""
+    """Raise UserError if a removal would leave the containers behind. Nothing is removed then."""
     if reason := why_not():
         raise UserError(
             f"Cluster {at.root.name} runs in Docker, made by kind, and {reason}, so nothing was removed: "
-            f"with both, `ome local down --name {at.root.name}` removes it."
+            f"once both are available, `ome local down --name {at.root.name}` removes it."
         )
 
 
 def remove(at: Layout) -> None:
-    """Delete the kind cluster, with its containers and volumes."""
+    """Delete the kind cluster with its containers and volumes."""
     _delete(at)
 
 
 def _delete(at: Layout) -> None:
-    """Until no container is left. While Docker makes a container, its removal does nothing and says nothing."""
+    """Delete the cluster repeatedly until no container is left. While Docker creates a container, a removal silently does
+    nothing.
+    """
     until = time.monotonic() + _GONE_WITHIN_S
     while True:
         run(["kind", "delete", "cluster", "--name", config.name(at), "--kubeconfig", str(at.kubeconfig)])

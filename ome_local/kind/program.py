@@ -1,4 +1,4 @@
-"""The programs `docker` and `kind`: whether they can be used, and what they say when they fail."""
+"""The programs `docker` and `kind`: whether they can be used, and their error messages."""
 
 import re
 import shutil
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from ome_operator.errors import UserError
 
 _LAST = 5
-"""Lines from the end that belong to a failure: kind prints there what the failed command said."""
+"""Number of last lines of a failure that are reported. Kind prints the output of the failed command there."""
 _TELLING = ("ERROR", "✗")
-"""What the lines begin with that name the failed step, and the reason with the image."""
+"""Beginnings of the lines that name the failed step and its reason."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def why_not() -> str:
-    """Why no kind cluster can be touched, as the end of a sentence; "" when it can."""
+    """Return why kind cannot be used, as the end of a sentence; "" if it can."""
     for program in ("docker", "kind"):
         if shutil.which(program) is None:
             return f"there is no `{program}` in PATH"
@@ -25,13 +25,13 @@ def why_not() -> str:
 
 
 def require() -> None:
-    """Docker must answer and kind must be installed."""
+    """Raise UserError unless Docker answers and kind is installed."""
     if reason := why_not():
         raise UserError(f"--kind needs Docker and kind, and {reason}.")
 
 
 def run(command: Sequence[str], *, check: bool = True, said: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run it with these words on its stdin; its complaint as UserError."""
+    """Run a command with this text on its stdin. Raises UserError with its error message."""
     done = subprocess.run(command, input=said, capture_output=True, text=True, check=False)
     if check and done.returncode:
         raise UserError(f"`{' '.join(command[:3])}` failed: {complaint(done.stderr)}")
@@ -39,7 +39,7 @@ def run(command: Sequence[str], *, check: bool = True, said: str = "") -> "subpr
 
 
 def complaint(said: str) -> str:
-    """The lines of a failure that tell something: the failed step, the error, and the last ones."""
+    """Return the informative lines of an error message: the failed step, the error, and the last lines."""
     lines = [line.rstrip() for line in _COLOUR.sub("", said).splitlines() if line.strip()]
     first, last = lines[:-_LAST], lines[-_LAST:]
     told = [*(line for line in first if line.strip().startswith(_TELLING)), *last]

@@ -1,6 +1,6 @@
-"""The real node of a cluster: a kubelet with containerd on this machine, in namespaces of its own, without Docker.
+"""The real node of a cluster: a kubelet with containerd on this machine, in its own namespaces, without Docker.
 
-Containerd, kubelet, kube-proxy and CoreDNS share one network and one mount namespace. So bridges, packet rules, mounts and
-the folders that these programs have built in are the node's alone: several nodes stand side by side, nothing of the machine
-is touched, and all of it vanishes with the last process.
+containerd, kubelet, kube-proxy and CoreDNS share one network and one mount namespace, so bridges, packet rules, mounts and
+the built-in folders of these programs belong to the node alone. Several nodes can run at the same time, the machine is not
+changed, and everything disappears with the last process.
 """

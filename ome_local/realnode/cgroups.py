@@ -1,4 +1,4 @@
-"""Control groups of one node: everything that its containers run is below one group per hierarchy."""
+"""Control groups of a node. Everything that its containers run is below one group per hierarchy."""
 
 import contextlib
 import os
@@ -12,15 +12,18 @@ _NEEDED = {"cpu", "memory", "pids"}
 
 
 def hierarchies(mounts: str | None = None) -> list[Path]:
-    """Mount points of control groups, of version 1 (one per controller) and 2. `mounts`: the text of /proc/mounts."""
+    """Return the mount points of control groups, of version 1 (one per controller) and 2. `mounts` is the text of
+    /proc/mounts.
+    """
     lines = (mounts if mounts is not None else Path("/proc/mounts").read_text()).splitlines()
     return [Path(words[1]) for words in map(str.split, lines) if words[2] in ("cgroup", "cgroup2")]
 
 
 def make(name: str) -> None:
-    """The group in every hierarchy. In version 2 it hands its controllers on to the groups below it.
+    """Create the group in every hierarchy. In version 2 its controllers are delegated to the groups below.
 
-    OSError when the group does not get the controllers that a kubelet needs, as in a container that shares its own group.
+    Raises OSError if the group does not get the controllers that a kubelet needs, as in a container that shares its own
+    group.
     """
     tops = hierarchies()
     for top in tops:
@@ -30,7 +33,7 @@ def make(name: str) -> None:
             controllers = parent / "cgroup.controllers"
             if controllers.exists():
                 for controller in controllers.read_text().split():
-                    with contextlib.suppress(OSError):  # one that this kernel does not hand on
+                    with contextlib.suppress(OSError):  # a controller that this kernel does not delegate
                         (parent / "cgroup.subtree_control").write_text(f"+{controller}")
     got = {controller for top in tops for controller in _controllers(top, top / name)}
     if missing := _NEEDED - got:
@@ -38,13 +41,13 @@ def make(name: str) -> None:
 
 
 def _controllers(top: Path, group: Path) -> list[str]:
-    """A hierarchy of version 1 is named after its controllers."""
+    """Return the group's controllers. A hierarchy of version 1 is named after them."""
     told = group / "cgroup.controllers"
     return told.read_text().split() if told.exists() else top.name.split(",")
 
 
 def remove(name: str) -> None:
-    """Kill whatever runs in the group and below, and remove it everywhere."""
+    """Kill all processes in the group and below, and remove the group in every hierarchy."""
     until = time.monotonic() + _GONE_WITHIN_S
     while groups := [top / name for top in hierarchies() if (top / name).is_dir()]:
         for pid in {pid for group in groups for pid in _pids(group)}:
@@ -52,7 +55,7 @@ def remove(name: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         for group in groups:
             for folder, _, _ in os.walk(group, topdown=False):
-                with contextlib.suppress(OSError):  # busy until the last process is gone
+                with contextlib.suppress(OSError):  # busy until the last process has ended
                     Path(folder).rmdir()
         if time.monotonic() > until:
             return

@@ -1,4 +1,6 @@
-"""The configuration files of the node's programs: pure functions of its facts. JSON is YAML, and spares its library."""
+"""The configuration files of the node's programs. Pure functions of the node's facts. JSON is valid YAML, and needs no
+library.
+"""
 
 import json
 from typing import Any
@@ -7,7 +9,7 @@ from ome_local.realnode.spec import PAUSE, TAINT, RealNode, mark
 
 
 def files(node: RealNode, plugins: str) -> dict[str, str]:
-    """Name → content of every file; `plugins` is the folder of the CNI plugins."""
+    """Return the name and content of every file. `plugins` is the folder of the CNI plugins."""
     return {
         "containerd.toml": containerd(node, plugins),
         "net.d/10-pods.conflist": json.dumps(cni(node)),
@@ -19,7 +21,9 @@ def files(node: RealNode, plugins: str) -> dict[str, str]:
 
 
 def containerd(node: RealNode, plugins: str) -> str:
-    """Version 2 of its configuration, which 1.6 and 2.x read. Everything it would write elsewhere is moved here."""
+    """Return containerd's configuration in version 2, which 1.6 and 2.x read. All default paths are moved into the node's
+    folders.
+    """
     return f"""\
 version = 2
 root = "{node.images}"
@@ -48,7 +52,9 @@ state = "/run/containerd"
 
 
 def cni(node: RealNode) -> dict[str, Any]:
-    """Pods on one bridge. The first addresses and the last are the node's and the machine's."""
+    """Return the CNI configuration: pods on one bridge. The first and last addresses are reserved for the node and the
+    machine.
+    """
     start, end = (node.gateway.rpartition(".")[0] + last for last in (".10", ".250"))
     addresses = [[{"subnet": node.pods, "rangeStart": start, "rangeEnd": end, "gateway": node.gateway}]]
     bridge = {
@@ -62,7 +68,9 @@ def cni(node: RealNode) -> dict[str, Any]:
 
 
 def kubelet(node: RealNode) -> dict[str, Any]:
-    """A kubelet that needs no capability to raise limits, no systemd, and evicts only when it is nearly too late."""
+    """Return the kubelet's configuration. It needs no capability to raise limits and no systemd, and evicts pods only if
+    resources are nearly exhausted.
+    """
     pki = node.at.pki
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -100,7 +108,9 @@ def kubelet(node: RealNode) -> dict[str, Any]:
 
 
 def kube_proxy(node: RealNode) -> dict[str, Any]:
-    """Masquerades everything: answers then come back through the node, whether or not the bridge shows them to filters."""
+    """Return kube-proxy's configuration. It masquerades everything, so that answers return through the node, whether or not
+    the bridge passes them to netfilter.
+    """
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -115,7 +125,9 @@ def kube_proxy(node: RealNode) -> dict[str, Any]:
 
 
 def corefile(node: RealNode) -> str:
-    """Names of the cluster and no others: pods have no way out. In one block `template` would answer before `kubernetes`."""
+    """Return CoreDNS' configuration: only names of the cluster, because pods cannot reach other networks. Two blocks are
+    needed, because in one block `template` would answer before `kubernetes`.
+    """
     return f"""\
 cluster.local in-addr.arpa {{
   bind {node.gateway}

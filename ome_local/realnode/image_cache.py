@@ -1,7 +1,7 @@
-"""Images outlive clusters: what a real node was loaded with waits in the cache for the next one, which takes it from there.
+"""Keeps the images of a removed real node in the cache for the next real node.
 
-To unpack them anew takes minutes where disks are slow. One node's images are kept; nodes side by side share nothing, and
-what fails here means that images are unpacked once more.
+Unpacking images again takes minutes on slow disks. The images of one node are kept, and nodes that run at the same time
+share nothing. After any failure here, images are simply unpacked again.
 """
 
 import contextlib
@@ -20,15 +20,18 @@ from ome_operator.errors import UserError
 
 
 def take(node: RealNode) -> None:
-    """Give a node that never ran what waits, if something does."""
+    """Move the cached images to a node that has never run, if there are any."""
     if node.images.exists():
         return
-    with locked(cache_dir(), create=True), contextlib.suppress(OSError):  # nothing waits, or on another file system
+    # nothing is cached, or the cache is on another file system
+    with locked(cache_dir(), create=True), contextlib.suppress(OSError):
         _place().rename(node.images)
 
 
 def put(at: Layout) -> None:
-    """Keep the images of a node that is to be taken away, unless more wait already. Ends its pods and its containerd."""
+    """Move the images of a node that is being removed to the cache, unless the cache holds more. Stops the node's pods and
+    its containerd.
+    """
     with contextlib.suppress(UserError, OSError):
         kept = spec.load(at)
         if kept and kept.network and processes.find(at, "containerd"):
@@ -44,11 +47,11 @@ def _put(node: RealNode) -> None:
     with locked(cache_dir(), create=True):
         if len(images.loaded(_place())) > len(images.loaded(node.images)):
             return
-        for stale in cache_dir().glob(".old-*"):  # whoever removed it was killed
+        for stale in cache_dir().glob(".old-*"):  # left by a process that was killed while removing them
             shutil.rmtree(stale, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".old-", ignore_cleanup_errors=True) as old:
             new = Path(old) / "new"
-            node.images.rename(new)  # fails on another file system: what waits stays
+            node.images.rename(new)  # fails on another file system, and the cached images stay
             with contextlib.suppress(FileNotFoundError):
                 _place().rename(Path(old) / "images")
             new.rename(_place())

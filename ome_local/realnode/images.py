@@ -1,4 +1,4 @@
-"""Images of the real node: loaded from archives, never pulled. The image of `pause` is made here."""
+"""Images of the real node: loaded from archives, never pulled. The `pause` image is built here."""
 
 import re
 import subprocess
@@ -12,13 +12,15 @@ from ome_operator.errors import UserError
 
 _ENDED_WITHIN_S = 30.0
 _KEPT_S = 14 * 86400.0
-"""Images that were not loaded for so long are not kept for further nodes."""
+"""Seconds after which images that were not loaded again are not kept for further nodes."""
 _GONE = re.compile("parent snapshot .* does not exist")
 _IMPORTED = re.compile(r"unpacking (\S+) \((sha256:[0-9a-f]{64})\)")
 
 
 def load(node: RealNode, file: Path) -> None:
-    """Import a docker-archive or OCI archive, unless it was and is still there; pods use it by its name, without a pull."""
+    """Import a docker-archive or OCI archive, unless it was imported before and is still there. Pods use it by its name,
+    without a pull.
+    """
     if not file.is_file():
         raise UserError(f"There is no image archive {file}.")
     facts = file.stat()
@@ -29,7 +31,7 @@ def load(node: RealNode, file: Path) -> None:
         return
     said = _unpacked(node, file)
     for older in loaded(node.images):
-        if _names(said) & _names(older.read_text()):  # its name is this image's now
+        if _names(said) & _names(older.read_text()):  # its name now belongs to this image
             older.unlink()
     if said:
         done.parent.mkdir(exist_ok=True)
@@ -37,7 +39,7 @@ def load(node: RealNode, file: Path) -> None:
 
 
 def _unpacked(node: RealNode, file: Path) -> str:
-    """Import an archive, once more where containerd removed layers meanwhile that the former image of its name had alone."""
+    """Import an archive. Retry once if containerd meanwhile removed layers that only the previous image of this name had."""
     try:
         return _import(node, file)
     except UserError as error:
@@ -48,14 +50,14 @@ def _unpacked(node: RealNode, file: Path) -> str:
 
 
 def _import(node: RealNode, file: Path) -> str:
-    """A line `name digest` for each image of the archive; "" where containerd does not say them."""
-    try:  # containerd 2 tells digests only so, and 1.6 does not know the word
+    """Return a line `name digest` for each image of the archive; "" if containerd does not print them."""
+    try:  # containerd 2 prints digests only with this option, which 1.6 does not have
         said = _ctr(node, "images", "import", "--local", str(file.absolute()))
     except UserError as error:
         if "flag provided but not defined" not in str(error):
             raise
         said = _ctr(node, "images", "import", str(file.absolute()))
-    return "\n".join(" ".join(one) for one in _IMPORTED.findall(said))
+    return "\n".join(" ".join(item) for item in _IMPORTED.findall(said))
 
 
 def _names(text: str) -> set[str]:
@@ -63,63 +65,70 @@ def _names(text: str) -> set[str]:
 
 
 def loaded(folder: Path) -> list[Path]:
-    """What was imported into a containerd of this folder: a file per archive, with names and digests of its images."""
+    """Return a record file for each archive that was imported into a containerd with this folder. It holds names and digests
+    of the images.
+    """
     return list(_loaded(folder).glob("*"))
 
 
 def _loaded(folder: Path) -> Path:
-    """Beside the images themselves, for both go where the folder goes."""
+    """Return the folder of these records. It is in the images' folder, because both have to move together."""
     return folder / "loaded"
 
 
 def _digests(node: RealNode) -> set[str]:
-    """`name digest` of every image that is there: another archive may have taken its name."""
+    """Return `name digest` of every present image. The digest is needed because another archive may have replaced an image
+    of the same name.
+    """
     listed = [line.split() for line in _ctr(node, "images", "list").splitlines()[1:]]
     return {f"{name} {digest}" for name, _, digest, *_ in listed}
 
 
 def remove_unused(node: RealNode) -> None:
-    """Images that nobody loaded for a while, and those whose name is another's, so that only kubelets' names are left."""
-    old = [one for one in loaded(node.images) if one.stat().st_mtime < time.time() - _KEPT_S]
-    names = {name for one in old for name in _names(one.read_text())}
+    """Remove images that were not loaded for a while, and those whose name another image has taken, so that only the
+    kubelet's names are left.
+    """
+    old = [item for item in loaded(node.images) if item.stat().st_mtime < time.time() - _KEPT_S]
+    names = {name for item in old for name in _names(item.read_text())}
     there = [line.split() for line in _digests(node) if line.split()[0] not in names]
     named = {digest for name, digest in there if not name.startswith("sha256:")}
     names |= {name for name, digest in there if name.startswith("sha256:") and digest not in named}
     if names:
         _ctr(node, "images", "remove", *sorted(names))
-    for one in old:
-        one.unlink()
+    for item in old:
+        item.unlink()
     _collect(node)
 
 
 def _collect(node: RealNode) -> None:
-    """Remove what no image has any more: an import that finds a layer while the next containerd removes it fails.
+    """Remove content that no image uses any more, because an import fails if it finds a layer that the next containerd is
+    removing.
 
-    The end of a lease is what containerd can be told to follow with a collection, and waits for it.
+    Deleting a lease is the only operation that makes containerd run a garbage collection and wait for it.
     """
     _ctr(node, "leases", "create", "--id", "collect")
     _ctr(node, "leases", "delete", "--sync", "collect")
 
 
 def remove_containers(node: RealNode) -> None:
-    """Those of ended pods, with what they wrote. UserError when one is there that does not end."""
+    """Remove the containers of ended pods with their data. Raises UserError if a container does not end."""
     until = time.monotonic() + _ENDED_WITHIN_S
     while ids := _ctr(node, "containers", "list", "-q").split():
         try:
             _ctr(node, "containers", "delete", *ids)
-        except UserError:  # containerd learns of an end a moment later
+        except UserError:  # containerd learns of the end with a delay
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)
 
 
 def listed(node: RealNode) -> list[str]:
-    """References of the images that are there."""
+    """Return the references of the present images."""
     return _ctr(node, "images", "list", "-q").split()
 
 
 def load_pause(node: RealNode) -> None:
-    """The image of every pod's first container, unless it is there."""
+    """Load the image of every pod's first container, unless it is present."""
     if f"docker.io/{PAUSE}" in listed(node):
         return
     files = {ensure.ensure(["pause"])["pause"]: "/pause"}

@@ -1,6 +1,7 @@
 """The node's namespaces, its bridge, and the link between this machine and the bridge.
 
-One process holds the namespaces and the node's programs enter them. With the last of these, bridge, rules and mounts end.
+One process holds the namespaces, and the node's programs enter them. When the last of them ends, bridge, rules and mounts
+disappear.
 """
 
 import contextlib
@@ -24,19 +25,23 @@ from ome_local.realnode.spec import COMPONENTS, NUMBERS, SPACE, Network, RealNod
 from ome_operator.errors import UserError
 
 MACHINE = Path("/run")
-"""Whoever chooses addresses holds the lock of this folder until its link exists."""
+"""Folder whose lock is held from the choice of addresses until the link exists."""
 _WITHIN_S = 10.0
 
 
 def choose(at: Layout, kept: Collection[int]) -> Network:
-    """Addresses for a new cluster that nobody on this machine uses; `kept`: numbers of clusters that may be stopped."""
+    """Choose addresses for a new cluster that nothing on this machine uses. `kept` holds the numbers of clusters that may be
+    stopped.
+    """
     if hidden := next((path for path in ("/run", "/var/run", "/var/log") if at.root.is_relative_to(path)), None):
-        raise UserError(f"A real node has a {hidden} of its own: set OME_LOCAL_HOME to a folder that is not below it.")
+        raise UserError(
+            f"A real node hides {hidden} behind its own folder: set OME_LOCAL_HOME to a folder that is not below {hidden}."
+        )
     return free(_routes(), kept)
 
 
 def free(routes: Iterable[str], kept: Collection[int]) -> Network:
-    """The first number whose ranges overlap no route."""
+    """Return the network with the first number whose ranges overlap no route. Raises UserError if there is none."""
     known = [ipaddress.ip_network(route) for route in routes]
     for network in map(Network, NUMBERS):
         own = [ipaddress.ip_network(text) for text in (network.pods, network.services)]
@@ -46,11 +51,11 @@ def free(routes: Iterable[str], kept: Collection[int]) -> Network:
 
 
 def open_(node: RealNode) -> None:
-    """Make the namespaces and the link, unless they are there."""
+    """Create the namespaces and the link unless they exist."""
     if processes.find(node.at, SPACE) and _linked(node).exists():
         return
     close(node)
-    shutil.rmtree(node.run, ignore_errors=True)  # as after a reboot: containerd finds no containers
+    shutil.rmtree(node.run, ignore_errors=True)  # as after a reboot, containerd must find no containers
     for path, own in node.own.items():
         own.mkdir(parents=True, exist_ok=True)
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -68,7 +73,7 @@ def open_(node: RealNode) -> None:
 
 
 def close(node: RealNode) -> None:
-    """End what runs in the namespaces, and with it the namespaces. The link goes with them."""
+    """Stop the processes in the namespaces, which ends the namespaces and the link."""
     for name in reversed(COMPONENTS):
         processes.stop(node.at, name, grace_s=3.0)
     cgroups.remove(mark(node.at.root))
@@ -78,28 +83,28 @@ def close(node: RealNode) -> None:
 
 
 def _inhabitants(at: Layout) -> list[processes.Process]:
-    """Processes of ours that are in another network namespace than this one."""
+    """Return processes of the cluster in another network namespace than this process."""
     here, found = Path("/proc/self/ns/net").readlink(), []
     for process in processes.marked(at):
-        with contextlib.suppress(OSError):  # it has just ended
+        with contextlib.suppress(OSError):  # the process has just ended
             if Path(f"/proc/{process.pid}/ns/net").readlink() != here:
                 found.append(process)
     return found
 
 
 def unlink(at: Layout) -> None:
-    """Remove the link at once; without this it lives until the kernel has cleaned the namespace."""
+    """Remove the link at once. Otherwise it exists until the kernel has cleaned up the namespace."""
     if Path("/sys/class/net", mark(at.root)).exists():
         _ip("link", "delete", mark(at.root), check=False)
 
 
 def others() -> bool:
-    """True while there is a link of any cluster on this machine."""
+    """Return whether a link of any cluster exists on this machine."""
     return any(Path("/sys/class/net").glob("ome-*"))
 
 
 def enter(node: RealNode) -> list[str]:
-    """The words before a command that is to run in the node, with as many open files as this session may have."""
+    """Return the words that run a command inside the node, with the maximum number of open files of this session."""
     holder = processes.find(node.at, SPACE)
     if holder is None:
         raise UserError(f"The real node is not up: `ome local up --name {node.at.root.name}` starts it.")
@@ -109,13 +114,15 @@ def enter(node: RealNode) -> list[str]:
 
 
 def _inside(node: RealNode) -> str:
-    """What the holding process does first. Inside, mounts are shared, so that pods may propagate theirs; none gets out."""
+    """Return the script of the process that holds the namespaces. Mounts inside are shared, so that pods can propagate
+    theirs, but none gets outside.
+    """
     binds = [f"mount --bind {shlex.quote(str(own))} {path}" for path, own in node.own.items()]
     return "\n".join([
         "mount --make-rshared /",
         *binds,
         "ip link set lo up",
-        # A fixed address: a bridge would take that of its newest port, and neighbours would remember the old one.
+        # A fixed address, because a bridge would take that of its newest port, and neighbours would remember the old one.
         f"ip link add cni0 address 02:00:0a:f4:{node.network.number:02x}:01 type bridge",
         f"ip address add {node.gateway}/24 dev cni0",
         "ip link set cni0 up",
@@ -126,12 +133,12 @@ def _inside(node: RealNode) -> str:
 
 
 def _link(node: RealNode) -> None:
-    """The machine becomes a neighbour of the pods, and reaches Services through the node."""
+    """Link the machine with the pod network, and route Services through the node."""
     name, holder = mark(node.at.root), processes.find(node.at, SPACE)
     if taken := [route for route in _routes() if ipaddress.ip_network(node.pods).overlaps(ipaddress.ip_network(route))]:
         raise UserError(
             f"The addresses of this cluster's real node, {node.pods}, are in use on this machine (route {taken[0]}): "
-            f"free them, or `ome local down --name {node.at.root.name}` and make it anew."
+            f"free them, or run `ome local down --name {node.at.root.name}` and create the cluster again."
         )
     assert holder is not None
     _ip("link", "add", name, "type", "veth", "peer", "name", "uplink", "netns", str(holder.pid))

@@ -1,4 +1,4 @@
-"""Take the node away: what is left once the cluster's processes have ended."""
+"""Removes what is left of the node after the cluster's processes have ended."""
 
 import contextlib
 from pathlib import Path
@@ -10,18 +10,20 @@ from ome_local.realnode import cgroups, namespaces
 from ome_local.realnode.spec import mark
 
 _BUILT_IN = ("/var/lib/kubelet", "/var/lib/cni")
-"""Folders that node programs insist on. Ours are mounted over them; on the machine they stay empty."""
+"""Built-in folders of the node's programs. Our folders are mounted over them; on the machine they stay empty."""
 
 
 def take_away(at: Layout) -> None:
-    """Containers, control groups, link, folders, the tiny model. Safe after any death, and where there never was a node."""
+    """Remove control groups, link, folders and the tiny model. Safe after any interruption, and if there never was a
+    node.
+    """
     if not (at.root / "node").exists():
         return
     cgroups.remove(mark(at.root))
     namespaces.unlink(at)
     with locked(namespaces.MACHINE, create=False):
-        if not namespaces.others():  # to remove a folder would unmount it in another node, whose pods may use the model too
+        if not namespaces.others():  # removing a folder would unmount it in another node, whose pods may also use the model
             tinymodel.remove()
             for path in _BUILT_IN:
-                with contextlib.suppress(OSError):  # not empty: somebody else's
+                with contextlib.suppress(OSError):  # not empty: it belongs to another program
                     Path(path).rmdir()

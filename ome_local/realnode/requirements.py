@@ -1,4 +1,4 @@
-"""What a machine must have for a real node: root's rights, abilities of the kernel, and a few programs."""
+"""Checks what a machine needs for a real node: root, kernel features, and a few programs."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from ome_local.realnode import cgroups
 from ome_operator.errors import UserError
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-"""Where root's programs are too, which some sessions leave out."""
+"""PATH with the folders of root's programs, which some sessions leave out."""
 _PROGRAMS = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "nft": "nftables", "ip": "iproute2"}
 """Program → Debian package."""
 _PLUGIN_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
@@ -24,53 +24,58 @@ _PLUGINS_PACKAGE = "containernetworking-plugins"
 _OTHERWISE = "In a container, start it with --privileged; without a real node, simulated ones run anywhere."
 _OVERLAY = "mkdir low up work all; mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay all"
 _APT = threading.Lock()
-"""Packages are installed by several parts of a run, and apt-get refuses a second apt-get."""
+"""Several parts of a run install packages, and apt-get refuses to run twice at the same time."""
 _PATIENT = ("-o", "DPkg::Lock::Timeout=300")
-"""Seconds that it waits for one of somebody else."""
+"""Seconds that apt-get waits for another process's lock."""
 _PROBES = (
     ("unshare", "true", "make network and mount namespaces"),
     ("mount", _OVERLAY, "mount an overlay file system in {folder}"),
     ("ip", "ip link add probe type bridge; ip link add one type veth peer name two", "make bridges and virtual links"),
     ("nft", "nft add table ip probe", "write packet rules (nftables)"),
 )
-"""Program → what is tried with it, in namespaces that are gone afterwards → what this proves."""
+"""Program → what is tried with it in temporary namespaces → what this proves."""
 
 
 def why_not() -> str | None:
-    """Why no real node can run on this machine, as a sentence with the way out. None: one can, once packages are there."""
+    """Return why no real node can run on this machine, as a sentence with a way out; None if one can run once its packages
+    are installed.
+    """
     if sys.platform != "linux":
         return f"A real node runs on Linux, not on {sys.platform}: use simulated nodes, or --kind."
     if os.geteuid() != 0:
         return "A real node makes networks and mounts, which only root may: run this as root, or leave --real-node out."
     if (missing := missing_packages()) and shutil.which("apt-get", path=PATH) is None:
-        return f"A real node needs what Debian calls {', '.join(missing)}, and there is no apt-get: install them yourself."
+        return (
+            f"A real node needs {', '.join(missing)} (names of Debian packages), and there is no apt-get: install "
+            "them yourself."
+        )
     return _kernel()
 
 
 def require() -> None:
-    """Refuse with a sentence, or install what is missing."""
-    for _ in range(2):  # again with the installed programs, which prove more
+    """Raise UserError if the machine cannot run a real node; otherwise install missing packages."""
+    for _ in range(2):  # a second time with the installed programs, which allow more checks
         if reason := why_not():
             raise UserError(reason)
         if not (packages := missing_packages()):
             return
         install(packages)
-    raise UserError(f"apt-get installed {', '.join(packages)}, and programs of them are still not in {PATH}.")
+    raise UserError(f"apt-get installed {', '.join(packages)}, but some of their programs are still not in {PATH}.")
 
 
 def missing_packages() -> list[str]:
-    """Debian packages whose programs are not there, wherever others may come from."""
+    """Return the Debian packages whose programs are missing, wherever the other programs come from."""
     packages = [package for program, package in _PROGRAMS.items() if shutil.which(program, path=PATH) is None]
     return list(dict.fromkeys([*packages, *([] if plugins() else [_PLUGINS_PACKAGE])]))
 
 
 def plugins() -> str | None:
-    """The folder of the CNI plugins."""
+    """Return the folder of the CNI plugins, or None."""
     return next((f for f in _PLUGIN_FOLDERS if all((Path(f) / name).exists() for name in _PLUGINS)), None)
 
 
 def install(packages: Sequence[str]) -> None:
-    """By apt-get; its lists are fetched only when a package is not in them."""
+    """Install packages with apt-get. The package lists are downloaded only if a package is not in them."""
     with step(f"installing {' '.join(packages)} (apt-get)", quiet_below=0.0):
         if _apt("install", *packages).returncode:
             _apt("update")
@@ -87,7 +92,7 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _kernel() -> str | None:
-    """Try everything once, where it disturbs nobody."""
+    """Try all kernel features once, in temporary namespaces."""
     home = next(path for path in (layout.home().absolute(), *layout.home().absolute().parents) if path.is_dir())
     for program, script, what in _PROBES:
         if shutil.which(program, path=PATH) is None:
@@ -103,7 +108,7 @@ def _kernel() -> str | None:
         cgroups.make(name := f"ome-probe-{os.getpid()}")
         cgroups.remove(name)
     except OSError as error:
-        return f"A real node cannot run here: this machine does not let us make control groups ({error}). {_OTHERWISE}"
+        return f"A real node cannot run here: this machine does not let us create control groups ({error}). {_OTHERWISE}"
     return None
 
 

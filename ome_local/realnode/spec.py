@@ -1,4 +1,4 @@
-"""What is fixed about the real node: its name, its addresses, where its files lie."""
+"""Constants of the real node: its name, its addresses, and the paths of its files."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from ome_local.layout import Layout
 
 NAME = "real-0"
 LABEL = "ome.io/real"
-"""`true` on the real node; also the key of its taint, so that only pods land there that say so."""
+"""Label that is `true` on the real node, and the key of its taint, so that only pods that tolerate it run there."""
 TAINT = {"key": LABEL, "value": "true", "effect": "NoSchedule"}
 PLACED = {
     "nodeSelector": {LABEL: "true"},
     "tolerations": [{"key": LABEL, "operator": "Equal", "value": "true", "effect": "NoSchedule"}],
 }
-"""What the spec of a pod says that is meant for the real node."""
+"""Fields of a pod's spec that place it on the real node."""
 SPACE = "node"
-"""The process that holds the namespaces. Whoever enters them names it."""
+"""Name of the process that holds the namespaces."""
 COMPONENTS = (SPACE, "containerd", "kubelet", "kube-proxy", "coredns")
-"""Short names of its processes, in the order in which they start."""
+"""Short names of its processes in the order of their start."""
 IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kubelet": (f"system:node:{NAME}", ("system:nodes",)),
     "kube-proxy": ("system:kube-proxy", ()),
@@ -31,39 +31,39 @@ PAUSE = "local/pause:1"
 
 @dataclass(frozen=True)
 class Network:
-    """The addresses of the node with this number; no two nodes of a machine have the same."""
+    """The addresses of the node with this number. No two nodes of a machine have the same number."""
 
     number: int
 
     @property
     def pods(self) -> str:
-        """Range of the pods' addresses, and of the three below."""
+        """Address range of the pods, which also contains the three addresses below."""
         return f"10.244.{self.number}.0/24"
 
     @property
     def gateway(self) -> str:
-        """The node's own address: kubelet and DNS answer here."""
+        """The node's own address, on which kubelet and DNS listen."""
         return f"10.244.{self.number}.1"
 
     @property
     def host(self) -> str:
-        """The machine's address on that network: a server on the machine is reached here from pods."""
+        """The machine's address on that network, by which pods reach servers on the machine."""
         return f"10.244.{self.number}.254"
 
     @property
     def services(self) -> str:
-        """Range of the cluster's Services."""
+        """Address range of the cluster's Services."""
         return f"10.{96 + self.number}.0.0/16"
 
     @property
     def service_ip(self) -> str:
-        """Of the Service `kubernetes`."""
+        """Address of the Service `kubernetes`."""
         return f"10.{96 + self.number}.0.1"
 
 
 @dataclass(frozen=True)
 class RealNode:
-    """The node of one cluster."""
+    """The real node of a cluster."""
 
     at: Layout
     network: Network
@@ -71,32 +71,34 @@ class RealNode:
 
     @property
     def folder(self) -> Path:
-        """All its files."""
+        """Folder with all its files."""
         return self.at.root / "node"
 
     @property
     def config(self) -> Path:
-        """The configuration of its programs, written at each start."""
+        """Folder with the configuration of its programs, written at each start."""
         return self.folder / "config"
 
     @property
     def registries(self) -> Path:
-        """Folders `host:port` with containerd's hosts.toml, for registries that are reached elsewhere; read at each pull."""
+        """Folder with subfolders `host:port` that contain containerd's hosts.toml, for registries with another address. It
+        is read at each pull.
+        """
         return self.config / "certs.d"
 
     @property
     def images(self) -> Path:
-        """Containerd's images and containers."""
+        """Folder of containerd's images and containers."""
         return self.folder / "containerd"
 
     @property
     def run(self) -> Path:
-        """Its /run."""
+        """Folder that the node's programs see as /run."""
         return self.folder / "run"
 
     @property
     def socket(self) -> Path:
-        """Containerd's."""
+        """Socket of containerd."""
         return self.run / "containerd" / "containerd.sock"
 
     @property
@@ -111,12 +113,12 @@ class RealNode:
 
     @property
     def pods(self) -> str:
-        """The pods' range."""
+        """Address range of the pods."""
         return self.network.pods
 
     @property
     def own(self) -> dict[str, Path]:
-        """Folders that the programs have built in → what they see there instead of the machine's."""
+        """Built-in paths of the programs → folders that they see there instead of the machine's."""
         return {
             "/run": self.run,
             "/var/log": self.folder / "log",
@@ -126,5 +128,7 @@ class RealNode:
 
 
 def mark(root: Path) -> str:
-    """Names the cluster's link and control groups on this machine. 12 characters: a link's name has at most 15."""
+    """Return the name of the cluster's network link and control groups on this machine. It has 12 characters, and a link's
+    name may have at most 15.
+    """
     return f"ome-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""Start the node's programs and wait until they serve."""
+"""Starts the node's programs and waits until they serve requests."""
 
 import time
 from collections.abc import Callable
@@ -13,24 +13,24 @@ from ome_local.realnode.spec import LABEL, SPACE, RealNode
 from ome_operator.errors import UserError
 
 _PORTS = {"kubelet": 10250, "coredns": 8181}
-"""On the node's address, which nobody else has."""
+"""Ports on the node's address, which no other program uses."""
 
 
 def up(node: RealNode) -> None:
-    """Everything but the namespaces, which the API server needs before."""
+    """Start everything except the namespaces, which the API server needs before."""
     take_images(node)
     images.load_pause(node)
     side_by_side(lambda name: start(node, name), ("kubelet", "kube-proxy", "coredns"))
 
 
 def take_images(node: RealNode) -> None:
-    """Containerd, with the images that wait for it. It is Debian's, and needs no program that is built here."""
+    """Start containerd with the cached images. It is Debian's, so it need not wait for programs that are built here."""
     image_cache.take(node)
     start(node, "containerd")
 
 
 def start(node: RealNode, name: str) -> None:
-    """Start one process unless it runs, and wait until it serves."""
+    """Start a process unless it runs, and wait until it serves requests."""
     if name == SPACE:
         namespaces.open_(node)
         return
@@ -53,7 +53,7 @@ def _spawn(node: RealNode, name: str) -> None:
 
 
 def command(node: RealNode, name: str) -> list[str]:
-    """The command line of a program inside the node."""
+    """Return the command line of a program inside the node."""
     at: Layout = node.at
     match name:
         case "containerd":
@@ -76,11 +76,12 @@ def command(node: RealNode, name: str) -> list[str]:
 def _write(node: RealNode) -> None:
     folder = requirements.plugins()
     if folder is None:
-        raise UserError("The CNI plugins are gone: `ome local up --real-node` installs them again.")
+        raise UserError("The CNI plugins are missing: `ome local up --real-node` installs them again.")
     for name, text in configs.files(node, folder).items():
         file = node.config / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.exists() or file.read_text() != text:  # kube-proxy ends when its file is written, whatever is in it
+        # kube-proxy exits whenever its file is written, even without a change
+        if not file.exists() or file.read_text() != text:
             write_atomically(file, text)
 
 
@@ -95,14 +96,16 @@ def _answers(node: RealNode) -> bool:
 
 
 def _has_begun(node: RealNode) -> bool:
-    """True when the kubelet listens. It ends when it finds containerd's own services ready before those for kubelets."""
+    """Return whether the kubelet listens. The kubelet exits if it finds containerd's own services ready before those for
+    kubelets, and is started again then.
+    """
     if processes.find(node.at, "kubelet") is None and "not initialized yet" in processes.last_words(node.at, "kubelet"):
         _spawn(node, "kubelet")
     return _listens(node, "kubelet")
 
 
 def _wait_closed(node: RealNode, name: str, within_s: float = 5.0) -> None:
-    """A killed process is a zombie while its other threads still hold the port."""
+    """Wait until the port is closed. A killed process is a zombie while its other threads still hold the port."""
     until = time.monotonic() + within_s
     while name in _PORTS and _listens(node, name) and time.monotonic() < until:
         time.sleep(0.02)

@@ -294,7 +294,7 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
         assert [row.name for row in cluster.status() if row.pid] == ["kwok", "tokens"]
         assert cluster.server == own.server
         assert cluster.keep_token("default", "default").exists()
-        with pytest.raises(UserError, match="etcd is no component of cluster kind"):
+        with pytest.raises(UserError, match="etcd is not a component of cluster kind"):
             cluster.start("etcd")
         cluster.down()
     finally:

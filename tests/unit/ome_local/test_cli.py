@@ -34,15 +34,15 @@ def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("status",), "There is no cluster 'ome': `ome local up --name ome` makes one."),
-        (("kubeconfig", "--name", "x"), "There is no cluster 'x': `ome local up --name x` makes one."),
+        (("status",), "There is no cluster 'ome': create it with `ome local up --name ome`."),
+        (("kubeconfig", "--name", "x"), "There is no cluster 'x': create it with `ome local up --name x`."),
         (("kubectl", "--name", "x", "get", "pods", "--name", "y"), "There is no cluster 'x'"),
         (("up", "--name", "../x"), "A cluster's name is made of a-z, 0-9 and -, at most 40 of them; '../x' is not."),
-        (("up", "--accelerator", "h300"), "There is no accelerator 'h300'; known are a100, b200, cpu, h100, h200."),
+        (("up", "--accelerator", "h300"), "Unknown accelerator 'h300': use one of a100, b200, cpu, h100, h200."),
         (("up", "--accelerator", "cpu", "--gpus-per-node", "8"), "A machine of kind 'cpu' has no GPUs"),
         (("up", "--kind", "--real-node"), "kind's nodes are real already: leave --real-node out, or --kind."),
         (("up", "--kind", "--audit"), "--audit: kind starts its own API server and controllers, without it."),
-        (("up", "--workers", "2"), "--workers 2: worker nodes are kind's."),
+        (("up", "--workers", "2"), "--workers 2: only kind has worker nodes."),
         (("model", "--name", "x"), "There is no cluster 'x'"),
         (("load", "--name", "x", "image.tar"), "There is no cluster 'x'"),
     ],
@@ -71,9 +71,9 @@ def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
 
 def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
     """It is gone, which is what was asked for."""
-    assert ome("local", "down") == (0, "There is no cluster ome; nothing to do.\n", "")
+    assert ome("local", "down") == (0, "There is no cluster ome, so there is nothing to do.\n", "")
     assert ome("local", "down", "--all") == (0, "", "")
-    assert ome("demo", "--down") == (0, "There is no demo; nothing to do.\n", "")
+    assert ome("demo", "--down") == (0, "There is no demo, so there is nothing to do.\n", "")
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ class TestNodes:
 
     def test_unknown(self) -> None:
         """The sentence names what exists."""
-        with pytest.raises(UserError, match="known are a100, b200, cpu, h100, h200"):
+        with pytest.raises(UserError, match="use one of a100, b200, cpu, h100, h200"):
             nodes.simulated("h300", 1)
 
 

@@ -194,7 +194,7 @@ def test_pods_are_those_of_the_charts_monitors() -> None:
 
 def test_with_names_programs() -> None:
     assert options.extras(["prometheus"]) == {"prometheus": True} and options.extras(()) == {"prometheus": False}
-    with pytest.raises(UserError, match=r"^--with grafana: there is no such program; there is prometheus\.$"):
+    with pytest.raises(UserError, match=r"^--with grafana: unknown program: use prometheus\.$"):
         options.extras(["prometheus", "grafana"])
 
 

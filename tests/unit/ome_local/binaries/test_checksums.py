@@ -42,7 +42,7 @@ def test_what_is_missing_is_added(host: Host, capsys: pytest.CaptureFixture[str]
     assert digests.FILE.read_text() == f"{sha(OTHER)}  {APISERVER}\n{sha(PROGRAM)}  {KUBECTL}\n"
     said = capsys.readouterr().out
     assert f"{KUBECTL}: added\n" in said and f"{APISERVER}: added\n" in said
-    assert f"v0.7.0/kwok-linux-amd64: no line, and it stays so: {host.address}/v0.7.0/kwok-linux-amd64.sha256: HTTP" in said
+    assert f"v0.7.0/kwok-linux-amd64: no digest was found: {host.address}/v0.7.0/kwok-linux-amd64.sha256: HTTP" in said
     assert checksums.main() == 0 and "added" not in capsys.readouterr().out
 
 
@@ -52,7 +52,7 @@ def test_a_line_that_is_there_stays(host: Host, capsys: pytest.CaptureFixture[st
     host.files |= {f"/{KUBECTL}.sha256": sha(OTHER).encode(), f"/{APISERVER}.sha256": sha(OTHER).encode()}
     assert checksums.main() == 1
     assert digests.read() == {KUBECTL: sha(PROGRAM), APISERVER: sha(OTHER)}
-    said = f"{KUBECTL}: {host.address} gives {sha(OTHER)}, and the line, which stays, says {sha(PROGRAM)}\n"
+    said = f"{KUBECTL}: {host.address} has the digest {sha(OTHER)}, but the line, which is kept, has {sha(PROGRAM)}\n"
     assert said in capsys.readouterr().out
 
 

@@ -74,7 +74,7 @@ def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path)
     host.release(KUBECTL_PATH, PROGRAM)
     evil = PROGRAM + b"evil"
     host.files |= {KUBECTL_PATH: evil, f"{KUBECTL_PATH}.sha256": sha(evil).encode()}
-    with pytest.raises(releases.Unavailable, match=f"SHA-256 {sha(evil)}, and checksums.txt says {sha(PROGRAM)}: not used"):
+    with pytest.raises(releases.Unavailable, match=f"SHA-256 {sha(evil)}, but checksums.txt has {sha(PROGRAM)}: not used"):
         releases.fetch(KUBECTL, MACHINE, place / "kubectl")
     assert list(place.iterdir()) == []
 
@@ -208,7 +208,7 @@ def test_another_kubernetes_has_a_module_of_its_own(version: str) -> None:
 
 def test_a_version_is_named_by_its_minor() -> None:
     assert [kubernetes(asked) for asked in ("1.31", "v1.37.2", "1.34")] == ["1.31.13", "1.37.2", "1.34.2"]
-    with pytest.raises(UserError, match=r"Kubernetes '1.3' is not known here; these are: 1\.31\.13, 1\.34\.2, "):
+    with pytest.raises(UserError, match=r"Kubernetes '1.3' is not supported: use one of 1\.31\.13, 1\.34\.2, "):
         kubernetes("1.3")
 
 

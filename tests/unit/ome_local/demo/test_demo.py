@@ -42,7 +42,7 @@ def test_its_own_ends(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = made("mine", demo.installation())
     made("ome-demo", "/elsewhere")
     demo.remove("mine")
-    assert capsys.readouterr().out == "The demo is gone.\n"
+    assert capsys.readouterr().out == "The demo was removed.\n"
     assert not at.root.exists() and layout.known() == ["ome-demo"]
 
 

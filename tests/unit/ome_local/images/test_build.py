@@ -144,7 +144,7 @@ class TestKeys:
 
 def test_unknown_image() -> None:
     """The names that there are."""
-    with pytest.raises(UserError, match="There is no image 'x'; there are operator, engine-cpu, router"):
+    with pytest.raises(UserError, match="There is no image 'x': use one of operator, engine-cpu, router"):
         build.build(["x"])
 
 

@@ -44,7 +44,7 @@ class TestAddresses:
 
     def test_a_home_that_the_node_hides(self) -> None:
         """Its /run is its own."""
-        with pytest.raises(UserError, match="a /run of its own: set OME_LOCAL_HOME"):
+        with pytest.raises(UserError, match="hides /run behind its own folder: set OME_LOCAL_HOME"):
             namespaces.choose(layout.Layout(Path("/run/x")), ())
 
     def test_kept_with_the_cluster(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ class TestWhyNot:
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(shutil, "which", lambda program, path=None: None)
         monkeypatch.setattr(requirements, "_PLUGIN_FOLDERS", ())
-        said = "A real node needs what Debian calls containerd, runc, nftables, iproute2, containernetworking-plugins, and"
+        said = "A real node needs containerd, runc, nftables, iproute2, containernetworking-plugins (names"
         assert str(requirements.why_not()).startswith(said)
 
     def test_a_kernel_that_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
