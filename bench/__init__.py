@@ -1,5 +1,6 @@
-"""`make bench`: what the operator costs, beside the bare cost of the very objects that it creates. Run as `python -m bench`.
+"""`make bench`: measures the cost of the operator, next to that of creating the same objects without it. Run as `python -m
+bench`.
 
-Everything happens on local clusters with simulated nodes that this process makes and removes. Both sides of a comparison
-run in turn, each on a fresh cluster, so ratios within one run mean something even where seconds do not.
+All measurements run on local clusters with simulated nodes that this process creates and removes. Both sides of a comparison
+run alternately, each on a new cluster, so that ratios within a run are meaningful even if absolute times are not.
 """

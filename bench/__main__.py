@@ -26,7 +26,9 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def main() -> int:
-    """Measure, print, write. Exit code 1 when something could not be measured or, with --strict, an aim was missed."""
+    """Measure, print and write the results. Exit code 1: something could not be measured, or, with --strict, an aim was
+    missed.
+    """
     parser = command_line()
     given = parser.parse_args()
     if given.read is not None:
@@ -47,13 +49,15 @@ def main() -> int:
 
 
 def _again(parser: argparse.ArgumentParser, file: Path, as_markdown: bool) -> int:
-    """Print what an earlier run wrote."""
+    """Print the results of an earlier run."""
     try:
         results = TypeAdapter(Results).validate_json(file.read_bytes())
     except OSError as error:
         parser.error(f"--read {file}: {error.strerror}. Runs write their figures below {FOLDER}.")
     except ValidationError as error:
-        parser.error(f"--read {file}: these are not the figures of a run (`--json` writes them): {error.errors()[0]['msg']}")
+        parser.error(
+            f"--read {file}: this file does not hold the figures of a run, which `--json` writes: {error.errors()[0]['msg']}"
+        )
     _print(sections(results), results, as_markdown)
     return 0
 
@@ -66,7 +70,9 @@ def _print(table: list[Section], results: Results, as_markdown: bool) -> None:
 
 
 async def _run(bench: Bench) -> int:
-    """Until it is done or somebody ends it; clusters are taken down either way, and what was measured is shown."""
+    """Run until the benchmark is done or interrupted. In both cases clusters are removed, and the results so far are
+    shown.
+    """
     task = asyncio.ensure_future(bench.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -74,22 +80,26 @@ async def _run(bench: Bench) -> int:
     with contextlib.suppress(asyncio.CancelledError):
         await task
         return 0
-    print("ended early; the clusters are gone", file=sys.stderr)
+    print("interrupted; the clusters have been removed", file=sys.stderr)
     return 130
 
 
 def command_line() -> argparse.ArgumentParser:
     defaults = Options()
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--only", action="append", choices=PARTS, help="only this part (again for more)")
-    parser.add_argument("--services", type=_numbers, default=defaults.services, help="how many, such as 1,10,100")
-    parser.add_argument("--repeat", type=int, default=defaults.repeat, help="of each side; medians are shown")
-    parser.add_argument("--concurrency", type=int, default=defaults.lanes, help="requests of the benchmark at a time")
+    parser.add_argument("--only", action="append", choices=PARTS, help="only this part; may be repeated")
+    parser.add_argument("--services", type=_numbers, default=defaults.services, help="numbers of services, such as 1,10,100")
+    parser.add_argument("--repeat", type=int, default=defaults.repeat, help="repetitions of each side; medians are shown")
+    parser.add_argument(
+        "--concurrency", type=int, default=defaults.lanes, help="number of concurrent requests of the benchmark"
+    )
     parser.add_argument("--side", choices=SIDES, help="only this side")
-    parser.add_argument("--quick", action="store_true", help="10 services once and short waits: does it all work?")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="where the figures go (default: bench/results/)")
+    parser.add_argument(
+        "--quick", action="store_true", help="run 10 services once with short waits, to check that everything works"
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="file for the figures (default: below bench/results/)")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown, for docs/performance.md")
-    parser.add_argument("--read", type=Path, metavar="PATH", help="print the figures of an earlier run; measure nothing")
+    parser.add_argument("--read", type=Path, metavar="PATH", help="print the figures of an earlier run without measuring")
     parser.add_argument("--strict", action="store_true", help="exit code 1 when an aim was missed")
     return parser
 
@@ -137,7 +147,7 @@ def _git(*words: str) -> str:
 def _write(results: Results, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.parent == FOLDER:
-        (FOLDER / ".gitignore").write_text("*\n")  # figures of one machine are no source
+        (FOLDER / ".gitignore").write_text("*\n")  # figures of one machine are not source code
     file.write_text(json.dumps(asdict(results), indent=1) + "\n")
     print(f"written to {file}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""`sync` without a cluster: the Kimi service of config/, when it is new and when all of its pods are ready."""
+"""Measures `sync` without a cluster, for the Kimi service of config/: when it is new, and when all of its pods are ready."""
 
 import gc
 import itertools
@@ -33,13 +33,13 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def measure(calls: int = 300) -> Alone:
-    """Microseconds per call."""
+    """Return the duration of both calls in microseconds."""
     service, deps = kimi()
     first = sync(service, deps, Observed(), NOW)
     ready, observed = steady(service, deps)
     others = (replace(service, name=f"kimi-{number}", uid=str(number)) for number in itertools.count())
     seen = (touched(observed, version) for version in itertools.count(2))
-    revision = next(one for one in offline.manifests(first) if one["kind"] == "ControllerRevision")
+    revision = next(item for item in offline.manifests(first) if item["kind"] == "ControllerRevision")
     return Alone(
         first_us=per_call(lambda: sync(next(others), deps, Observed(), NOW), calls),
         steady_us=per_call(lambda: sync(ready, deps, next(seen), NOW), calls),
@@ -50,14 +50,14 @@ def measure(calls: int = 300) -> Alone:
 
 
 def kimi() -> tuple[InferenceService, Deps]:
-    """The service of config/ and what it refers to."""
-    documents = [one for file in FILES for one in yaml.safe_load_all((CONFIG / file).read_text())]
-    body = next(one for one in documents if one["kind"] == "InferenceService")
+    """Return the service of config/ and the objects that it refers to."""
+    documents = [item for file in FILES for item in yaml.safe_load_all((CONFIG / file).read_text())]
+    body = next(item for item in documents if item["kind"] == "InferenceService")
     return offline.service(body), offline.dependencies(documents, HOLDS, 16)
 
 
 def steady(service: InferenceService, deps: Deps) -> tuple[InferenceService, Observed]:
-    """The service and what is observed once everything exists and is ready. `sync` then has nothing to do."""
+    """Return the service, and what is observed once everything exists and is ready, so that `sync` has nothing to do."""
     plan = sync(service, deps, Observed(), NOW)
     made = offline.manifests(plan)
     children = {}
@@ -72,19 +72,19 @@ def steady(service: InferenceService, deps: Deps) -> tuple[InferenceService, Obs
 
 
 def touched(observed: Observed, version: int) -> Observed:
-    """The same with a newer version of one pod: an event that changes nothing is what most passes are about."""
+    """Return the same observation with a newer version of one pod: most passes are about events that change nothing."""
     first, *rest = observed.pods
     return replace(observed, pods=(first._replace(version=version), *rest))
 
 
 def stored(manifest: Manifest, number: int) -> Manifest:
-    """As the API server would show it."""
+    """Return a manifest as the API server would return it."""
     metadata = {**manifest["metadata"], "uid": f"child-{number}", "resourceVersion": str(number)}
     return {**manifest, "metadata": metadata}
 
 
 def pods_of(workload: Manifest) -> list[Manifest]:
-    """The ready pods of a stored StatefulSet, or of a Deployment through its ReplicaSet."""
+    """Return the ready pods of a stored StatefulSet, or of a Deployment through its ReplicaSet."""
     if workload["kind"] not in ("StatefulSet", "Deployment"):
         return []
     spec, owner = workload["spec"], {**workload["metadata"], "kind": "StatefulSet"}
@@ -110,7 +110,9 @@ def _pod(template: Manifest, owner: Manifest, ordinal: int) -> Manifest:
 
 
 def per_call(call: Callable[[], Plan], calls: int) -> float:
-    """The median of some series, in microseconds; as in the operator, nothing old is collected meanwhile."""
+    """Return the median of several series in microseconds. As in the operator, old objects are not garbage collected
+    meanwhile.
+    """
     series = []
     gc.collect()
     gc.freeze()
@@ -124,8 +126,8 @@ def per_call(call: Callable[[], Plan], calls: int) -> float:
 
 
 def _check(plan: Plan, service: InferenceService) -> None:
-    """The steady state must be one, or the figure means nothing."""
+    """Raise ValueError unless the steady state is steady, because the figure would be meaningless."""
     todo = [*plan.check, *plan.first, *plan.apply, *plan.create, *plan.apply_status, *plan.patch, *plan.delete]
-    ready = [one for one in plan.status["conditions"] if one["type"] == "Ready"]
+    ready = [item for item in plan.status["conditions"] if item["type"] == "Ready"]
     if todo or plan.status != service.status or not ready or ready[0]["status"] != "True":
-        raise ValueError(f"sync is not quiet when everything is ready: {todo or plan.status}")
+        raise ValueError(f"sync still has work although everything is ready: {todo or plan.status}")

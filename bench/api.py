@@ -1,4 +1,4 @@
-"""The benchmark's own client: as thin as can be, so that the floor does not depend on the operator's."""
+"""The benchmark's own minimal client, so that the floor does not depend on the operator's client."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
 
 class Refused(Exception):
-    """The API server said no: the benchmark itself is wrong, or the machine is at its end."""
+    """The API server refused a request: the benchmark is wrong, or the machine is overloaded."""
 
 
 class Api:
-    """The administrator's requests."""
+    """Requests with the administrator's identity."""
 
     def __init__(self, connection: Connection) -> None:
         self._server = connection.server
@@ -30,7 +30,7 @@ class Api:
 
     @classmethod
     async def open(cls, kubeconfig: Path) -> Self:
-        """For the server and identity of this file."""
+        """Open a client for the server and identity of this kubeconfig."""
         return cls(await Connection.open(kubeconfig))
 
     async def __aenter__(self) -> Self:
@@ -40,39 +40,39 @@ class Api:
         await self._session.close()
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Server-side apply."""
+        """Send a server-side apply."""
         metadata = manifest["metadata"]
         where = path(manifest["kind"], metadata["namespace"], metadata["name"])
         return await self._send("PATCH", where + "?fieldManager=ome-operator&force=true", manifest, APPLY)
 
     async def create(self, manifest: Manifest) -> Manifest:
-        """POST."""
+        """Send a POST request."""
         return await self._send("POST", path(manifest["kind"], manifest["metadata"]["namespace"]), manifest)
 
     async def merge_status(self, kind: str, namespace: str, name: str, status: Manifest) -> Manifest:
-        """Change the status of any object."""
+        """Change the status of an object by a merge patch."""
         return await self._send("PATCH", path(kind, namespace, name, "status"), {"status": status}, MERGE)
 
     async def merge(self, kind: str, namespace: str, name: str, change: Manifest) -> Manifest:
-        """Change what is not the status."""
+        """Change an object, except its status, by a merge patch."""
         return await self._send("PATCH", path(kind, namespace, name), change, MERGE)
 
     async def delete(self, kind: str, namespace: str, name: str) -> Manifest:
-        """Delete in the background, as `kubectl delete` does."""
+        """Delete an object in the background, as `kubectl delete` does."""
         return await self._send("DELETE", path(kind, namespace, name), {"propagationPolicy": "Background"})
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest:
-        """An object as it is now."""
+        """Return the current object."""
         return await self._send("GET", path(kind, namespace, name), None)
 
     async def names(self, kind: str, namespace: str, selector: str = "", limit: int = 0) -> list[str]:
-        """Names of what exists."""
+        """Return the names of the existing objects."""
         query = {"labelSelector": selector, "limit": str(limit)}
         found = await self._send("GET", path(kind, namespace), None, query=query)
-        return [one["metadata"]["name"] for one in found["items"]]
+        return [entry["metadata"]["name"] for entry in found["items"]]
 
     async def pages(self, kind: str, selector: str, limit: int) -> None:
-        """List and decode everything of a kind in all namespaces, so many objects at a time."""
+        """List and decode all objects of a kind in all namespaces, `limit` objects per page."""
         query = {"labelSelector": selector, "limit": str(limit)}
         while True:
             found = await self._send("GET", path(kind, ""), None, query=query)
@@ -81,7 +81,9 @@ class Api:
             query["continue"] = found["metadata"]["continue"]
 
     async def watch(self, kind: str, namespace: str) -> AsyncIterator[Manifest]:
-        """What exists, an event of the type LISTED, then changes until cancelled. Servers end watches when they like."""
+        """Yield the existing objects, an event of the type LISTED, and then changes until cancelled. The watch is renewed
+        when the server ends it.
+        """
         listed = await self._send("GET", path(kind, namespace), None)
         for item in listed["items"]:
             yield {"type": "ADDED", "object": item}
@@ -126,7 +128,7 @@ class Api:
 
 
 async def together(items: Iterable[T], lanes: int, work: Callable[[T], Awaitable[object]]) -> None:
-    """Do the work for every item, in order, so many at a time; the first error ends all."""
+    """Do the work for every item in order, `lanes` items at a time. The first error ends all work."""
     waiting = iter(items)
 
     async def lane() -> None:

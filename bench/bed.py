@@ -1,4 +1,6 @@
-"""A fresh cluster for one measurement, with charts and catalog; the operator as a process with the chart's token."""
+"""A new cluster for a measurement, with charts and catalog. The operator runs as a process with the token of the chart's
+account.
+"""
 
 import asyncio
 import os
@@ -30,13 +32,15 @@ OWN_KINDS = ("InferenceService", "RoleScale", "ClusterBaseModel", "ClusterServin
 SERVED_WITHIN_S = 60.0
 STARTED_WITHIN_S = 90.0
 QUIET_S = 6.0
-"""No write for so long: settled. Longer than the operator's interval between statuses of which only counts changed."""
+"""Seconds without a write after which the operator counts as settled. Longer than its interval between statuses in which
+only counts change.
+"""
 SETTLED_WITHIN_S = 60.0
 
 
 @dataclass
 class Bed:
-    """Where one measurement happens."""
+    """The environment of a measurement."""
 
     cluster: Cluster
     api: Api
@@ -44,17 +48,17 @@ class Bed:
     pace: Pace
 
     def servers_cpu(self) -> dict[str, float]:
-        """CPU seconds of the control plane until now."""
+        """Return the CPU seconds of the control plane so far."""
         found = {name: self.cluster.process(name) for name in SERVERS}
         return {name: usage(process.pid).cpu_s for name, process in found.items() if process}
 
     async def count(self, since: int) -> Count:
-        """The operator's requests since a mark."""
-        await asyncio.sleep(0.5)  # the log is written behind the answers
+        """Return the number of the operator's requests since a mark."""
+        await asyncio.sleep(0.5)  # the audit log is written after the responses
         return count(await asyncio.to_thread(self.cluster.audit, since))
 
     async def settle(self) -> bool:
-        """Wait until the operator has written nothing for a while; False when it does not stop."""
+        """Wait until the operator has written nothing for a while. Return False if it does not stop."""
         clock = asyncio.get_running_loop().time
         quiet_since = clock()
         until = quiet_since + SETTLED_WITHIN_S
@@ -71,7 +75,7 @@ class Bed:
 
 @asynccontextmanager
 async def bed(scenario: Scenario) -> AsyncIterator[Bed]:
-    """Make it, and leave nothing of it behind."""
+    """Create the environment, and remove all of it at the end of the `with` block."""
     name = f"bench-{os.getpid()}"
     try:
         cluster = Cluster.up(name, nodes=scenario.nodes, accelerator="h200", audit=True, fast=True)
@@ -87,7 +91,7 @@ async def bed(scenario: Scenario) -> AsyncIterator[Bed]:
 
 
 def _furnish(cluster: Cluster) -> None:
-    """Charts, namespace, model and runtimes; every node holds the model."""
+    """Install charts, namespace, model and runtimes, and label every node as holding the model."""
     cluster.helm("install", "ome-crd", str(CHARTS / "ome-crd"))
     words = ("--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--set", "operator.external=true")
     cluster.helm("install", "ome", str(CHARTS / "ome-resources"), *words)
@@ -98,7 +102,7 @@ def _furnish(cluster: Cluster) -> None:
 
 
 async def _served(api: Api) -> None:
-    """Wait until our kinds can be listed: for some seconds after its CRD a kind is answered with 404 or 429."""
+    """Wait until our kinds can be listed. For some seconds after its CRD, the API server answers 404 or 429 for a kind."""
     until = asyncio.get_running_loop().time() + SERVED_WITHIN_S
     for kind in OWN_KINDS:
         while True:
@@ -112,8 +116,8 @@ async def _served(api: Api) -> None:
 
 
 async def _collecting(api: Api) -> None:
-    """Wait until the garbage collector knows our kinds: it looks for new ones every 30 s, and asks until then live for the
-    owner of each object, which no cluster does that is older.
+    """Wait until the garbage collector knows our kinds. It looks for new kinds every 30 s, and until then requests the owner
+    of each object, which happens on no older cluster.
     """
     owner = {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "metadata": {"name": "canary", "namespace": NAMESPACE}}
     made = await api.create({**owner, "spec": {"replicas": 0}})
@@ -128,18 +132,18 @@ async def _collecting(api: Api) -> None:
 
 
 class Operator:
-    """The operator as a process of the cluster; `down` of the cluster ends it."""
+    """The operator as a process of the cluster, which ends with it."""
 
     def __init__(self, at: Bed) -> None:
         self._cluster = at.cluster
 
     async def start(self) -> float:
-        """Returns when it leads and has seen every object; the seconds that took."""
+        """Start the operator. Return the seconds until it leads and has listed every object."""
         clock = asyncio.get_running_loop().time
         began, port = clock(), _free_port()
         kubeconfig = self._cluster.keep_token(OPERATOR_NAMESPACE, "ome-operator")
         words = [sys.executable, "-m", "ome_operator", "operator", f"--kubeconfig={kubeconfig}"]
-        words.append("--sidecar-image=registry.example.com/ome-operator")  # as with the chart: nothing pulls it here
+        words.append("--sidecar-image=registry.example.com/ome-operator")  # as with the chart; no simulated node pulls it
         words += [f"--namespace-of-lease={OPERATOR_NAMESPACE}", "--address=127.0.0.1"]
         words += [f"--health-port={port}", "--metrics-port=0"]
         self._cluster.spawn("operator", words)
@@ -150,18 +154,18 @@ class Operator:
         return clock() - began
 
     async def stop(self) -> None:
-        """Ask it to end, and wait."""
+        """Stop the operator, and wait until it has ended."""
         await asyncio.to_thread(self._cluster.stop, "operator")
 
     def usage(self) -> Usage:
-        """What it has cost since it started."""
+        """Return the resources that it has used since it started."""
         process = self._cluster.process("operator")
         if process is None:
             raise Late(f"the operator ended: {self._last_words()}")
         return usage(process.pid)
 
     def log(self) -> str:
-        """Everything that it said."""
+        """Return its complete log."""
         return self._cluster.log("operator").read_text(errors="replace")
 
     def _last_words(self) -> str:

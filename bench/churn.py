@@ -1,4 +1,6 @@
-"""Services that come and go by the thousand on a real API server: what the operator still holds of them afterwards."""
+"""Creates and deletes thousands of services on a real API server, and measures what the operator still keeps of them
+afterwards.
+"""
 
 import time
 
@@ -8,14 +10,15 @@ from bench.results import Churned
 from bench.scenarios import NAMESPACE, Manifest, Scenario
 
 SHAPE = Scenario(key="churn", services=4000, runtime="bench-single", groups=1, router=False, nodes=60)
-"""Each has a pod."""
+"""Each service has a single pod."""
 ROUND = 200
 WITHIN_S = 120.0
 
 
 async def measure(services: int, lanes: int) -> Churned:
-    """Services are created, become Ready and are deleted, so many at a time. Memory is read after each round: what is kept
-    of the dead for a while (caches, the flight recorder, versions of deleted objects) is full when half have lived.
+    """Create services, wait until they are Ready, and delete them, several at a time. Memory is read after each round. After
+    half of the services, what is kept of deleted ones for a while (caches, the flight recorder, versions of deleted objects)
+    is full.
     """
     async with bed(SHAPE) as at:
         process = Operator(at)
@@ -32,7 +35,7 @@ async def measure(services: int, lanes: int) -> Churned:
 
 
 async def _live(at: Bed, service: Manifest) -> None:
-    """Until it was Ready, and its deletion was taken."""
+    """Wait until the service was Ready, and its deletion was accepted."""
     name = service["metadata"]["name"]
     await at.api.create(service)
     await at.watching.until(f"{name} ready", lambda: name in at.watching.services_ready, WITHIN_S)

@@ -1,4 +1,4 @@
-"""Requests as numbers: what the audit log says about one user."""
+"""Counts the requests of a user in the audit log."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,47 +13,49 @@ READS = ("list", "watch")
 
 @dataclass(frozen=True)
 class Count:
-    """The requests of one user over some time; those about its Lease apart, for they come with the clock."""
+    """Number of requests of a user in a period. Requests about its Lease are counted separately, because they depend only on
+    time.
+    """
 
     requests: int = 0
     writes: int = 0
     created: int = 0
-    """Writes that made an object; Events are not counted."""
+    """Writes that created an object, except Events."""
     lease: int = 0
     refused: int = 0
-    """Answered with 4xx or 5xx."""
+    """Requests that were answered with 4xx or 5xx."""
     verbs: dict[str, int] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
-    """Verb and resource -> writes."""
+    """Verb and resource → number of writes."""
     others: dict[str, int] = field(default_factory=dict)
-    """Verb and resource -> requests that neither list, watch nor write."""
+    """Verb and resource → number of requests other than list, watch and writes."""
     discovery: int = 0
-    """Requests for which kinds are served: as many for any number of services."""
+    """Requests of the discovery API. Their number does not depend on the number of services."""
 
 
 def count(requests: Iterable[Request], user: str = OPERATOR) -> Count:
     """Count the requests of a user."""
-    mine = [one for one in requests if one.user == user]
-    about = [one for one in mine if one.resource != LEASES]
+    mine = [item for item in requests if item.user == user]
+    about = [item for item in mine if item.resource != LEASES]
     return Count(
         requests=len(about),
-        writes=sum(one.writes for one in about),
-        created=sum(one.writes and one.code == 201 and one.resource != "events" for one in about),
+        writes=sum(item.writes for item in about),
+        created=sum(item.writes and item.code == 201 and item.resource != "events" for item in about),
         lease=len(mine) - len(about),
-        refused=sum(one.code >= 400 for one in about),
-        verbs=_sorted(Counter(one.verb for one in about)),
-        written=_sorted(Counter(_what(one) for one in about if one.writes)),
-        others=_sorted(Counter(_what(one) for one in about if _is_other(one))),
-        discovery=sum(not one.resource for one in about),
+        refused=sum(item.code >= 400 for item in about),
+        verbs=_sorted(Counter(item.verb for item in about)),
+        written=_sorted(Counter(_what(item) for item in about if item.writes)),
+        others=_sorted(Counter(_what(item) for item in about if _is_other(item))),
+        discovery=sum(not item.resource for item in about),
     )
 
 
-def _is_other(one: Request) -> bool:
-    return bool(one.resource) and not one.writes and one.verb not in READS
+def _is_other(item: Request) -> bool:
+    return bool(item.resource) and not item.writes and item.verb not in READS
 
 
-def _what(one: Request) -> str:
-    return f"{one.verb} {one.resource}{'/' + one.subresource if one.subresource else ''}"
+def _what(item: Request) -> str:
+    return f"{item.verb} {item.resource}{'/' + item.subresource if item.subresource else ''}"
 
 
 def _sorted(counted: Counter[str]) -> dict[str, int]:

@@ -1,4 +1,6 @@
-"""Bodies of a fleet as an API server would tell them: nodes, models, services, records, and what strangers have."""
+"""Creates the objects of a fleet in the form in which an API server returns them: nodes, models, services, records, and
+models of other users.
+"""
 
 import json
 from collections.abc import Iterator
@@ -18,24 +20,24 @@ ACCELERATOR = {
 
 @dataclass(frozen=True)
 class Size:
-    """How many there are of everything."""
+    """The number of objects of each kind."""
 
     nodes: int = 200
     models: int = 50
     services: int = 50
     records: int = 0
-    """Nodes with the record of an agent that holds all models."""
+    """Nodes with a record of an agent that holds all models."""
     strangers: int = 0
-    """BaseModels of other namespaces, which no service uses."""
+    """BaseModels in other namespaces that no service uses."""
 
     @property
     def all_nodes(self) -> int:
-        """Those with a record, too."""
+        """Number of nodes, including those with a record."""
         return max(self.nodes, self.records)
 
 
 class Crowd:
-    """Makes bodies; each has a newer version than all before."""
+    """Creates objects, each with a newer resource version than all before."""
 
     def __init__(self, size: Size) -> None:
         self.size, self._version = size, 0
@@ -43,7 +45,7 @@ class Crowd:
         self._model = next(each["spec"] for each in self._catalog if each["kind"] == MODEL)
 
     def everything(self) -> dict[str, Iterator[Manifest]]:
-        """Kind -> its objects, each made when it is asked for; and all nodes hold all models."""
+        """Return the objects of each kind, which are created on demand. All nodes hold all models."""
         size = self.size
         return {
             MODEL: (self.model(number) for number in range(size.models)),
@@ -56,7 +58,7 @@ class Crowd:
         }
 
     def runtime(self, generation: int) -> Manifest:
-        """The runtime of all services; each edit makes its engines other ones."""
+        """Return the runtime of all services. Each generation has different engines."""
         spec = next(each["spec"] for each in self._catalog if each["metadata"]["name"] == SINGLE[1].runtime)
         engine = spec["engineConfig"]
         runner = engine["runner"] | {"env": [{"name": "EDIT", "value": str(generation)}]}
@@ -64,12 +66,14 @@ class Crowd:
         return self._body(SINGLE[1].runtime, {"generation": generation}, spec=edited)
 
     def _body(self, name: str, metadata: Manifest, **parts: Manifest) -> Manifest:
-        self._version += 1000  # a status that is written meanwhile has the next
+        self._version += 1000  # a status that is written meanwhile gets the next version
         given = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version), "generation": 1}
         return {"metadata": given | metadata, **parts}
 
     def node(self, number: int, said: str = "", *, other: str = "", ready: bool = True) -> Manifest:
-        """A node where the labels of all models have the value `said`, if any; that of its own model has `other`."""
+        """Return a node whose labels for all models have the value `said`, if any. The label of its own model has the value
+        `other`.
+        """
         about = {names.model_label(MODEL, "", f"model-{each}"): said for each in range(self.size.models if said else 0)}
         if other:
             about[names.model_label(MODEL, "", f"model-{number % self.size.models}")] = other
@@ -89,16 +93,16 @@ class Crowd:
         return self._body(f"node-{number}", metadata, spec={"providerID": f"cloud:///{number}"}, status=status)
 
     def model(self, number: int, generation: int = 1) -> Manifest:
-        """A model for everybody."""
+        """Return a cluster-scoped model."""
         return self._body(f"model-{number}", {"generation": generation}, spec=self._spec(number))
 
     def stranger(self, number: int) -> Manifest:
-        """A model of a namespace with fifty of them."""
+        """Return a BaseModel in a namespace with fifty of them."""
         metadata = {"namespace": f"team-{number // 50}", "creationTimestamp": f"2026-01-01T{number:08}Z"}
         return self._body(f"stranger-{number}", metadata, spec=self._spec(number))
 
     def service(self, number: int) -> Manifest:
-        """A service of a model; models take turns."""
+        """Return a service. Services use the models in turn."""
         spec = SINGLE[1].service(number)["spec"] | {"model": {"kind": MODEL, "name": f"model-{number % self.size.models}"}}
         return self._body(f"service-{number}", {"namespace": "bench"}, spec=spec)
 
@@ -106,7 +110,7 @@ class Crowd:
         return {**self._model, "storage": {"storageUri": f"hf://org/model-{number}", "path": f"/mnt/models/model-{number}"}}
 
     def record(self, number: int, fetched: int) -> Manifest:
-        """The record of a node that holds all models, but its own model, of which `fetched` bytes are there."""
+        """Return the record of a node that holds all models. Of its own model, `fetched` bytes are present."""
         held = [
             {"kind": MODEL, "name": f"model-{each}", "uri": f"hf://org/model-{each}", "revision": "r", "state": "Ready"}
             | {"bytes": 10**12, "total": 10**12}
@@ -117,5 +121,5 @@ class Crowd:
 
 
 def encoded(body: Manifest) -> bytes:
-    """As it comes over the wire."""
+    """Return an object as it is transferred over the network."""
     return json.dumps(body, separators=(",", ":")).encode()

@@ -1,4 +1,6 @@
-"""What a scrape of the operator's metrics costs, and what each pass pays for it: in this process, without a cluster."""
+"""Measures the cost of a scrape of the operator's metrics, and what each reconciliation pays for them, in this process and
+without a cluster.
+"""
 
 import asyncio
 import gc
@@ -24,7 +26,7 @@ SCRAPES = 15
 
 
 async def measure(services: int) -> Eyed:
-    """So many services of ten groups and a router, all ready, and 200 nodes with the records of agents."""
+    """Measure with `services` ready services of ten groups and a router each, and 200 nodes with the records of agents."""
     cluster = ClusterCache(Deps())
     refs = [*_nodes(cluster), *_services(cluster, services)]
     metrics = Metrics()
@@ -57,7 +59,7 @@ def _ms(seconds: list[float]) -> float:
 
 
 async def _beat(longest: list[float]) -> None:
-    """Note the longest time between two moments at which the loop was free."""
+    """Record the longest time between two moments at which the event loop was free."""
     while True:
         began = time.perf_counter()
         await asyncio.sleep(0)

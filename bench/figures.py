@@ -5,12 +5,12 @@ from math import log
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one, or the mean of the two in the middle."""
+    """Return the median: the middle value, or the mean of the two middle values."""
     return percentile(values, 50)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Linear between the two nearest values."""
+    """Return a percentile by linear interpolation between the two nearest values."""
     if not values:
         raise ValueError("no values")
     ordered = sorted(values)
@@ -21,7 +21,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """The power of the size with which a cost grows, as least squares of their logarithms have it."""
+    """Return the exponent of the power law by which a cost grows with the size, as a least-squares fit of the logarithms."""
     logs = [(log(size), log(cost)) for size, cost in points]
     middle, mean = (sum(values) / len(logs) for values in zip(*logs, strict=True))
     rises: float = sum((size - middle) * (cost - mean) for size, cost in logs) / sum(

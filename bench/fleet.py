@@ -1,7 +1,7 @@
-"""What events cost the operator as a fleet grows, in this process and without a cluster.
+"""Measures what events cost the operator as a fleet grows, in this process and without a cluster.
 
-Bodies go the way of a watch: through an informer's pages and lines into the cache, and the keys that become dirty through
-the reconcilers, whose writes are answered at once. Only the time of this thread counts, less what making bodies takes.
+Objects take the path of a watch: through the pages and lines of an informer into the cache, and from there to the
+reconcilers, whose writes are answered at once. Only the time of this thread counts, without that of creating the objects.
 """
 
 import asyncio
@@ -42,23 +42,23 @@ from ome_operator.watch.informer import PAGE, Informer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS, TIMES = 3, 4
-"""Sizes of each dimension, and what each is of the last: between sizes that lie close together chance counts for much."""
+"""Number of sizes of each dimension, and the factor between two sizes. Between similar sizes, chance would dominate."""
 BASE = Size()
 FIRST = Size(nodes=250, models=50, services=100, records=50, strangers=500)
-"""Where each dimension begins, while the others stay at BASE."""
+"""The smallest value of each dimension. The other dimensions stay at BASE meanwhile."""
 LARGEST = Size(nodes=5000, models=200, services=1820)
-"""20,000 pods: each service has ten and a router."""
+"""A fleet of 20,000 pods: each service has ten and a router."""
 KNOWN = Size(nodes=300, models=207, services=50)
-"""The fleet on which the loop stood still for ten seconds."""
+"""The fleet on which the event loop was blocked for ten seconds."""
 ROUNDS = 4
-"""Passes come so often in a wave of events: they wait a second each."""
+"""Number of rounds of passes in a wave of events; each pass waits a second."""
 CHUNK = 128 * 1024
-"""Bytes that a connection hands over at a time."""
+"""Bytes that a connection delivers at a time."""
 
 
 def measure(steps: int = STEPS, repeat: int = 1) -> list[Fleet]:
-    """Each size in processes of its own, so that its memory is known; the largest and the known fleet are the last, and run
-    once. The others run in several rounds.
+    """Measure each size in its own process, so that its memory use is known. The largest and the known fleet come last and
+    run once. The others run in several rounds.
     """
     sizes = [
         (name, replace(BASE, **{name: first * TIMES**step}))
@@ -70,8 +70,8 @@ def measure(steps: int = STEPS, repeat: int = 1) -> list[Fleet]:
 
 
 def cheapest(runs: Sequence[Fleet]) -> Fleet:
-    """A size, several times: of each wave the run that cost least, for whatever else the machine does only adds; but the
-    longest stall of all.
+    """Combine several runs of a size: the cheapest run of each wave, because other load on the machine only adds cost, but
+    the longest stall of all runs.
     """
     first, *_ = runs
     waves = []
@@ -82,14 +82,14 @@ def cheapest(runs: Sequence[Fleet]) -> Fleet:
 
 
 def alone(grows: str, size: Size) -> Fleet:
-    """A size in a process of its own."""
+    """Measure a size in its own process."""
     words = [sys.executable, "-m", "bench.fleet", grows, json.dumps(asdict(size))]
     told = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
     return Fleet(**told | {"waves": [Wave(**wave) for wave in told["waves"]]})
 
 
 async def run(grows: str, size: Size) -> Fleet:
-    """All waves on a fleet of this size, one after the other."""
+    """Run all waves on a fleet of this size, one after another."""
     fleet, crowd = _Fleet(), Crowd(size)
     beat = asyncio.create_task(fleet.watch.beat())
     waves = [await fleet.wave("start", lambda: fleet.start(crowd))]
@@ -122,7 +122,7 @@ async def run(grows: str, size: Size) -> Fleet:
 
 
 class _Fleet(Client):
-    """The operator's cache and its reconcilers, and the API server that they see."""
+    """The operator's cache and reconcilers, and the API server that they use."""
 
     def __init__(self) -> None:
         self.watch, self.decode_s = Stopwatch(), 0.0
@@ -146,7 +146,7 @@ class _Fleet(Client):
     # --- the API server ---------------------------------------------------------------------------------------------
 
     def get(self, url: str, params: dict[str, str], timeout: object) -> Any:  # type: ignore[override]
-        """Of a session: a page of a list, or a watch."""
+        """Answer a GET request: a page of a list, or a watch."""
         kind = next(each.kind for each in self._kinds if url.endswith(each.path))
         if "watch" in params:
             return _answer(_Answer(lines=self._lines[kind]))
@@ -158,7 +158,7 @@ class _Fleet(Client):
         return _answer(_Answer(page))
 
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
-        """A status is stored; what else is written is told by no event."""
+        """Store a status. No event reports other writes."""
         self.largest = max(self.largest, len(encoded(manifest.get("status") or {})))
         kind, metadata = manifest["kind"], manifest["metadata"]
         found = self.cluster.find(Ref(kind, metadata.get("namespace", ""), metadata["name"])) if subresource else None
@@ -170,7 +170,7 @@ class _Fleet(Client):
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     async def wave(self, what: str, work: Callable[[], Any]) -> Wave:
-        """What a wave of events costs, with the passes that follow."""
+        """Return the cost of a wave of events with the following passes."""
         watch = self.watch
         watch.longest, began = Longest(), watch.now()
         await work()
@@ -178,7 +178,7 @@ class _Fleet(Client):
         return Wave(what, watch.now() - began, longest.seconds, longest.garbage_s, longest.where)
 
     async def start(self, crowd: Crowd) -> None:
-        """Lists of all kinds, and all passes."""
+        """Deliver the lists of all kinds, and run all passes."""
         with self.watch.besides():
             for kind, bodies in crowd.everything().items():
                 self._lines[kind], self._pages[kind] = asyncio.Queue(), _pages(bodies)
@@ -193,7 +193,7 @@ class _Fleet(Client):
         await self._passes()
 
     async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:
-        """Events of a kind, as a watch brings them."""
+        """Deliver events of a kind as a watch does."""
         with self.watch.besides():
             lines = [encoded({"type": what, "object": body}) + b"\n" for body in bodies()]
             share = -(-len(lines) // ROUNDS) or 1
@@ -218,7 +218,7 @@ class _Fleet(Client):
             await asyncio.sleep(0)
 
     async def tidy(self) -> None:
-        """What becomes of memory within two of the operator's rounds, in which nothing changes."""
+        """Let memory settle for two of the operator's intervals, in which nothing changes."""
         for _ in range(2):
             for each in [*self.cluster.services()]:
                 await self._service(each.ref)
@@ -226,7 +226,7 @@ class _Fleet(Client):
                 pass
 
     async def _service(self, ref: Ref) -> None:
-        """Its first pass makes everything; after that all of it is there and ready."""
+        """Run the passes of a new service: the first one creates everything, and then everything exists and is ready."""
         if (found := self.cluster.find(ref)) is None:
             return
         memoize.fit(len(self.cluster.resources[SERVICE]))
@@ -241,12 +241,12 @@ class _Fleet(Client):
     # --- the sink -----------------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Any) -> None:
-        """An object is there."""
+        """Record that an object exists."""
         self.handler.seen(kind, body)
 
 
 class _Answer:
-    """A page, or a watch."""
+    """A page of a list, or a watch."""
 
     status = 200
 
@@ -260,12 +260,12 @@ class _Answer:
         pass
 
     async def read(self) -> bytes:
-        """Of a list."""
+        """Return the body of a list."""
         await asyncio.sleep(0)
         return self._page
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """Of a watch; a chunk is done when the next is asked for."""
+        """Yield the chunks of a watch. A chunk is processed when the next one is requested."""
         assert self._queue is not None
         while True:
             yield await self._queue.get()
@@ -274,9 +274,9 @@ class _Answer:
 
 
 def _resident_mib() -> float:
-    """What the process holds once it has given back what it does not use."""
+    """Return the resident memory of the process after it has returned unused memory."""
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+    with contextlib.suppress(OSError, AttributeError):  # a C library other than glibc
         ctypes.CDLL(None).malloc_trim(0)
     return resident_mib(Path("/proc/self/status").read_text())
 
@@ -286,7 +286,7 @@ async def _answer(answer: _Answer) -> _Answer:
 
 
 def _pages(bodies: Iterator[Manifest]) -> Iterator[bytes]:
-    """Each is made when it is asked for: an operator never has all of them."""
+    """Yield the pages of a list. Each is created on demand, because an operator never holds all of them."""
     ahead = list(itertools.islice(bodies, 1))
     while True:
         items = [*ahead, *itertools.islice(bodies, PAGE - len(ahead))]

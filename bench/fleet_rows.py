@@ -1,4 +1,4 @@
-"""Rows about fleets: what nodes, models and services cost as they become many, and what is told of them."""
+"""Rows about fleets: the cost of nodes, models and services as their number grows."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from bench.rows import Row
 EXPONENT, STALL_S, LABELS_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 600, 100.0
 GROWN, START_TIMES = 1.1, 1.5
 EDIT_S, EDIT_TIMES = 1.0, 2.0
-"""An edit is acted on within so many seconds while labels are set, or so many times the same requests of a bare client
-where these alone take longer: the API server answers nobody faster then.
+"""Aim for an edit while labels are set: seconds until the operator has acted on it, or, if the bare requests alone take
+longer, their multiple.
 """
 
 
 def labelled(found: Labelled) -> Iterator[Row]:
-    """A row for each wave of labels, and the edits meanwhile."""
+    """Yield a row for each wave of labels, and for the edits meanwhile."""
     for wave in found.waves:
         yield Row(
             f"labels set {wave.what}: {wave.changes} requests in {wave.seconds:.1f} s",
@@ -36,7 +36,7 @@ def labelled(found: Labelled) -> Iterator[Row]:
 
 
 def started(found: Started) -> Iterator[Row]:
-    """Of several starts the median, and of the bare client beside them."""
+    """Yield the medians of several starts, and of a bare client."""
     floor, ours = median(found.lists_s), median(found.starts_s)
     yield Row(
         "until it leads and knows all objects (floor: the same lists, decoded)",
@@ -50,7 +50,7 @@ def started(found: Started) -> Iterator[Row]:
 
 
 def churned(found: Churned) -> Iterator[Row]:
-    """What the operator holds of services that are gone."""
+    """Yield what the operator holds of deleted services."""
     first, half, last = found.rounds_mib[0], found.rounds_mib[(len(found.rounds_mib) - 1) // 2], found.rounds_mib[-1]
     yield Row(
         "memory after all of them (floor: after half of them)",
@@ -66,7 +66,7 @@ def churned(found: Churned) -> Iterator[Row]:
 
 
 def fleets(fleets: list[Fleet]) -> Iterator[Row]:
-    """A row for each wave of events, and what the largest fleets cost."""
+    """Yield a row for each wave of events, and the costs of the largest fleets."""
     *grown, largest, known = fleets
     for at, wave in enumerate(known.waves):
         powers = {name: _power(grown, name, at) for name in known.size}
@@ -94,7 +94,9 @@ def fleets(fleets: list[Fleet]) -> Iterator[Row]:
 
 
 def _power(fleets: list[Fleet], name: str, wave: int) -> float | None:
-    """With which power of a dimension the cost of a wave grows, by the three largest; None where it is next to nothing."""
+    """Return the exponent with which the cost of a wave grows in a dimension, from its three largest sizes; None if the cost
+    is negligible.
+    """
     line = sorted((fleet.size[name], fleet.waves[wave].cpu_s) for fleet in fleets if fleet.grows == name)[-3:]
     return exponent(line) if len(line) > 1 and line[-1][1] > 0.02 else None
 
@@ -109,7 +111,7 @@ def _sized(fleet: Fleet) -> str:
 
 
 def eyes(found: list[Eyed]) -> Iterator[Row]:
-    """What a scrape of the operator costs, for each number of services."""
+    """Yield the cost of a scrape for each number of services."""
     for each in found:
         what = f"{each.services} services of 11 pods, 200 nodes: {each.series} series, {each.kib:.0f} KiB"
         yield Row(what, operator=f"{each.scrape_ms:.0f} ms", aim=f"<= {SCRAPE_MS:.0f} ms", met=each.scrape_ms <= SCRAPE_MS)

@@ -1,7 +1,7 @@
-"""Our informer beside the official client's: `python -m bench.informers`.
+"""Compares our informer with that of the official client: `python -m bench.informers`.
 
-A server on loopback plays a list of pods and then a watch that changes them. Each client reads both in a process of its
-own, which says how much CPU time and memory that took. Nothing is measured but reading: neither does anything with a pod.
+A server on loopback serves a list of pods and then a watch that changes them. Each client reads both in its own process,
+which reports its CPU time and memory. Only reading is measured: neither client processes the pods.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ TURNS = 3
 
 
 def pod(number: int, version: int) -> dict[str, Any]:
-    """A pod about as large as those of a wide service: 60 variables, ten mounts, managed fields (about 9 KiB)."""
+    """Return a pod of about the size of those of a wide service: 60 variables, ten mounts, managed fields (about 9 KiB)."""
     name = f"kimi-k2-engine-0a1b2c3d-{number}"
-    variables = [{"name": f"NVSHMEM_VARIABLE_{one}", "value": f"value-{one}"} for one in range(60)]
-    mounts = [{"name": f"volume-{one}", "mountPath": f"/mnt/volume-{one}"} for one in range(10)]
+    variables = [{"name": f"NVSHMEM_VARIABLE_{item}", "value": f"value-{item}"} for item in range(60)]
+    mounts = [{"name": f"volume-{item}", "mountPath": f"/mnt/volume-{item}"} for item in range(10)]
     fields = {f"f:{part}": {".": {}, "f:name": {}, "f:value": {}} for part in range(60)}
     container = {"name": "main", "image": "sglang", "env": variables, "volumeMounts": mounts}
     return {
         "metadata": {
             "name": name, "namespace": "default", "uid": f"{number:08d}", "resourceVersion": str(version),
-            "labels": {f"label-{one}": "value" for one in range(12)},
+            "labels": {f"label-{item}": "value" for item in range(12)},
             "managedFields": [{"manager": "kubelet", "operation": "Update", "fieldsV1": fields}],
         },
         "spec": {"containers": [container], "nodeName": f"node-{number}"},
@@ -58,7 +58,7 @@ async def _answer(request: web.Request) -> web.StreamResponse:
 
 
 class _Counter:
-    """A sink that counts; `complete` is set when everything came."""
+    """A sink that counts objects. `complete` is set when all objects have arrived."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -118,7 +118,7 @@ SIDES = {"ours": ours, "official": official}
 
 
 def measure(side: str, server: str) -> dict[str, float]:
-    """CPU seconds, wall seconds and MiB at the most, without imports."""
+    """Return CPU seconds, wall seconds and maximum MiB, without imports."""
     read = SIDES[side](server)
     before, began = time.process_time(), time.monotonic()
     read()
@@ -149,5 +149,5 @@ async def _main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:]:
         print(json.dumps(measure(*sys.argv[1:])), flush=True)
-        os._exit(0)  # the official informer's thread waits in a read that nothing ends
+        os._exit(0)  # the official informer's thread waits in a read that never ends
     asyncio.run(_main())

@@ -1,5 +1,5 @@
-"""Labels of many models on many nodes, as agents set them, on a real API server: what the operator spends, and how long the
-edit of a service waits meanwhile.
+"""Changes labels of many models on many nodes as agents do, on a real API server, and measures the operator's CPU and how
+long an edit of a service waits meanwhile.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from ome_operator import names
 
 KIND = "ClusterBaseModel"
 CHANGES = 20
-"""Labels of a node that change one after the other in the second wave."""
+"""Number of labels of a node that change one after another in the second wave."""
 EDIT_EVERY_S, POLL_S, WITHIN_S = 0.5, 0.02, 60.0
 WRITES = 3
-"""That an edit costs one after the other: the user's of the spec, the operator's of the RoleScale and of the status."""
+"""Number of consecutive writes of an edit: the user's of the spec, and the operator's of the RoleScale and of the status."""
 
 BARE = "written-by-a-bare-client"
 
 Change = tuple[str, Manifest]
-"""A node, and its labels that change."""
+"""A node and its changed labels."""
 
 
 async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelled:
-    """Services serve. Each node gets the labels of all models in a single request; then labels change one after the other on
-    all nodes.
+    """Measure with ready services. First each node gets the labels of all models in a single request; then labels change one
+    after another on all nodes.
     """
     shape = Scenario(key="labelled", services=services, runtime="bench-single", groups=1, router=False, nodes=nodes)
     async with bed(shape) as at:
@@ -48,9 +48,9 @@ async def measure(nodes: int, models: int, services: int, lanes: int) -> Labelle
 
 
 async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], lanes: int) -> Labels:
-    """Until the operator is done with it."""
+    """Apply a wave of changes, and wait until the operator has processed it."""
     if not await at.settle():
-        raise Late(f"labels {what}: the operator did not come to rest before")
+        raise Late(f"labels {what}: the operator did not settle before")
     before, began = process.usage().cpu_s, time.monotonic()
     async with _edits(at.api) as (waited, floors):
         await together(
@@ -59,14 +59,14 @@ async def _wave(at: Bed, process: Operator, what: str, changes: list[Change], la
         took = time.monotonic() - began
         await asyncio.sleep(EDIT_EVERY_S)
     if not await at.settle():
-        raise Late(f"labels {what}: the operator does not come to rest")
+        raise Late(f"labels {what}: the operator does not settle")
     return Labels(what, len(changes), took, process.usage().cpu_s - before, tuple(waited), tuple(floors))
 
 
 @asynccontextmanager
 async def _edits(api: Api) -> AsyncIterator[tuple[list[float], list[float]]]:
-    """Edits of a service, again and again: the seconds until the operator had acted on each, and of a bare client's writes
-    beside it and the read that shows them, which say what the API server alone costs.
+    """Edit a service repeatedly. Yields the seconds until the operator had acted on each edit, and the seconds of the same
+    writes and of the confirming read by a bare client, which is the API server's own share.
     """
     waited, floors = list[float](), list[float]()
 
@@ -108,10 +108,10 @@ async def _acted(api: Api, generation: int) -> None:
 
 
 def labels(numbers: Iterable[int], said: str) -> Manifest:
-    """What an agent writes on its node about these models."""
+    """Return the labels that an agent writes on its node for these models."""
     return {names.model_label(KIND, "", model(number)): said for number in numbers}
 
 
 def model(number: int) -> str:
-    """Its name."""
+    """Return the name of a model."""
     return f"model-{number:04d}"

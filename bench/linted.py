@@ -1,4 +1,6 @@
-"""How long `ome lint` takes for all of config/, and what the operator pays for the same rules in a pass."""
+"""Measures the duration of `ome lint` for all of config/, and what the operator pays for the same rules in a
+reconciliation.
+"""
 
 import os
 import subprocess
@@ -20,11 +22,15 @@ from ome_operator.lint.validator import Validator
 ROOT = Path(__file__).parent.parent
 LINT = [sys.executable, "-m", "ome_operator", "lint", "-f", "config"]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""The first run compiles the modules, as an installation does, and is not counted; else every run would compile them."""
+"""The first run compiles the modules, as an installation does, and is not counted. Without this environment every run would
+compile them.
+"""
 
 
 def measure(repeat: int) -> Linted:
-    """The median of some runs, each a process of its own; and of passes over every service, with and without the rules."""
+    """Return the median of several runs, each in its own process, and of reconciliations of every service with and without
+    the rules.
+    """
     seconds = []
     for _ in range(repeat + 1):
         began = time.monotonic()
@@ -33,7 +39,7 @@ def measure(repeat: int) -> Linted:
     cluster = gather(read([ROOT / "config"], "default"), model_agent=False)
     services = [kept.parsed for kept in cluster.services() if isinstance(kept.parsed, InferenceService)]
     deps = cluster.deps()
-    _passes(services, deps)  # what is remembered without the rules is there, and files of versions are read
+    _passes(services, deps)  # fill caches that do not depend on the rules, and read the files of versions
     _passes(services, replace(deps, judge=Validator()))
     judged = replace(deps, judge=Validator())
     without, first, again = _passes(services, deps), _passes(services, judged), _passes(services, judged)
@@ -41,7 +47,7 @@ def measure(repeat: int) -> Linted:
 
 
 def _passes(services: list[InferenceService], deps: Deps) -> float:
-    """Seconds of CPU of a pass, the mean over services that are new."""
+    """Return the mean CPU seconds of a reconciliation of new services."""
     now = datetime.now(UTC)
     began = time.process_time()
     for service in services:

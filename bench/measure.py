@@ -1,4 +1,4 @@
-"""The measurements on a cluster. Each makes its own, so that none inherits anything."""
+"""The measurements on a cluster. Each creates its own cluster, so that it does not depend on earlier ones."""
 
 import asyncio
 import time
@@ -18,14 +18,14 @@ from ome_operator.kube.resources import CHILDREN
 OURS = f"{keys.MANAGED_BY}={keys.MANAGER}"
 WITHIN_S = 600.0
 AFTER_RESTART_S = 15.0
-"""A restarted operator is watched for so long: late passes would show."""
+"""Seconds for which a restarted operator is observed, so that late reconciliations are included."""
 HPA_EVERY_S = 15.0
-"""As often as the real controller looks at its metrics."""
+"""Interval at which the real controller reads its metrics."""
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What else is done on the same cluster once everything is Ready."""
+    """Additional measurements on the same cluster once everything is Ready."""
 
     idle_s: float = 0.0
     restart: bool = False
@@ -33,11 +33,11 @@ class Extras:
 
 
 async def floor(scenario: Scenario, repetition: int, lanes: int, extras: Extras) -> Ramp:
-    """Bare applies of the objects, from one process."""
+    """Measure bare server-side applies of the objects, from one process."""
     made = offline.objects(scenario)
     async with bed(scenario) as at:
         owners = [await at.api.create(offline.root(number)) for number in range(scenario.services)]
-        listed = [offline.owned(one, owner) for objects, owner in zip(made, owners, strict=True) for one in objects]
+        listed = [offline.owned(item, owner) for objects, owner in zip(made, owners, strict=True) for item in objects]
         cpu, began = at.servers_cpu(), time.monotonic()
         await together(listed, lanes, at.api.apply)
         sent = time.monotonic() - began
@@ -63,7 +63,7 @@ async def floor(scenario: Scenario, repetition: int, lanes: int, extras: Extras)
 async def operator(
     scenario: Scenario, repetition: int, lanes: int, extras: Extras
 ) -> tuple[Ramp, Quiet | None, Restart | None]:
-    """The same from InferenceServices."""
+    """Measure the same objects, created by the operator from InferenceServices."""
     async with bed(scenario) as at:
         process = Operator(at)
         await process.start()
@@ -101,7 +101,7 @@ async def operator(
 
 
 async def scaled(scenario: Scenario, lanes: int, seconds: float) -> Quiet:
-    """Writes of the operator while the statuses of its autoscalers move."""
+    """Count the operator's writes while the statuses of its autoscalers change."""
     async with bed(scenario) as at:
         process = Operator(at)
         await process.start()
@@ -115,15 +115,15 @@ async def scaled(scenario: Scenario, lanes: int, seconds: float) -> Quiet:
 
 
 async def _move(api: Api, autoscalers: list[str], seconds: float) -> None:
-    """Write another load into every autoscaler's status, again and again."""
+    """Write changing loads into every autoscaler's status, repeatedly."""
     until, load = time.monotonic() + seconds, 40
     while (left := until - time.monotonic()) > 0:
         load += 1
         current = {"averageUtilization": load, "averageValue": f"{load}m"}
         metric = {"type": "Resource", "resource": {"name": "cpu", "current": current}}
         status = {"currentMetrics": [metric], "currentReplicas": 2, "desiredReplicas": 2}
-        for one in autoscalers:
-            await api.merge_status("HorizontalPodAutoscaler", NAMESPACE, one, status)
+        for item in autoscalers:
+            await api.merge_status("HorizontalPodAutoscaler", NAMESPACE, item, status)
         await asyncio.sleep(min(HPA_EVERY_S, left))
 
 
@@ -146,11 +146,11 @@ async def _restart(at: Bed, process: Operator, scenario: Scenario) -> Restart:
 
 
 async def _deletion(at: Bed, kind: str, scenario: Scenario, lanes: int) -> Deletion:
-    """Delete the owners and wait for what they owned."""
+    """Delete the owners, and wait until their objects are deleted."""
     watching, began = at.watching, time.monotonic()
-    await together(map(name, range(scenario.services)), lanes, lambda one: at.api.delete(kind, NAMESPACE, one))
+    await together(map(name, range(scenario.services)), lanes, lambda item: at.api.delete(kind, NAMESPACE, item))
     pods = await watching.until("pods gone", lambda: not watching.pods, WITHIN_S) - began
-    for child in CHILDREN:  # what is gone stays gone, so one after the other is enough
+    for child in CHILDREN:  # deleted objects do not come back, so the kinds can be checked one after another
         while await at.api.names(child, NAMESPACE, OURS, limit=1):
             if time.monotonic() > began + WITHIN_S:
                 raise Late(f"objects of kind {child} are still there after {WITHIN_S:.0f} s")

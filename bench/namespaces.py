@@ -1,8 +1,8 @@
-"""What `watchNamespaces` costs: `python -m bench.namespaces`.
+"""Measures the cost of `watchNamespaces`: `python -m bench.namespaces`.
 
-A real API server with an audit log, and an operator with the chart's Roles in 1, 10 and 50 empty namespaces, beside an
-operator of all namespaces. Counted are the operator's requests until it leads, and in a minute in which nothing happens,
-with CPU time and memory of the operator and of the API server.
+A real API server with an audit log, and an operator with the chart's Roles in 1, 10 and 50 empty namespaces, compared with
+an operator of all namespaces. The operator's requests are counted until it leads, and in a minute without changes, with CPU
+time and memory of operator and API server.
 """
 
 import time
@@ -15,12 +15,12 @@ from tests.support import clusters
 from tests.support.rig import USER, Rig, said
 
 COUNTS = (0, 1, 10, 50)
-"""Namespaces; 0: all of them, by a ClusterRole."""
+"""Numbers of namespaces; 0 means all of them, by a ClusterRole."""
 IDLE_S = 60.0
 
 
 def main() -> None:
-    """Measure, and print a table as docs/namespaces.md has it."""
+    """Measure, and print a table for docs/namespaces.md."""
     with clusters.fresh("bench", nodes=2) as cluster:
         rig = Rig(cluster)
         rig.install()
@@ -33,12 +33,12 @@ def main() -> None:
 
 
 def name(number: int) -> str:
-    """Of a namespace."""
+    """Return the name of a namespace."""
     return f"team-{number:02}"
 
 
 def measured(rig: Rig, count: int) -> dict[str, Any]:
-    """A row of the table."""
+    """Return a row of the table."""
     named = [name(number) for number in range(count)]
     rig.install(*([f"watchNamespaces={{{','.join(named)}}}"] if named else []))
     time.sleep(2.0)
@@ -75,12 +75,12 @@ def measured(rig: Rig, count: int) -> dict[str, Any]:
 
 
 def sent(rig: Rig, mark: int) -> list[Request]:
-    """What the operator asked, without its Lease."""
+    """Return the operator's requests, except those for its Lease."""
     return [each for each in rig.cluster.audit(mark) if each.user == USER and each.resource != "leases"]
 
 
 def used(cluster: Cluster, which: str) -> Usage:
-    """What a process of the cluster has used so far."""
+    """Return what a process of the cluster has used so far."""
     found = cluster.process(which)
     assert found is not None
     return usage(found.pid)

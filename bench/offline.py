@@ -1,4 +1,4 @@
-"""The very objects that the operator would create, from `sync` alone, owned by a plain ConfigMap instead."""
+"""Computes the objects that the operator would create, by `sync` alone. They are owned by a plain ConfigMap."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,7 @@ from ome_operator.core.reconcile.sync import sync
 
 
 def read(kind: Any, body: Manifest) -> Any:
-    """Parse an object of ours; what is wrong with it as an error."""
+    """Parse an object of our kinds. Raises an error if it is invalid."""
     parsed = kind.parse(body)
     if isinstance(parsed, Invalid):
         raise ValueError(f"{body['kind']} {body['metadata']['name']}: {parsed.why}")
@@ -19,48 +19,48 @@ def read(kind: Any, body: Manifest) -> Any:
 
 
 def dependencies(documents: list[Manifest], holds: str, nodes: int) -> Deps:
-    """Models and runtimes, and nodes that hold the model."""
-    models = [read(Model, one) for one in documents if one["kind"] == "ClusterBaseModel"]
-    runtimes = [read(Runtime, one) for one in documents if one["kind"] == "ClusterServingRuntime"]
+    """Return models, runtimes, and nodes that hold the model."""
+    models = [read(Model, item) for item in documents if item["kind"] == "ClusterBaseModel"]
+    runtimes = [read(Runtime, item) for item in documents if item["kind"] == "ClusterServingRuntime"]
     return Deps(
-        models={Ref(one.kind, "", one.name): one for one in models},
-        runtimes={Ref(one.kind, "", one.name): one for one in runtimes},
+        models={Ref(item.kind, "", item.name): item for item in models},
+        runtimes={Ref(item.kind, "", item.name): item for item in runtimes},
         holders={holds: frozenset(f"node-{number}" for number in range(nodes))},
     )
 
 
 def service(body: Manifest) -> InferenceService:
-    """A service as if the API server had just stored it."""
+    """Return a service as if the API server had just stored it."""
     metadata = {**body["metadata"], "uid": f"uid-{body['metadata']['name']}", "generation": 1}
     parsed: InferenceService = read(InferenceService, {**body, "metadata": metadata})
     return parsed
 
 
 def manifests(plan: Plan) -> list[Manifest]:
-    """What a plan creates, in its order."""
-    return [*(one.manifest for one in (*plan.first, *plan.apply)), *(one.manifest for one in plan.create)]
+    """Return the objects that a plan creates, in its order."""
+    return [*(item.manifest for item in (*plan.first, *plan.apply)), *(item.manifest for item in plan.create)]
 
 
 def objects(scenario: Scenario) -> list[list[Manifest]]:
-    """Per service what the operator would create at once."""
+    """Return for each service the objects that the operator would create at once."""
     deps, now = dependencies(catalog(), HOLDS, scenario.nodes), datetime.now(UTC)
     made = []
     for number in range(scenario.services):
         plan = sync(service(scenario.service(number)), deps, Observed(), now)
         made.append(manifests(plan))
-        if not any(one["kind"] == "StatefulSet" for one in made[-1]):
-            said = [one["message"] for one in plan.status["conditions"] if one["status"] != "True"]
+        if not any(item["kind"] == "StatefulSet" for item in made[-1]):
+            said = [item["message"] for item in plan.status["conditions"] if item["status"] != "True"]
             raise ValueError(f"the benchmark's own service cannot be rendered: {'; '.join(said)}")
     return made
 
 
 def root(number: int) -> Manifest:
-    """The ConfigMap that owns the objects of one service."""
+    """Return the ConfigMap that owns the objects of a service."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name(number), "namespace": NAMESPACE}}
 
 
 def owned(manifest: Manifest, owner: Manifest) -> Manifest:
-    """The same object with this owner."""
+    """Return the same object with this owner."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

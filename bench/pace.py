@@ -1,7 +1,7 @@
-"""How fast the machine's cores are while something is measured.
+"""Measures the speed of the machine's cores during a measurement.
 
-Shared machines change by a third from one minute to the next, and a ramp that fills all cores changes with them: between two
-ramps of the same side the seconds differed by 20 %, and by 5 % when each was divided by its pace.
+Shared machines change their speed by a third from one minute to the next, and a ramp that uses all cores changes with them:
+the seconds of two ramps of the same side differed by 20 %, and by 5 % after each was divided by its pace.
 """
 
 import os
@@ -18,13 +18,15 @@ WORDS = {number: str(number) for number in range(2000)}
 
 
 class Pace:
-    """Samples of a fixed piece of work, taken by a process of their own: a thread would wait for the interpreter."""
+    """Samples of a fixed amount of work. They are taken in a separate process, because a thread would wait for the
+    interpreter lock.
+    """
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
 
     def mean_ms(self, began: float, ended: float) -> float:
-        """CPU milliseconds of the piece of work between two monotonic times; 0.0 when there is no sample."""
+        """Return the mean CPU milliseconds of the work between two monotonic times; 0.0 if there is no sample."""
         lines = os.pread(self._samples, os.fstat(self._samples).st_size, 0).decode().splitlines()
         taken = [(float(at), float(ms)) for at, ms in (line.split() for line in lines)]
         inside = [ms for at, ms in taken if began <= at <= ended]
@@ -33,7 +35,7 @@ class Pace:
 
 @contextmanager
 def pace() -> Iterator[Pace]:
-    """Take samples until the end of the block."""
+    """Take samples until the end of the `with` block."""
     words = [sys.executable, "-m", __name__, str(os.getpid())]
     with tempfile.TemporaryFile() as samples, subprocess.Popen(words, stdout=samples) as process:
         try:
@@ -47,7 +49,7 @@ def _work() -> int:
 
 
 def _sample(parent: int) -> None:
-    while os.getppid() == parent:  # a benchmark that was killed leaves nobody to end us
+    while os.getppid() == parent:  # a benchmark that was killed cannot end this process
         before = time.thread_time()
         _work()
         os.write(1, f"{time.monotonic():.3f} {1000 * (time.thread_time() - before):.4f}\n".encode())

@@ -1,4 +1,4 @@
-"""What processes cost, from /proc."""
+"""Resource usage of processes, from /proc."""
 
 import os
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """Of one process since it started."""
+    """Resources that a process has used since it started."""
 
     cpu_s: float
     peak_mib: float
@@ -17,25 +17,25 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    """User and system time, and the resident set: the largest, and now."""
+    """Return user and system time, and the maximum and current resident set."""
     folder = Path(f"/proc/{pid}")
     status = (folder / "status").read_text()
     return Usage(cpu_seconds((folder / "stat").read_text(), TICK), peak_mib(status), resident_mib(status))
 
 
 def cpu_seconds(stat: str, tick: int) -> float:
-    """From the text of /proc/PID/stat; the program's name may hold spaces and parentheses."""
+    """Return the CPU seconds from the text of /proc/PID/stat. The program's name may contain spaces and parentheses."""
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / tick
 
 
 def peak_mib(status: str) -> float:
-    """Of the text of /proc/PID/status: the most that it held."""
+    """Return the maximum resident MiB from the text of /proc/PID/status."""
     return _mib(status, "VmHWM:")
 
 
 def resident_mib(status: str) -> float:
-    """Of the text of /proc/PID/status: what it holds."""
+    """Return the current resident MiB from the text of /proc/PID/status."""
     return _mib(status, "VmRSS:")
 
 

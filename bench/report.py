@@ -1,4 +1,4 @@
-"""Results as rows for people: the figure, what it is compared with, the aim and whether it was reached."""
+"""Formats results as rows: the figure, what it is compared with, the aim, and whether it was reached."""
 
 from collections.abc import Iterator
 
@@ -24,11 +24,11 @@ OME = "OME v0.1.5, measured earlier on such a machine, not in this run"
 RATIO, LAG_S, ABOVE, BESIDE = 1.25, 2.0, 3.0, 2.0
 PLAN_S, LINT_S = 2.0, 2.0
 JUDGED_FROM = 100
-"""Aims are for this many services; fewer show where the time goes."""
+"""Number of services for which aims are defined. Smaller numbers show where time is spent."""
 
 
 def sections(results: Results) -> list[Section]:
-    """All that was measured, in a fixed order."""
+    """Return all results in a fixed order of sections."""
     scenarios = dict.fromkeys(ramp.scenario for ramp in results.ramps)
     found = [_ramp([ramp for ramp in results.ramps if ramp.scenario == scenario]) for scenario in scenarios]
     found.append(Section("When nothing changes", tuple(_still(results))))
@@ -154,7 +154,7 @@ def _times(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
 
 
 def _at_pace(floors: list[Ramp], operators: list[Ramp]) -> float | None:
-    """The ratio if the machine had been as fast on both sides."""
+    """Return the ratio that would result if the machine had been equally fast on both sides."""
     slow, fast = ([ramp.pods_s / ramp.pace_ms for ramp in side if ramp.pace_ms] for side in (operators, floors))
     return median(slow) / median(fast) if slow and fast else None
 
@@ -172,7 +172,7 @@ def _readiness(operators: list[Ramp]) -> Iterator[Row]:
 
 
 def _known(ramp: Ramp) -> bool:
-    """Whether OME was measured with the same services."""
+    """Return whether OME was measured with the same services."""
     return ramp.scenario == SINGLE[100].key
 
 
@@ -276,7 +276,7 @@ def _top(counted: Count) -> str:
 
 
 def _seconds(values: list[float]) -> str:
-    """The median, and how far the repetitions lie apart."""
+    """Return the median, and the range of the repetitions."""
     if not values:
         return ""
     spread = f" ({min(values):.1f}–{max(values):.1f})" if len(values) > 1 else ""

@@ -1,4 +1,4 @@
-"""What was measured, as plain data: it becomes the JSON file and the table."""
+"""The results as plain data, for the JSON file and the table."""
 
 from dataclasses import dataclass, field
 
@@ -8,12 +8,12 @@ from bench.processes import Usage
 
 @dataclass(frozen=True)
 class Deletion:
-    """Everything goes."""
+    """Times of the deletion of everything."""
 
     seconds: float
-    """From the first request to delete an owner until the last pod and the last child object are gone."""
+    """Seconds from the first request to delete an owner until the last pod and the last child object are deleted."""
     pods_s: float
-    """Until the last pod is gone."""
+    """Seconds until the last pod is deleted."""
 
 
 @dataclass(frozen=True)
@@ -26,28 +26,28 @@ class Ramp:
     """floor or operator."""
     repetition: int
     pods_s: float
-    """From the first request until the last pod is Ready."""
+    """Seconds from the first request until the last pod is Ready."""
     sent_s: float
-    """Until the benchmark's own requests (objects, or services) were answered."""
+    """Seconds until the benchmark's own requests (objects, or services) were answered."""
     services: int
     pods: int
     objects: int
-    """That the operator should create, per service."""
+    """Number of objects that the operator should create per service."""
     servers_cpu_s: dict[str, float]
     pace_ms: float
-    """What a fixed piece of work took of a core meanwhile; more is a slower machine."""
+    """Milliseconds that a fixed amount of work took on a core meanwhile; higher means a slower machine."""
     deletion: Deletion | None = None
-    # of the operator's side only
+    # only for the operator's side
     ready_s: float = 0.0
-    """Until the last service is Ready."""
+    """Seconds until the last service is Ready."""
     lags_s: tuple[float, ...] = ()
     count: Count | None = None
     usage: Usage | None = None
     started_cpu_s: float = 0.0
-    """CPU of starting, before there was any service; part of `usage`."""
+    """CPU seconds of the start, before any service existed; part of `usage`."""
     settled: bool = True
     complaints: int = 0
-    """Lines of the operator's log that say WARNING or worse."""
+    """Lines of the operator's log at level WARNING or above."""
 
 
 @dataclass(frozen=True)
@@ -63,35 +63,35 @@ class Planned:
 
 @dataclass(frozen=True)
 class Linted:
-    """`ome lint -f config`, and seconds of CPU of a pass over a new service of config/samples."""
+    """`ome lint -f config`, and CPU seconds of a reconciliation of a new service of config/samples."""
 
     seconds: float
     services: int
     without: float
     """Without the rules."""
     first: float
-    """With them, for a revision that they have not seen."""
+    """With the rules, for a revision that has not been checked before."""
     again: float
 
 
 @dataclass(frozen=True)
 class Eyed:
-    """Scrapes of the operator's metrics; medians."""
+    """Medians of scrapes of the operator's metrics."""
 
     services: int
     series: int
     kib: float
-    """Of the page."""
+    """Size of the page in KiB."""
     scrape_ms: float
     stall_ms: float
-    """The longest time within a scrape for which the event loop was not free."""
+    """The longest time within a scrape during which the event loop was blocked."""
     pass_us: float
-    """What a pass pays."""
+    """Microseconds that a reconciliation pays."""
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """The operator while nothing happens to the services."""
+    """The operator while the services do not change."""
 
     services: int
     seconds: float
@@ -100,21 +100,21 @@ class Quiet:
 
     @property
     def writes_a_minute(self) -> float:
-        """But for the Lease."""
+        """Writes per minute, except those of the Lease."""
         return self.count.writes * 60 / self.seconds
 
 
 @dataclass(frozen=True)
 class Restart:
-    """The operator stops and starts again; nothing has changed."""
+    """The operator stops and starts again without any change."""
 
     services: int
     stop_s: float
     lead_s: float
-    """From its start until it leads and has listed everything."""
+    """Seconds from its start until it leads and has listed everything."""
     count: Count
     usage: Usage
-    """Of the new process until it was settled."""
+    """Resources of the new process until it had settled."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class Alone:
     """`sync` without a cluster."""
 
     first_us: float
-    """Nothing exists yet: everything is rendered."""
+    """Microseconds of a call that renders everything, because nothing exists yet."""
     steady_us: float
-    """Everything exists and is ready: nothing to do."""
+    """Microseconds of a call with nothing to do, because everything exists and is ready."""
     revision_bytes: int
     objects: int
     pods: int
@@ -132,7 +132,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Fetched:
-    """One side fetched the files of a model once."""
+    """One side downloaded the files of a model once."""
 
     side: str
     """agent, huggingface_hub, or cp (with sha256sum)."""
@@ -143,7 +143,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Shared:
-    """Several nodes fetched one model at the same time from a throttled hub, alone and with peers."""
+    """Several nodes downloaded a model at the same time from a throttled hub, without and with peers."""
 
     nodes: int
     bytes: int
@@ -157,16 +157,16 @@ class Shared:
 
 @dataclass(frozen=True)
 class Beside:
-    """What a quiet tenant waits for a service, alone and beside others."""
+    """How long a quiet tenant waits for a service, alone and next to other tenants."""
 
     models: int
-    """BaseModels of another tenant."""
+    """Number of BaseModels of another tenant."""
     services: int
-    """Services of a third, which wait for a model."""
+    """Number of services of a third tenant, which wait for a model."""
     edits_a_second: float
-    """Of the runtime of all of these services."""
+    """Edits per second of the runtime of all these services."""
     alone_s: tuple[float, ...]
-    """From creation to Ready, one service after the other."""
+    """Seconds from creation to Ready, one service after another."""
     beside_s: tuple[float, ...]
     operator_cores: float
     """CPU seconds of the operator per second meanwhile."""
@@ -174,51 +174,52 @@ class Beside:
 
 @dataclass(frozen=True)
 class Wave:
-    """Events of a kind for all objects of a fleet, and the passes that follow."""
+    """Events of a kind for all objects of a fleet, and the reconciliations that follow."""
 
     what: str
     cpu_s: float
     stall_s: float
-    """The longest time of a thread between two moments at which its event loop was free."""
+    """The longest CPU time of the thread during which its event loop was blocked."""
     garbage_s: float = 0.0
-    """Of it, for which Python's garbage collector ran."""
+    """Part of it that Python's garbage collector took."""
     where: str = ""
-    """What the thread did most of it."""
+    """Where the thread spent most of it."""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What a fleet of some size costs, in a process of its own."""
+    """The cost of a fleet of some size, measured in its own process."""
 
     grows: str
-    """The number that is another than usual, "" for a fleet of its own kind."""
+    """The dimension that differs from the base size; "" for a fleet with a size of its own."""
     size: dict[str, int]
     waves: list[Wave]
     decode_s: float
-    """CPU of decoding the bare pages of all lists."""
+    """CPU seconds of decoding the bare pages of all lists."""
     rest_mib: float
-    """Resident some time after its start, when all is as it should be."""
+    """Resident MiB some time after the start, with everything as it should be."""
     peak_mib: float
-    """The most until then; what the benchmark holds itself is in it: a page of each list, and what it tells of pods."""
+    """Maximum MiB until then. It includes what the benchmark itself holds: a page of each list, and its objects about
+    pods."""
     status_bytes: int
-    """Of the largest status that was written."""
+    """Bytes of the largest status that was written."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels that changed on nodes, and what followed."""
+    """Changes of labels on nodes, and what followed."""
 
     what: str
     changes: int
-    """Requests, each about a node."""
+    """Number of requests, each about one node."""
     seconds: float
-    """Until the last was answered."""
+    """Seconds until the last request was answered."""
     cpu_s: float
-    """Of the operator, until it wrote nothing more."""
+    """CPU seconds of the operator until it wrote nothing more."""
     edits_s: tuple[float, ...]
-    """Of edits of a service meanwhile, each from its request until the operator had acted on it."""
+    """Seconds of edits of a service meanwhile, each from its request until the operator had acted on it."""
     floors_s: tuple[float, ...] = ()
-    """Beside each edit: as many writes as it costs, one after the other, by a bare client."""
+    """Seconds of the same number of consecutive writes by a bare client, next to each edit."""
 
 
 @dataclass(frozen=True)
@@ -234,36 +235,36 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Started:
-    """The operator started in a large fleet, again and again, on a real API server."""
+    """Repeated starts of the operator in a large fleet on a real API server."""
 
     nodes: int
     models: int
     services: int
     lists_s: tuple[float, ...]
-    """Of a bare client: listing and decoding the same objects."""
+    """Seconds in which a bare client lists and decodes the same objects."""
     starts_s: tuple[float, ...]
-    """From the start of the operator until it leads and has listed everything."""
+    """Seconds from the start of the operator until it leads and has listed everything."""
     peak_mib: float
 
 
 @dataclass(frozen=True)
 class Churned:
-    """Services that came and went."""
+    """Services that were created and deleted."""
 
     services: int
     objects: int
-    """That the operator made for them, without their pods."""
+    """Number of objects that the operator created for them, without their pods."""
     pace: float
-    """Services a second."""
+    """Services per second."""
     rounds_mib: tuple[float, ...]
-    """What the operator held after each round."""
+    """MiB that the operator held after each round."""
     peak_mib: float
     cpu_s: float
 
 
 @dataclass
 class Results:
-    """Of one run of the benchmark."""
+    """The results of a run of the benchmark."""
 
     about: dict[str, object] = field(default_factory=dict)
     alone: Alone | None = None

@@ -1,11 +1,11 @@
-"""What a report is made of."""
+"""The parts of a report."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """A row of the table."""
 
     what: str
     floor: str = ""
@@ -13,13 +13,13 @@ class Row:
     ratio: str = ""
     aim: str = ""
     met: bool | None = None
-    """None where there is no aim."""
+    """Whether the aim was reached; None if there is no aim."""
     ome: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Some rows under a heading."""
+    """Rows under a heading."""
 
     title: str
     rows: tuple[Row, ...]

@@ -1,4 +1,4 @@
-"""Which measurements run, in which order."""
+"""Selects the measurements, and runs them in order."""
 
 import asyncio
 import time
@@ -40,7 +40,7 @@ SIDES = ("floor", "operator")
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for."""
+    """The options of a run."""
 
     only: tuple[str, ...] = PARTS
     services: tuple[int, ...] = (1, 10, 100)
@@ -49,36 +49,36 @@ class Options:
     sides: tuple[str, ...] = SIDES
     idle_s: float = 60.0
     pairs: int = 100
-    """Services of a group of two nodes, and as many of several groups."""
+    """Number of services with a group of two nodes, and of services with several groups."""
     scaled: int = 50
     crowd: tuple[int, int] = (2000, 5000)
-    """BaseModels and waiting services of the tenants beside a quiet tenant."""
+    """Numbers of BaseModels and of waiting services of the tenants next to a quiet tenant."""
     churned: int = churn.SHAPE.services
-    """Services that come and go."""
+    """Number of services that are created and deleted."""
     labelled: tuple[int, int, int] = (300, 207, 20)
-    """Nodes, models with a label on each, and services."""
+    """Numbers of nodes, of models with a label on each node, and of services."""
     started: tuple[int, int, int] = (5000, 207, starting.SHAPE.services)
-    """Nodes, models with a label on each, and services, among which the operator starts."""
+    """Numbers of nodes, of models with a label on each node, and of services, for the starts of the operator."""
     scraped: tuple[int, ...] = (100, 1000)
-    """Services of which metrics tell."""
+    """Numbers of services in the scraped metrics."""
     steps: int = fleet.STEPS
-    """How many sizes of each dimension of a fleet."""
+    """Number of sizes of each dimension of a fleet."""
 
     def wants(self, part: str) -> bool:
-        """Whether a part was asked for."""
+        """Return whether a part was requested."""
         return part in self.only
 
 
 @dataclass(frozen=True)
 class Bench:
-    """One run."""
+    """A run of the benchmark."""
 
     options: Options
     results: Results
     out: TextIO
 
     async def run(self) -> None:
-        """Everything that was asked for; what fails is noted, and the rest goes on."""
+        """Run everything that was requested. A failure is recorded, and the rest continues."""
         options = self.options
         if options.wants("sync"):
             self._say("sync alone")
@@ -118,7 +118,9 @@ class Bench:
             await self._churned(options.churned)
 
     async def _ramps(self, scenario: Scenario, last: bool) -> None:
-        """Both sides in turn; the order changes with every repetition, so that a drift of the machine hits both."""
+        """Run both sides alternately. The order changes with every repetition, so that a drift of the machine affects
+        both.
+        """
         for repetition in range(self.options.repeat):
             sides = [side for side in SIDES if side in self.options.sides]
             for side in reversed(sides) if repetition % 2 else sides:
@@ -174,14 +176,14 @@ class Bench:
 
     @contextmanager
     def _noted(self, title: str) -> Iterator[None]:
-        """What fails is noted, and the rest goes on."""
+        """Record a failure inside the `with` block, and let the rest continue."""
         try:
             yield
         except BaseException as error:
             self._failed(title, error)
 
     def _failed(self, title: str, error: BaseException) -> None:
-        """Note what the benchmark can live with; raise the rest."""
+        """Record an expected failure; raise any other."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if not isinstance(error, Late | Refused | UserError | OSError):

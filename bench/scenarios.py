@@ -1,4 +1,4 @@
-"""What is deployed: so many services of one shape, as plain manifests."""
+"""What is deployed: a number of services of one shape, as plain manifests."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -13,13 +13,13 @@ Manifest = dict[str, Any]
 NAMESPACE = "bench"
 MODEL = "bench-model"
 HOLDS = f"{keys.MODEL_LABEL_PREFIX}clusterbasemodel.{MODEL}"
-"""The label of a node that holds the model."""
+"""Label of a node that holds the model."""
 MANIFESTS = Path(__file__).parent / "manifests"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """So many services of one shape."""
+    """A number of services of one shape."""
 
     key: str
     services: int
@@ -27,36 +27,36 @@ class Scenario:
     groups: int
     group_size: int = 1
     decoders: int = 0
-    """Groups of the decoder, of the same size; the others are prefill then."""
+    """Number of groups of the decoder, with the same size. The other groups are prefill then."""
     router: bool = True
     most_groups: int = 0
-    """maxReplicas of an autoscaler; 0: as many as `groups`, so that nothing scales."""
+    """maxReplicas of an autoscaler; 0 for the value of `groups`, so that nothing scales."""
     nodes: int = 220
 
     @property
     def pods_per_service(self) -> int:
-        """All of them, the router's too."""
+        """Number of pods of a service, including the router's."""
         return (self.groups + self.decoders) * self.group_size + self.router
 
     @property
     def pods(self) -> int:
-        """Of all services."""
+        """Number of pods of all services."""
         return self.services * self.pods_per_service
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Description for the report."""
         shape = f"{self.groups} pods and a router" if self.router else f"one group of {self.group_size} nodes"
         if self.decoders:
             shape = f"{self.groups} + {self.decoders} groups of {self.group_size} nodes and a router"
         return f"{self.services} service{'s' if self.services > 1 else ''} of {shape}"
 
     def times(self, services: int) -> "Scenario":
-        """The same shape another number of times."""
+        """Return the same shape with another number of services."""
         return replace(self, services=services, key=self.key.replace(str(self.services), str(services)))
 
     def service(self, number: int) -> Manifest:
-        """One InferenceService."""
+        """Return an InferenceService."""
         bounds: Manifest = {"minReplicas": self.groups, "maxReplicas": self.most_groups or self.groups}
         if self.most_groups > self.groups:
             bounds["scaleMetric"] = "cpu"
@@ -74,18 +74,18 @@ class Scenario:
 
 
 def name(number: int) -> str:
-    """Of a service."""
+    """Return the name of a service."""
     return f"s-{number:03d}"
 
 
 def known(name: str) -> Manifest:
-    """The object of the catalog with this name."""
+    """Return the object of the catalog with this name."""
     (found,) = [item for item in catalog() if item["metadata"]["name"] == name]
     return found
 
 
 def models(kind: str, namespace: str, names: Iterable[str]) -> Iterator[Manifest]:
-    """Models like the catalog's, each with weights of its own."""
+    """Yield models like the catalog's, each with its own weights."""
     spec = known(MODEL)["spec"]
     for number, name in enumerate(names):
         storage = {**spec["storage"], "storageUri": f"{spec['storage']['storageUri']}-{number}"}
@@ -94,7 +94,7 @@ def models(kind: str, namespace: str, names: Iterable[str]) -> Iterator[Manifest
 
 
 def catalog() -> list[Manifest]:
-    """The model and the runtimes that every service uses."""
+    """Return the model and the runtimes that every service uses."""
     files = [MANIFESTS / "model.yaml", MANIFESTS / "runtimes.yaml"]
     return [document for file in files for document in yaml.safe_load_all(file.read_text())]
 
@@ -104,6 +104,6 @@ SINGLE = {
 }
 PAIRS = Scenario(key="100-pairs", services=100, runtime="bench-pair", groups=1, group_size=2, router=False)
 SPLIT = Scenario(key="100-split", services=100, runtime="bench-split", groups=3, group_size=2, decoders=3)
-"""Prefill and decode of several groups: as many StatefulSets as a service may well have."""
+"""Prefill and decode with several groups: the largest plausible number of StatefulSets per service."""
 SCALED = Scenario(key="50-scaled", services=50, runtime="bench-single", groups=2, most_groups=4, nodes=30)
-"""Services whose autoscalers' statuses the benchmark moves."""
+"""Services whose autoscalers' statuses the benchmark changes."""

@@ -1,4 +1,4 @@
-"""The longest time for which the event loop of a benchmark was not free: how long, of what, and where."""
+"""Measures the longest time during which the event loop of a benchmark was blocked, with its cause and location."""
 
 import asyncio
 import contextlib
@@ -13,39 +13,39 @@ from ome_operator.machinery.collector import Toll
 from ome_operator.machinery.watchdog import stack
 
 EVERY_S = 0.01
-"""A look at what the thread does."""
+"""Seconds between two samples of the thread's stack."""
 
 
 @dataclass(frozen=True)
 class Longest:
-    """CPU seconds of the loop's thread, and what it did."""
+    """CPU seconds during which the event loop was blocked, and what its thread did."""
 
     seconds: float = 0.0
     garbage_s: float = 0.0
-    """Of it, for which Python's garbage collector ran."""
+    """Part of it that Python's garbage collector took."""
     where: str = ""
-    """The stack that was seen most often; "" where it was too short to be seen."""
+    """The most frequent stack; "" if the time was too short for a sample."""
 
 
 class Stopwatch:
-    """CPU of the thread that makes it, less what the benchmark does for itself."""
+    """CPU time of the thread that creates it, without that of the benchmark's own work."""
 
     def __init__(self) -> None:
         self._aside = 0.0
         self._left: float | None = None
-        """The time of the thread when the benchmark began with work of its own, which it is at now."""
+        """CPU time of the thread when the benchmark began its own work, if it is working now."""
         self._seen: Counter[str] = Counter()
         self._toll = Toll(self.now)
         self._over = threading.Event()
         self.longest = Longest()
 
     def now(self) -> float:
-        """Seconds so far."""
+        """Return the seconds so far."""
         return (time.thread_time() if self._left is None else self._left) - self._aside
 
     @contextlib.contextmanager
     def besides(self) -> Iterator[None]:
-        """What is no work of the operator's."""
+        """Exclude the work of the benchmark inside the `with` block."""
         self._left = began = time.thread_time()
         try:
             yield
@@ -54,7 +54,7 @@ class Stopwatch:
             self._left = None
 
     async def beat(self) -> None:
-        """Note the longest time between two moments at which the loop was free, until it is cancelled."""
+        """Record the longest time between two moments at which the loop was free, until cancelled."""
         gc.callbacks.append(self._toll)
         threading.Thread(target=self._look, args=(threading.get_ident(),), daemon=True).start()
         try:

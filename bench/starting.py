@@ -1,4 +1,6 @@
-"""How long the operator needs to know a large fleet when it starts, beside a bare client that lists the same objects."""
+"""Measures how long the operator needs to list a large fleet at its start, next to a bare client that lists the same
+objects.
+"""
 
 import asyncio
 import time
@@ -13,19 +15,19 @@ from ome_operator.controllers.manager import watched
 from ome_operator.watch.informer import PAGE
 
 SHAPE = Scenario(key="start", services=1000, runtime="bench-single", groups=2, nodes=270)
-"""Three pods a service, as many simulated nodes as they need; all further nodes are only objects."""
+"""Three pods per service, and as many simulated nodes as they need. All further nodes are only objects."""
 WITHIN_S = 900.0
 
 
 async def measure(nodes: int, models: int, services: int, lanes: int, repeat: int) -> Started:
-    """All nodes hold all models, all services are Ready. Then both start from nothing, in turn."""
+    """Measure with all models on all nodes and all services Ready. Then both start from nothing, alternately."""
     shape = SHAPE.times(services)
     async with bed(shape) as at:
         process = Operator(at)
         await process.start()
         await together(map(shape.service, range(services)), lanes, at.api.create)
         await at.watching.until("services ready", lambda: len(at.watching.services_ready) == services, WITHIN_S)
-        # Not before: among 5,000 nodes Kubernetes needs five times as long for the pods.
+        # Only now, because with 5,000 nodes Kubernetes needs five times as long for the pods.
         await together(scenarios.models(labelled.KIND, "", map(labelled.model, range(models))), lanes, at.api.create)
         await _nodes(at, nodes, models, lanes)
         await _caught_up(at)
@@ -40,7 +42,7 @@ async def measure(nodes: int, models: int, services: int, lanes: int, repeat: in
 
 
 async def _nodes(at: Bed, nodes: int, models: int, lanes: int) -> None:
-    """Label those that are there, and make the others like them."""
+    """Label the existing nodes, and create more nodes like them."""
     labels = labelled.labels(range(models), "Ready")
     there = await at.api.names("Node", "")
     await together(there, lanes, lambda name: at.api.merge("Node", "", name, {"metadata": {"labels": labels}}))
@@ -49,7 +51,7 @@ async def _nodes(at: Bed, nodes: int, models: int, lanes: int) -> None:
 
 
 def _like(node: Manifest, number: int) -> Manifest:
-    """A node that nobody simulates, and that takes no pod. It has what controllers would add to each."""
+    """Return a node that is not simulated and accepts no pods. It contains what controllers would add to each node."""
     name = f"bare-{number:04d}"
     labels = node["metadata"]["labels"] | {"kubernetes.io/hostname": name}
     metadata = {"name": name, "namespace": "", "labels": labels}
@@ -63,7 +65,7 @@ def _like(node: Manifest, number: int) -> Manifest:
 
 
 async def _caught_up(at: Bed) -> None:
-    """Until the API server answers lists: its caches were behind what it had stored."""
+    """Wait until the API server answers lists, because its caches were behind its storage."""
     until = time.monotonic() + WITHIN_S
     while True:
         try:
@@ -76,7 +78,7 @@ async def _caught_up(at: Bed) -> None:
 
 
 async def _bare(at: Bed) -> float:
-    """Seconds of listing and decoding what the operator lists, in its pages and all kinds side by side, as it does."""
+    """Return the seconds of listing and decoding the operator's kinds, with the same page size and all kinds in parallel."""
     began = time.monotonic()
     await asyncio.gather(*(at.api.pages(each.kind, each.selector, PAGE) for each in watched()))
     return time.monotonic() - began

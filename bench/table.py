@@ -1,4 +1,4 @@
-"""The rows on a terminal, and as Markdown for a page."""
+"""Prints the rows on a terminal, and as Markdown for a page."""
 
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +16,7 @@ FOOTNOTE = f"* {OME}. Floor: bare server-side applies of the same objects. Compa
 
 
 def show(sections: list[Section], console: Console) -> None:
-    """One table with a heading per section."""
+    """Print a table with a heading per section."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", max_width=52)
     for column in ("floor", "operator", "ratio"):
@@ -33,7 +33,7 @@ def show(sections: list[Section], console: Console) -> None:
 
 
 def markdown(sections: list[Section], about: Mapping[str, object]) -> str:
-    """Where and when it was measured; then a table for each section, without the columns that it does not use."""
+    """Return where and when the measurements ran, and a table for each section without its unused columns."""
     tables = [line for section in sections for line in _section(section)]
     return "\n".join([_where(about), "", *tables, FOOTNOTE.replace("*", "\\*")])
 
@@ -73,5 +73,5 @@ def _line(cells: list[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """A bar would end the cell."""
+    """Return text for a table cell without bars, which would end the cell."""
     return text.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""What a quiet tenant waits for its services, alone and beside tenants that are not quiet."""
+"""Measures how long a quiet tenant waits for its services, alone and next to busy tenants."""
 
 import asyncio
 import time
@@ -13,17 +13,17 @@ from bench.scenarios import Manifest, Scenario
 from ome_operator import keys
 
 QUIET = Scenario(key="tenants", services=100, runtime="bench-single", groups=1, router=False, nodes=30)
-"""Half of them alone, half beside the others; each has a pod."""
+"""Half of the services run alone, half next to the other tenants. Each has a single pod."""
 MODELS_OF, SERVICES_OF = "many-models", "many-services"
-"""Namespaces of the others."""
+"""Namespaces of the other tenants."""
 RUNTIME = "edited"
 EDITS_A_SECOND = 8.0
 WITHIN_S = 120.0
 
 
 async def measure(models: int, services: int, lanes: int) -> Beside:
-    """The same waits before and after the others came: a tenant with so many BaseModels, another with so many services that
-    wait for a model, and whose runtime is edited all the time.
+    """Measure the same waits before and after other tenants are active: one with many BaseModels, and another with many
+    services that wait for a model and whose runtime is edited continuously.
     """
     half = QUIET.services // 2
     async with bed(QUIET) as at:
@@ -41,7 +41,7 @@ async def measure(models: int, services: int, lanes: int) -> Beside:
 
 
 async def _wait(at: Bed, number: int) -> float:
-    """Seconds from a service's creation to its condition Ready."""
+    """Return the seconds from a service's creation to its condition Ready."""
     service = QUIET.service(number)
     name, began = service["metadata"]["name"], time.monotonic()
     await at.api.create(service)
@@ -50,7 +50,7 @@ async def _wait(at: Bed, number: int) -> float:
 
 
 async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
-    """They come, and the operator is done with them."""
+    """Create the objects of the other tenants, and wait until the operator has processed them."""
     for namespace in (MODELS_OF, SERVICES_OF):
         await asyncio.to_thread(at.cluster.kubectl, "create", "namespace", namespace)
     await at.api.create(_runtime())
@@ -61,7 +61,7 @@ async def _others(at: Bed, models: int, services: int, lanes: int) -> None:
 
 @asynccontextmanager
 async def _edits(api: Api) -> AsyncIterator[list[int]]:
-    """Edits of the runtime, evenly, and how many there were."""
+    """Edit the runtime at regular intervals, and yield the number of edits."""
     sent, loop = [0], asyncio.get_running_loop()
 
     async def edit() -> None:

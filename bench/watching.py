@@ -1,4 +1,4 @@
-"""When which pod and which service was Ready, as one process sees it through watches of its own."""
+"""Records when each pod and each service became Ready, as seen by watches of this process."""
 
 import asyncio
 import time
@@ -19,16 +19,16 @@ class Late(Exception):
 
 
 class Watching:
-    """Watches pods and services; times are monotonic seconds."""
+    """Watches pods and services. Times are monotonic seconds."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self.pods: set[str] = set()
-        """Names of pods that exist."""
+        """Names of the existing pods."""
         self.pods_ready: dict[str, Moments] = {}
-        """Service -> pod -> when it was first seen Ready."""
+        """Service → pod → time at which it was first seen Ready."""
         self.services_ready: Moments = {}
-        """Service -> when its condition Ready was first seen True."""
+        """Service → time at which its condition Ready was first seen True."""
         self._open: set[str] = set()
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -54,7 +54,7 @@ class Watching:
                 await task
 
     async def until(self, what: str, done: Callable[[], bool], within_s: float) -> float:
-        """Wait for it; when it was seen."""
+        """Wait until `done` returns True, and return the time at which that was seen. Raises Late."""
         deadline = time.monotonic() + within_s
         while not done():
             for task in self._tasks:
@@ -69,19 +69,19 @@ class Watching:
         return time.monotonic()
 
     def progress(self) -> str:
-        """For people."""
+        """Return the current counts as text."""
         return f"{self.ready_pods()} pods and {len(self.services_ready)} services ready, {len(self.pods)} pods exist"
 
     def ready_pods(self) -> int:
-        """How many have been Ready."""
+        """Return the number of pods that have been Ready."""
         return sum(len(pods) for pods in self.pods_ready.values())
 
     def last_pod(self) -> float:
-        """When the last one became Ready."""
+        """Return the time at which the last pod became Ready."""
         return max(at for pods in self.pods_ready.values() for at in pods.values())
 
     def lags(self) -> list[float]:
-        """Per service the seconds from its own last pod to its condition Ready."""
+        """Return for each service the seconds from its own last pod to its condition Ready."""
         return [at - max(self.pods_ready[name].values()) for name, at in self.services_ready.items()]
 
     async def _watch(self, kind: str, see: Callable[[str, Manifest, float], None]) -> None:
@@ -108,6 +108,6 @@ class Watching:
 
 
 def is_ready(body: Manifest) -> bool:
-    """Whether the condition Ready is True."""
+    """Return whether the condition Ready is True."""
     conditions = (body.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)

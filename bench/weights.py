@@ -1,7 +1,8 @@
-"""Fetching weights: the agent against huggingface_hub's own downloader and against `cp` and `sha256sum` of the same files.
+"""Measures the download of weights: the agent against huggingface_hub's own downloader, and against `cp` and `sha256sum` of
+the same files.
 
-All from one hub on loopback, which gives files by sendfile, to the same disk, in turn. Every side ends with the same files;
-cp with sha256sum is what the disk and one core allow, and huggingface_hub does not look at hashes at all.
+All sides download from one hub on loopback, which sends files by sendfile, to the same disk, alternately. All sides end with
+the same files. cp with sha256sum is the limit of the disk and one core, and huggingface_hub does not verify hashes at all.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ COUNTS = (1, 8, 64)
 TOTAL = 512 * 1024 * 1024
 NODES, SHARED_FILES, SHARED_TOTAL = 8, 32, 64 * 1024 * 1024
 HUB_RATE = 40e6
-"""Bytes per second of the throttled hub, over all nodes."""
+"""Bytes per second that the throttled hub sends to all nodes together."""
 TOKEN = "bench"
 _HUB = """
 import sys
@@ -67,9 +68,9 @@ print(time.monotonic() - began)
 
 
 def measure(repeat: int) -> tuple[list[Fetched], Shared]:
-    """Both parts."""
+    """Return the results of both parts."""
     with tempfile.TemporaryDirectory(prefix="ome-bench-") as folder:
-        found = [one for count in COUNTS for one in _counts(Path(folder), count, repeat)]
+        found = [item for count in COUNTS for item in _counts(Path(folder), count, repeat)]
         return found, asyncio.run(_shared(Path(folder)))
 
 
@@ -95,7 +96,7 @@ def _timed(side: str, url: str, place: Path, files: Path) -> float:
 
 
 async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: str = "") -> None:
-    """What the agent does."""
+    """Download as the agent does."""
 
     async def find() -> list[str]:
         return swarm or []
@@ -112,16 +113,16 @@ async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: st
 
 
 async def _shared(folder: Path) -> Shared:
-    """The same model for all nodes at once, from a throttled hub alone and with peers."""
+    """Download the same model to all nodes at once from a throttled hub, without and with peers."""
     files = _files(folder / "shared", SHARED_FILES, SHARED_TOTAL)
     seconds, sent = [], []
     for peers in (False, True):
         with _hub(files, HUB_RATE) as url:
             nodes = [folder / f"node-{number}" for number in range(NODES)]
-            runners = [await serve(PeerServer([str(one)], TOKEN), "127.0.0.1", 0) for one in nodes]
+            runners = [await serve(PeerServer([str(item)], TOKEN), "127.0.0.1", 0) for item in nodes]
             addresses = [f"http://127.0.0.1:{port}" for _, port in runners]
             began = time.monotonic()
-            others = [[one for one in addresses if one != own] if peers else [] for own in addresses]
+            others = [[item for item in addresses if item != own] if peers else [] for own in addresses]
             await asyncio.gather(*(fetch(url, node, near, node.name) for node, near in zip(nodes, others, strict=True)))
             seconds.append(time.monotonic() - began)
             sent.append(await _sent(url))
@@ -133,7 +134,7 @@ async def _shared(folder: Path) -> Shared:
 
 
 def _files(folder: Path, count: int, total: int) -> Path:
-    """Random files of equal size."""
+    """Create random files of equal size."""
     folder.mkdir()
     for number in range(count):
         (folder / f"model-{number:05}.safetensors").write_bytes(os.urandom(total // count))
@@ -157,13 +158,13 @@ async def _sent(url: str) -> int:
 
 
 class _Hub:
-    """A hub with the files of a folder."""
+    """A hub that serves the files of a folder."""
 
     def __init__(self, folder: Path, rate: float) -> None:
         self._folder, self._throttle = folder, Throttle(rate) if rate else None
         self._sent = 0
         found = sorted(folder.iterdir())
-        self._files = {one.name: (one.stat().st_size, hashlib.sha256(one.read_bytes()).hexdigest()) for one in found}
+        self._files = {item.name: (item.stat().st_size, hashlib.sha256(item.read_bytes()).hexdigest()) for item in found}
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -213,7 +214,7 @@ class _Hub:
 
 
 def run_hub(folder: str, rate: float) -> None:
-    """A hub with these files, until it is killed. Prints its address."""
+    """Run a hub with these files until it is killed. Prints its address."""
 
     async def start() -> None:
         runner = web.AppRunner(_Hub(Path(folder), rate).app(), access_log=None)

@@ -1,1 +1,1 @@
-"""What a release is made of, and how it is pushed: `make release` and `make charts`. No image and no wheel has this."""
+"""Builds and pushes releases: `make release` and `make charts`. The package is in no image and no wheel."""

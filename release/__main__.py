@@ -1,6 +1,7 @@
-"""`make release VERSION=… [REGISTRY=…]`: make dist/, and push it where a registry is named.
+"""`make release VERSION=… [REGISTRY=…]`: builds dist/, and pushes it if a registry is named.
 
-Nothing is asked, and nothing is pushed before all of it is made. Exit code 1 with a sentence for what is refused.
+The command asks no questions, and pushes nothing before everything is built. If it refuses, it prints a sentence and exits
+with code 1.
 """
 
 import argparse
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(words: list[str]) -> int:
-    """What was asked for."""
+    """Parse the command line, run the command, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("command", choices=("images", "dist", "push", "digests", "outputs", "lint"))
     parser.add_argument("--version", default="")
@@ -30,7 +31,7 @@ def main(words: list[str]) -> int:
 
 
 def run(command: str, version: str = "", registry: str = "", root: Path = ROOT) -> int:
-    """Exit code 0, or a UserError."""
+    """Run the command, and return exit code 0. Raises UserError."""
     out = root / "dist"
     if command == "images":
         commit = checkout.git(root, "rev-parse", "HEAD").strip()
@@ -48,9 +49,9 @@ def run(command: str, version: str = "", registry: str = "", root: Path = ROOT) 
     if reason := checkout.why_not(version, checkout.read(root)):
         raise UserError(reason)
     if command == "push" and not registry:
-        raise UserError("REGISTRY is not set: name where the release is pushed, such as REGISTRY=ghcr.io/us/ome.")
+        raise UserError("REGISTRY is not set: name the registry to push to, such as REGISTRY=ghcr.io/us/ome.")
     made = dist.make(root, version, registry or dist.EXAMPLE, out)
-    print(f"dist/ holds {version} for {', '.join(made.platforms)}, made of {made.commit[:12]}.")
+    print(f"dist/ holds {version} for {', '.join(made.platforms)}, built from {made.commit[:12]}.")
     if command == "push":
         push(made.items, out / dist.LAYOUT, registry, version)
         print(f"Pushed to {registry}: {', '.join(item.repository for item in made.items)}.")
@@ -58,10 +59,10 @@ def run(command: str, version: str = "", registry: str = "", root: Path = ROOT) 
 
 
 def known(out: Path) -> dist.Release:
-    """What dist/ holds."""
+    """Return the release in dist/. Raises UserError if there is none."""
     made = dist.Release.load(out)
     if made is None:
-        raise UserError("There is no release in dist/: `make release VERSION=…` makes it.")
+        raise UserError("There is no release in dist/: `make release VERSION=…` builds it.")
     return made
 
 

@@ -1,4 +1,6 @@
-"""Alert rules for Prometheus, their page, and their unit tests for promtool, all made of alerts.yaml."""
+"""Builds the alert rules for Prometheus, their documentation page, and their unit tests for promtool, all from
+alerts.yaml.
+"""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +12,7 @@ import yaml
 
 DATA = Path(__file__).with_name("alerts.yaml")
 RUNBOOKS = "RUNBOOKS"
-"""Stands in the rules for the chart's value metrics.alerts.runbooks."""
+"""Placeholder in the rules for the chart value metrics.alerts.runbooks."""
 _HEAD = """# Alerts
 
 <!-- Written by `make charts` from release/alerts.yaml; edit that. -->
@@ -73,25 +75,25 @@ bugs that the tests put into the operator, for none is known that would do the s
 
 @cache
 def data() -> Mapping[str, Any]:
-    """What is written by hand."""
+    """Return the content of alerts.yaml."""
     loaded: Mapping[str, Any] = yaml.load(DATA.read_text(encoding="utf-8"), yaml.CSafeLoader)
     return loaded
 
 
 def alerts() -> list[Mapping[str, Any]]:
-    """All of them, in their order."""
+    """Return all alerts in their order."""
     return [each for group in data()["groups"].values() for each in group]
 
 
 def files() -> Mapping[Path, str]:
-    """Every written file, by its path in the repository."""
+    """Return every generated file by its path in the repository."""
     head = "# Written by `make charts` from release/alerts.yaml.\n"
     text = head + yaml.safe_dump(rules(), sort_keys=False, width=10_000)
     return {Path("charts/ome-resources/files/alerts.yaml"): text, Path("docs/alerts.md"): page()}
 
 
 def rules() -> dict[str, Any]:
-    """As Prometheus reads them."""
+    """Return the rules in Prometheus' format."""
     named = {f"ome-{title.lower().replace(' ', '-')}": group for title, group in data()["groups"].items()}
     return {"groups": [{"name": name, "rules": [_rule(each) for each in group]} for name, group in named.items()]}
 
@@ -115,7 +117,7 @@ def _annotations(alert: Mapping[str, Any]) -> dict[str, str]:
 
 
 def page() -> str:
-    """docs/alerts.md."""
+    """Return the text of docs/alerts.md."""
     parts = [_HEAD]
     for title, group in data()["groups"].items():
         rows = [
@@ -135,7 +137,9 @@ def _section(alert: Mapping[str, Any]) -> str:
 
 
 def unit_tests(rule_file: str) -> dict[str, Any]:
-    """For `promtool test rules`: a fault fires its own alert alone, and its end clears it; a well cluster is quiet."""
+    """Return unit tests for `promtool test rules`: each fault fires only its own alert, the alert ends with the fault, and a
+    healthy cluster fires none.
+    """
     made = [_test("all is well", {}, [("60m", {}), ("240m", {})])]
     for alert in alerts():
         made.append(

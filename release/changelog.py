@@ -1,4 +1,4 @@
-"""CHANGELOG.md, in the form of Keep a Changelog: its sections, newest first."""
+"""Parses CHANGELOG.md in the format of Keep a Changelog: its sections, newest first."""
 
 import re
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ _HEADING = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d\d-\d\d))?[ \t]*$", re.MU
 
 @dataclass(frozen=True)
 class Section:
-    """What changed in a version."""
+    """The section of a version."""
 
     version: str
     date: str
-    """Empty for what is not released."""
+    """Date of the release; empty for unreleased changes."""
     text: str
 
 
 def sections(text: str) -> list[Section]:
-    """In the order of the file."""
+    """Return the sections in the order of the file."""
     found = list(_HEADING.finditer(text))
     ends = [*(heading.start() for heading in found[1:]), len(text)]
-    return [Section(one[1], one[2] or "", text[one.end() : end].strip()) for one, end in zip(found, ends, strict=False)]
+    return [Section(item[1], item[2] or "", text[item.end() : end].strip()) for item, end in zip(found, ends, strict=False)]
 
 
 def why_not(text: str, version: str) -> str | None:
-    """Why this version cannot be released with this changelog, as a sentence with the way out."""
+    """Return why this version cannot be released with this changelog, as a sentence with a remedy; None if it can."""
     listed = sections(text)
-    waiting = next((one for one in listed if one.version == UNRELEASED and one.text), None)
-    released = [one for one in listed if one.version != UNRELEASED]
+    waiting = next((item for item in listed if item.version == UNRELEASED and item.text), None)
+    released = [item for item in listed if item.version != UNRELEASED]
     heading = f"`## [{version}] - YYYY-MM-DD`"
     if not released or released[0].version != version:
         newest = f"its newest version is {released[0].version}" if released else "it has no version"

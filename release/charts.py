@@ -1,4 +1,6 @@
-"""The charts of a release: images named by digest, packed by helm, stored as `helm push` would store them."""
+"""Packages the charts of a release: images are named by digest, helm packs the chart, and it is stored as `helm push` would
+store it.
+"""
 
 import json
 import os
@@ -16,16 +18,16 @@ from release.layout import Layout
 from release.values import replaced
 
 CHARTS = ("ome-crd", "ome-resources")
-"""In the order in which people install them; the last is the release's face."""
+"""Charts in the order in which users install them. The last one represents the release."""
 IMAGES = {"operator": ("image",), "agent": ("agent", "image")}
-"""Image -> where the chart's values name it."""
+"""Image → path of the image in the chart's values."""
 _CONFIG = "application/vnd.cncf.helm.config.v1+json"
 _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def package(root: Path, name: str, version: str, images: Mapping[str, tuple[str, str]], out: Path) -> Path:
-    """Pack a chart into the folder `out`. `images`: folder below images/ -> (repository, digest)."""
+    """Package a chart into the folder `out`. `images` maps folders below images/ to (repository, digest)."""
     with tempfile.TemporaryDirectory() as folder:
         chart = Path(folder) / name
         shutil.copytree(root / "charts" / name, chart)
@@ -42,7 +44,9 @@ def package(root: Path, name: str, version: str, images: Mapping[str, tuple[str,
 
 
 def named(values: str, version: str, images: Mapping[str, tuple[str, str]]) -> str:
-    """The text of values.yaml in which every image of the release is named by its digest; the tag is for people."""
+    """Return the text of values.yaml in which every image of the release is named by its digest. The tag only informs
+    readers.
+    """
     wanted = {}
     for image, (repository, digest) in images.items():
         for field, value in (("repository", repository), ("tag", version), ("digest", digest)):
@@ -51,7 +55,7 @@ def named(values: str, version: str, images: Mapping[str, tuple[str, str]]) -> s
 
 
 def store(layout: Layout, root: Path, name: str, version: str, packed: Path) -> str:
-    """A packed chart as an artifact; its digest."""
+    """Store a packed chart as an OCI artifact, and return its digest."""
     facts = yaml.safe_load((root / "charts" / name / "Chart.yaml").read_text(encoding="utf-8"))
     facts |= {"version": version, "appVersion": version}
     manifest = {

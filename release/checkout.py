@@ -1,4 +1,4 @@
-"""The checkout that a release is made of, and why no release can be made of it. Only `read` and `git` are not pure."""
+"""The checkout from which a release is built, and why it may be unsuitable. Only `read` and `git` have side effects."""
 
 import json
 import re
@@ -20,20 +20,20 @@ _FEW = 3
 
 @dataclass(frozen=True)
 class Checkout:
-    """The facts that decide."""
+    """The facts that decide whether a release can be built."""
 
     commit: str
     dirty: Sequence[str]
-    """Paths with changes that are in no commit."""
+    """Paths with uncommitted changes."""
     tags: Mapping[str, str]
-    """Tag -> commit."""
+    """Tag → commit."""
     versions: Mapping[str, str]
-    """File -> the version that it says."""
+    """File → the version that it contains."""
     changelog: str
 
 
 def read(root: Path) -> Checkout:
-    """The facts of a checkout."""
+    """Read the facts of a checkout."""
     tags = [
         line.split()
         for line in git(
@@ -57,13 +57,13 @@ def read(root: Path) -> Checkout:
 
 
 def why_not(version: str, there: Checkout) -> str | None:
-    """Why this version cannot be made of this checkout, as a sentence with the way out."""
+    """Return why this version cannot be built from this checkout, as a sentence with a remedy; None if it can."""
     if not _FORM.fullmatch(version):
-        return f"VERSION is {json.dumps(version)}: it has to be three numbers such as 0.2.0, or 0.2.0-rc.1 before them."
+        return f"VERSION is {json.dumps(version)}: write three numbers such as 0.2.0, or a pre-release such as 0.2.0-rc.1."
     if there.dirty:
         more = f" and {len(there.dirty) - _FEW} more" if len(there.dirty) > _FEW else ""
         named = ", ".join(there.dirty[:_FEW]) + more
-        return f"The working tree has changes ({named}): commit them or take them back, for a release is made of a commit."
+        return f"The working tree has changes ({named}): commit or revert them, because a release is built from a commit."
     return _tags(version, there) or _versions(version, there) or changelog.why_not(there.changelog, version)
 
 
@@ -71,11 +71,11 @@ def _tags(version: str, there: Checkout) -> str | None:
     own = there.tags.get(f"v{version}")
     if own and own != there.commit:
         at = f"it is at commit {own[:12]} and this is {there.commit[:12]}"
-        return f"VERSION is {version}, and tag v{version} exists ({at}): a release never changes, so take a newer version."
+        return f"VERSION is {version}, and tag v{version} exists ({at}): a release never changes, so choose a newer version."
     released = [number for tag in there.tags if (number := _number(tag))]
     newest = max(released, default=None)
     if newest and Version(version) < newest:
-        return f"VERSION is {version}, and {newest} is tagged: take a newer version."
+        return f"VERSION is {version}, and {newest} is already tagged: choose a newer version."
     return None
 
 
@@ -95,7 +95,7 @@ def _versions(version: str, there: Checkout) -> str | None:
 
 
 def git(root: Path, *words: str) -> str:
-    """What git prints; its complaint as UserError."""
+    """Run git and return its output. Raises UserError with its error message."""
     done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError(f"`git {' '.join(words[:2])}` failed in {root}: {done.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""Dashboards as Grafana reads them, made of dashboards.yaml."""
+"""Builds dashboards in Grafana's format from dashboards.yaml."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,32 +10,34 @@ import yaml
 DATA = Path(__file__).with_name("dashboards.yaml")
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 COLUMNS, HEIGHT, TALL = 24, 8, 4
-"""Of Grafana's grid; panels are so high, and a stat less."""
+"""Grafana's grid: its number of columns, the height of a panel, and the height of a stat panel."""
 KINDS = ("timeseries", "stat", "table", "bargauge")
 Panel = Mapping[str, Any]
 
 
 def data() -> Mapping[str, Any]:
-    """What is written by hand, by the dashboard's name."""
+    """Return the content of dashboards.yaml by the name of the dashboard."""
     loaded: Mapping[str, Any] = yaml.load(DATA.read_text(encoding="utf-8"), yaml.CSafeLoader)
     return loaded
 
 
 def queries() -> Iterator[tuple[str, Panel, str]]:
-    """Dashboard, panel and expression of each query."""
+    """Yield dashboard, panel and expression of each query."""
     for name, board in data().items():
         for panels in board["rows"].values():
             yield from ((name, panel, query) for panel in panels for query in panel["queries"].values())
 
 
 def files() -> Mapping[Path, str]:
-    """Every written file, by its path in the repository."""
+    """Return every generated file by its path in the repository."""
     folder = Path("charts/ome-resources/files/dashboards")
     return {folder / f"{name}.json": json.dumps(dashboard(name, each), indent=1) + "\n" for name, each in data().items()}
 
 
 def dashboard(name: str, board: Mapping[str, Any]) -> dict[str, Any]:
-    """A dashboard. It has no `id`, which Grafana gives, and an `uid`, so that it is the same after an upgrade."""
+    """Return a dashboard. It has no `id`, which Grafana assigns, but a `uid`, so that it keeps its identity after an
+    upgrade.
+    """
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     return {
         "uid": f"ome-{name}",
@@ -58,7 +60,7 @@ def _variable(name: str, query: str) -> dict[str, Any]:
 
 
 def _panels(rows: Mapping[str, list[Panel]]) -> Iterator[dict[str, Any]]:
-    """All panels with their places, row by row: from the left, and below where a line is full."""
+    """Yield all panels with their positions, row by row, from left to right and then in the next line."""
     number = top = 0
     for title, panels in rows.items():
         number += 1

@@ -1,4 +1,4 @@
-"""The folder dist/: all that a release consists of, made of a commit, and what is pushed of it."""
+"""The folder dist/: everything that a release consists of, built from a commit, and what is pushed of it."""
 
 import hashlib
 import json
@@ -17,23 +17,23 @@ from release.push import Item
 
 RECORD, SUMS, NOTES, LAYOUT = "release.json", "SHA256SUMS", "NOTES.md", "oci"
 EXAMPLE = "registry.example.com"
-"""Where a chart that is not pushed looks for its images."""
+"""Registry in charts that are not pushed."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """What dist/ holds; `RECORD` keeps it."""
+    """The release in dist/, which is stored in the file RECORD."""
 
     version: str
     commit: str
     registry: str
     items: tuple[Item, ...]
-    """In the order in which names are given."""
+    """Images and charts in the order in which they get their names."""
     platforms: tuple[str, ...]
 
     @classmethod
     def load(cls, out: Path) -> "Release | None":
-        """What is in the folder, if a release is whole there."""
+        """Return the release in the folder if it is complete, else None."""
         try:
             kept = json.loads((out / RECORD).read_text())
         except FileNotFoundError:
@@ -42,7 +42,7 @@ class Release:
 
 
 def make(root: Path, version: str, registry: str, out: Path) -> Release:
-    """Make dist/, unless it is there for this commit and registry: a release that is tried again has the same bytes."""
+    """Build dist/ unless it exists for this commit and registry, so that a repeated release has the same bytes."""
     commit = checkout.git(root, "rev-parse", "HEAD").strip()
     known = Release.load(out)
     if known and (known.version, known.commit, known.registry) == (version, commit, registry):
@@ -73,12 +73,12 @@ def make(root: Path, version: str, registry: str, out: Path) -> Release:
     done = Release(version, commit, registry, tuple(items), tuple(sorted(platforms)))
     (out / NOTES).write_text(notes(done, (root / "CHANGELOG.md").read_text(encoding="utf-8")))
     (out / SUMS).write_text(sums(out))
-    (out / RECORD).write_text(json.dumps(asdict(done), indent=2) + "\n")  # the last file: what has it is whole
+    (out / RECORD).write_text(json.dumps(asdict(done), indent=2) + "\n")  # written last: it marks the release as complete
     return done
 
 
 def _python(root: Path, out: Path) -> None:
-    """Both with times of the commit, so that they are the same bytes wherever they are built."""
+    """Build wheel and sdist with the commit's time, so that their bytes are reproducible."""
     when = checkout.git(root, "log", "-1", "--format=%ct").strip()
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": when}
@@ -88,14 +88,14 @@ def _python(root: Path, out: Path) -> None:
 
 
 def sums(out: Path) -> str:
-    """Lines for `sha256sum --check`, of every file that is uploaded."""
+    """Return lines for `sha256sum --check` for every file that is uploaded."""
     files = sorted(file for file in out.iterdir() if file.is_file() and file.name not in (SUMS, RECORD))
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
 
 
 def notes(made: Release, text: str) -> str:
-    """What people read: what changed, how it is installed, and the digests."""
-    section = next(one for one in changelog.sections(text) if one.version == made.version)
+    """Return the release notes: what changed, how to install it, and the digests."""
+    section = next(entry for entry in changelog.sections(text) if entry.version == made.version)
     helm = "helm upgrade --install"
     lines = [
         section.text, "", "### Install", "", "```sh",

@@ -1,4 +1,4 @@
-"""The images of a release, as OCI layouts: made on a machine of each platform, and joined."""
+"""The images of a release as OCI layouts: built on a machine of each platform, and then joined."""
 
 import os
 import shutil
@@ -12,13 +12,14 @@ from release.layout import Layout
 
 PLATFORMS = ("amd64", "arm64")
 IMAGES = {"operator": "ome-operator", "agent": "ome-agent"}
-"""Folder below images/ -> repository. The other images are for tests and trials."""
+"""Folder below images/ → repository. The other images are only for tests."""
 
 
 def make(root: Path, into: Path, *, published: bool = False) -> None:
-    """Build what is missing for this machine's platform, as `into/<platform>/<image>`.
+    """Build missing images for this machine's platform as `into/<platform>/<image>`.
 
-    `published`: they begin at the published Debian or not at all. A hub that is silent for seconds has to end the workflow.
+    `published`: use only the published Debian image as base, so that the workflow fails if the registry does not respond
+    within seconds.
     """
     platform = this_machine().arch
     for name, repository in IMAGES.items():
@@ -38,13 +39,13 @@ def make(root: Path, into: Path, *, published: bool = False) -> None:
 
 
 def _hand_over(folder: Path) -> None:
-    """What was made under sudo belongs to who called it, who carries it to the next machine."""
+    """Give files that were created with sudo to the calling user, who copies them to the next machine."""
     if {"SUDO_UID", "SUDO_GID"} <= os.environ.keys() and os.geteuid() == 0:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]), follow_symlinks=False)
 
 
 def made(name: str, below: Path) -> dict[str, Layout]:
-    """Platform -> the image, for the platforms that are there."""
+    """Return the existing images by platform."""
     found = {platform: below / platform / name for platform in PLATFORMS}
     return {platform: Layout(folder) for platform, folder in found.items() if folder.exists()}

@@ -1,4 +1,4 @@
-"""An OCI layout: a folder of blobs by digest, and an index of what they are. A release is pushed from such a folder."""
+"""An OCI layout: a folder of blobs by digest, with an index. A release is pushed from such a folder."""
 
 import gzip
 import hashlib
@@ -18,56 +18,56 @@ _NAME = "org.opencontainers.image.ref.name"
 
 @dataclass(frozen=True)
 class Layout:
-    """The folder; `Layout.new` makes an empty layout."""
+    """An OCI layout in a folder. `Layout.new` creates an empty one."""
 
     folder: Path
 
     @classmethod
     def new(cls, folder: Path) -> "Layout":
-        """An empty layout in a new folder."""
+        """Create an empty layout in a new folder."""
         (folder / "blobs" / "sha256").mkdir(parents=True)
         (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
         (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}))
         return cls(folder)
 
     def blob(self, digest: str) -> Path:
-        """Where a blob lies."""
+        """Return the path of a blob."""
         return self.folder / "blobs" / digest.replace(":", "/")
 
     def document(self, digest: str) -> dict[str, Any]:
-        """A blob that is JSON."""
+        """Return the content of a JSON blob."""
         found: dict[str, Any] = json.loads(self.blob(digest).read_bytes())
         return found
 
     def entries(self) -> list[dict[str, Any]]:
-        """The descriptors of the index."""
+        """Return the descriptors of the index."""
         found: list[dict[str, Any]] = json.loads((self.folder / "index.json").read_text())["manifests"]
         return found
 
     def only(self) -> dict[str, Any]:
-        """The descriptor of a layout that holds a single image."""
+        """Return the descriptor of a layout with a single image. Raises UserError if it holds another number."""
         found = self.entries()
         if len(found) != 1:
             raise UserError(
-                f"{self.folder} holds {len(found)} images, and has to hold one: remove the folder and build it again."
+                f"{self.folder} holds {len(found)} images instead of a single image: remove the folder and build it again."
             )
         return found[0]
 
     def put(self, content: bytes, kind: str) -> dict[str, Any]:
-        """Store a blob; its descriptor."""
+        """Store a blob, and return its descriptor."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         self.blob(digest).write_bytes(content)
         return {"mediaType": kind, "digest": digest, "size": len(content)}
 
     def name(self, descriptor: dict[str, Any], name: str) -> str:
-        """List a manifest in the index; its digest."""
+        """Add a manifest to the index under a name, and return its digest."""
         listed = [*self.entries(), {**descriptor, "annotations": {_NAME: name}}]
         text = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed})
         (self.folder / "index.json").write_text(text)
         return str(descriptor["digest"])
 
     def join(self, images: list["Layout"], name: str) -> str:
-        """Take the images of several platforms as a single image; the digest of its index."""
+        """Join the images of several platforms into a multi-platform image, and return the digest of its index."""
         manifests = []
         for image in images:
             shutil.copytree(image.folder / "blobs", self.folder / "blobs", dirs_exist_ok=True)
@@ -75,12 +75,12 @@ class Layout:
             config = self.document(self.document(found["digest"])["config"]["digest"])
             platform = {"os": config["os"], "architecture": config["architecture"]}
             manifests.append({key: found[key] for key in ("mediaType", "digest", "size")} | {"platform": platform})
-        manifests.sort(key=lambda one: one["platform"]["architecture"])
+        manifests.sort(key=lambda item: item["platform"]["architecture"])
         text = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}).encode()
         return self.name(self.put(text, INDEX), name)
 
     def files(self, digest: str) -> Iterator[tuple[str, bytes]]:
-        """Name and content of the files that name the packages of an image, from its layers, the lowest first."""
+        """Yield name and content of the package databases of an image, from its layers, the lowest first."""
         for layer in self.document(digest)["layers"]:
             with gzip.open(self.blob(layer["digest"])) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
                 for entry in tar:

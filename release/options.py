@@ -1,4 +1,6 @@
-"""docs/options.md, and the texts of the chart's values that are options of the operator: both from the declarations."""
+"""Generates docs/options.md, and the descriptions of chart values that are options of the operator, from the declarations of
+the options.
+"""
 
 import ast
 import inspect
@@ -56,7 +58,7 @@ def described() -> Mapping[tuple[str, ...], Declared]:
 
 
 def default(declared: Declared) -> Any:
-    """Return the default of the chart's value, as YAML has it."""
+    """Return the default of the chart's value in the form of YAML."""
     if declared.option.chart_default is not None:
         return declared.option.chart_default
     if declared.form is Form.LIST:
@@ -68,9 +70,9 @@ def default(declared: Declared) -> Any:
 
 
 def schema(declared: Declared, present: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of the chart's value: type, choices, bounds and pattern of the option, and what else is `present`.
+    """Return the schema of the chart's value: type, choices, bounds and pattern of the option, merged into `present`.
 
-    A choice that is no text stays as it is: YAML reads `Off` without quotes as false.
+    Choices that are not strings keep their type, because YAML reads an unquoted `Off` as false.
     """
     option, kept = declared.option, {key: rule for key, rule in present.items() if key not in _RULES}
     rules: dict[str, Any] = {"type": _TYPES[declared.form]}
@@ -102,14 +104,14 @@ _TYPES = {
 
 
 def description(declared: Declared) -> str:
-    """Return the help of an option and the docstring of its field, as a paragraph."""
+    """Return the help of an option followed by the docstring of its field, as a paragraph."""
     detail = _details(declared.owner).get(declared.path[-1], "")
     return f"{declared.option.help} {detail}".strip()
 
 
 @cache
 def _details(owner: type) -> Mapping[str, str]:
-    """Return the docstrings below the fields of a class, each in a line."""
+    """Return the docstrings below the fields of a class, each on one line."""
     (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     body = parsed.body if isinstance(parsed, ast.ClassDef) else []
     found = {}

@@ -1,5 +1,5 @@
-"""Written by `make charts`: from a chart's own files its README.md and the descriptions in values.schema.json, from
-alerts.yaml and dashboards.yaml what Prometheus and Grafana read, and from the declarations of options docs/options.md.
+"""`make charts`: generates README.md and the descriptions in values.schema.json from a chart's own files, the files for
+Prometheus and Grafana from alerts.yaml and dashboards.yaml, and docs/options.md from the declarations of options.
 """
 
 import json
@@ -20,7 +20,7 @@ _HEAD = "<!-- Written by `make charts` from Chart.yaml, values.yaml and install.
 
 
 def files(root: Path = ROOT) -> Mapping[Path, str]:
-    """Every written file, by its path in the repository."""
+    """Return every generated file by its path in the repository."""
     out: dict[Path, str] = {**alerts.files(), **dashboards.files(), options.PAGE: options.page()}
     for name in CHARTS:
         chart = root / "charts" / name
@@ -40,7 +40,7 @@ def files(root: Path = ROOT) -> Mapping[Path, str]:
 
 
 def with_options(text: str) -> str:
-    """A values.yaml in which options of the operator have the descriptions and defaults of their declarations."""
+    """Return a values.yaml in which options of the operator have the descriptions and defaults of their declarations."""
     present = {value.path: json.loads(value.default) for value in values(text)}
     wanted = {path: declared for path, declared in options.described().items() if path in present}
     other = {path: options.default(declared) for path, declared in wanted.items()}
@@ -49,31 +49,32 @@ def with_options(text: str) -> str:
 
 
 def readme(chart: Mapping[str, Any], install: str, listed: list[Value]) -> str:
-    """The page of a chart, in the form of helm-docs."""
+    """Return the page of a chart, in the format of helm-docs."""
     lines = [f"# {chart['name']}", "", _HEAD, chart["description"], "", install.strip(), ""]
     lines += ["## Requirements", "", f"Kubernetes: `{chart['kubeVersion']}`", ""]
     if listed:
         lines += ["## Values", "", "| Key | Type | Default | Description |", "|-----|------|---------|-------------|"]
-        lines += [f"| {one.key} | {one.kind} | `{_cell(one.default)}` | {_cell(one.text)} |" for one in listed]
+        lines += [f"| {item.key} | {item.kind} | `{_cell(item.default)}` | {_cell(item.text)} |" for item in listed]
         lines.append("")
     return "\n".join(lines)
 
 
 def described(schema: dict[str, Any], listed: list[Value]) -> str:
-    """The schema with each value's comment as its description. Descriptions of what is no value any more are gone.
+    """Return the schema with each value's comment as its description. Descriptions of values that no longer exist are
+    removed.
 
-    What lies below a value (in its items, say) has no comment of its own, and is described in the schema itself.
+    Parts of a value (its items, for example) have no comment of their own, and are described in the schema itself.
     """
     _forget(schema, {value.path for value in listed})
-    for one in listed:
+    for item in listed:
         node = schema
-        for part in one.path:
+        for part in item.path:
             node = (node.get("properties") or {}).get(part) or {}
         if not node:
-            raise SystemExit(f"values.schema.json has no {one.key}: say there what it may be.")
+            raise SystemExit(f"values.schema.json has no {item.key}: add the type of this value to the schema.")
         kept = {key: told for key, told in node.items() if key != "description"}
-        rules = {"description": one.text, **kept}
-        if (declared := options.described().get(one.path)) is not None:
+        rules = {"description": item.text, **kept}
+        if (declared := options.described().get(item.path)) is not None:
             rules = options.schema(declared, kept)
         node.clear()
         node.update(rules)
@@ -81,7 +82,7 @@ def described(schema: dict[str, Any], listed: list[Value]) -> str:
 
 
 def _forget(schema: dict[str, Any], known: Set[Place], at: Place = ()) -> None:
-    """Descriptions down to the values that are known."""
+    """Remove descriptions above and beside the known values."""
     if at in known:
         return
     schema.pop("description", None)
@@ -90,19 +91,19 @@ def _forget(schema: dict[str, Any], known: Set[Place], at: Place = ()) -> None:
 
 
 def _cell(text: str) -> str:
-    """A table's cell: a bar would end it."""
+    """Return text for a table cell, with bars escaped."""
     return text.replace("|", "\\|")
 
 
 def differences(root: Path = ROOT) -> list[str]:
-    """The files that are not as they would be written."""
+    """Return the paths of the generated files whose content is outdated."""
     return [
         str(path) for path, text in files(root).items() if not (root / path).exists() or (root / path).read_text() != text
     ]
 
 
 def write(root: Path = ROOT) -> None:
-    """Write all of them."""
+    """Write all generated files."""
     for path, text in files(root).items():
         (root / path).write_text(text, encoding="utf-8")
 

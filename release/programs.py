@@ -1,4 +1,4 @@
-"""Go programs that a release needs, built like those of a local cluster: from modules pinned by go.sum."""
+"""Go programs that a release needs. They are built like those of a local cluster, from modules pinned by go.sum."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from ome_local.binaries.versions import Tool
 
 GOMODS = Path(__file__).parent / "gomods"
 ORAS = Tool(name="oras", module="registry", version="1.2.3", package="oras.land/oras/cmd/oras", gomods=GOMODS)
-"""Pushes an OCI layout by digest, and gives names to digests."""
+"""Pushes an OCI layout by digest, and tags digests."""
 REGISTRY = Tool(
     name="registry",
     module="registry",
@@ -27,5 +27,5 @@ ACTIONLINT = Tool(
 
 
 def program(tool: Tool) -> Path:
-    """Where it lies, after building it where it is missing."""
+    """Return the path of the program, after building it if it is missing."""
     return ensure.provide([tool])[tool.name]

@@ -1,7 +1,7 @@
-"""How a release gets into a registry: contents first, by digest, which nobody sees; then the names.
+"""Pushes a release to a registry: first the contents by digest, which no user sees, then the tags.
 
-A registry that refuses, refuses a content. A name is a request of a few bytes with rights that have just been used, so it
-fails only where the connection is lost. Then the names that were given are taken back, or said.
+A registry that refuses does so when contents are pushed. A tag is a request of a few bytes with rights that have just been
+used, so it fails only if the connection is lost. Then the tags that were already pushed are removed, or reported.
 """
 
 import subprocess
@@ -18,18 +18,18 @@ class Item:
     """An image or a chart."""
 
     repository: str
-    """Below the registry's address."""
+    """Repository below the registry's address."""
     digest: str
 
 
 def push(items: Sequence[Item], layout: Path, registry: str, version: str) -> None:
-    """Push all of them, the last of which is what people install.
+    """Push all items. The last one is the one that users install.
 
-    UserError: nothing has a name, or the sentence says what has.
+    Raises UserError. Either no item has a tag then, or the message names the items that have.
     """
     oras = programs.program(programs.ORAS)
     waiting = [item for item in items if not _published(oras, item, registry, version)]
-    for item in reversed(waiting):  # the charts are small: a registry that refuses says so before gigabytes are sent
+    for item in reversed(waiting):  # the charts are small, so a registry that refuses fails before gigabytes are sent
         place = f"{registry}/{item.repository}"
         _oras(
             oras,
@@ -50,7 +50,7 @@ def push(items: Sequence[Item], layout: Path, registry: str, version: str) -> No
 
 
 def _published(oras: Path, item: Item, registry: str, version: str) -> bool:
-    """Whether the name exists already. With other bytes it is another release, which never changes."""
+    """Return whether the tag exists already. Raises UserError if it has another digest, because a release never changes."""
     place = f"{registry}/{item.repository}:{version}"
     found = _resolved(oras, place)
     if found not in ("", item.digest):
@@ -62,13 +62,13 @@ def _published(oras: Path, item: Item, registry: str, version: str) -> bool:
 
 
 def _resolved(oras: Path, place: str) -> str:
-    """The digest of a name; "" for none. A registry that does not answer is said by whatever is pushed next."""
+    """Return the digest of a tag; "" if there is none. If the registry does not respond, the next push reports it."""
     done = subprocess.run([str(oras), "resolve", place], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _taken_back(oras: Path, named: Sequence[Item], registry: str, version: str) -> str:
-    """Remove names that were given, the newest first; what came of it, as a sentence."""
+    """Remove tags that were pushed, the newest first. Return the result as a sentence."""
     for item in reversed(named):
         place = f"{registry}/{item.repository}@{item.digest}"
         subprocess.run([str(oras), "manifest", "delete", "--force", place], capture_output=True, check=False)

@@ -1,6 +1,7 @@
-"""Software bills of materials, as CycloneDX: what is in an image, read from the image itself, and what a wheel needs.
+"""Software bills of materials in CycloneDX: the content of an image, read from the image itself, and the dependencies of a
+wheel.
 
-A wheel holds none of the packages that it needs. Its bill names them in the versions with which the commit was tested.
+A wheel contains none of its dependencies. Its bill lists them in the versions with which the commit was tested.
 """
 
 import email
@@ -26,15 +27,15 @@ _FIELD = re.compile(r"^(Package|Version|Architecture|Status): (.*)$", re.MULTILI
 
 
 def bom(name: str, version: str, files: Iterable[tuple[str, bytes]]) -> str:
-    """The bill of an image: Debian's packages and Python's. Of a file that several layers have, the last counts."""
+    """Return the bill of an image: packages of Debian and Python. Of a file in several layers the last one is used."""
     last = dict(files)
     parts = [part for path, content in last.items() for part in _parts(path, content)]
     return _written(Component(name=name, version=version, type=ComponentType.CONTAINER, bom_ref=name), parts)
 
 
 def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
-    """The bill of a wheel: the packages of a lock file, and as optional those that only the lock with its extras has, or
-    that an extra without a lock names with its version.
+    """Return the bill of a wheel: the packages of a lock file, and as optional ones those that only the lock file with
+    extras has, or that an extra without a lock file pins.
     """
     facts = _metadata(wheel)
     name, version = canonicalize_name(facts["Name"]), facts["Version"]
@@ -42,7 +43,7 @@ def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
     required, more = pinned(lock), _exact(asked) | pinned(with_extras)
     needs = {canonicalize_name(each.name) for each in asked}
     if lacks := sorted(needs - required.keys() - more.keys()):
-        raise UserError(f"{wheel.name} needs {', '.join(lacks)}, and no lock file has it: `make lock` writes them.")
+        raise UserError(f"{wheel.name} needs {', '.join(lacks)}, which no lock file contains: run `make lock`.")
     parts = [_package(package, at, ComponentScope.REQUIRED) for package, at in required.items()]
     optional = {package: at for package, at in more.items() if package not in required}
     parts += [_package(package, at, ComponentScope.OPTIONAL) for package, at in optional.items()]
@@ -53,7 +54,7 @@ def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
 
 
 def _exact(asked: Iterable[Requirement]) -> dict[str, str]:
-    """Of extras that say which version they need: name -> version."""
+    """Return the name and version of requirements of extras that pin their version."""
     found: dict[str, str] = {}
     for each in asked:
         (only, *others) = each.specifier or (None,)
@@ -63,7 +64,7 @@ def _exact(asked: Iterable[Requirement]) -> dict[str, str]:
 
 
 def pinned(lock: str) -> dict[str, str]:
-    """Name of each package of a lock file -> its version."""
+    """Return the name and version of each package in a lock file."""
     lines = (line.rstrip("\\").strip() for line in lock.splitlines() if line[:1].isalnum())
     found = [Requirement(line) for line in lines]
     return {canonicalize_name(need.name): next(iter(need.specifier)).version for need in found}

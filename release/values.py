@@ -1,4 +1,4 @@
-"""A values.yaml with its comments: what each value is, in the form of helm-docs; and how a value is replaced."""
+"""Parses a values.yaml with its comments in the format of helm-docs, and replaces values in it."""
 
 import json
 import re
@@ -18,30 +18,30 @@ _KINDS = {"str": "string", "int": "int", "float": "float", "bool": "bool", "null
 
 @dataclass(frozen=True)
 class Value:
-    """A row of a chart's page."""
+    """A row in the table of a chart's page."""
 
     path: Path
     kind: str
-    """In helm-docs' words: string, int, float, bool, list, object."""
+    """Type in helm-docs' terms: string, int, float, bool, list, object."""
     default: str
-    """As JSON."""
+    """Default value as JSON."""
     text: str
-    """The comment above it, in a line; "" where there is none."""
+    """The comment above the value in one line; "" if there is none."""
 
     @property
     def key(self) -> str:
-        """As `--set` names it."""
+        """Key of the value in the syntax of `--set`."""
         return ".".join(self.path)
 
 
 def values(text: str) -> list[Value]:
-    """Every value that has no values below it, and every block that has a comment of its own, in the order of the file."""
+    """Return every leaf value, and every block with a comment of its own, in the order of the file."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     return list(_values(root, (), text.splitlines())) if root else []
 
 
 def replaced(text: str, wanted: Mapping[Path, Any]) -> str:
-    """The text with other values at these paths; everything else of it stays, comments included."""
+    """Return the text with other values at these paths. Everything else, including comments, stays."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     places: list[tuple[int, int, str]] = []
     for path, value in wanted.items():
@@ -57,7 +57,7 @@ def replaced(text: str, wanted: Mapping[Path, Any]) -> str:
 
 
 def commented(text: str, wanted: Mapping[Path, str]) -> str:
-    """The text with other descriptions above the values at these paths; everything else of it stays."""
+    """Return the text with other descriptions above the values at these paths. Everything else stays."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     lines = text.splitlines()
     for path, line in sorted(_lines(root, ()) if root else (), key=lambda found: found[1], reverse=True):
@@ -76,14 +76,14 @@ def commented(text: str, wanted: Mapping[Path, str]) -> str:
 
 
 def _lines(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
-    """Every path with the line of its key."""
+    """Yield every path with the line of its key."""
     for name, below, line in _children(node):
         yield (*path, name), line
         yield from _lines(below, (*path, name))
 
 
 def _begin(lines: list[str], line: int) -> int:
-    """The line where the description above a key begins; the key's own where there is none."""
+    """Return the first line of the description above a key; the line of the key if there is none."""
     above = line
     while above and re.match(r"\s*#", lines[above - 1]):
         above -= 1
@@ -108,7 +108,7 @@ def _plain(node: yaml.Node) -> object:
 
 
 def _is_block(node: yaml.Node) -> bool:
-    """Whether there are values below: a map in lines, and not `{}`."""
+    """Return whether a node is a block map with values below it, not `{}`."""
     return isinstance(node, yaml.MappingNode) and not node.flow_style
 
 
@@ -124,7 +124,9 @@ def _children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, int]]:
 
 
 def _comment(lines: list[str], line: int) -> str:
-    """The lines above that begin with `# -- `, and those after it, as helm-docs reads them."""
+    """Return the description above a line: the lines that begin with `# -- ` and the following comment lines, as helm-docs
+    reads them.
+    """
     above: list[str] = []
     for text in reversed(lines[:line]):
         found = re.match(r"\s*# ?(.*)", text)

@@ -133,7 +133,8 @@ def test_figures_of_an_earlier_run_are_printed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [(None, "No such file"), ("{", "not the figures of a run"), ('{"ramps": [1]}', "not the")]
+    ("text", "said"),
+    [(None, "No such file"), ("{", "does not hold the figures of a run"), ('{"ramps": [1]}', "does not hold")],
 )
 def test_a_file_that_holds_no_figures_is_a_sentence(
     tmp_path: Path, text: str | None, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

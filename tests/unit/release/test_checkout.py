@@ -27,14 +27,14 @@ def test_a_good_checkout() -> None:
 @pytest.mark.parametrize(
     ("version", "there", "why"),
     [
-        ("", GOOD, 'VERSION is "": it has to be three numbers such as 0.2.0'),
+        ("", GOOD, 'VERSION is "": write three numbers such as 0.2.0'),
         ("v0.2.0", GOOD, 'VERSION is "v0.2.0"'),
         ("0.2", GOOD, "three numbers"),
-        ("0.2.0", replace(GOOD, dirty=("a.py",)), "The working tree has changes (a.py): commit them or take them back"),
+        ("0.2.0", replace(GOOD, dirty=("a.py",)), "The working tree has changes (a.py): commit or revert them"),
         ("0.2.0", replace(GOOD, dirty=("a", "b", "c", "d", "e")), "(a, b, c and 2 more)"),
         ("0.2.0", replace(GOOD, tags={"v0.2.0": OTHER}), f"v0.2.0 exists (it is at commit {OTHER[:12]} and"),
-        ("0.2.0", replace(GOOD, tags={"v0.3.0": OTHER}), "VERSION is 0.2.0, and 0.3.0 is tagged: take a newer version"),
-        ("0.2.0-rc.1", replace(GOOD, tags={"v0.2.0": OTHER}), "and 0.2.0 is tagged"),
+        ("0.2.0", replace(GOOD, tags={"v0.3.0": OTHER}), "and 0.3.0 is already tagged: choose a newer version"),
+        ("0.2.0-rc.1", replace(GOOD, tags={"v0.2.0": OTHER}), "and 0.2.0 is already tagged"),
         ("0.3.0", GOOD, "ome_operator/__init__.py says 0.2.0, charts/ome-crd/Chart.yaml (version) says 0.2.0: write 0.3.0"),
         ("0.2.0", replace(GOOD, changelog=""), "CHANGELOG.md does not begin with 0.2.0"),
     ],

@@ -34,5 +34,5 @@ def test_files_that_name_packages_are_read_from_the_layers(tmp_path: Path) -> No
 
 
 def test_a_folder_with_two_images_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds 0 images, and has to hold one"):
+    with pytest.raises(UserError, match="holds 0 images instead of a single image"):
         Layout.new(tmp_path / "i").only()

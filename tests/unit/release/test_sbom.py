@@ -97,9 +97,9 @@ def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
 
 
 def test_a_package_that_no_lock_has_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"needs rich, and no lock file has it: `make lock`"):
+    with pytest.raises(UserError, match=r"needs rich, which no lock file contains: run `make lock`"):
         wheel_bom(wheel(tmp_path, "rich>=13"), OPERATOR, AGENT)
-    with pytest.raises(UserError, match=r"needs sglang, and no lock file has it"):
+    with pytest.raises(UserError, match=r"needs sglang, which no lock file contains"):
         wheel_bom(wheel(tmp_path, "sglang>=0.5; extra == 'engine'"), OPERATOR, AGENT)
 
 
