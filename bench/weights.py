@@ -27,7 +27,7 @@ from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.agent.throttle import Throttle
 from ome_operator.core.weights.mount import Weights
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 
 COMMIT = "c0ffee" + "0" * 34
 COUNTS = (1, 8, 64)
@@ -101,7 +101,7 @@ async def fetch(url: str, folder: Path, swarm: list[str] | None = None, node: st
     async def find() -> list[str]:
         return swarm or []
 
-    found = source("hf://org/model", Access({}, {}, url))
+    found = open_source("hf://org/model", Access({}, {}, url))
     whole = PeerSource(found, find, TOKEN) if swarm is not None else found
     limits = Limits(files=2 if swarm is not None else 8)
     try:

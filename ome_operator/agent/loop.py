@@ -120,8 +120,8 @@ class Agent:
         self._audit.relisted(kind)
 
     def _known(self, kind: str) -> set[str]:
-        parse_model = {uid for uid, model in self._models.items() if model.kind == kind}
-        return parse_model | {uid for uid, other in self._unread.items() if other == kind}
+        read = {uid for uid, model in self._models.items() if model.kind == kind}
+        return read | {uid for uid, other in self._unread.items() if other == kind}
 
     async def _listed(self, kind: str) -> set[str]:
         return await self._client.list_uids(kind)

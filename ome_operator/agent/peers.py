@@ -19,7 +19,7 @@ import aiohttp
 from aiohttp import web
 
 from ome_operator.agent.access import find_homes, proven_files
-from ome_operator.storage.http import ranged, session
+from ome_operator.storage.http import read_range, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
 PEERS_ASKED = 8
@@ -57,7 +57,7 @@ class PeerSource:
         if peer := "" if source_only else await self._peer(file):
             assert self._session is not None
             try:
-                async for data in ranged(self._session, peer + self._path(file), start, end, file.size, self._headers()):
+                async for data in read_range(self._session, peer + self._path(file), start, end, file.size, self._headers()):
                     start += len(data)
                     self.fetched += len(data)
                     yield data

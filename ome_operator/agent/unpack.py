@@ -17,7 +17,7 @@ from ome_operator.agent.fair_queue import TurnCheck, TurnOver
 from ome_operator.agent.free_space import require_space
 from ome_operator.agent.store import CHUNK, Proven
 from ome_operator.storage.hashes import SIZE_ONLY, Checker, Hash
-from ome_operator.storage.listing import MOST, Refused, inside
+from ome_operator.storage.listing import MAX_FILES, Refused, is_inside
 
 _GZIP = b"\x1f\x8b"
 HEADERS = 64 * 1024
@@ -84,7 +84,7 @@ def _files(archive: tarfile.TarFile, leading: str) -> Iterator[tuple[tarfile.Tar
             prefix = f"{leading}/"
         # A sparse member can declare any length, and the archive does not contain these bytes.
         plain = item.isreg() and not item.issparse() and item.size >= 0
-        if not plain or not inside(name) or name in names or not name.startswith(prefix):
+        if not plain or not is_inside(name) or name in names or not name.startswith(prefix):
             raise Refused(
                 f"the archive contains {item.name[:200]!r}, which is not a unique plain file below the model's directory"
             )
@@ -104,8 +104,8 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         reader.left = HEADERS
         if (item := archive.next()) is None:
             return
-        if number > MOST:
-            raise Refused(f"the archive contains more than {MOST} files and directories")
+        if number > MAX_FILES:
+            raise Refused(f"the archive contains more than {MAX_FILES} files and directories")
         kept.members.clear()
         kept.pax_headers.clear()
         reader.left = math.inf

@@ -23,7 +23,7 @@ from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
 from ome_operator.storage.grants import ModelGrant, Trust
 from ome_operator.storage.listing import Refused, Source
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 from ome_operator.util.wall_clock import WallClock, now
 
 logger = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class Work:
         secret = _secret(settings.secrets, key) if key in settings.trust.secrets else {}
         guard = ModelGrant(settings.trust, namespace, key, self._uri)
         access = Access(storage.parameters or {}, secret, settings.endpoint, guard)
-        model_source = source(self._uri, access)
+        model_source = open_source(self._uri, access)
         if self._settings.peers is not None:
             model_source = self._settings.peers(model_source, namespace)
         progress, node = self._progress, settings.node

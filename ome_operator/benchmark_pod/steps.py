@@ -13,8 +13,8 @@ from ome_operator.benchmark_pod.page import page
 from ome_operator.benchmark_pod.results import Json, failed, results, summary
 from ome_operator.storage import http
 from ome_operator.storage.listing import Refused, SourceError
-from ome_operator.storage.object_store import Objects
-from ome_operator.storage.sources import Access, bucket
+from ome_operator.storage.object_store import ObjectStore
+from ome_operator.storage.sources import Access, open_bucket
 
 TRIES = 4
 """Attempts to send a file to an object store."""
@@ -42,10 +42,10 @@ async def _read(uri: str, access: Access) -> AsyncIterator[bytes]:
     """The bytes of one file, from an object store or a URL."""
     if uri.partition("://")[0] in ("http", "https"):
         async with http.session() as session:
-            async for data in http.whole(session, uri):
+            async for data in http.read_all(session, uri):
                 yield data
         return
-    source = bucket(uri, access)
+    source = open_bucket(uri, access)
     listed = await source.listing("")
     if len(listed.files) != 1:
         raise Refused(f"spec.dataset.storageUri {uri} holds {len(listed.files)} files: name one")
@@ -67,16 +67,16 @@ def report(plan: Json, work: Path, secrets: Path, message: Path) -> bool:
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")
     if "uri" in out:
-        asyncio.run(_send(bucket(out["uri"], _access(out, secrets / "output")), made))
+        asyncio.run(_send(open_bucket(out["uri"], _access(out, secrets / "output")), made))
     return not failed(found)
 
 
-async def _send(store: Objects, made: Mapping[str, str]) -> None:
+async def _send(store: ObjectStore, made: Mapping[str, str]) -> None:
     for name, text in made.items():
         await _sent(store, name, text.encode())
 
 
-async def _sent(store: Objects, name: str, data: bytes) -> None:
+async def _sent(store: ObjectStore, name: str, data: bytes) -> None:
     for left in reversed(range(TRIES)):
         try:
             await store.write(name, data)

@@ -10,7 +10,7 @@ import typer
 
 from ome_operator.cli.options import Kubeconfig, LogFormat, LogLevel
 from ome_operator.errors import UserError
-from ome_operator.storage.grants import FORM, Trust, grant
+from ome_operator.storage.grants import EXAMPLE, Trust, parse_grant
 
 if TYPE_CHECKING:
     from ome_operator.agent.peers import PeerServer
@@ -34,7 +34,7 @@ def agent(
     secret: Annotated[
         list[str] | None,
         typer.Option(
-            help=f'What a Secret may be used for, as {FORM}; "uris" restricts it further. May be given several times.'
+            help=f'What a Secret may be used for, as {EXAMPLE}; "uris" restricts it further. May be given several times.'
         ),
     ] = None,
     identity_host: Annotated[
@@ -97,7 +97,7 @@ def agent(
     below = tuple(map(_root, root))
     limits = Limits(files=files, throttle=Throttle(bandwidth * 1e6), namespace_bytes=int(namespace_gb * 1e9))
     trust = Trust(
-        secrets={entry.name: entry for entry in map(grant, secret or ())},
+        secrets={entry.name: entry for entry in map(parse_grant, secret or ())},
         identity_hosts=frozenset(identity_host or ()),
         identity_namespaces=frozenset(identity_namespace or ()),
         private_hosts=frozenset(private_host or ()),

@@ -1,1 +1,1 @@
-"""Hubs, object stores and OCI registries, with proof of every byte."""
+"""Clients of hubs, object stores and OCI registries that verify every byte."""

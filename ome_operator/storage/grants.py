@@ -1,6 +1,8 @@
-"""Who is shown a Secret or a node's identity, and which addresses are asked: what an administrator named (docs/tenancy.md).
+"""Decide which addresses may be contacted and which of them may receive a Secret or the identity of a node. An administrator
+names the permitted addresses (docs/tenancy.md).
 
-Pure. An agent holds Secrets of the whole cluster, and models of a namespace are written by people who may not read them.
+Pure functions. An agent holds the Secrets of the whole cluster, and users who may not read them can write models of a
+namespace.
 """
 
 from collections.abc import Mapping
@@ -10,97 +12,106 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ome_operator.errors import UserError
-from ome_operator.storage.addresses import host, listed, place
+from ome_operator.storage.addresses import host, host_and_port, host_listed
 from ome_operator.storage.listing import Refused
 
-FORM = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
+EXAMPLE = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
 
 
 class Grant(BaseModel):
-    """One Secret, and what it is for."""
+    """One Secret, and the purposes that it may be used for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1)
     hosts: tuple[str, ...] = Field(min_length=1)
-    """`host` or `host:port` that it is shown to, over TLS."""
+    """`host` or `host:port` that may receive the Secret, over TLS."""
     namespaces: tuple[str, ...] = ()
-    """Namespaces whose BaseModels may name it; cluster-wide models may always."""
+    """Namespaces whose BaseModels may name the Secret; cluster-scoped models always may."""
     uris: tuple[str, ...] = ()
-    """Where there are any: the storage URI begins with one of them."""
+    """If not empty: the storage URI must begin with one of these strings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """What an administrator allows the agents; made once from the command line."""
+    """Permissions that an administrator gives to the agents, from the command line."""
 
     secrets: Mapping[str, Grant] = field(default_factory=dict)
     identity_hosts: frozenset[str] = frozenset()
     identity_namespaces: frozenset[str] = frozenset()
     private_hosts: frozenset[str] = frozenset()
-    """Hosts that are asked though their addresses are private."""
+    """Hosts that may be contacted although their addresses are private."""
     endpoints: frozenset[str] = frozenset()
     """Hosts that a BaseModel may name as the endpoint of an object store."""
 
 
-def grant(text: str) -> Grant:
-    """A grant as the command line has it; UserError for anything else."""
+def parse_grant(text: str) -> Grant:
+    """Parse a grant from the command line. Raises UserError if it is invalid."""
     if not text.lstrip().startswith("{"):
-        raise UserError(f"--secret {text}: a name alone would be shown to any address. Write what it is for: {FORM}")
+        raise UserError(f"--secret {text}: a name alone would permit every address. Name the hosts, as in {EXAMPLE}")
     try:
         return Grant.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise UserError(f"--secret {text}: {place}: {first['msg']}. Write {FORM}") from error
+        field = ".".join(map(str, first["loc"])) or "the value"
+        raise UserError(f"--secret {text}: {field}: {first['msg']}. Example: {EXAMPLE}") from error
 
 
 class ModelGrant(NamedTuple):
-    """What holds for one model."""
+    """The permissions of one model."""
 
     trust: Trust
     namespace: str
-    """"" for a cluster-wide model."""
+    """"" for a cluster-scoped model."""
     key: str
     """`spec.storage.key`."""
     uri: str
 
-    def shows(self, address: str) -> None:
-        """The Secret may be sent to this address; Refused with who has to allow it."""
-        grant, where = self.trust.secrets.get(self.key), host(address)
-        said = f"the Secret {self.key} of spec.storage.key"
+    def check_secret(self, address: str) -> None:
+        """Raise Refused, with the setting that an administrator has to change, if the Secret may not be sent to this
+        address.
+        """
+        grant, target = self.trust.secrets.get(self.key), host(address)
+        secret = f"the Secret {self.key} of spec.storage.key"
         if grant is None:
-            raise Refused(f"{said} is not among agent.secrets of the chart")
+            raise Refused(f"{secret} is not among agent.secrets of the chart")
         if self.namespace and self.namespace not in grant.namespaces:
             raise Refused(
-                f"{said} is not for namespace {self.namespace}: an administrator adds it to agent.secrets[].namespaces"
+                f"{secret} is not allowed for namespace {self.namespace}: "
+                "an administrator can add it to agent.secrets[].namespaces"
             )
         if grant.uris and not self.uri.startswith(grant.uris):
-            raise Refused(f"{said} is not for {self.uri}: an administrator adds it to agent.secrets[].uris")
-        if not listed(grant.hosts, *place(address)):
-            raise Refused(f"{said} is not for the host {where}: an administrator adds it to agent.secrets[].hosts")
+            raise Refused(f"{secret} is not allowed for {self.uri}: an administrator can add it to agent.secrets[].uris")
+        if not host_listed(grant.hosts, *host_and_port(address)):
+            raise Refused(f"{secret} is not allowed for host {target}: an administrator can add it to agent.secrets[].hosts")
         if not address.lower().startswith("https://"):
-            raise Refused(f"{said} is never sent over plain HTTP, as {address} would need: give {where} TLS")
+            raise Refused(f"{secret} is never sent over plain HTTP, which {address} uses: enable TLS on {target}")
 
-    def identity(self, address: str, *, own: bool) -> bool:
-        """Whether an object store sees who the node or pod is; `own`: the address is the cloud's, and no endpoint."""
+    def may_use_identity(self, address: str, *, own: bool) -> bool:
+        """Return whether the identity of the node or pod may be sent to an object store.
+
+        `own` is true if the address is the cloud provider's default and not an endpoint that the model names.
+        """
         if not address.lower().startswith("https://"):
             return False
         if self.namespace and self.namespace not in self.trust.identity_namespaces:
             return False
-        return (own and not self.namespace) or listed(self.trust.identity_hosts, *place(address))
+        return (own and not self.namespace) or host_listed(self.trust.identity_hosts, *host_and_port(address))
 
-    def store(self, address: str, *, own: bool) -> None:
-        """An object store may be asked; Refused where a BaseModel names an address that nobody allowed: what the address is
-        is not looked at when connecting (forward.py).
+    def check_endpoint(self, address: str, *, own: bool) -> None:
+        """Raise Refused if a BaseModel names an object store whose address no administrator permitted.
+
+        The check is by name, because the resolved addresses are not checked when connecting (loopback_proxy.py).
         """
         allowed = self.trust.endpoints | self.trust.private_hosts
-        if self.namespace and not own and not listed(allowed, *place(address)):
+        if self.namespace and not own and not host_listed(allowed, *host_and_port(address)):
             raise Refused(
-                f"spec.storage.parameters.endpoint {address} of a BaseModel has to be among agent.endpoints of the chart: "
-                "an administrator adds its host"
+                f"spec.storage.parameters.endpoint {address} of a BaseModel is not among agent.endpoints of the chart: "
+                "ask an administrator to add its host"
             )
 
-    def private(self, address: str) -> frozenset[str]:
-        """Hosts that may have private addresses: those of the chart, and for a cluster-wide model the one that it names."""
+    def private_hosts(self, address: str) -> frozenset[str]:
+        """Return the hosts that may have private addresses: those of the chart, and for a cluster-scoped model the host that
+        it names.
+        """
         return self.trust.private_hosts | (frozenset() if self.namespace else frozenset({host(address)}))

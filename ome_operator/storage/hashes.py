@@ -1,8 +1,8 @@
-"""Hashes that sources name for their files, and the reader that checks one of them while bytes come by.
+"""Hashes that sources publish for their files, and a checker that verifies a hash while the bytes are received.
 
-A file is checked by the strongest hash that its source gives: SHA-256 (LFS and Xet objects, layers, what SHA256SUMS names),
-git's blob id (SHA-1 over a header and the bytes), MD5, or the MD5 of the parts' MD5s that S3 shows for uploads in parts.
-Without any of these only the size can be checked, and the manifest says so.
+A file is verified by the strongest hash that its source publishes: SHA-256 (LFS and Xet objects, layers, files in
+SHA256SUMS), git's blob id (SHA-1 over a header and the bytes), MD5, or the MD5 of the parts' MD5s that S3 publishes for
+multipart uploads. Without any of these only the size can be verified, and the manifest records that.
 """
 
 import hashlib
@@ -10,28 +10,28 @@ import zlib
 from typing import Any, NamedTuple
 
 BLOCK = 64 * 1024 * 1024
-"""Bytes per block of a manifest: what a later look at the disk reads at least."""
+"""Bytes per block of a manifest; a periodic verification of a file reads at least one block."""
 
 
 class Hash(NamedTuple):
-    """What the bytes of a file must come to."""
+    """The expected hash of a file."""
 
     algorithm: str
-    """sha256, git, md5, s3-parts:<bytes per part>[,…] (one of these sizes), or size (no hash is known)."""
+    """sha256, git, md5, s3-parts:<bytes per part>[,…] (the part size is one of these), or size (no hash is known)."""
     value: str
-    """Hexadecimal; "" for size."""
+    """Hexadecimal digits; "" for size."""
 
     def __str__(self) -> str:
         return f"{self.algorithm}:{self.value}"
 
     @property
     def called(self) -> str:
-        """The algorithm in the words of a sentence."""
+        """The name of the algorithm in messages."""
         return _CALLED[self.algorithm.partition(":")[0]]
 
     @classmethod
     def read(cls, text: str) -> "Hash":
-        """The inverse of `str`."""
+        """Parse the result of `str`."""
         algorithm, _, value = text.rpartition(":")
         return cls(algorithm, value)
 
@@ -41,7 +41,7 @@ _CALLED = {"sha256": "SHA-256", "git": "git blob id", "md5": "MD5", "s3-parts": 
 
 
 class Checker:
-    """Feed it a file's bytes in order; then it knows whether they are right, and the check sums of the blocks."""
+    """Verifies the bytes of a file, which are passed in order, and calculates the checksums of its blocks."""
 
     def __init__(self, wanted: Hash, size: int) -> None:
         self._wanted, self._size = wanted, size
@@ -51,13 +51,13 @@ class Checker:
         self._crc = 0
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
-        """More bytes."""
-        for one in self._hashes:
-            one.update(data)
+        """Process the next bytes of the file."""
+        for hasher in self._hashes:
+            hasher.update(data)
         view = memoryview(data)
         while view:
-            room = BLOCK - self.count % BLOCK
-            part, view = view[:room], view[room:]
+            missing = BLOCK - self.count % BLOCK
+            part, view = view[:missing], view[missing:]
             self._crc = zlib.crc32(part, self._crc)
             self.count += len(part)
             if self.count % BLOCK == 0:
@@ -66,18 +66,18 @@ class Checker:
 
     @property
     def complete(self) -> bool:
-        """Whether these are as many bytes as wanted, with the hash that was wanted. Ask at the end only."""
-        right = not self._hashes or any(one.hexdigest() == self._wanted.value for one in self._hashes)
+        """Whether all bytes were received and have the expected hash. Valid after the last byte only."""
+        right = not self._hashes or any(hasher.hexdigest() == self._wanted.value for hasher in self._hashes)
         return self.count == self._size and right
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """CRC-32 of every block, for later looks at the disk."""
+        """CRC-32 of every block, for later verifications of the file on the disk."""
         return (*self._blocks, self._crc) if self.count % BLOCK else tuple(self._blocks)
 
 
 class _Parts:
-    """S3's ETag of an upload in parts: the MD5 of the parts' MD5s, a dash, and how many parts there are."""
+    """The ETag of a multipart upload to S3: the MD5 of the parts' MD5s, a dash, and the number of parts."""
 
     def __init__(self, size: int) -> None:
         self._size, self._done, self._count = size, hashlib.md5(usedforsecurity=False), 0
@@ -111,31 +111,33 @@ def _digests(algorithm: str, size: int) -> list[Any]:
     if algorithm == "md5":
         return [hashlib.md5(usedforsecurity=False)]
     if algorithm.startswith("s3-parts:"):
-        return [_Parts(int(one)) for one in algorithm.partition(":")[2].split(",")]
+        return [_Parts(int(part_size)) for part_size in algorithm.partition(":")[2].split(",")]
     if algorithm == "size":
         return []
-    raise ValueError(f"no such hash: {algorithm}")
+    raise ValueError(f"unknown hash algorithm: {algorithm}")
 
 
 MIB = 1024 * 1024
 _USUAL = (5, 8, 10, 15, 16, 20, 25, 32, 50, 64, 100, 128, 256, 512, 1024)
-"""MiB per part that tools use."""
+"""Part sizes in MiB that common tools use."""
 
 
 def from_etag(etag: str | None, size: int) -> Hash:
-    """What an object store's ETag says about the bytes: MD5, or MD5 of the parts, whose size has to be found out."""
-    text = (etag or "").strip('"').lower()
-    value, _, count = text.partition("-")
+    """Return the hash in an object store's ETag: an MD5, or an MD5 of the parts' MD5s with the possible part sizes."""
+    etag_text = (etag or "").strip('"').lower()
+    value, _, count = etag_text.partition("-")
     if len(value) != 32 or set(value) - set("0123456789abcdef"):
         return SIZE_ONLY
     if not count:
-        return Hash("md5", text)
+        return Hash("md5", etag_text)
     if not count.isdigit() or int(count) < 1:
         return SIZE_ONLY
     if count == "1":
-        return Hash(f"s3-parts:{max(size, 1)}", text)
-    fitting = range(-(-size // int(count)), -(-size // (int(count) - 1)))  # bytes per part that make so many parts
-    sizes = [one * MIB for one in _USUAL if one * MIB in fitting]
+        return Hash(f"s3-parts:{max(size, 1)}", etag_text)
+    part_sizes = range(
+        -(-size // int(count)), -(-size // (int(count) - 1))
+    )  # bytes per part that result in this number of parts
+    sizes = [mib * MIB for mib in _USUAL if mib * MIB in part_sizes]
     if not sizes:
-        sizes = list(range(-(-fitting.start // MIB) * MIB, fitting.stop, MIB))
-    return Hash("s3-parts:" + ",".join(map(str, sizes)), text) if 0 < len(sizes) <= 4 else SIZE_ONLY
+        sizes = list(range(-(-part_sizes.start // MIB) * MIB, part_sizes.stop, MIB))
+    return Hash("s3-parts:" + ",".join(map(str, sizes)), etag_text) if 0 < len(sizes) <= 4 else SIZE_ONLY

@@ -1,55 +1,55 @@
-"""Reading a part of a file over HTTP."""
+"""Download files and parts of files over HTTP."""
 
 from collections.abc import AsyncIterator, Collection, Mapping
 
 import aiohttp
 
-from ome_operator.storage import reach
+from ome_operator.storage import private_addresses
 from ome_operator.storage.listing import Refused, RemoteFile, Unranged, Unreachable
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=15.0, sock_read=60.0)
-NONE: Mapping[str, str] = {}
+NO_HEADERS: Mapping[str, str] = {}
 
 
 class SourceUnauthorized(Refused):
-    """The source wants to know who we are, or does not know any more: 401."""
+    """The source requires authentication, or the token has expired: status 401."""
 
     def __init__(self, text: str, challenge: str) -> None:
         super().__init__(text)
         self.challenge = challenge
-        """What it asks for: the header WWW-Authenticate."""
+        """The header WWW-Authenticate, which describes the required authentication."""
 
 
 class Absent(Refused):
-    """It is not there, or not for us: 403, 404, 410."""
+    """The file does not exist or access is denied: status 403, 404 or 410."""
 
     def __init__(self, text: str, code: str) -> None:
         super().__init__(text)
         self.code = code
-        """What a hub calls it: the header X-Error-Code."""
+        """The hub's error code, from the header X-Error-Code."""
 
 
 def session(private: Collection[str] | None = None) -> aiohttp.ClientSession:
-    """A session for large files; the environment's proxy counts.
+    """Return a session for large files that uses the proxy of the environment.
 
-    `private` are the hosts that may have addresses inside of a network; None: every host.
+    `private` lists the hosts that may have private addresses; None permits every host.
     """
-    connector = reach.connector(private)
+    connector = private_addresses.connector(private)
     return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, trust_env=True, auto_decompress=False)
 
 
-class Direct:
-    """A source of one host, with one session that opens when it is first needed."""
+class HttpSource:
+    """A source on one host, with a session that is opened at its first use."""
 
     def __init__(self, private: Collection[str] | None = None) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._private = private
 
     def suspect(self, file: RemoteFile) -> None:
-        """There is nobody else to ask."""
+        """Do nothing, because there is no alternative source."""
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the session."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -59,25 +59,26 @@ class Direct:
         return self._session
 
 
-async def ranged(
+async def read_range(
     session: aiohttp.ClientSession, url: str, start: int, end: int, size: int, headers: Mapping[str, str]
 ) -> AsyncIterator[bytes]:
-    """Bytes from `start` up to, and without, `end` of a file of `size` bytes; raises Refused or Unreachable.
+    """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises Refused or
+    Unreachable.
 
-    Redirects are followed, and a token stays with the host that it is for. No message names the URL: what a hub redirects
-    to is signed, and whoever reads it may fetch.
+    Redirects are followed; the token is sent to the original host only. Messages do not contain the URL, because the target
+    of a hub's redirect is signed, so that every reader of the message could download the file.
     """
-    asked = {**headers, "Accept-Encoding": "identity"}
+    request_headers = {**headers, "Accept-Encoding": "identity"}
     if start or end < size:
-        asked["Range"] = f"bytes={start}-{end - 1}"
+        request_headers["Range"] = f"bytes={start}-{end - 1}"
     try:
-        async with session.get(url, headers=asked) as response:
+        async with session.get(url, headers=request_headers) as response:
             _check(response)
             if response.status == 200 and end < size:
-                raise Unranged("the source cannot give a part of a file")
-            skip = start if response.status == 200 else 0  # a server without ranges begins at the beginning
+                raise Unranged("the source does not support ranges")
+            skip = start if response.status == 200 else 0  # a server without ranges sends the file from its beginning
             if response.status == 206 and _first(response) != start:
-                raise Unreachable(f"asked for bytes from {start} on, the source sent others")
+                raise Unreachable(f"the source sent another range than the requested bytes from {start}")
             async for data in response.content.iter_any():
                 if skip:
                     data, skip = data[skip:], max(0, skip - len(data))
@@ -87,8 +88,10 @@ async def ranged(
         raise _broken(error) from error
 
 
-async def whole(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NONE) -> AsyncIterator[bytes]:
-    """All bytes of a file whose size nobody has said; raises Refused or Unreachable."""
+async def read_all(
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NO_HEADERS
+) -> AsyncIterator[bytes]:
+    """Iterate over all bytes of a file of unknown size. Raises Refused or Unreachable."""
     try:
         async with session.get(url, headers={**headers, "Accept-Encoding": "identity"}) as response:
             _check(response)
@@ -98,34 +101,38 @@ async def whole(session: aiohttp.ClientSession, url: str, headers: Mapping[str, 
         raise _broken(error) from error
 
 
-async def small(session: aiohttp.ClientSession, url: str, limit: int, headers: Mapping[str, str] = NONE) -> bytes:
-    """All bytes of a short answer; raises Refused or Unreachable, also for a long one."""
-    found = bytearray()
-    async for data in whole(session, url, headers):
-        found += data
-        if len(found) > limit:
-            raise Refused(f"the source answers with more than {limit} bytes where a short answer is due")
-    return bytes(found)
+async def read_small(session: aiohttp.ClientSession, url: str, limit: int, headers: Mapping[str, str] = NO_HEADERS) -> bytes:
+    """Return all bytes of a short response. Raises Unreachable, or Refused also if the response is longer than `limit`
+    bytes.
+    """
+    received = bytearray()
+    async for data in read_all(session, url, headers):
+        received += data
+        if len(received) > limit:
+            raise Refused(f"the source sent more than {limit} bytes where a short response was expected")
+    return bytes(received)
 
 
 def _broken(error: Exception) -> Refused | Unreachable:
-    """What a connection that failed means. An address that is not asked tells nothing about who listens there."""
-    if said := reach.why(error):
-        return Refused(f"{said}, which agents do not ask: an administrator allows the host with agent.privateHosts")
-    return Unreachable(f"the connection to the source broke: {type(error).__name__}")
+    """Return the error for a failed connection. The message about a rejected address contains nothing about the server at
+    that address.
+    """
+    if reason := private_addresses.refusal_reason(error):
+        return Refused(f"{reason}, which agents do not contact: ask an administrator to add the host to agent.privateHosts")
+    return Unreachable(f"the connection to the source failed: {type(error).__name__}")
 
 
 def _check(response: aiohttp.ClientResponse) -> None:
     code = response.status
     if code in (200, 206):
         return
-    said = f"the source answers {code}"
+    message = f"the source returned status {code}"
     if code == 401:
-        raise SourceUnauthorized(said, response.headers.get("WWW-Authenticate", ""))
+        raise SourceUnauthorized(message, response.headers.get("WWW-Authenticate", ""))
     if code in (403, 404, 410):
-        raise Absent(said, response.headers.get("X-Error-Code", ""))
+        raise Absent(message, response.headers.get("X-Error-Code", ""))
     wait = response.headers.get("Retry-After", "")
-    raise Unreachable(said, float(wait) if wait.isdigit() else 0.0)
+    raise Unreachable(message, float(wait) if wait.isdigit() else 0.0)
 
 
 def _first(response: aiohttp.ClientResponse) -> int:

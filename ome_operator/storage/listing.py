@@ -1,4 +1,4 @@
-"""What a source has: files with sizes and hashes, at one revision."""
+"""The files of a source, with sizes and hashes, at one revision; and the interface of sources."""
 
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice, pairwise
@@ -9,55 +9,55 @@ from ome_operator.errors import OmeError
 from ome_operator.names import digest
 from ome_operator.storage.hashes import Hash
 
-MOST = 50_000
-"""Files of one model. A listing costs memory before anybody has looked at it (0.6 KiB a file)."""
+MAX_FILES = 50_000
+"""Maximum number of files of one model. A listing needs memory before its contents are checked (0.6 KiB per file)."""
 
 
 class RemoteFile(NamedTuple):
-    """A file of a model."""
+    """A file of a model at its source."""
 
     name: str
-    """Path below the model's directory, with slashes."""
+    """Path relative to the model's directory, with slashes."""
     size: int
     hash: Hash
     unpack: str | None = None
-    """None for a file of the model. Else this is a tar archive whose members become files, their names without this leading
-    directory ("" takes nothing away).
+    """None for a file of the model. Otherwise the file is a tar archive: its members become files of the model, and this
+    leading directory is removed from their names ("" removes nothing).
     """
 
 
 class Listing(NamedTuple):
-    """All files of a model at one moment that has a name."""
+    """All files of a model at one revision."""
 
     revision: str
-    """Commit of a hub, or a digest of the listing where a source has no revisions."""
+    """Commit of a hub, or a digest of the listing if the source has no revisions."""
     files: tuple[RemoteFile, ...]
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(one.size for one in self.files)
+        return sum(file.size for file in self.files)
 
 
 class SourceError(OmeError):
-    """The base: a sentence about a source.
+    """Base class of the errors of a source; the text is a message for users.
 
     SourceError
-    ├── Refused     asking again will not help: no such model, no right, a scheme that is not served
-    └── Unreachable asking again may help: no answer, 429, 5xx, a connection that was cut
-        └── Unranged it cannot give a part of a file: ask for all of it
+    ├── Refused     a retry will not help: no such model, no permission, an unsupported scheme
+    └── Unreachable a retry may help: no response, 429, 5xx, a connection that was closed
+        └── Unranged the source does not support ranges: request the complete file
     """
 
     retry_after: float = 0.0
-    """Seconds that the source asked us to wait."""
+    """Seconds that the source asked the client to wait."""
 
 
 class Refused(SourceError):
-    """Asking again will not help until somebody changes something."""
+    """A retry will not help until a user or an administrator changes a setting."""
 
 
 class Unreachable(SourceError):
-    """Asking again may help."""
+    """A retry may help."""
 
     def __init__(self, text: str, retry_after: float = 0.0) -> None:
         super().__init__(text)
@@ -65,42 +65,46 @@ class Unreachable(SourceError):
 
 
 class Unranged(Unreachable):
-    """The source was asked for the middle of a file, and sends all of it."""
+    """The source was asked for a part of a file, and sends the complete file."""
 
 
 class Source(Protocol):
-    """Where files come from."""
+    """The interface of sources of files."""
 
     async def listing(self, revision: str) -> Listing:
-        """All files, at this revision or ("") the newest; raises SourceError."""
+        """Return all files at this revision, or at the newest for "". Raises SourceError."""
 
     def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """The file's bytes from `start` up to, and without, `end`; raises SourceError, and may end early."""
+        """Iterate over the file's bytes from `start` up to, and excluding, `end`. Raises SourceError, and may end early."""
 
     def suspect(self, file: RemoteFile) -> None:
-        """A file came with a wrong hash."""
+        """Receive the report that a file arrived with a wrong hash."""
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close all connections."""
 
 
-def inside(name: str) -> bool:
-    """Whether a name stays below the directory that it is relative to."""
+def is_inside(name: str) -> bool:
+    """Return whether a relative path stays below its base directory."""
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and bool(path.parts) and "\0" not in name
 
 
-def listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
-    """Files in order; Refused for names that lead out of the directory or come twice, an empty list, or one too long."""
-    found = tuple(sorted(islice(files, MOST + 1), key=lambda one: one.name))
-    if len(found) > MOST:
-        raise Refused(f"the source names more than {MOST} files, which no model has: look at spec.storage.storageUri")
-    if not found:
-        raise Refused("there are no files there: look at spec.storage.storageUri")
-    for one in found:
-        if not inside(one.name) or one.size < 0:
-            raise Refused(f"the source names a file {one.name!r}, which would not lie below the model's directory")
-    for one, other in pairwise(found):
-        if one.name == other.name:
-            raise Refused(f"the source names two files {one.name!r}")
-    return Listing(revision or digest([(one.name, one.size, str(one.hash)) for one in found], 40), found)
+def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
+    """Return a listing with the files in order.
+
+    Raises Refused for paths outside the model's directory, for duplicate names, for an empty list, and for more than
+    MAX_FILES files.
+    """
+    ordered = tuple(sorted(islice(files, MAX_FILES + 1), key=lambda file: file.name))
+    if len(ordered) > MAX_FILES:
+        raise Refused(f"the source lists more than {MAX_FILES} files, which no model has: check spec.storage.storageUri")
+    if not ordered:
+        raise Refused("the source lists no files: check spec.storage.storageUri")
+    for file in ordered:
+        if not is_inside(file.name) or file.size < 0:
+            raise Refused(f"the source lists a file {file.name!r}, which would be outside the model's directory")
+    for file, next_file in pairwise(ordered):
+        if file.name == next_file.name:
+            raise Refused(f"the source lists the file {file.name!r} twice")
+    return Listing(revision or digest([(file.name, file.size, str(file.hash)) for file in ordered], 40), ordered)

@@ -1,8 +1,9 @@
-"""`oci://<registry>/<repository>[:tag][@sha256:…]`: an OCI artifact, as `oras push` and its like leave it in a registry.
+"""`oci://<registry>/<repository>[:tag][@sha256:…]`: an OCI artifact, as `oras push` and similar tools store it in a
+registry.
 
-Spoken by hand over aiohttp, as bytes of a hub are. The Python package `oras` (0.2.43) knows the same protocol, but asks
-without a time limit, repeats on its own for two minutes, shows an expired token again, cannot ask for a part of a blob, and
-looks at no digest; docs/models-agent.md has the measurement. Tests push with the program `oras`.
+The protocol is implemented here with aiohttp, as for hubs. The Python package `oras` (0.2.43) implements it too, but makes
+requests without a time limit, retries for two minutes, sends an expired token again, does not support ranges of a blob, and
+verifies no digest; docs/models-agent.md has the measurement. Tests push with the program `oras`.
 """
 
 import hashlib
@@ -11,47 +12,49 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from urllib.parse import urlencode, urlsplit
 
-from ome_operator.storage.http import NONE, Direct, SourceUnauthorized, ranged, small
-from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, listing
-from ome_operator.storage.oci_artifact import MANIFESTS, Reference, files
+from ome_operator.storage.http import NO_HEADERS, HttpSource, SourceUnauthorized, read_range, read_small
+from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, make_listing
+from ome_operator.storage.oci_artifact import MANIFESTS, Reference, artifact_files
 
 LIMIT = 4 * 1024 * 1024
-"""Bytes of the largest manifest that registries have to take; no answer that is not a blob may be longer."""
+"""Bytes of the largest manifest that registries must accept; no response other than a blob may be longer."""
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
-class Registry(Direct):
+class OciRegistry(HttpSource):
     """One artifact of one registry."""
 
     def __init__(
         self,
-        place: Reference,
+        reference: Reference,
         *,
         endpoint: str = "",
         credentials: str = "",
-        shows: Callable[[str], None] = lambda address: None,
+        check_secret: Callable[[str], None] = lambda address: None,
         private: Collection[str] | None = None,
     ) -> None:
-        """`shows` raises Refused for an address that the credentials must not be sent to."""
+        """Initialize the source; `check_secret` raises Refused for an address that must not receive the credentials."""
         super().__init__(private)
-        self._shows = shows
-        self._place, self._endpoint = place, (endpoint or place.address).rstrip("/")
+        self._check_secret = check_secret
+        self._target, self._endpoint = reference, (endpoint or reference.address).rstrip("/")
         self._credentials = credentials
-        self._headers: Mapping[str, str] = NONE
+        self._headers: Mapping[str, str] = NO_HEADERS
 
     async def listing(self, revision: str) -> Listing:
-        """All files of the manifest that `revision`, or what the URI says, stands for now; its digest is the revision."""
-        wanted = revision or self._place.revision
+        """Return the files of the manifest that `revision`, else the URI's revision, currently refers to. The revision of
+        the listing is the manifest's digest.
+        """
+        wanted = revision or self._target.revision
         raw = await self._manifest(wanted)
         digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         if wanted.startswith("sha256:") and digest != wanted:
-            raise Unreachable("the registry sent another manifest than the one that was asked for")
+            raise Unreachable("the registry sent a manifest with another digest than requested")
         try:
             manifest = json.loads(raw)
         except (ValueError, RecursionError) as error:
-            raise Unreachable("the registry sent a manifest that is no JSON") from error
+            raise Unreachable("the registry sent a manifest that is not JSON") from error
         try:
-            return listing(files(manifest if isinstance(manifest, dict) else {}), digest)
+            return make_listing(artifact_files(manifest if isinstance(manifest, dict) else {}), digest)
         except Refused as error:
             raise Refused(f"{self._reference(wanted)} cannot be used: {error}") from error
 
@@ -66,52 +69,54 @@ class Registry(Direct):
         raise self._hidden(wanted)
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """The blob's bytes from `start` up to, and without, `end`."""
+        """Iterate over the blob's bytes from `start` up to, and excluding, `end`."""
         url = self._url(f"blobs/{file.hash}")
         try:
-            async for data in ranged(self._open(), url, start, end, file.size, self._headers):
+            async for data in read_range(self._open(), url, start, end, file.size, self._headers):
                 yield data
             return
-        except SourceUnauthorized as error:  # before the first byte: tokens of registries live for minutes
+        except SourceUnauthorized as error:  # raised before the first byte: tokens of registries expire after minutes
             await self._authorize(error.challenge)
-        async for data in ranged(self._open(), url, start, end, file.size, self._headers):
+        async for data in read_range(self._open(), url, start, end, file.size, self._headers):
             yield data
 
     async def _authorize(self, challenge: str) -> None:
-        """Get what the registry wants to see: the credentials themselves, or a token that its realm gives for them."""
+        """Store the header that the registry requires: the credentials themselves, or a token that its realm returns for
+        them.
+        """
         scheme, _, rest = challenge.partition(" ")
-        asked = dict(_PARAMETER.findall(rest))
-        own = {"Authorization": f"Basic {self._credentials}"} if self._credentials else {}
+        parameters = dict(_PARAMETER.findall(rest))
+        basic_header = {"Authorization": f"Basic {self._credentials}"} if self._credentials else {}
         if scheme.lower() == "basic":
-            if own:
-                self._shows(self._endpoint)
-            self._headers = own
+            if basic_header:
+                self._check_secret(self._endpoint)
+            self._headers = basic_header
             return
-        realm = asked.get("realm", "")
+        realm = parameters.get("realm", "")
         if scheme.lower() != "bearer" or urlsplit(realm).scheme not in ("https", urlsplit(self._endpoint).scheme):
-            raise Refused(f"the registry {self._place.host} asks for an authentication that is not known here")
-        if own:
-            self._shows(realm)
-        query = urlencode({key: asked[key] for key in ("service", "scope") if key in asked})
+            raise Refused(f"the registry {self._target.host} requires an unsupported kind of authentication")
+        if basic_header:
+            self._check_secret(realm)
+        query = urlencode({key: parameters[key] for key in ("service", "scope") if key in parameters})
         try:
-            answer = json.loads(await self._small(f"{realm}{'&' if '?' in realm else '?'}{query}", own))
+            answer = json.loads(await self._small(f"{realm}{'&' if '?' in realm else '?'}{query}", basic_header))
             self._headers = {"Authorization": f"Bearer {answer.get('token') or answer['access_token']}"}
         except Refused as error:
-            raise self._hidden(self._place.revision) from error
+            raise self._hidden(self._target.revision) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise Unreachable("the registry's realm sent something that is no token") from error
+            raise Unreachable("the registry's realm sent an invalid token") from error
 
     async def _small(self, url: str, headers: Mapping[str, str]) -> bytes:
-        """A manifest or a token."""
-        return await small(self._open(), url, LIMIT, headers)
+        """Return a manifest or a token."""
+        return await read_small(self._open(), url, LIMIT, headers)
 
     def _url(self, rest: str) -> str:
-        return f"{self._endpoint}/v2/{self._place.repository}/{rest}"
+        return f"{self._endpoint}/v2/{self._target.repository}/{rest}"
 
     def _reference(self, revision: str) -> str:
         mark = "@" if ":" in revision else ":"
-        return f"{self._place.host}/{self._place.repository}{mark}{revision}"
+        return f"{self._target.host}/{self._target.repository}{mark}{revision}"
 
     def _hidden(self, revision: str) -> Refused:
-        own = "those of spec.storage.key do not open it" if self._credentials else "spec.storage.key gives none"
-        return Refused(f"the registry has no {self._reference(revision)}, or does not show it to us (credentials: {own})")
+        credentials = "those of spec.storage.key have no access" if self._credentials else "spec.storage.key provides none"
+        return Refused(f"the registry has no {self._reference(revision)}, or denies access (credentials: {credentials})")

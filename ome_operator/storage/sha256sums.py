@@ -1,7 +1,7 @@
-"""`SHA256SUMS` of an object store: what `sha256sum` writes, and the files that are proven by it. Pure.
+"""`SHA256SUMS` of an object store: parse the output of `sha256sum`, and apply it to the files. Pure functions.
 
-No store says a SHA-256 of its own accord, and some say nothing of the bytes; whoever uploads a model can. What is named
-there is proven by it and by nothing else, whatever the ETags are.
+No object store publishes SHA-256 hashes on its own, and some publish no hash at all; the author of an upload can add the
+file. A file that is listed in it is verified by that hash only, whatever its ETag is.
 """
 
 import hashlib
@@ -9,65 +9,67 @@ import re
 from collections.abc import Iterable
 
 from ome_operator.storage.hashes import MIB, Hash
-from ome_operator.storage.listing import Refused, RemoteFile, inside
+from ome_operator.storage.listing import Refused, RemoteFile, is_inside
 
 NAME = "SHA256SUMS"
 LIMIT = 4 * MIB
-"""Bytes of the largest that is read: some 30,000 files."""
+"""Maximum bytes of the file: about 30,000 entries."""
 _LINE = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *]([^\0]+)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _ESCAPED = {"\\": "\\", "n": "\n", "r": "\r"}
 
 
-def parse(data: bytes) -> dict[str, str]:
-    """The SHA-256 of every name; Refused with the line that is none of sha256sum's.
+def parse_sums(data: bytes) -> dict[str, str]:
+    """Return the SHA-256 of every name. Raises Refused, with the line number, for a line that `sha256sum` does not write.
 
-    Empty lines and comments say nothing, as `sha256sum --check` takes them.
+    Empty lines and comments are ignored, as `sha256sum --check` does.
     """
-    found: dict[str, str] = {}
+    sums: dict[str, str] = {}
     for number, raw in enumerate(data.split(b"\n"), 1):
-        line = raw.removesuffix(b"\r")  # written on Windows; a name that ends so is escaped
+        line = raw.removesuffix(b"\r")  # written on Windows; a name with this ending would be escaped
         if not line or line.startswith(b"#"):
             continue
         name, value = _entry(number, line)
-        if found.setdefault(name, value) != value:
-            raise Refused(f"line {number} of {NAME} gives {name!r} another SHA-256 than a line above")
-    return found
+        if sums.setdefault(name, value) != value:
+            raise Refused(f"line {number} of {NAME} has another SHA-256 for {name!r} than an earlier line")
+    return sums
 
 
-def proven(files: Iterable[RemoteFile], data: bytes) -> list[RemoteFile]:
-    """Files by the SHA-256 that `SHA256SUMS`, whose bytes these are, gives them; it itself by its own.
+def with_hashes(files: Iterable[RemoteFile], data: bytes) -> list[RemoteFile]:
+    """Return the files with the hashes in `data`, which are the contents of SHA256SUMS; the file itself gets its own hash.
 
-    A file that it does not name keeps the proof that the store gives. Refused where it names one that is not there: a model
-    with a file too few is not the model, and nothing is fetched of an upload that goes on.
+    A file that is not listed keeps the hash of the store. Raises Refused if a listed file does not exist, because a model
+    with a missing file is incomplete, and an upload may still be running.
     """
-    named = parse(data)
-    named.pop(NAME, None)  # `sha256sum *` names the file that it is about to write
+    named = parse_sums(data)
+    named.pop(NAME, None)  # `sha256sum *` lists the file that it is about to write
     if not named:
-        raise Refused(f"{NAME} names no file: write it again, or remove it")
+        raise Refused(f"{NAME} lists no file: write it again, or delete it")
     files = list(files)
-    if missing := sorted(named.keys() - {one.name for one in files}):
+    if missing := sorted(named.keys() - {file.name for file in files}):
         more = f" (and {len(missing) - 1} more files)" if missing[1:] else ""
-        raise Refused(f"{NAME} names {missing[0]!r}{more}, which is not in the object store: is the upload complete?")
+        raise Refused(f"{NAME} lists {missing[0]!r}{more}, which is not in the object store: is the upload complete?")
     named[NAME] = hashlib.sha256(data).hexdigest()
-    return [one._replace(hash=Hash("sha256", named[one.name])) if one.name in named else one for one in files]
+    return [file._replace(hash=Hash("sha256", named[file.name])) if file.name in named else file for file in files]
 
 
 def _entry(number: int, line: bytes) -> tuple[str, str]:
-    """Name and SHA-256 of one line."""
+    """Return the name and the SHA-256 of one line."""
     try:
-        found = _LINE.fullmatch(line.decode())
-        name = _unescaped(found[3]) if found and found[1] else found[3] if found else ""
+        match = _LINE.fullmatch(line.decode())
+        name = _unescaped(match[3]) if match and match[1] else match[3] if match else ""
     except (UnicodeDecodeError, KeyError):
-        found, name = None, ""
-    while name.startswith("./"):  # as `find .` says them
+        match, name = None, ""
+    while name.startswith("./"):  # as `find .` prints names
         name = name[2:].lstrip("/")
-    if found is None or not inside(name):
-        said = line[:100].decode(errors="replace")
-        raise Refused(f"line {number} of {NAME} is not <64 hexadecimal digits>  <name in the model's directory>: {said!r}")
-    return name, found[2].lower()
+    if match is None or not is_inside(name):
+        quoted = line[:100].decode(errors="replace")
+        raise Refused(f"line {number} of {NAME} is not <64 hexadecimal digits>  <name in the model's directory>: {quoted!r}")
+    return name, match[2].lower()
 
 
 def _unescaped(text: str) -> str:
-    """A name whose line begins with a backslash; KeyError for what sha256sum does not write."""
-    return _ESCAPE.sub(lambda one: _ESCAPED[one[1]], text)
+    """Return a name without escapes, for a line that begins with a backslash. Raises KeyError for escapes that `sha256sum`
+    does not write.
+    """
+    return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)

@@ -1,4 +1,4 @@
-"""From a storage URI to the source of its files, or a sentence why there is none."""
+"""Return the source of the files of a storage URI, or state why there is none."""
 
 import re
 from collections.abc import Mapping
@@ -6,39 +6,39 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ome_operator.core.weights.mount import FETCHED, FILES_FROM, both, managed
-from ome_operator.storage.addresses import address, host, oracle, oracle_place, region
-from ome_operator.storage.beside import Beside
+from ome_operator.storage.addresses import host, oracle_address, parse_oracle, region, source_address
+from ome_operator.storage.combined_source import CombinedSource
 from ome_operator.storage.grants import ModelGrant
 from ome_operator.storage.listing import Refused, Source
-from ome_operator.storage.oci_artifact import credentials, reference
+from ome_operator.storage.oci_artifact import parse_reference, registry_credentials
 
 if TYPE_CHECKING:
-    from ome_operator.storage.object_store import Objects
+    from ome_operator.storage.object_store import ObjectStore
 
 
 class Access(NamedTuple):
-    """How to reach a source."""
+    """The settings and permissions for a source."""
 
     parameters: Mapping[str, str]
-    """`spec.storage.parameters`: endpoint, region, account, verify (`size` where an ETag is no MD5)."""
+    """`spec.storage.parameters`: endpoint, region, account, verify (`size` if the store's ETags are not MD5 hashes)."""
     secret: Mapping[str, str]
-    """The Secret of `spec.storage.key`. Never to be logged."""
+    """The Secret of `spec.storage.key`. Must not be logged."""
     endpoint: str = ""
-    """The hub that this cluster uses."""
+    """The URL of this cluster's hub."""
     guard: ModelGrant | None = None
-    """What an administrator allows; None where the Secret and the network are those of whoever asks."""
+    """Permissions that an administrator gives; None if the Secret and the network are those of the caller."""
 
 
-def source(uri: str, access: Access) -> Source:
-    """The source of a URI, or of two; Refused with a sentence for what cannot be served."""
+def open_source(uri: str, access: Access) -> Source:
+    """Return the source of a URI, or of two URIs. Raises Refused with a message if the URI is not supported."""
     first, other = both(uri)
     if not other:
         return _single(first, access)
     if not re.fullmatch(r"hf://[^/@]+/[^/@]+(@.+)?", other):
-        said = f"spec.storage.parameters.{FILES_FROM} {other} is no repository of a hub"
-        raise Refused(f"{said}: write hf://organization/model[@revision]")
-    hub = first.startswith("hf://")  # else the endpoint is that of an object store
-    return Beside(_single(first, access), _single(other, access if hub else access._replace(parameters={})))
+        field_value = f"spec.storage.parameters.{FILES_FROM} {other} is not a repository of a hub"
+        raise Refused(f"{field_value}: write hf://organization/model[@revision]")
+    hub = first.startswith("hf://")  # otherwise the endpoint is that of an object store
+    return CombinedSource(_single(first, access), _single(other, access if hub else access._replace(parameters={})))
 
 
 def _single(uri: str, access: Access) -> Source:
@@ -47,71 +47,81 @@ def _single(uri: str, access: Access) -> Source:
         from ome_operator.storage.hub import Hub
 
         repo, _, revision = rest.partition("@")
-        endpoint = address(uri, access.parameters, access.endpoint)
+        endpoint = source_address(uri, access.parameters, access.endpoint)
         token = access.secret.get("token", "").strip()
         if token and access.guard:
-            access.guard.shows(endpoint)
+            access.guard.check_secret(endpoint)
         return Hub(repo.strip("/"), revision, endpoint=endpoint, token=token, private=_private(access, endpoint))
-    if kind == "oci" and (place := reference(rest)):
-        from ome_operator.storage.oci_registry import Registry
+    if kind == "oci" and (artifact := parse_reference(rest)):
+        from ome_operator.storage.oci_registry import OciRegistry
 
-        endpoint, shown = address(uri, access.parameters), credentials(access.secret, place.host)
-        shows = access.guard.shows if access.guard else lambda address: None
+        endpoint, secret = source_address(uri, access.parameters), registry_credentials(access.secret, artifact.host)
+        check_secret = access.guard.check_secret if access.guard else lambda address: None
         private = _private(access, endpoint)
-        return Registry(place, endpoint=endpoint, credentials=shown, shows=shows, private=private)
+        return OciRegistry(artifact, endpoint=endpoint, credentials=secret, check_secret=check_secret, private=private)
     if not managed(uri):
         raise Refused(
-            f"spec.storage.storageUri {uri} cannot be fetched: {kind}:// is not served; put the files on the nodes and "
-            f"write local:///path, or use one of {', '.join(sorted(f'{one}://' for one in FETCHED))}"
+            f"spec.storage.storageUri {uri} cannot be downloaded: {kind}:// is not supported; put the files on the nodes "
+            f"and write local:///path, or use one of {', '.join(sorted(f'{one}://' for one in FETCHED))}"
         )
-    return bucket(uri, access)
+    return open_bucket(uri, access)
 
 
 def _private(access: Access, endpoint: str) -> frozenset[str] | None:
-    """Hosts whose addresses may be private; None: all. The hub of this cluster is an administrator's choice."""
+    """Return the hosts that may have private addresses; None means all. The hub of this cluster may, because an
+    administrator chose it.
+    """
     if access.guard is None:
         return None
     chosen = {host(access.endpoint)} if access.endpoint else set()
-    return access.guard.private(endpoint) | chosen
+    return access.guard.private_hosts(endpoint) | chosen
 
 
-def bucket(uri: str, access: Access) -> "Objects":
-    """The place in an object store that a URI of `s3`, `gs`, `az` or `oci` names; Refused when something is missing."""
+def open_bucket(uri: str, access: Access) -> "ObjectStore":
+    """Return the location in an object store that an `s3`, `gs`, `az` or `oci` URI names. Raises Refused if a part is
+    missing.
+    """
     from ome_operator.storage import object_store
 
     kind, _, rest = uri.partition("://")
     if kind == "az" and not access.parameters.get("account"):
         raise Refused(f"spec.storage.storageUri {uri} needs the account in spec.storage.parameters.account")
-    given, only = _opened(uri, access)
+    parameters, only = _permissions(uri, access)
     bucket, _, prefix = rest.partition("/")
     if kind == "gs":
-        make = partial(object_store.google, bucket, given, access.secret)
+        make = partial(object_store.google, bucket, parameters, access.secret)
     elif kind == "az":
-        make = partial(object_store.azure, bucket, given, access.secret)
+        make = partial(object_store.azure, bucket, parameters, access.secret)
     else:
-        bucket, endpoint, where = bucket.partition("@")[0], given.get("endpoint", ""), region(rest, given)
+        bucket, endpoint, region_name = (
+            bucket.partition("@")[0],
+            parameters.get("endpoint", ""),
+            region(rest, parameters),
+        )
         if kind == "oci":
-            _, bucket, prefix = oracle_place(uri)
-            endpoint = endpoint or oracle(uri, given)
-        make = partial(object_store.s3, bucket, where, endpoint, given, access.secret)
-    return object_store.Objects(make, prefix, only=only, sizes_only=given.get("verify") == "size")
+            _, bucket, prefix = parse_oracle(uri)
+            endpoint = endpoint or oracle_address(uri, parameters)
+        make = partial(object_store.s3, bucket, region_name, endpoint, parameters, access.secret)
+    return object_store.ObjectStore(make, prefix, only=only, sizes_only=parameters.get("verify") == "size")
 
 
-def _opened(uri: str, access: Access) -> tuple[Mapping[str, str], str]:
-    """The parameters, `anonymous` where the store shall not see who we are; and the address that alone may be connected to,
-    "" for any: an identity is made by other hosts, which only the store's client knows. Refused for what may not be asked or
-    shown.
+def _permissions(uri: str, access: Access) -> tuple[Mapping[str, str], str]:
+    """Return the parameters, and the only address that may be contacted.
+
+    The parameters contain `anonymous` if the store must not receive an identity. The address is "" if any may be contacted,
+    because an identity requires requests to other hosts that only the store's client can determine. Raises Refused for an
+    address or a Secret that is not permitted.
     """
-    given, guard = access.parameters, access.guard
+    parameters, guard = access.parameters, access.guard
     if guard is None:
-        return given, ""
-    place, own = address(uri, given), "endpoint" not in given
-    guard.store(place, own=own)
-    if given.get("anonymous") == "true":
-        return given, place
+        return parameters, ""
+    store_address, own = source_address(uri, parameters), "endpoint" not in parameters
+    guard.check_endpoint(store_address, own=own)
+    if parameters.get("anonymous") == "true":
+        return parameters, store_address
     if access.secret:
-        guard.shows(place)
-        return given, place
-    if guard.identity(place, own=own):
-        return given, ""
-    return {**given, "anonymous": "true"}, place
+        guard.check_secret(store_address)
+        return parameters, store_address
+    if guard.may_use_identity(store_address, own=own):
+        return parameters, ""
+    return {**parameters, "anonymous": "true"}, store_address

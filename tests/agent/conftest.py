@@ -9,7 +9,7 @@ import pytest
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 from tests.support.hub import Hub, model, served
 
 URI = "hf://org/model"
@@ -33,7 +33,7 @@ class Node:
 
         async def run() -> Manifest:
             keys = {"token": secret, "accessKeyId": "id", "secretAccessKey": "key"}
-            found = source(uri, Access(parameters, keys, self.hub.url))
+            found = open_source(uri, Access(parameters, keys, self.hub.url))
             try:
                 return await Download(uri, found, self.store, self.limits, self.progress).run(revision)
             finally:

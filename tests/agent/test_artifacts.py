@@ -17,7 +17,7 @@ from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import Listing, Refused, RemoteFile
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 from tests.support.hub import Answer, model, served
 from tests.support.registry import Front, programs, push, running
 
@@ -63,7 +63,7 @@ class Node:
         async def run() -> Manifest:
             given = {".dockerconfigjson" if key == "docker" else key: text for key, text in secret.items()}
             uri = f"oci://{self.front.host}/{name}"
-            found = source(uri, Access({"endpoint": self.front.url}, given))
+            found = open_source(uri, Access({"endpoint": self.front.url}, given))
             try:
                 limits = Limits(files=files, first=0.001, last=0.01)
                 return await Download(uri, found, self.store, limits, self.progress).run(revision)
@@ -196,9 +196,9 @@ def docker(host: str, user: str = "puller:s3cret") -> str:
 def test_a_closed_registry_opens_to_the_secret(node: Node, scheme: str, caplog: pytest.LogCaptureFixture) -> None:
     node.push("m/closed:1", *FILES)
     node.front.scheme = scheme
-    with pytest.raises(Failed, match=r"spec\.storage\.key gives none"):
+    with pytest.raises(Failed, match=r"spec\.storage\.key provides none"):
         node.fetch("m/closed:1")
-    with pytest.raises(Failed, match="do not open it") as told:
+    with pytest.raises(Failed, match="have no access") as told:
         node.fetch("m/closed:1", docker=docker(node.front.host, "puller:wr0ng"))
     node.fetch("m/closed:1", docker=docker(node.front.host))
     assert node.files == FILES
@@ -236,5 +236,5 @@ def test_cut_connections_cost_no_byte_that_arrived(node: Node) -> None:
 
 
 def test_an_artifact_that_is_not_there_is_said(node: Node) -> None:
-    with pytest.raises(Failed, match=r"has no .*/m/nothing:1, or does not show it"):
+    with pytest.raises(Failed, match=r"has no .*/m/nothing:1, or denies access"):
         node.fetch("m/nothing:1")

@@ -26,7 +26,7 @@ from ome_operator.agent.store import Store
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.storage.grants import Trust
 from ome_operator.storage.hashes import Hash
-from ome_operator.storage.listing import Listing, Refused, RemoteFile, listing
+from ome_operator.storage.listing import Listing, Refused, RemoteFile, make_listing
 from tests.agent.conftest import Node
 from tests.support import yamls
 from tests.support.fake_api import Call, FakeApi
@@ -47,7 +47,7 @@ class Given:
 
     async def listing(self, revision: str) -> Listing:
         """The file."""
-        return listing([self.file], "r")
+        return make_listing([self.file], "r")
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
         """Its bytes."""

@@ -11,7 +11,7 @@ from ome_operator.agent.download import Failed
 from ome_operator.agent.store import Store
 from ome_operator.storage.hashes import BLOCK
 from ome_operator.storage.listing import Refused
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 from tests.agent.conftest import URI, Node
 from tests.support.hub import COMMIT, Answer, Hub, model, served
 
@@ -43,7 +43,7 @@ def test_a_token_goes_to_the_hub_and_to_nobody_else(node: Node) -> None:
 
 def test_without_the_token_the_sentence_says_what_to_do(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.hub.token = "hf_secret"
-    with pytest.raises(Failed, match=r"has no model org/model.*spec\.storage\.key gives no token"):
+    with pytest.raises(Failed, match=r"has no model org/model.*spec\.storage\.key provides no token"):
         node.fetch()
     with pytest.raises(Failed) as told:
         node.fetch(secret="hf_wrong")
@@ -123,8 +123,8 @@ def test_a_disk_that_is_too_small_is_a_sentence(node: Node, monkeypatch: pytest.
 
 @pytest.mark.parametrize("uri", ["vendor://x/y", "github://a/b", "oci://registry/a:1", "hf://org", "ftp://x"])
 def test_a_scheme_that_is_not_served_is_said_at_once(uri: str) -> None:
-    with pytest.raises(Refused, match=r"not served|is no model of a hub|is no place for files"):
-        source(uri, Access({}, {}))
+    with pytest.raises(Refused, match=r"not supported|is not a valid model of a hub|is not a valid oci:// URI"):
+        open_source(uri, Access({}, {}))
 
 
 def test_a_file_name_that_no_disk_takes_is_a_sentence(node: Node) -> None:

@@ -10,7 +10,7 @@ import pytest
 from ome_operator.agent.download import Failed
 from ome_operator.core.weights.mount import weights
 from ome_operator.storage.listing import Refused
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 from tests.agent.conftest import Node
 from tests.agent.test_work import Here
 from tests.support.hub import COMMIT, ORIGINALS, Answer, Hub, served
@@ -87,13 +87,13 @@ def test_what_is_no_repository_is_said_with_the_field(here: Here, other: str) ->
     report = here.work(made(here, other)).report()
     assert report.state == "Failed"
     assert report.message == (
-        f"spec.storage.parameters.filesFrom {other} is no repository of a hub: write hf://organization/model[@revision]"
+        f"spec.storage.parameters.filesFrom {other} is not a repository of a hub: write hf://organization/model[@revision]"
     )
 
 
 def test_the_hub_beside_an_object_store_is_not_asked_at_its_endpoint() -> None:
     """The endpoint of the parameters is the bucket's."""
-    found = source(f"s3://bucket/prefix+{ORIGINAL}", Access({"endpoint": "http://bucket:1"}, {}, "http://hub:2"))
+    found = open_source(f"s3://bucket/prefix+{ORIGINAL}", Access({"endpoint": "http://bucket:1"}, {}, "http://hub:2"))
     assert "http://hub:2" in vars(vars(found)["_other"]).values()
-    with pytest.raises(Refused, match=r"filesFrom gs://b/x is no repository of a hub"):
-        source("hf://org/model+gs://b/x", Access({}, {}))
+    with pytest.raises(Refused, match=r"filesFrom gs://b/x is not a repository of a hub"):
+        open_source("hf://org/model+gs://b/x", Access({}, {}))

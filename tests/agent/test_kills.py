@@ -13,7 +13,7 @@ from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store, file_size
 from ome_operator.storage.listing import Listing, RemoteFile
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 from tests.conftest import SOAK
 from tests.support.hub import Answer, Hub, model, served
 from tests.support.registry import Front, programs, push, running
@@ -29,7 +29,7 @@ def agent(uri: str, url: str, path: str) -> None:
     """What the process does that is killed."""
 
     async def run() -> None:
-        found = source(uri, Access({"endpoint": url}, {}))
+        found = open_source(uri, Access({"endpoint": url}, {}))
         limits = Limits(files=4, piece=400_000, first=0.01, last=0.1)
         await Download(uri, found, Store(Path(path), DIGEST), limits, Progress()).run()
         await found.close()
@@ -49,7 +49,7 @@ class Origin(NamedTuple):
         """What can be asked for, by the name that the server counts it under."""
 
         async def run() -> Listing:
-            found = source(self.uri, Access({"endpoint": self.server.url}, {}))
+            found = open_source(self.uri, Access({"endpoint": self.server.url}, {}))
             try:
                 return await found.listing("")
             finally:

@@ -19,7 +19,7 @@ from ome_operator.agent.store import Store
 from ome_operator.storage import sha256sums
 from ome_operator.storage.hashes import SIZE_ONLY
 from ome_operator.storage.listing import RemoteFile
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 from tests.support import parts
 from tests.support.hub import Hub, model, served
 from tests.support.sha256sums import written
@@ -42,7 +42,7 @@ async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, no
     async def find() -> list[str]:
         return peers
 
-    swarm = PeerSource(source(uri, Access({"endpoint": hub.url, "anonymous": "true"}, {})), find, token)
+    swarm = PeerSource(open_source(uri, Access({"endpoint": hub.url, "anonymous": "true"}, {})), find, token)
     limits = Limits(first=0.001, last=0.01, files=2)
     store = place(folder, uri)
     try:
@@ -218,7 +218,7 @@ def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub,
             async def find() -> list[str]:
                 return [str(server.make_url("")).rstrip("/")]
 
-            swarm = PeerSource(source(URI, Access({}, {}, hub.url)), find, TOKEN)
+            swarm = PeerSource(open_source(URI, Access({}, {}, hub.url)), find, TOKEN)
             listing = await swarm.listing("")
             file = RemoteFile(name, len(data), SIZE_ONLY)
             found = b"".join([part async for part in swarm.read(listing, file, 0, len(data))])

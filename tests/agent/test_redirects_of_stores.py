@@ -16,9 +16,9 @@ from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
 from ome_operator.storage.addresses import host
-from ome_operator.storage.forward import Forward
 from ome_operator.storage.grants import Grant, ModelGrant, Trust
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.loopback_proxy import LoopbackProxy
+from ome_operator.storage.sources import Access, open_source
 from tests.support.hub import certificate, served
 
 DATA = b"bytes of a model"
@@ -95,7 +95,7 @@ def access(kind: str, named: Bucket, namespace: str) -> Access:
 
 async def fetch(kind: str, given: Access, folder: Path) -> bytes:
     """The model's file."""
-    store, found = Store(folder / "m", "0123abcd"), source(URIS[kind], given)
+    store, found = Store(folder / "m", "0123abcd"), open_source(URIS[kind], given)
     try:
         await Download(URIS[kind], found, store, Limits(first=0.001, last=0.01, tries=2), Progress()).run()
     finally:
@@ -111,7 +111,7 @@ def test_nobody_is_asked_but_the_host_that_a_model_names(
 ) -> None:
     named, other = pair
     setattr(named, what, other.url)
-    with pytest.raises(Failed, match=f"the object store leads to '{host(other.url)}', and agents ask the host alone"):
+    with pytest.raises(Failed, match=f"the object store redirects to '{host(other.url)}', but agents contact only"):
         asyncio.run(fetch(kind, access(kind, named, namespace), tmp_path))
     assert other.asked == [] and named.asked
 
@@ -127,7 +127,7 @@ def test_a_store_that_leads_nowhere_is_read(kind: str, pair: tuple[Bucket, Bucke
 def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another step stands for the proxy of the environment."""
     named, other = pair
-    proxy = Forward(named.url)
+    proxy = LoopbackProxy(named.url)
     reached: list[None] = []
 
     async def run() -> bytes:
@@ -150,7 +150,7 @@ def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeyp
     assert asyncio.run(run()) == DATA and reached
     named.lists_at = other.url
     proxy.refused = ""
-    with pytest.raises(Failed, match="leads to"):
+    with pytest.raises(Failed, match="redirects to"):
         asyncio.run(run())
     assert other.asked == [] and not proxy.refused, "not even the proxy hears of it"
 
@@ -170,7 +170,7 @@ def test_what_is_no_request_ends(pair: tuple[Bucket, Bucket]) -> None:
             writer.close()
 
     async def run() -> None:
-        step = Forward(named.url)
+        step = LoopbackProxy(named.url)
         where = await step.open()
         for said in (
             b"x\r\n\r\n",

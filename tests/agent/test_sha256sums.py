@@ -9,7 +9,7 @@ import pytest
 from ome_operator.agent import verify
 from ome_operator.agent.download import Failed
 from ome_operator.storage import sha256sums
-from ome_operator.storage.sources import Access, bucket
+from ome_operator.storage.sources import Access, open_bucket
 from tests.agent.conftest import Node
 from tests.support.hub import Answer
 from tests.support.sha256sums import written
@@ -101,7 +101,7 @@ def test_a_store_that_fails_once_is_asked_again(summed: Node, fault: Answer) -> 
 
 def test_sums_that_may_not_be_read_are_said_at_once(summed: Node) -> None:
     summed.hub.fault = lambda number, name: Answer(status=403 if name == sha256sums.NAME else 0)
-    with pytest.raises(Failed, match="SHA256SUMS: the object store answers 403: look at"):
+    with pytest.raises(Failed, match="SHA256SUMS: the object store returned status 403: check"):
         fetch(summed)
     assert asked(summed) == 1
 
@@ -110,9 +110,9 @@ def test_sums_that_may_not_be_read_are_said_at_once(summed: Node) -> None:
     ("data", "said"),
     [
         (b"<html>\n", "line 1 of SHA256SUMS is not"),
-        (b"", "SHA256SUMS names no file"),
+        (b"", "SHA256SUMS lists no file"),
         (b"\n" * (sha256sums.LIMIT + 1), "SHA256SUMS has 4194305 bytes"),
-        (b"0" * 64 + b"  lost.bin\n", "names 'lost.bin', which is not in the object store"),
+        (b"0" * 64 + b"  lost.bin\n", "lists 'lost.bin', which is not in the object store"),
     ],
 )
 def test_sums_that_cannot_be_used_are_a_sentence(summed: Node, data: bytes, said: str) -> None:
@@ -143,13 +143,13 @@ def test_other_bytes_and_sums_are_another_revision(summed: Node) -> None:
     del summed.hub.files[sha256sums.NAME]
     summed.hub.files[sha256sums.NAME] = written(summed.hub.files)
     summed.store.mark_damaged()
-    with pytest.raises(Failed, match="are not those of revision"):
+    with pytest.raises(Failed, match="differ from revision"):
         summed.fetch("s3://bucket/", made.revision, endpoint=summed.hub.url)
 
 
 def test_nodes_agree_on_the_revision_also_when_etags_change(summed: Node) -> None:
     async def revision() -> str:
-        found = bucket("s3://bucket/", Access({"endpoint": summed.hub.url, "anonymous": "true"}, {}))
+        found = open_bucket("s3://bucket/", Access({"endpoint": summed.hub.url, "anonymous": "true"}, {}))
         return (await found.listing("")).revision
 
     before = asyncio.run(revision())

@@ -14,8 +14,8 @@ from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.fair_queue import TurnOver
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Store
-from ome_operator.storage.listing import MOST
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.listing import MAX_FILES
+from ome_operator.storage.sources import Access, open_source
 from tests.agent.conftest import URI, Node
 from tests.support.hub import COMMIT, Answer, served
 
@@ -56,7 +56,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
     limits = Limits(first=0.001, last=0.01, tries=2, listing=0.3)
 
     async def item(number: int) -> str:
-        found = source(URI, Access({}, {}, blanks.url))
+        found = open_source(URI, Access({}, {}, blanks.url))
         store = Store(tmp_path / "models" / f"m-{number}", "0123abcd")
         try:
             await Download(URI, found, store, limits, Progress()).run()
@@ -81,7 +81,7 @@ def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
     before = threading.active_count()
 
     async def pair(number: int) -> None:
-        found = [source(URI, Access({}, {}, blanks.url)) for _ in range(2)]
+        found = [open_source(URI, Access({}, {}, blanks.url)) for _ in range(2)]
         stores = [Store(tmp_path / "models" / f"m-{number}-{place}", "0123abcd") for place in range(2)]
         limits = Limits(listing=60.0)
         made = [Download(URI, *both, limits, Progress()).run() for both in zip(found, stores, strict=True)]
@@ -106,14 +106,14 @@ def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
 
 
 def test_a_listing_of_too_many_files_is_refused(node: Node) -> None:
-    node.hub.files = {f"{number:06}.txt": b"" for number in range(MOST + 1)}
-    with pytest.raises(Failed, match=f"more than {MOST} files"):
+    node.hub.files = {f"{number:06}.txt": b"" for number in range(MAX_FILES + 1)}
+    with pytest.raises(Failed, match=f"more than {MAX_FILES} files"):
         node.fetch()
 
 
 def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ome_operator.storage.hub.LIMIT", 1000)
-    with pytest.raises(Failed, match="more than 1000 bytes where a short answer is due"):
+    with pytest.raises(Failed, match="more than 1000 bytes where a short response was expected"):
         node.fetch()
 
 
@@ -126,7 +126,7 @@ def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: py
     uri = f"{URI}@{'v' * 1990}"
 
     async def run() -> None:
-        found = source(URI, Access({}, {}, node.hub.url))
+        found = open_source(URI, Access({}, {}, node.hub.url))
         try:
             await Download(uri, found, node.store, node.limits, node.progress).run()
         finally:
@@ -143,9 +143,9 @@ def test_a_description_that_is_none_is_said(node: Node, said: bytes, monkeypatch
     async def small(*_: object) -> bytes:
         return said
 
-    monkeypatch.setattr("ome_operator.storage.hub.small", small)
+    monkeypatch.setattr("ome_operator.storage.hub.read_small", small)
     node.limits = Limits(first=0.001, last=0.01, tries=1)
-    with pytest.raises(Failed, match="sends a description of org/model that cannot be read"):
+    with pytest.raises(Failed, match="sent an invalid description of org/model"):
         node.fetch()
 
 
@@ -154,9 +154,9 @@ def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch
         files = [{"rfilename": "a", "lfs": {"size": 1, "sha256": "../../etc"}}]
         return json.dumps({"sha": COMMIT, "siblings": files}).encode()
 
-    monkeypatch.setattr("ome_operator.storage.hub.small", small)
+    monkeypatch.setattr("ome_operator.storage.hub.read_small", small)
     node.limits = Limits(first=0.001, last=0.01, tries=1)
-    with pytest.raises(Failed, match="cannot be read"):
+    with pytest.raises(Failed, match="invalid description"):
         node.fetch()
 
 
@@ -167,7 +167,7 @@ def test_a_turn_that_is_over_keeps_what_came(node: Node) -> None:
         asked = len(node.hub.sent)
 
         async def turn(began: int = asked) -> bool:
-            found = source(URI, Access({}, {}, node.hub.url))
+            found = open_source(URI, Access({}, {}, node.hub.url))
             over = lambda: any(sent.count > 100_000 for sent in node.hub.sent[began:])  # noqa: E731
             try:
                 await Download(URI, found, node.store, node.limits, node.progress, over=over).run()

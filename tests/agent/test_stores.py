@@ -11,7 +11,7 @@ from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Manifest, Store
 from ome_operator.storage import sha256sums
-from ome_operator.storage.sources import Access, bucket
+from ome_operator.storage.sources import Access, open_bucket
 from tests.support import stores
 from tests.support.hub import model
 from tests.support.sha256sums import written
@@ -42,7 +42,7 @@ def fill(place: Place) -> None:
 def fetch(place: Place, store: Store, progress: Progress, prefix: str = PREFIX, **secret: str) -> Manifest:
     """Download all of it."""
     uri = f"{place.uri}/{prefix}"
-    found = bucket(uri, Access(place.parameters, {**place.secret, **secret}))
+    found = open_bucket(uri, Access(place.parameters, {**place.secret, **secret}))
     return asyncio.run(Download(uri, found, store, Limits(first=0.001, last=0.01, tries=2), progress).run())
 
 
@@ -58,7 +58,7 @@ def test_every_file_arrives_and_is_proven(place: Place, tmp_path: Path) -> None:
 
 def test_it_goes_on_where_the_disk_ends(place: Place, tmp_path: Path) -> None:
     store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
-    listing = asyncio.run(bucket(f"{place.uri}/{PREFIX}", Access(place.parameters, place.secret)).listing(""))
+    listing = asyncio.run(open_bucket(f"{place.uri}/{PREFIX}", Access(place.parameters, place.secret)).listing(""))
     store.prepare(listing)
     have = 7_000_001
     store.part(next(one for one in listing.files if one.name == BIG)).write_bytes(FILES[BIG][:have])

@@ -131,7 +131,7 @@ def granted(here: Here, *hosts: str) -> None:
 
 def test_a_token_comes_from_the_mounted_secret(closed: Here, caplog: pytest.LogCaptureFixture) -> None:
     model = closed.model(key="hf-token")
-    assert "gives no token" in closed.work(model).report().message
+    assert "provides no token" in closed.work(model).report().message
     granted(closed, host(closed.hub.url))
     report = closed.work(model).report()
     assert report.state == "Ready" and "hf_secret" not in caplog.text + str(report)
@@ -143,7 +143,7 @@ def test_a_token_goes_to_no_other_host(closed: Here, hosts: tuple[str, ...]) -> 
     granted(closed, *hosts)
     closed.settings = replace(closed.settings, endpoint="")
     report = closed.work(closed.model(key="hf-token", parameters={"endpoint": closed.hub.url})).report()
-    assert "is not for the host 127.0.0.1" in report.message
+    assert "is not allowed for host 127.0.0.1" in report.message
     assert closed.hub.tokens == [], "not even asked"
 
 
@@ -161,16 +161,16 @@ def test_a_redirect_does_not_lead_into_the_cluster(here: Here) -> None:
     """S15 of the review: the hub answers with an address of metadata; also for what an administrator wrote."""
     here.settings = replace(here.settings, trust=Trust())
     here.hub.cdn = "169.254.169.254"
-    assert "169.254.169.254 is an address inside of a network" in here.work(here.model()).report().message
+    assert "169.254.169.254 is a private address" in here.work(here.model()).report().message
     here.hub.cdn = "localhost"
-    assert "localhost has an address inside of a network" in here.work(here.model()).report().message
+    assert "localhost has the private address" in here.work(here.model()).report().message
 
 
 def test_a_model_of_a_namespace_asks_no_private_address(here: Here) -> None:
     here.settings = replace(here.settings, endpoint="")
     made = parts.model(storage={"storageUri": URI, "path": str(here.root / "m"), "parameters": {"endpoint": here.hub.url}})
     report = here.work(Model(**{**made.__dict__, "kind": "BaseModel", "namespace": "team-a"})).report()
-    assert "127.0.0.1 is an address inside of a network, which agents do not ask" in report.message
+    assert "127.0.0.1 is a private address, which agents do not contact" in report.message
     assert here.hub.tokens == [], "nobody was connected to, so nothing tells whether a port is open"
 
 

@@ -25,7 +25,7 @@ from ome_operator.core.observed import nodes as node_facts
 from ome_operator.modelinfo.extract import FILES, facts
 from ome_operator.registry import clients, pods
 from ome_operator.storage import hub, oci_artifact, sha256sums
-from ome_operator.storage.listing import Refused, SourceError, listing
+from ome_operator.storage.listing import Refused, SourceError, make_listing
 from ome_operator.util import kubeyaml
 from ome_operator.util.unread import UNREAD
 from tests.support.deep import MOST
@@ -142,18 +142,18 @@ MANIFEST = {"mediaType": oci_artifact.MANIFESTS[0], "layers": [LAYER, LAYER]}
 
 @given(broken([MANIFEST]))
 def test_manifests_of_registries(body: Any) -> None:
-    with_declared(lambda: listing(oci_artifact.files(real(body))), Refused)
+    with_declared(lambda: make_listing(oci_artifact.artifact_files(real(body))), Refused)
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[a-z.]{1,9}/[a-z/._-]{1,9}(:[a-z]{1,5})?(@sha256:[0-9a-f]{64})?"))
 def test_references_of_registries(text: str) -> None:
-    oci_artifact.reference(text)
+    oci_artifact.parse_reference(text)
 
 
 @given(broken([json.loads('{"auths": {"r.example": {"auth": "YTpi"}, "https://x/v1": {"username": "a"}}}')], VALUES))
 def test_credentials_of_registries(body: Any) -> None:
     text = json.dumps(body)
-    with_declared(lambda: oci_artifact.credentials({".dockerconfigjson": text}, "r.example"), Refused)
+    with_declared(lambda: oci_artifact.registry_credentials({".dockerconfigjson": text}, "r.example"), Refused)
 
 
 FILE = st.fixed_dictionaries({"rfilename": VALUES, "size": VALUES, "blobId": VALUES, "lfs": st.none() | VALUES})
@@ -169,8 +169,8 @@ SUMS = st.binary(max_size=200) | st.from_regex(rb"(\\?[0-9a-fA-F]{62,65} [ *][^\
 
 @given(SUMS)
 def test_sums_of_object_stores(data: bytes) -> None:
-    with_declared(lambda: sha256sums.parse(data), Refused)
-    with_declared(lambda: sha256sums.proven([], data), Refused)
+    with_declared(lambda: sha256sums.parse_sums(data), Refused)
+    with_declared(lambda: sha256sums.with_hashes([], data), Refused)
 
 
 PROVEN = {"name": "a", "size": 3, "hash": "sha256:00", "blocks": [1, 2], "members": ["b"]}

@@ -26,7 +26,7 @@ import pytest
 from ome_local.binaries import ensure
 from ome_local.binaries.versions import Tool, this_machine
 from ome_operator.errors import UserError
-from ome_operator.storage.sources import Access, bucket
+from ome_operator.storage.sources import Access, open_bucket
 from release.programs import program
 from tests.support.registry import GOMODS
 
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 def put(place: Place, prefix: str, files: Mapping[str, bytes]) -> None:
     """Objects below a prefix; large ones in parts where there are parts."""
-    target = bucket(f"{place.uri}/{prefix}", Access(place.parameters, place.secret))
+    target = open_bucket(f"{place.uri}/{prefix}", Access(place.parameters, place.secret))
     for name, data in files.items():
         if place.upload:
             urllib.request.urlopen(place.upload + quote(f"{prefix}/{name}", safe=""), data).close()

@@ -7,24 +7,24 @@ from ome_operator.agent.free_space import FreeSpace, over_budget_message
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.store import Proven
 from ome_operator.storage.hashes import Hash
-from ome_operator.storage.listing import RemoteFile, listing
+from ome_operator.storage.listing import RemoteFile, make_listing
 
 A, B = RemoteFile("a", 100, Hash("sha256", "aa")), RemoteFile("b", 300, Hash("sha256", "bb"))
 
 
 def test_what_is_proven_is_not_fetched_and_what_is_begun_goes_on() -> None:
-    todo = plan_download(listing([A, B]), {"a": Proven("a", 100, A.hash, ())}, lambda _: 120)
+    todo = plan_download(make_listing([A, B]), {"a": Proven("a", 100, A.hash, ())}, lambda _: 120)
     assert [(one.file.name, one.have) for one in todo.fetch] == [("b", 120)]
     assert (todo.left, todo.total) == (180, 400)
 
 
 def test_a_file_of_another_hash_is_fetched_again() -> None:
-    todo = plan_download(listing([A]), {"a": Proven("a", 100, Hash("sha256", "other"), ())}, lambda _: 0)
+    todo = plan_download(make_listing([A]), {"a": Proven("a", 100, Hash("sha256", "other"), ())}, lambda _: 0)
     assert todo.left == 100
 
 
 def test_the_largest_file_comes_first() -> None:
-    assert [one.file.name for one in plan_download(listing([A, B]), {}, lambda _: 0).fetch] == ["b", "a"]
+    assert [one.file.name for one in plan_download(make_listing([A, B]), {}, lambda _: 0).fetch] == ["b", "a"]
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.storage.listing import MOST, Refused
-from ome_operator.storage.object_store import Objects
+from ome_operator.storage.listing import MAX_FILES, Refused
+from ome_operator.storage.object_store import ObjectStore
 
 
 class Endless:
@@ -25,6 +25,6 @@ class Endless:
 def test_a_listing_ends_when_there_are_too_many() -> None:
     """S23: it is not first read to its end."""
     store = Endless()
-    with pytest.raises(Refused, match=f"more than {MOST} files"):
-        asyncio.run(Objects(lambda proxy: store, "m").listing(""))
-    assert store.batches == MOST // 1000 + 1
+    with pytest.raises(Refused, match=f"more than {MAX_FILES} files"):
+        asyncio.run(ObjectStore(lambda proxy: store, "m").listing(""))
+    assert store.batches == MAX_FILES // 1000 + 1

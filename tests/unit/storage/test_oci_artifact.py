@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ome_operator.storage.listing import Refused
-from ome_operator.storage.oci_artifact import credentials, files, reference
+from ome_operator.storage.oci_artifact import artifact_files, parse_reference, registry_credentials
 
 SHA = "sha256:" + "a" * 64
 
@@ -29,11 +29,11 @@ SHA = "sha256:" + "a" * 64
     ],
 )
 def test_a_registry_is_told_from_object_storage_by_its_host(rest: str, found: tuple[str, str, str] | None) -> None:
-    assert reference(rest) == found
+    assert parse_reference(rest) == found
 
 
 def test_dockers_own_registry_answers_elsewhere() -> None:
-    assert [one.address for rest in ("docker.io/org/m", "ghcr.io/org/m") if (one := reference(rest))] == [
+    assert [one.address for rest in ("docker.io/org/m", "ghcr.io/org/m") if (one := parse_reference(rest))] == [
         "https://registry-1.docker.io",
         "https://ghcr.io",
     ]
@@ -56,13 +56,13 @@ def layer(kind: str, name: str = "", **more: Any) -> dict[str, Any]:
     ],
 )
 def test_types_say_what_is_an_archive(kind: str, name: str, unpack: str | None) -> None:
-    (one,) = files({"layers": [layer(kind, name)]})
+    (one,) = artifact_files({"layers": [layer(kind, name)]})
     assert (one.unpack, one.size, str(one.hash)) == (unpack, 5, SHA)
 
 
 def test_modelpack_names_files_its_own_way() -> None:
     notes = {"org.cncf.model.filepath": "sub/model.safetensors"}
-    (one,) = files({"layers": [layer("application/vnd.cncf.model.weight.v1.raw", annotations=notes)]})
+    (one,) = artifact_files({"layers": [layer("application/vnd.cncf.model.weight.v1.raw", annotations=notes)]})
     assert one.name == "sub/model.safetensors"
 
 
@@ -70,25 +70,25 @@ def test_modelpack_names_files_its_own_way() -> None:
     ("manifest", "said"),
     [
         ({"mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []}, "by its digest"),
-        ({}, "no artifact"),
+        ({}, "not an artifact"),
         ({"layers": [layer("application/vnd.oci.image.layer.v1.tar+gzip")]}, "is it a container image"),
         ({"layers": [layer("application/vnd.cncf.model.weight.v1.tar+zstd")]}, "zstd"),
         ({"layers": [layer("x", "name", digest="md5:1")]}, "SHA-256"),
-        ({"layers": [layer("x", "name", size=None)]}, "cannot be read"),
-        ({"layers": ["x"]}, "cannot be read"),
+        ({"layers": [layer("x", "name", size=None)]}, "invalid layer"),
+        ({"layers": ["x"]}, "invalid layer"),
     ],
 )
 def test_what_is_no_artifact_is_said(manifest: dict[str, Any], said: str) -> None:
     with pytest.raises(Refused, match=said):
-        files(manifest)
+        artifact_files(manifest)
 
 
 def test_credentials_are_those_of_the_host() -> None:
     text = '{"auths": {"ghcr.io": {"auth": "QQ=="}, "https://index.docker.io/v1/": {"username": "u", "password": "p"}}}'
     secret = {".dockerconfigjson": text}
-    assert [credentials(secret, host) for host in ("ghcr.io", "quay.io")] == ["QQ==", ""]
-    assert credentials(secret, "docker.io") == credentials({"username": "u", "password": "p\n"}, "quay.io")
-    assert base64.b64decode(credentials(secret, "docker.io")) == b"u:p"
+    assert [registry_credentials(secret, host) for host in ("ghcr.io", "quay.io")] == ["QQ==", ""]
+    assert registry_credentials(secret, "docker.io") == registry_credentials({"username": "u", "password": "p\n"}, "quay.io")
+    assert base64.b64decode(registry_credentials(secret, "docker.io")) == b"u:p"
     for broken in ("{", "[]", '{"auths": {"x": 5}}'):
-        with pytest.raises(Refused, match="cannot be read"):
-            credentials({".dockerconfigjson": broken}, "x")
+        with pytest.raises(Refused, match="has an invalid"):
+            registry_credentials({".dockerconfigjson": broken}, "x")

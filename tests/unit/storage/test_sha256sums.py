@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from ome_operator.storage import sha256sums
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
-from ome_operator.storage.listing import Refused, RemoteFile, inside, listing
+from ome_operator.storage.listing import Refused, RemoteFile, is_inside, make_listing
 from tests.support.sha256sums import line, written
 
 ODD = {"config.json": b"{}", "sub/a ü b.txt": b"", " lead": b"1", "*star": b"2", "back\\slash": b"3", "new\nline\r": b"4"}
 ONE, OTHER = "a" * 64, "b" * 64
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
-    lambda name: inside(name) and not name.startswith("./")
+    lambda name: is_inside(name) and not name.startswith("./")
 )
 
 
@@ -27,13 +27,13 @@ def shas(files: dict[str, bytes]) -> dict[str, str]:
 
 @given(st.dictionaries(NAMES, st.sampled_from([ONE, OTHER])), st.sampled_from(" *"))
 def test_what_is_written_is_read(named: dict[str, str], mark: str) -> None:
-    assert sha256sums.parse("".join(line(name, value, mark) for name, value in named.items()).encode()) == named
+    assert sha256sums.parse_sums("".join(line(name, value, mark) for name, value in named.items()).encode()) == named
 
 
 @given(st.binary(max_size=200))
 def test_whatever_lies_there_is_read_or_refused(data: bytes) -> None:
     try:
-        sha256sums.parse(data)
+        sha256sums.parse_sums(data)
     except Refused as error:
         assert str(error).startswith("line ")
 
@@ -47,13 +47,13 @@ def test_the_command_of_the_docs_writes_what_is_read(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
     data = (tmp_path / sha256sums.NAME).read_bytes()
-    assert sha256sums.parse(data) == shas(ODD)
-    assert sha256sums.parse(written(ODD)) == shas(ODD)
+    assert sha256sums.parse_sums(data) == shas(ODD)
+    assert sha256sums.parse_sums(written(ODD)) == shas(ODD)
 
 
 def test_what_others_write_is_read_too() -> None:
     text = f"# made by hand\r\n\r\n{ONE.upper()} *a\r\n{ONE}  ././b\n{ONE}  .//c\n{ONE}  a"
-    assert sha256sums.parse(text.encode()) == dict.fromkeys("abc", ONE)
+    assert sha256sums.parse_sums(text.encode()) == dict.fromkeys("abc", ONE)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_what_others_write_is_read_too() -> None:
 )  # fmt: skip
 def test_a_line_that_is_none_is_named(bad: str) -> None:
     with pytest.raises(Refused, match="line 2 of SHA256SUMS is not <64 hexadecimal digits>  <name"):
-        sha256sums.parse(f"{ONE}  good\n{bad}\n{ONE}  good\n".encode(errors="surrogateescape"))
+        sha256sums.parse_sums(f"{ONE}  good\n{bad}\n{ONE}  good\n".encode(errors="surrogateescape"))
 
 
 def test_two_sums_of_one_file_are_refused() -> None:
-    with pytest.raises(Refused, match="line 2 of SHA256SUMS gives 'a' another SHA-256 than a line above"):
-        sha256sums.parse(f"{ONE}  a\n{OTHER}  ./a\n".encode())
+    with pytest.raises(Refused, match="line 2 of SHA256SUMS has another SHA-256 for 'a' than an earlier line"):
+        sha256sums.parse_sums(f"{ONE}  a\n{OTHER}  ./a\n".encode())
 
 
 def files(*names: str) -> list[RemoteFile]:
@@ -80,30 +80,32 @@ def files(*names: str) -> list[RemoteFile]:
 
 def test_sums_are_stronger_than_what_the_store_says_and_take_nothing_away() -> None:
     data = f"{ONE}  md5\n{OTHER}  weak\n".encode()
-    found = {one.name: str(one.hash) for one in sha256sums.proven(files("md5", "weak", "README.md", sha256sums.NAME), data)}
+    found = {
+        one.name: str(one.hash) for one in sha256sums.with_hashes(files("md5", "weak", "README.md", sha256sums.NAME), data)
+    }
     own = f"sha256:{hashlib.sha256(data).hexdigest()}"
     assert found == {"md5": f"sha256:{ONE}", "weak": f"sha256:{OTHER}", "README.md": "size:", sha256sums.NAME: own}
 
 
 def test_other_sums_are_another_revision() -> None:
     def revision(value: str) -> str:
-        return listing(sha256sums.proven(files("a", sha256sums.NAME), f"{value}  a\n".encode())).revision
+        return make_listing(sha256sums.with_hashes(files("a", sha256sums.NAME), f"{value}  a\n".encode())).revision
 
     assert revision(ONE) == revision(ONE) != revision(OTHER)
 
 
 def test_what_the_store_lacks_is_counted() -> None:
-    with pytest.raises(Refused, match=r"names 'b' \(and 2 more files\), which is not in the object store: is the up"):
-        sha256sums.proven(files("a", sha256sums.NAME), "".join(f"{ONE}  {one}\n" for one in "dcba").encode())
+    with pytest.raises(Refused, match=r"lists 'b' \(and 2 more files\), which is not in the object store: is the up"):
+        sha256sums.with_hashes(files("a", sha256sums.NAME), "".join(f"{ONE}  {one}\n" for one in "dcba").encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"\n# nothing\n", f"{ONE}  {sha256sums.NAME}\n".encode()])
 def test_sums_that_prove_nothing_are_refused(data: bytes) -> None:
-    with pytest.raises(Refused, match="SHA256SUMS names no file"):
-        sha256sums.proven(files("a", sha256sums.NAME), data)
+    with pytest.raises(Refused, match="SHA256SUMS lists no file"):
+        sha256sums.with_hashes(files("a", sha256sums.NAME), data)
 
 
 def test_its_line_about_itself_says_nothing() -> None:
     data = f"{ONE}  a\n{hashlib.sha256(b'').hexdigest()}  {sha256sums.NAME}\n".encode()
-    own = sha256sums.proven(files("a", sha256sums.NAME), data)[1]
+    own = sha256sums.with_hashes(files("a", sha256sums.NAME), data)[1]
     assert own.hash == Hash("sha256", hashlib.sha256(data).hexdigest())

@@ -17,7 +17,7 @@ from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import availability
 from ome_operator.core.weights.mount import DECIDING, both, directory, hosts, mount, weights
 from ome_operator.names import revision_label, weights_digest
-from ome_operator.storage.sources import Access, source
+from ome_operator.storage.sources import Access, open_source
 from tests.support import parts
 from tests.support.parts import changed
 
@@ -97,7 +97,7 @@ def test_parameters_that_decide_the_bytes_are_those_that_sources_read() -> None:
 
     given = {"account": "a", "endpoint": "http://127.0.0.1:9", "region": "r", "anonymous": "true", "verify": "size"}
     for uri in ("hf://a/b", "s3://b/x", "gs://b/x", "az://b/x", "oci://n/x/b/y/o/z", "oci://127.0.0.1:9/a/b:1"):
-        source(uri, Access(Watched(given), {}))
+        open_source(uri, Access(Watched(given), {}))
     assert read - {"anonymous"} == set(DECIDING)
     parameters = {**given, "filesFrom": "hf://c/d"}
     found = weights(parts.model(storage={"storageUri": URI, "parameters": parameters}))

@@ -1,9 +1,9 @@
-"""A step on loopback between the client of object stores and the network, which leads to a single host.
+"""A proxy on the loopback interface that restricts the client of object stores to a single host.
 
-That client follows redirects, keeps the header `x-amz-security-token` on the way, and has no option against either. So it
-gets a proxy: this step, which opens connections to the host of the store and refuses all others. What goes over TLS is not
-read here, and plain HTTP is a connection for each request. The name is not looked at again: who may be asked was decided
-before (grants.py).
+The client follows redirects, sends the header `x-amz-security-token` with them, and has no option to prevent either. It is
+therefore given this proxy, which opens connections to the host of the store and rejects all others. The proxy does not read
+TLS traffic; plain HTTP uses one connection per request. The resolved addresses are not checked here, because the permission
+for the host was checked before (grants.py).
 """
 
 import asyncio
@@ -14,45 +14,45 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ome_operator.storage.addresses import place
+from ome_operator.storage.addresses import host_and_port
 from ome_operator.storage.listing import Refused
 
 _HEAD = 64 * 1024
-"""Bytes of a request before its body."""
+"""Maximum bytes of a request before its body."""
 _STEP = 256 * 1024
 _CONNECT = 15.0
-"""Seconds to reach a host, and for the head of a request to come."""
+"""Seconds to connect to a host, and to receive the head of a request."""
 _PORTS = {"http": 80, "https": 443}
 
 
-class Where(NamedTuple):
-    """A host as connections know it."""
+class Endpoint(NamedTuple):
+    """Scheme, host and port of a connection."""
 
     scheme: str
     host: str
     port: int
 
 
-class Forward:
-    """A step, for a single store."""
+class LoopbackProxy:
+    """A proxy that connects to a single store only."""
 
     def __init__(self, address: str) -> None:
-        (name, port), scheme = place(address), address.partition("://")[0].lower()
-        self._only = Where(scheme, name, port or _PORTS.get(scheme, 0))
+        (name, port), scheme = host_and_port(address), address.partition("://")[0].lower()
+        self._only = Endpoint(scheme, name, port or _PORTS.get(scheme, 0))
         self._proxy = _proxy(self._only)
         self._task: asyncio.Task[None] | None = None
         self.refused = ""
-        """The last other host that was asked for."""
+        """The last other host that the client requested, as `host:port`."""
 
     async def open(self) -> str:
-        """Begin; the address that the client is given as its proxy."""
+        """Start the proxy, and return the URL that the client uses as its proxy."""
         listener = socket.create_server(("127.0.0.1", 0))
         listener.setblocking(False)
         self._task = asyncio.create_task(self._accept(listener))
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     async def close(self) -> None:
-        """End it, with all connections."""
+        """Stop the proxy and all its connections."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -65,13 +65,13 @@ class Forward:
                     group.create_task(self._serve(client))
 
     async def _serve(self, client: socket.socket) -> None:
-        """One connection of the client. What breaks here, the client sees as a connection that broke."""
+        """Serve one connection of the client. An error closes the connection to the client."""
         with client, suppress(OSError, ValueError):
             client.setblocking(False)
             async with asyncio.timeout(_CONNECT):
                 head, rest = await _head(client)
             method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
-            wanted = _where(urlsplit(f"https://{target}" if method == "CONNECT" else target))
+            wanted = _endpoint(urlsplit(f"https://{target}" if method == "CONNECT" else target))
             if wanted != self._only:
                 self.refused = f"{wanted.host}:{wanted.port}"
                 await _send(client, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -86,7 +86,7 @@ class Forward:
                 await _both(client, server)
 
     async def _reach(self) -> socket.socket:
-        """A connection to the host, behind the proxy of the environment if it names any, which connects then."""
+        """Return a connection to the host, through the proxy of the environment if one is configured."""
         if self._proxy is None:
             return await _connected(self._only.host, self._only.port)
         server = await _connected(self._proxy.hostname or "", self._proxy.port or 80)
@@ -94,48 +94,48 @@ class Forward:
             try:
                 name = f"[{self._only.host}]" if ":" in self._only.host else self._only.host
                 where = f"{name}:{self._only.port}"
-                await _send(server, f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{_shown(self._proxy)}\r\n".encode())
+                await _send(server, f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{_proxy_login(self._proxy)}\r\n".encode())
                 answer, _ = await _head(server)
                 if answer.split(b" ")[1:2] != [b"200"]:
-                    raise OSError("the proxy refuses")
+                    raise OSError("the proxy of the environment rejects the connection")
             except BaseException:
                 server.close()
                 raise
         return server
 
     def _plain(self, head: bytes) -> bytes:
-        """The head of a request as the host wants it, or the next proxy; the answer to it ends the connection."""
+        """Return the head of an HTTP request rewritten for the host or the next proxy, with `Connection: close`."""
         first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
         method, target, version = first.split(" ")
         if self._proxy is None:
             target = "/" + target.split("/", 3)[3] if target.count("/") > 2 else "/"
         kept = [line for line in lines if not line.lower().startswith(("proxy-", "connection:"))]
-        more = _shown(self._proxy) if self._proxy else ""
-        return "\r\n".join([f"{method} {target} {version}", *kept, f"Connection: close\r\n{more}\r\n"]).encode("latin-1")
+        login = _proxy_login(self._proxy) if self._proxy else ""
+        return "\r\n".join([f"{method} {target} {version}", *kept, f"Connection: close\r\n{login}\r\n"]).encode("latin-1")
 
 
-def _where(parts: SplitResult) -> Where:
-    return Where(parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0))
+def _endpoint(parts: SplitResult) -> Endpoint:
+    return Endpoint(parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0))
 
 
-def _proxy(only: Where) -> SplitResult | None:
-    """The proxy of the environment for a host; Refused for a kind that cannot be used here."""
+def _proxy(only: Endpoint) -> SplitResult | None:
+    """Return the proxy of the environment for a host, or None. Raises Refused for a kind of proxy that is not supported."""
     if proxy_bypass(only.host):
         return None
-    given = getproxies()
-    if not (found := given.get(only.scheme) or given.get("all")):
+    proxies = getproxies()
+    if not (proxy := proxies.get(only.scheme) or proxies.get("all")):
         return None
-    parts = urlsplit(found if "://" in found else f"http://{found}")
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if parts.scheme != "http":
         raise Refused(
-            f"the agent's proxy is an {parts.scheme}:// one, and object stores are asked through http:// ones alone"
+            f"the agent's proxy is a {parts.scheme}:// proxy, but object stores can be reached through http:// proxies only"
         )
-    place(f"{parts.scheme}://{parts.netloc}")
+    host_and_port(f"{parts.scheme}://{parts.netloc}")
     return parts
 
 
-def _shown(proxy: SplitResult) -> str:
-    """The header that opens a proxy, "" where its address has no name."""
+def _proxy_login(proxy: SplitResult) -> str:
+    """Return the header that authenticates at a proxy, or "" if the proxy's URL has no user name."""
     if not proxy.username:
         return ""
     pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
@@ -143,43 +143,43 @@ def _shown(proxy: SplitResult) -> str:
 
 
 async def _head(source: socket.socket) -> tuple[bytes, bytes]:
-    """What comes up to the empty line, and what came behind it already."""
-    found = b""
-    while b"\r\n\r\n" not in found:
-        if not (data := await asyncio.get_running_loop().sock_recv(source, _HEAD)) or len(found) > _HEAD:
-            raise OSError("no head of a request")
-        found += data
-    head, _, rest = found.partition(b"\r\n\r\n")
+    """Return the bytes up to the empty line, and the bytes that were received after it."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        if not (data := await asyncio.get_running_loop().sock_recv(source, _HEAD)) or len(received) > _HEAD:
+            raise OSError("the connection ended before the head of a request")
+        received += data
+    head, _, rest = received.partition(b"\r\n\r\n")
     return head + b"\r\n\r\n", rest
 
 
 async def _connected(name: str, port: int) -> socket.socket:
-    loop, failed = asyncio.get_running_loop(), OSError("no address")
+    loop, failed = asyncio.get_running_loop(), OSError(f"{name} has no address")
     for family, kind, protocol, _, address in await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM):
-        made = socket.socket(family, kind, protocol)
-        made.setblocking(False)
+        connection = socket.socket(family, kind, protocol)
+        connection.setblocking(False)
         try:
-            await loop.sock_connect(made, address)
+            await loop.sock_connect(connection, address)
         except OSError as error:
-            made.close()
+            connection.close()
             failed = error
         except BaseException:
-            made.close()
+            connection.close()
             raise
         else:
-            return made
+            return connection
     raise failed
 
 
 async def _both(first: socket.socket, second: socket.socket) -> None:
-    """Bytes in both directions until either side ends."""
-    ways = {asyncio.create_task(_pump(first, second)), asyncio.create_task(_pump(second, first))}
+    """Copy bytes in both directions until either side ends."""
+    tasks = {asyncio.create_task(_pump(first, second)), asyncio.create_task(_pump(second, first))}
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _pump(source: socket.socket, target: socket.socket) -> None:

@@ -1,0 +1,98 @@
+"""A filter that prevents connections into the cluster's own network, whatever a name, a redirect or an authentication realm
+leads to.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Collection
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from aiohttp import TCPConnector
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import DefaultResolver
+
+from ome_operator.errors import OmeError
+from ome_operator.storage.addresses import host_listed
+
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+"""NAT64: the last 32 bits are an IPv4 address."""
+
+
+class Private(OmeError, OSError):
+    """The address is private, so that it is not reachable from outside the cluster."""
+
+
+def is_public(text: str) -> bool:
+    """Return whether an IP address is public: not loopback, link-local, private, shared or reserved."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in _TRANSLATED:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+    return address.is_global and not address.is_multicast
+
+
+class AddressFilter(AbstractResolver):
+    """A resolver that rejects private addresses, except those of permitted hosts.
+
+    A name is resolved once per connection, and the connection uses the resolved address, so that a later change of the name
+    has no effect.
+    """
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        # A proxy is configured by the administrator; it makes the connections and decides about them.
+        proxies = {urlsplit(item).hostname or "" for item in getproxies().values() if "://" in item}
+        self._allowed = {*allowed, *proxies}
+        self._known: set[tuple[str, int]] = set()
+        self._inner: AbstractResolver | None = None
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name. Raises Private if all are private and the host is not permitted."""
+        self._inner = self._inner or DefaultResolver()
+        results = await self._inner.resolve(host, port, family)
+        if self._is_allowed(host, port):
+            self._known |= {(str(item["host"]), int(item["port"])) for item in results}
+            return results
+        public_results = [item for item in results if is_public(str(item["host"]))]
+        if not public_results:
+            raise Private(f"{host} has the private address {results[0]['host']}" if results else f"{host} has no address")
+        return public_results
+
+    def socket(self, info: Any) -> socket.socket:
+        """Return a socket for a permitted address. This is the only check for URLs that contain an IP address."""
+        family, kind, protocol, _, where = info
+        text, port = str(where[0]), int(where[1])
+        if not is_public(text) and (text, port) not in self._known and not self._is_allowed(text, port):
+            raise Private(f"{text} is a private address")
+        return socket.socket(family, kind, protocol)
+
+    def _is_allowed(self, host: str, port: int) -> bool:
+        return host_listed(self._allowed, host.lower().strip("[]"), port)
+
+    async def close(self) -> None:
+        """Close the resolver."""
+        if self._inner is not None:
+            await self._inner.close()
+
+
+def connector(allowed: Collection[str] | None) -> TCPConnector:
+    """Return a connector for large files; None permits every address."""
+    if allowed is None:
+        return TCPConnector(limit=0, keepalive_timeout=30)
+    gate = AddressFilter(allowed)
+    return TCPConnector(limit=0, keepalive_timeout=30, resolver=gate, socket_factory=gate.socket)
+
+
+def refusal_reason(error: BaseException | None) -> str:
+    """Return the message of a rejected address that caused an error of aiohttp, or "" for other errors."""
+    while error is not None:
+        if isinstance(error, Private):
+            return str(error)
+        error = getattr(error, "os_error", None) or error.__cause__ or error.__context__
+    return ""
