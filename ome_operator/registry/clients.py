@@ -1,6 +1,7 @@
-"""Clients of the API server (pods, with the pod's own ServiceAccount) and of the router beside us.
+"""Clients of the API server (for pods, with the pod's ServiceAccount) and of the router in the same pod.
 
-No Kubernetes client library: one GET with a token does not deserve its memory in every router pod.
+They use no Kubernetes client library, because a single GET request does not justify the library's memory in every router
+pod.
 """
 
 import os
@@ -12,25 +13,27 @@ from urllib.parse import quote
 
 import aiohttp
 
-from ome_operator.registry.pods import UnexpectedAnswer, read
+from ome_operator.registry.pods import UnexpectedAnswer, parse_pods
 from ome_operator.registry.reconcile import Pod, WantedWorker, Worker
 from ome_operator.util.unread import UNREAD
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
-"""For one request. A pass has to end well within the 10 s after which a dead worker must be gone."""
+"""Limit for one request. A pass must end well within the 10 s after which a dead worker must be removed."""
 
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, UnexpectedAnswer)
-"""What a call here may raise: nobody answers, or not what was asked for."""
+"""Exceptions that the calls in this module raise: the server does not answer, or sends an invalid response."""
 
 
 def api_server() -> str:
-    """The API server's address, as the kubelet tells every container; "" outside a cluster."""
+    """Return the URL of the API server from the environment that the kubelet gives to every container, or "" outside a
+    cluster.
+    """
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     return f"https://{f'[{host}]' if ':' in host else host}:{port}" if host else ""
 
 
-class Pods:
+class PodLister:
     """Lists the pods of one slice."""
 
     def __init__(
@@ -43,21 +46,23 @@ class Pods:
         stems: Mapping[str, str],
     ) -> None:
         self._session, self._account, self._stems = session, account, stems
-        # No resourceVersion: a consistent read, never an old one from a cache.
+        # No resourceVersion: a consistent read instead of an old state from a cache.
         self._url = f"{server.rstrip('/')}/api/v1/namespaces/{quote(namespace)}/pods?labelSelector={quote(selector)}"
         self._trust: tuple[int, ssl.SSLContext] | None = None
 
     async def list(self) -> tuple[Pod, ...]:
-        """All of them, as they are now; raises one of `NO_ANSWER`."""
+        """Return all pods in their current state. Raises one of `NO_ANSWER`."""
         headers = {"Authorization": f"Bearer {_text(self._account / 'token')}", "Accept": "application/json"}
-        secure = self._url.startswith("https:")
-        async with self._session.get(self._url, headers=headers, ssl=self._tls() if secure else True) as answer:
+        uses_tls = self._url.startswith("https:")
+        async with self._session.get(self._url, headers=headers, ssl=self._tls() if uses_tls else True) as answer:
             if answer.status != 200:
-                raise UnexpectedAnswer(f"the API server refuses to list pods: {await _words(answer)}")
-            return read(await _json(answer), self._stems)
+                raise UnexpectedAnswer(f"the API server rejects the request for the list of pods: {await _words(answer)}")
+            return parse_pods(await _json(answer), self._stems)
 
     def _tls(self) -> ssl.SSLContext:
-        """Trust in the cluster's certificate authority, loaded again when its file changes."""
+        """Return a context that trusts the cluster's certificate authority; the certificate is loaded again when its file
+        changes.
+        """
         file = self._account / "ca.crt"
         changed = file.stat().st_mtime_ns
         if self._trust is None or self._trust[0] != changed:
@@ -65,8 +70,10 @@ class Pods:
         return self._trust[1]
 
 
-class Router:
-    """The router's list of workers. It adds and removes in the background: an answer means that it will try."""
+class RouterClient:
+    """Client of the router's worker list. The router adds and removes workers in the background: a success means that it
+    will try.
+    """
 
     def __init__(self, session: aiohttp.ClientSession, url: str, key: str, worker_key: str = "") -> None:
         self._session, self._url, self._worker_key = session, f"{url.rstrip('/')}/workers", worker_key
@@ -74,27 +81,27 @@ class Router:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     async def workers(self) -> tuple[Worker, ...]:
-        """What it lists; raises one of `NO_ANSWER`."""
-        # Its certificate is for another name than that of this pod's loopback, where nobody else can listen.
+        """Return the listed workers. Raises one of `NO_ANSWER`."""
+        # The router's certificate is for another name than the loopback address, where only this pod can listen.
         async with self._session.get(self._url, headers=self._headers, ssl=False) as answer:
             if answer.status in (401, 403):
                 raise UnexpectedAnswer(
-                    f"the router wants another key than ours; delete this pod, if its Secret is new: {await _words(answer)}"
+                    f"the router rejects the registry's key; if the Secret is new, delete this pod: {await _words(answer)}"
                 )
             if answer.status != 200:
-                raise UnexpectedAnswer(f"the router does not tell its workers: {await _words(answer)}")
+                raise UnexpectedAnswer(f"the router does not return its workers: {await _words(answer)}")
             body = await _json(answer)
         try:
             return workers(body)
         except UNREAD as error:
-            raise UnexpectedAnswer("the router's answer is no list of workers") from error
+            raise UnexpectedAnswer("the router's response is not a list of workers") from error
 
     async def add(self, target: WantedWorker) -> None:
-        """Have it add a worker; raises one of `NO_ANSWER`."""
+        """Request the router to add a worker. Raises one of `NO_ANSWER`."""
         body: dict[str, Any] = {"url": target.url, "worker_type": target.worker_type}
         if target.bootstrap_port is not None:
             body["bootstrap_port"] = target.bootstrap_port
-        if self._worker_key:  # never the key of its control plane, which a worker could then use
+        if self._worker_key:  # never the key of the router's control plane, which a worker could then use
             body["api_key"] = self._worker_key
         async with self._session.post(self._url, json=body, headers=self._headers, ssl=False) as answer:
             if answer.status >= 300:
@@ -103,10 +110,10 @@ class Router:
         try:
             self._jobs[target.url] = str(body.get("worker_id", ""))
         except UNREAD as error:
-            raise UnexpectedAnswer(f"the router's answer about {target.url} names no worker") from error
+            raise UnexpectedAnswer(f"the router's response about {target.url} contains no worker ID") from error
 
-    async def forgot(self, url: str) -> bool:
-        """Whether it knows nothing of a worker that it was sent: it restarted in between, faster than we could see."""
+    async def has_forgotten(self, url: str) -> bool:
+        """Return whether the router has no record of a worker that it was sent, because it restarted between two polls."""
         job = self._jobs.get(url)
         if not job:
             return False
@@ -114,9 +121,10 @@ class Router:
             return answer.status == 404
 
     async def remove(self, worker: Worker) -> None:
-        """Have it remove a worker, of whom it knows nothing any more or soon; raises one of `NO_ANSWER`.
+        """Request the router to remove a worker; a worker that it does not list counts as removed. Raises one of
+        `NO_ANSWER`.
 
-        What runs there through this router runs on to its end.
+        Requests that run on the worker through this router continue to their end.
         """
         async with self._session.delete(f"{self._url}/{quote(worker.id)}", headers=self._headers, ssl=False) as answer:
             if answer.status >= 300 and answer.status != 404:
@@ -124,8 +132,8 @@ class Router:
 
 
 async def engine_load(session: aiohttp.ClientSession, url: str) -> int | None:
-    """Requests that run or wait in an engine, from every router; None when it does not say."""
-    for path in ("/v1/loads?include=core", "/get_load"):  # the second one is what older engines have
+    """Return the requests of all routers that run or wait in an engine, or None if the engine does not report them."""
+    for path in ("/v1/loads?include=core", "/get_load"):  # older engines have the second path only
         try:
             async with session.get(url + path) as answer:
                 if answer.status == 404:
@@ -137,18 +145,18 @@ async def engine_load(session: aiohttp.ClientSession, url: str) -> int | None:
 
 
 def _load(body: Any) -> int | None:
-    """Over all data-parallel ranks; `num_reqs` of older engines counts waiting ones too."""
+    """Return the sum over all data-parallel ranks. In older engines, `num_reqs` includes waiting requests."""
     try:
         if isinstance(body, dict):
-            return sum(int(one["num_running_reqs"]) + int(one["num_waiting_reqs"]) for one in body["loads"])
-        return sum(int(one["num_reqs"]) for one in body)
+            return sum(int(item["num_running_reqs"]) + int(item["num_waiting_reqs"]) for item in body["loads"])
+        return sum(int(item["num_reqs"]) for item in body)
     except UNREAD:
         return None
 
 
 def workers(body: Any) -> tuple[Worker, ...]:
-    """What a router lists; raises what any other answer leads to."""
-    return tuple(_worker(one) for one in body["workers"])
+    """Parse a router's list of workers. Raises one of UNREAD for any other response."""
+    return tuple(_worker(item) for item in body["workers"])
 
 
 def _worker(body: dict[str, Any]) -> Worker:
@@ -166,7 +174,7 @@ async def _json(answer: aiohttp.ClientResponse) -> Any:
     try:
         return await answer.json(content_type=None)
     except (ValueError, RecursionError) as error:
-        raise UnexpectedAnswer(f"{answer.url.host} answers something that is no JSON") from error
+        raise UnexpectedAnswer(f"the response of {answer.url.host} is not JSON") from error
 
 
 async def _words(answer: aiohttp.ClientResponse) -> str:
@@ -175,5 +183,5 @@ async def _words(answer: aiohttp.ClientResponse) -> str:
 
 
 def _text(file: Path) -> str:
-    """A small file as it is now: the kubelet replaces tokens while we run."""
+    """Return the current contents of a small file; the kubelet replaces tokens while the process runs."""
     return file.read_text(encoding="utf-8").strip()

@@ -1,4 +1,6 @@
-"""What the registry counts. Its page is open: it names no pod and no address (decisions 35). The operator reads it, too."""
+"""Metrics of the registry. The page needs no key, so it contains no names of pods and no addresses (decisions 35). The
+operator reads it, too.
+"""
 
 from collections import Counter as Count
 from collections.abc import Iterable
@@ -12,25 +14,25 @@ STATES = ("serving", "adding", "waiting", "draining")
 
 
 class RegistryMetrics:
-    """Of a router."""
+    """Metrics of one router's workers."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # nobody asks for them
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the creation times are not used
         self._registry = registry = CollectorRegistry()
-        about = "Workers in the router's list that were no pods of its slice, nor had been lately"
-        self._strangers = Counter(keys.STRANGERS, about, registry=registry)
-        about = "When the last of them was found, in seconds since the epoch; 0: never"
+        about = "Foreign workers in the router's list: no pods of its slice, now or in the last hour"
+        self._foreign = Counter(keys.STRANGERS, about, registry=registry)
+        about = "When the last foreign worker was found, in seconds since the epoch; 0: never"
         self._last = Gauge(keys.STRANGER_AT, about, registry=registry)
         self._leaders = Gauge("ome_registry_leaders", "Leaders of the slice by their state", ["state"], registry=registry)
 
-    def found(self, strangers: int, now: float) -> None:
-        """So many new strangers."""
+    def count_foreign(self, strangers: int, now: float) -> None:
+        """Count newly found foreign workers; `now` is in seconds since the epoch."""
         if strangers:
-            self._strangers.inc(strangers)
+            self._foreign.inc(strangers)
             self._last.set(now)
 
     def render(self, leaders: Iterable[LeaderState]) -> str:
-        """The text format."""
+        """Return the metrics in the Prometheus text format."""
         states = Count(item.state for item in leaders)
         for state in STATES:
             self._leaders.labels(state).set(states[state])

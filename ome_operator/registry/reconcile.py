@@ -1,8 +1,8 @@
-"""Which workers a router should have: a pure function of the pods that exist and the workers that it lists.
+"""Calculate which workers a router should have, from the existing pods and the router's list. Pure functions.
 
-A worker is the leader of a group that can serve. Workers must have been asked for *before* the pods were listed: then
-a worker that is no pod of the list has truly no pod, and can go at once (the router loses deletions, and keeps the dead).
-An old list removes nothing (decisions 25).
+A worker is the leader of a group that can serve. The router's list must be read *before* the pods: then a listed worker
+without a pod has certainly no pod, and can be removed at once (the router loses deletions and keeps dead workers). An
+outdated list of pods removes no worker (decisions 25).
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,27 +17,27 @@ class RoleSpec(NamedTuple):
     worker_type: str
     """`prefill`, `decode` or `regular`."""
     port: int
-    """Where leaders serve HTTP."""
+    """Port where leaders serve HTTP."""
     pods: int
-    """In a group."""
+    """Number of pods in a group."""
     stem: str
-    """What the names of its StatefulSets begin with."""
+    """Prefix of the names of the component's StatefulSets."""
 
 
 class RegistrySettings(NamedTuple):
-    """What does not change while we run; times in seconds."""
+    """Settings that do not change while the process runs; times are in seconds."""
 
     roles: tuple[RoleSpec, ...]
     bootstrap_port: int = 8998
-    """Of prefill leaders whose annotation says nothing."""
+    """Port of prefill leaders without an annotation."""
     unready: float = 20.0
-    """A listed leader may be not ready for so long: the router's own health checks see it too, and it may come back."""
+    """How long a listed leader may be not ready. The router's own health checks see that too, and the leader may recover."""
     settle: float = 60.0
-    """After so long a rank that started after its leader was ready is taken for one that has joined it."""
+    """Time after which a rank that started after its leader became ready counts as a member of the leader's group."""
     retry: float = 15.0
-    """The router adds in the background; what is not listed after so long is sent again."""
+    """The router adds workers in the background; a worker that is not listed after this time is sent again."""
     remember: float = 3600.0
-    """An address of ours may stay in the router's list for so long after its pod has gone: it is no stranger's."""
+    """How long an address of this slice may stay in the router's list after its pod is gone without counting as foreign."""
 
 
 class Pod(NamedTuple):
@@ -51,9 +51,9 @@ class Pod(NamedTuple):
     rank: int
     """0 is the leader."""
     running: bool
-    """Its main container runs."""
+    """Whether the pod's main container runs."""
     started: float
-    """When that began, in seconds since the epoch; 0 when unknown."""
+    """When the main container started, in seconds since the epoch; 0 if unknown."""
     ready: bool
     ready_since: float
     """When `ready` last changed, in seconds since the epoch; 0 when unknown."""
@@ -67,11 +67,11 @@ class Worker(NamedTuple):
 
     id: str
     url: str
-    """With `@rank` behind it when the router knows the ranks of a data-parallel worker one by one."""
+    """Ends with `@rank` if the router lists each rank of a data-parallel worker separately."""
     worker_type: str
     bootstrap_port: int | None
     running: int
-    """Requests that this router has running there."""
+    """Requests that this router has running on the worker."""
 
     @property
     def base(self) -> str:
@@ -80,27 +80,27 @@ class Worker(NamedTuple):
 
 
 class WantedWorker(NamedTuple):
-    """A leader as the router should know it."""
+    """A leader in the form that the router should list."""
 
     url: str
     worker_type: str
     bootstrap_port: int | None
-    """Of prefill only."""
+    """Set for prefill workers only."""
     pod: str
     uid: str
 
 
 class WorkerRemoval(NamedTuple):
-    """A worker that has to go."""
+    """A worker that must be removed."""
 
     worker: Worker
     why: str
-    stranger: bool = False
-    """Whether it is not, and was not lately, an address of ours: somebody else put it into the list."""
+    foreign: bool = False
+    """Whether the address does not belong to a pod of this slice, and did not recently: someone else added the worker."""
 
 
 class LeaderState(NamedTuple):
-    """How a group stands, for people and for the operator."""
+    """The state of a group, for people and for the operator."""
 
     pod: str
     uid: str
@@ -109,31 +109,32 @@ class LeaderState(NamedTuple):
     state: str
     """`serving`, `adding`, `waiting`, `draining`."""
     why: str
-    """Why it is not serving, else ""."""
+    """Reason why the leader is not serving, else ""."""
     listed: bool
-    """Whether the router may send new requests to it."""
+    """Whether the router may send new requests to the leader."""
     running: int | None
-    """Requests of this router that run there; None when the router does not list it."""
+    """Requests of this router that run there; None if the router does not list the leader."""
 
 
 class WorkerMemory(NamedTuple):
-    """What one call tells the next."""
+    """State that is passed from one pass to the next."""
 
     pods: Mapping[str, str] = {}
-    """URL of a listed worker -> UID of the pod that it was listed for."""
+    """URL of a listed worker -> UID of the pod for which it was listed."""
     asked: Mapping[str, float] = {}
-    """URL -> when it was sent to the router, until the router lists it."""
+    """URL -> time when it was sent to the router, until the router lists it."""
     unready: Mapping[str, float] = {}
-    """UID of a leader -> since when we see it not ready."""
+    """UID of a leader -> time since when it is not ready."""
     refill: frozenset[str] = frozenset()
-    """URLs that an empty router was sent while the pods were not known anew: these may be sent again."""
+    """URLs that were sent to an empty router while the pods were outdated; these may be sent again."""
     ours: Mapping[str, float] | None = None
-    """URL that a pod of ours had -> when it was seen last; None before the first look, when all that a router lists may be
-    left over from a registry before us."""
+    """URL of a pod of this slice -> time when it was last seen. None before the first pass, when every listed worker may be
+    left over from an earlier registry.
+    """
 
 
 class WorkerChanges(NamedTuple):
-    """What has to be done now."""
+    """The changes that are due now."""
 
     add: tuple[WantedWorker, ...]
     remove: tuple[WorkerRemoval, ...]
@@ -141,13 +142,13 @@ class WorkerChanges(NamedTuple):
     memory: WorkerMemory
 
 
-class _Verdict(NamedTuple):
-    """About one leader."""
+class _Readiness(NamedTuple):
+    """Whether one leader can serve."""
 
     why: str
-    """Why it must not serve, "" when it can."""
+    """Reason why the leader must not serve, or "" if it can."""
     patient: bool = False
-    """Not ready, for a short time: where it is listed it stays."""
+    """The leader is not ready, but only for a short time: if it is listed, it stays listed."""
     draining: bool = False
 
 
@@ -159,88 +160,93 @@ def reconcile(
     now: float,
     fresh: bool = True,
 ) -> WorkerChanges:
-    """What makes the router's workers equal to the groups that can serve; `now` in seconds since the epoch.
+    """Return the changes that make the router's workers equal to the groups that can serve; `now` is in seconds since the
+    epoch.
 
-    A remembered time that is still to come counts as now: the clock was set back since.
-
-    `fresh` is False when the pods are an old list, because the API server does not answer: then nothing is removed, and
-    only an empty router, which has just started, is filled.
+    Remembered times in the future count as now, because the clock was set back. `fresh` is False if the pods are outdated
+    because the API server does not answer: then no worker is removed, and workers are added only to an empty router that has
+    just started.
     """
     pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
     unready = {pod.uid: min(memory.unready.get(pod.uid, now), now) for pod, _, _ in leaders if not pod.ready}
-    judged = [
-        (pod, _target(pod, role, settings), _judge(pod, ranks, role, settings, unready, now)) for pod, role, ranks in leaders
+    evaluated = [
+        (pod, _target(pod, role, settings), _readiness(pod, ranks, role, settings, unready, now))
+        for pod, role, ranks in leaders
     ]
     wanted: dict[str, WantedWorker] = {}
-    for _, target, verdict in judged:
-        if not verdict.why:
+    for _, target, readiness in evaluated:
+        if not readiness.why:
             wanted.setdefault(target.url, target)
-    held = {target.url: target for _, target, verdict in judged if verdict.patient and target.url not in wanted}
-    because = {target.url: verdict.why for _, target, verdict in judged if verdict.why}
-    stay, missing = {**held, **wanted}, [url for url in wanted if url not in listed]
-    ours = _ours(pods, memory, settings, now)
-    remove = _surplus(listed, stay, memory, because, ours)
+    kept = {target.url: target for _, target, readiness in evaluated if readiness.patient and target.url not in wanted}
+    reasons = {target.url: readiness.why for _, target, readiness in evaluated if readiness.why}
+    stay, missing = {**kept, **wanted}, [url for url in wanted if url not in listed]
+    own_addresses = _own_addresses(pods, memory, settings, now)
+    remove = _surplus(listed, stay, memory, reasons, own_addresses)
     asked = {url: min(memory.asked[url], now) for url in missing if url in memory.asked}
     due = [url for url in missing if url not in asked or now - asked[url] >= settings.retry]
     add = tuple(wanted[url] for url in due if fresh or not listed or url in memory.refill)
     return WorkerChanges(
         add=add,
         remove=remove if fresh else (),
-        leaders=tuple(_report(pod, target, verdict, listed, wanted) for pod, target, verdict in judged),
+        leaders=tuple(_leader_state(pod, target, readiness, listed, wanted) for pod, target, readiness in evaluated),
         memory=WorkerMemory(
-            _known(listed, stay, memory, remove) if fresh else memory.pods,
-            {**asked, **{one.url: now for one in add}},
+            _remembered_pods(listed, stay, memory, remove) if fresh else memory.pods,
+            {**asked, **{worker.url: now for worker in add}},
             unready,
-            frozenset() if fresh else memory.refill | {one.url for one in add},
-            ours if fresh else memory.ours,
+            frozenset() if fresh else memory.refill | {worker.url for worker in add},
+            own_addresses if fresh else memory.ours,
         ),
     )
 
 
 def _by_address(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
-    """Entries of the router's list by the address of their pod; of a data-parallel worker there are several."""
+    """Group the router's entries by the address of their pod; a data-parallel worker may have several entries."""
     listed: dict[str, list[Worker]] = {}
     for worker in workers:
         listed.setdefault(worker.base, []).append(worker)
     return listed
 
 
-def _ours(pods: Iterable[Pod], memory: WorkerMemory, settings: RegistrySettings, now: float) -> dict[str, float]:
-    """Addresses of pods of ours, of whatever rank, and of those that went lately -> when they were seen last."""
+def _own_addresses(pods: Iterable[Pod], memory: WorkerMemory, settings: RegistrySettings, now: float) -> dict[str, float]:
+    """Return the addresses of all pods of this slice, and of those that are recently gone, with the time when each was last
+    seen.
+    """
     ports = {role.component: role.port for role in settings.roles}
     known = {url: min(at, now) for url, at in (memory.ours or {}).items()}
-    here = {_url(pod, ports[pod.component]): now for pod in pods if pod.ip and pod.component in ports}
-    return {**{url: at for url, at in known.items() if now - at < settings.remember}, **here}
+    present = {_url(pod, ports[pod.component]): now for pod in pods if pod.ip and pod.component in ports}
+    return {**{url: at for url, at in known.items() if now - at < settings.remember}, **present}
 
 
 def _surplus(
     listed: Mapping[str, list[Worker]],
     stay: Mapping[str, WantedWorker],
     memory: WorkerMemory,
-    because: Mapping[str, str],
+    reasons: Mapping[str, str],
     ours: Mapping[str, float],
 ) -> tuple[WorkerRemoval, ...]:
-    """Workers that the router lists and must not."""
+    """Return the workers that the router lists and must not list."""
     return tuple(
-        WorkerRemoval(one, why, stranger=memory.ours is not None and url not in ours)
-        for url, known in listed.items()
-        for one in known
-        if (why := _wrong(one, stay.get(url), memory.pods.get(url), because.get(url)))
+        WorkerRemoval(worker, why, foreign=memory.ours is not None and url not in ours)
+        for url, workers in listed.items()
+        for worker in workers
+        if (why := _removal_reason(worker, stay.get(url), memory.pods.get(url), reasons.get(url)))
     )
 
 
-def _known(
+def _remembered_pods(
     listed: Iterable[str], stay: Mapping[str, WantedWorker], memory: WorkerMemory, remove: Iterable[WorkerRemoval]
 ) -> dict[str, str]:
-    """The pods of the workers that are listed; of those that are to go what was remembered, for a removal may fail."""
+    """Return the pods of the listed workers. For workers that are to be removed, keep the previous value, because a removal
+    may fail.
+    """
     kept = {url: stay[url].uid for url in listed if url in stay}
-    gone = {one.worker.base for one in remove} & kept.keys()
+    gone = {removal.worker.base for removal in remove} & kept.keys()
     return {**kept, **{url: memory.pods[url] for url in gone if url in memory.pods}}
 
 
 def _leaders(pods: Iterable[Pod], settings: RegistrySettings) -> list[tuple[Pod, RoleSpec, list[Pod]]]:
-    """Every leader of a known role with the other ranks of its group, in the order of their names."""
+    """Return every leader of a known role with the other ranks of its group, ordered by name."""
     roles = {role.component: role for role in settings.roles}
     first: list[Pod] = []
     others: dict[tuple[str, str], list[Pod]] = {}
@@ -263,28 +269,28 @@ def _url(pod: Pod, port: int) -> str:
     return f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{port}"
 
 
-def _judge(
+def _readiness(
     leader: Pod, ranks: list[Pod], role: RoleSpec, settings: RegistrySettings, unready: Mapping[str, float], now: float
-) -> _Verdict:
-    """Whether a group can serve. A group that lost a rank is broken: its leader hangs, and dies some seconds later."""
+) -> _Readiness:
+    """Return whether a group can serve. A group that lost a rank is broken: its leader hangs and exits seconds later."""
     if leader.deleting:
-        return _Verdict("the leader is being deleted")
+        return _Readiness("the leader is being deleted")
     if leader.draining:
-        return _Verdict("it is being drained", draining=True)
+        return _Readiness("the group is being drained", draining=True)
     if not leader.running or not leader.ip:
-        return _Verdict("the leader does not run")
+        return _Readiness("the leader is not running")
     if why := _incomplete(ranks, role.pods):
-        return _Verdict(why)
+        return _Readiness(why)
     if not leader.ready:
-        return _Verdict("the leader is not ready", patient=now - unready[leader.uid] < settings.unready)
-    last = max(ranks, key=lambda one: one.started, default=leader)
+        return _Readiness("the leader is not ready", patient=now - unready[leader.uid] < settings.unready)
+    last = max(ranks, key=lambda pod: pod.started, default=leader)
     if last.started > leader.ready_since > 0 and abs(now - last.started) < settings.settle:
-        return _Verdict(f"rank {last.rank} started after the leader was ready")
-    return _Verdict("")
+        return _Readiness(f"rank {last.rank} started after the leader was ready")
+    return _Readiness("")
 
 
 def _incomplete(ranks: list[Pod], size: int) -> str:
-    by_rank = {one.rank: one for one in ranks}
+    by_rank = {pod.rank: pod for pod in ranks}
     for rank in range(1, size):
         pod = by_rank.get(rank)
         if pod is None:
@@ -292,35 +298,39 @@ def _incomplete(ranks: list[Pod], size: int) -> str:
         if pod.deleting:
             return f"rank {rank} is being deleted"
         if not pod.running:
-            return f"rank {rank} does not run"
+            return f"rank {rank} is not running"
     return ""
 
 
-def _wrong(worker: Worker, target: WantedWorker | None, uid: str | None, why: str | None) -> str:
-    """Why a listed worker has to go, "" when it may stay."""
+def _removal_reason(worker: Worker, target: WantedWorker | None, uid: str | None, why: str | None) -> str:
+    """Return why a listed worker must be removed, or "" if it may stay."""
     if target is None:
         return why or "no pod of this slice has this address"
     if uid is not None and uid != target.uid:
-        return "another pod has this address now"
+        return "another pod now has this address"
     if worker.worker_type != target.worker_type:
-        return f"it was listed as {worker.worker_type}, but is {target.worker_type}"
-    # The router's own discovery says nothing about a port where the pod has no annotation; then the engines' default counts.
+        return f"it is listed as {worker.worker_type}, but its type is {target.worker_type}"
+    # The router's own discovery reports no port for a pod without an annotation; then the engines' default is used.
     if worker.bootstrap_port not in (None, target.bootstrap_port):
-        return f"it was listed with bootstrap port {worker.bootstrap_port}, but has {target.bootstrap_port}"
+        return f"it is listed with bootstrap port {worker.bootstrap_port}, but its port is {target.bootstrap_port}"
     return ""
 
 
-def _report(
-    pod: Pod, target: WantedWorker, verdict: _Verdict, listed: Mapping[str, list[Worker]], wanted: Mapping[str, WantedWorker]
+def _leader_state(
+    pod: Pod,
+    target: WantedWorker,
+    readiness: _Readiness,
+    listed: Mapping[str, list[Worker]],
+    wanted: Mapping[str, WantedWorker],
 ) -> LeaderState:
-    known = listed.get(target.url) if pod.ip else None
-    mine = wanted.get(target.url, target).uid == target.uid
-    if verdict.draining:
+    entries = listed.get(target.url) if pod.ip else None
+    is_wanted = wanted.get(target.url, target).uid == target.uid
+    if readiness.draining:
         state = "draining"
-    elif verdict.why:
+    elif readiness.why:
         state = "waiting"
     else:
-        state = "serving" if known and mine else "adding"
-    running = sum(one.running for one in known) if known is not None else None
+        state = "serving" if entries and is_wanted else "adding"
+    running = sum(worker.running for worker in entries) if entries is not None else None
     url = target.url if pod.ip else ""
-    return LeaderState(pod.name, pod.uid, url, target.worker_type, state, verdict.why, known is not None, running)
+    return LeaderState(pod.name, pod.uid, url, target.worker_type, state, readiness.why, entries is not None, running)

@@ -115,7 +115,7 @@ def test_facts_of_what_the_api_server_sends(body: Any) -> None:
 @example({"kind": "PodList", "items": [{"metadata": {"labels": {**POD["metadata"]["labels"], keys.COMPONENT: Deep(MOST)}}}]})
 def test_pods_of_a_registry(body: Any) -> None:
     try:
-        pods.read(real(body), {})
+        pods.parse_pods(real(body), {})
     except pods.UnexpectedAnswer as error:
         assert str(error)
 

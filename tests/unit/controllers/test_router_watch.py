@@ -70,7 +70,7 @@ async def page() -> AsyncIterator[Page]:
 def shown(count: int, at: float) -> str:
     """The page of a registry."""
     metrics = RegistryMetrics()
-    metrics.found(count, at)
+    metrics.count_foreign(count, at)
     return metrics.render(())
 
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ome_operator.registry.clients import Pods, Router, api_server, engine_load
+from ome_operator.registry.clients import PodLister, RouterClient, api_server, engine_load
 from ome_operator.registry.pods import UnexpectedAnswer
 from ome_operator.registry.reconcile import WantedWorker, Worker
 
@@ -53,7 +53,7 @@ WORKER = {"id": "1", "url": "http://a:1", "worker_type": "prefill", "load": 2, "
 
 async def test_workers(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 200, {"workers": [WORKER, {"id": "2", "url": "http://b:1", "worker_type": "decode"}]}
-    assert await Router(session, server.url, "").workers() == (
+    assert await RouterClient(session, server.url, "").workers() == (
         Worker("1", "http://a:1", "prefill", 8998, 2),
         Worker("2", "http://b:1", "decode", None, 0),
     )
@@ -65,12 +65,12 @@ async def test_what_is_no_list_of_workers_is_none(
 ) -> None:
     server.answers["/workers"] = answer
     with pytest.raises(UnexpectedAnswer):
-        await Router(session, server.url, "").workers()
+        await RouterClient(session, server.url, "").workers()
 
 
 async def test_adding_and_removing(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (202, {})}
-    router = Router(session, server.url, "key", "for workers")
+    router = RouterClient(session, server.url, "key", "for workers")
     await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))
     await router.add(WantedWorker("http://b:1", "decode", None, "d", "v"))
     await router.remove(Worker("7", "http://c:1", "decode", None, 0))
@@ -89,30 +89,30 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
 
 async def test_an_answer_to_an_added_worker_that_is_no_object_is_odd(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 202, ["7"]
-    with pytest.raises(UnexpectedAnswer, match="about http://a:1 names no worker"):
-        await Router(session, server.url, "").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
+    with pytest.raises(UnexpectedAnswer, match="about http://a:1 contains no worker ID"):
+        await RouterClient(session, server.url, "").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
 
 
 async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, session: aiohttp.ClientSession) -> None:
     """The router shows it with every prompt: an engine, or whoever has its address, could then redirect prompts."""
     server.answers["/workers"] = 202, {"worker_id": "7"}
-    await Router(session, server.url, "key").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
+    await RouterClient(session, server.url, "key").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
     assert server.sent == [("POST", "/workers", "Bearer key", {"url": "http://a:1", "worker_type": "decode"})]
 
 
 async def test_a_router_that_wants_another_key_is_told_apart(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 401, {}
-    with pytest.raises(UnexpectedAnswer, match="another key than ours; delete this pod"):
-        await Router(session, server.url, "old").workers()
+    with pytest.raises(UnexpectedAnswer, match="rejects the registry's key; if the Secret is new, delete this pod"):
+        await RouterClient(session, server.url, "old").workers()
 
 
 async def test_a_router_that_restarted_forgot_what_it_was_sent(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers |= {"/workers": (202, {"worker_id": "7"}), "/workers/7": (200, {"job_status": {}})}
-    router = Router(session, server.url, "")
+    router = RouterClient(session, server.url, "")
     await router.add(WantedWorker("http://a:1", "decode", None, "p", "u"))
-    assert not await router.forgot("http://a:1")
+    assert not await router.has_forgotten("http://a:1")
     del server.answers["/workers/7"]
-    assert await router.forgot("http://a:1")
+    assert await router.has_forgotten("http://a:1")
 
 
 LOADS: dict[str, tuple[dict[str, tuple[int, Any]], int | None]] = {
@@ -136,7 +136,7 @@ async def test_an_engine_that_is_gone_says_nothing(session: aiohttp.ClientSessio
 
 async def test_the_token_is_read_anew_each_time(server: Server, session: aiohttp.ClientSession, tmp_path: Path) -> None:
     server.answers["/api/v1/namespaces/team/pods"] = 200, {"kind": "PodList", "metadata": {}, "items": []}
-    pods = Pods(session, server.url, "team", "a=b", tmp_path, {})
+    pods = PodLister(session, server.url, "team", "a=b", tmp_path, {})
     with pytest.raises(OSError, match="token"):
         await pods.list()
     for token in ("one", "two"):

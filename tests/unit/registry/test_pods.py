@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.registry.pods import UnexpectedAnswer, read
+from ome_operator.registry.pods import UnexpectedAnswer, parse_pods
 from ome_operator.registry.reconcile import RegistrySettings, RoleSpec, Worker, WorkerMemory, reconcile
 
 STEMS = {"engine": "p"}
@@ -72,7 +72,7 @@ def pods(*items: Any) -> dict[str, Any]:
 
 
 def test_a_leader() -> None:
-    (pod,) = read(pods(leader()), STEMS)
+    (pod,) = parse_pods(pods(leader()), STEMS)
     assert pod == ("p-3-0", "u3", "10.0.0.3", "engine", "3", 0, True, 100.0, True, 200.0, False, False, None)
 
 
@@ -80,24 +80,24 @@ def test_annotations_and_deletion() -> None:
     notes = {"ome.io/draining": "true", "sglang.ai/bootstrap-port": "9000"}
     labels = leader()["metadata"]["labels"]
     more = {"annotations": notes, "labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    (pod,) = read(pods(leader(metadata=more)), STEMS)
+    (pod,) = parse_pods(pods(leader(metadata=more)), STEMS)
     assert pod.deleting and pod.draining and pod.bootstrap_port == 9000
 
 
 def test_a_rank_that_has_not_started() -> None:
-    (pod,) = read(pods(worker()), STEMS)
+    (pod,) = parse_pods(pods(worker()), STEMS)
     assert (pod.group, pod.rank, pod.running, pod.ready) == ("3", 2, False, False)
 
 
 @pytest.mark.parametrize("state", [{"terminated": {"exitCode": 0}}, {"waiting": {"reason": "CrashLoopBackOff"}}, {}, None])
 def test_a_main_container_that_does_not_run(state: Any) -> None:
-    (pod,) = read(pods(leader(containerStatuses=[{"name": "main", "state": state}])), STEMS)
+    (pod,) = parse_pods(pods(leader(containerStatuses=[{"name": "main", "state": state}])), STEMS)
     assert not pod.running
 
 
 def test_pods_that_are_no_ranks_are_left_out() -> None:
     router = {"metadata": {"name": "r", "uid": "r", "labels": {"component": "router"}}}
-    assert read(pods(router, {"metadata": {"name": "x", "uid": "x"}}), STEMS) == ()
+    assert parse_pods(pods(router, {"metadata": {"name": "x", "uid": "x"}}), STEMS) == ()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_pods_that_are_no_ranks_are_left_out() -> None:
 )
 def test_a_pod_whose_labels_are_at_odds_is_no_rank(body: Any) -> None:
     """The others are known all the same: one pod must not keep every router from learning anything."""
-    assert [pod.name for pod in read(pods(body, leader(4)), STEMS)] == ["p-4-0"]
+    assert [pod.name for pod in parse_pods(pods(body, leader(4)), STEMS)] == ["p-4-0"]
 
 
 def renamed(body: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -154,7 +154,7 @@ IMPOSTORS = {
 @pytest.mark.parametrize("case", IMPOSTORS)
 def test_labels_make_no_worker(case: str) -> None:
     """Whoever may create a pod may give it any labels: it would get prompts, and the key that workers are shown."""
-    assert [pod.name for pod in read(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
+    assert [pod.name for pod in parse_pods(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
 
 
 def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
@@ -162,19 +162,19 @@ def test_of_three_groups_only_the_broken_one_leaves_the_router() -> None:
     settings = RegistrySettings((RoleSpec("engine", "regular", 30000, 2, "p"),))
     everything = [made for group in range(1, 4) for made in (leader(group), worker(group, 1, "Running"))]
     listed = [Worker(str(group), f"http://10.0.0.{group}:30000", "regular", None, 0) for group in range(1, 4)]
-    assert reconcile(read(pods(*everything), STEMS), listed, WorkerMemory(), settings, 1000.0).remove == ()
+    assert reconcile(parse_pods(pods(*everything), STEMS), listed, WorkerMemory(), settings, 1000.0).remove == ()
     for group in range(1, 4):
         others = [one for one in everything if one["metadata"]["name"] != f"p-{group}-w-1"]
         ending = worker(group, 1, "Running")
         ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         for broken, why in ((others, "is missing"), ([*others, ending], "is being deleted")):
-            step = reconcile(read(pods(*broken), STEMS), listed, WorkerMemory(), settings, 1000.0)
+            step = reconcile(parse_pods(pods(*broken), STEMS), listed, WorkerMemory(), settings, 1000.0)
             assert [(one.worker.id, one.why) for one in step.remove] == [(str(group), f"rank 1 {why}")]
             assert step.add == ()
 
 
 def test_an_empty_list_is_an_answer() -> None:
-    assert read(pods(), STEMS) == () == read({"kind": "PodList", "metadata": {}, "items": None}, STEMS)
+    assert parse_pods(pods(), STEMS) == () == parse_pods({"kind": "PodList", "metadata": {}, "items": None}, STEMS)
 
 
 @pytest.mark.parametrize(
@@ -195,4 +195,4 @@ def test_an_empty_list_is_an_answer() -> None:
 )
 def test_an_odd_answer_is_no_list(body: Any) -> None:
     with pytest.raises(UnexpectedAnswer):
-        read(body, STEMS)
+        parse_pods(body, STEMS)

@@ -74,11 +74,11 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
 
 BROKEN: dict[str, tuple[tuple[Pod, ...], str]] = {
     "leader deleted": ((rank(deleting=True), GROUP[1]), "the leader is being deleted"),
-    "leader draining": ((rank(draining=True), GROUP[1]), "it is being drained"),
-    "leader dead": ((rank(running=False, ready=False), GROUP[1]), "the leader does not run"),
+    "leader draining": ((rank(draining=True), GROUP[1]), "the group is being drained"),
+    "leader dead": ((rank(running=False, ready=False), GROUP[1]), "the leader is not running"),
     "rank missing": (GROUP[:1], "rank 1 is missing"),
     "rank deleted": ((GROUP[0], rank(1, deleting=True)), "rank 1 is being deleted"),
-    "rank dead": ((GROUP[0], rank(1, running=False)), "rank 1 does not run"),
+    "rank dead": ((GROUP[0], rank(1, running=False)), "rank 1 is not running"),
     "rank of another group": ((GROUP[0], rank(1, group="1")), "rank 1 is missing"),
     "rank restarted": ((GROUP[0], rank(1, started=NOW - 5)), "rank 1 started after the leader was ready"),
 }
@@ -119,7 +119,7 @@ def test_a_new_pod_with_an_old_address_is_listed_anew() -> None:
     known = step(GROUP, [worker()]).memory
     heir = (rank(uid="other"), GROUP[1])
     first = step(heir, [worker()], known)
-    assert removed(first) == [(P0, "another pod has this address now")] and not first.add
+    assert removed(first) == [(P0, "another pod now has this address")] and not first.add
     again = step(heir, [worker()], first.memory)
     assert removed(again) == removed(first), "the router may have refused it"
     (added,) = step(heir, [], first.memory).add
@@ -129,8 +129,8 @@ def test_a_new_pod_with_an_old_address_is_listed_anew() -> None:
 @pytest.mark.parametrize(
     ("listed", "why"),
     [
-        (worker(kind="decode", port=None), "it was listed as decode, but is prefill"),
-        (worker(port=9000), "it was listed with bootstrap port 9000, but has 8998"),
+        (worker(kind="decode", port=None), "it is listed as decode, but its type is prefill"),
+        (worker(port=9000), "it is listed with bootstrap port 9000, but its port is 8998"),
     ],
 )
 def test_a_worker_that_is_listed_wrongly_goes(listed: Worker, why: str) -> None:
@@ -199,7 +199,7 @@ def test_a_clock_that_was_set_back_makes_nothing_wait_for_it() -> None:
 
 def strangers(one: WorkerChanges) -> list[str]:
     """URLs of workers that nobody of ours put there."""
-    return [each.worker.url for each in one.remove if each.stranger]
+    return [each.worker.url for each in one.remove if each.foreign]
 
 
 THIEF = "http://thief:32000"
