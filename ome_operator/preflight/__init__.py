@@ -1,1 +1,1 @@
-"""Preflight: what runs before an engine, in its own pod and image (docs/preflight.md)."""
+"""The check that runs in the init container of engine pods before the engine starts (docs/preflight.md)."""

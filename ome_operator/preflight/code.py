@@ -1,7 +1,8 @@
-"""The check as text for a container that has none of our files: immutable, for it is stored with the revision's templates.
+"""The check as text for containers that have no files of this project. The text is immutable, because it is stored with the
+templates of a revision.
 
-No ConfigMap: the operator would need rights on all of them, and a deleted object would keep pods from starting again
-(decisions 32).
+A ConfigMap is not used: the operator would need permissions on all ConfigMaps, and a deleted object would prevent pods from
+starting again (decisions 32).
 """
 
 import ast
@@ -11,8 +12,8 @@ import zlib
 from functools import cache
 from importlib import resources
 
-MODULES = ("node", "said", "verdict", "ports", "group", "check")
-"""Each imports only what stands before it."""
+MODULES = ("node", "messages", "findings", "ports", "group", "check")
+"""In the order of their imports: each module imports only earlier modules."""
 BOOT = (
     "import base64,json,os,sys,types,zlib\n"
     "for name,text in json.loads(zlib.decompress(base64.b64decode(os.environ['OME_PREFLIGHT_CODE']))):\n"
@@ -21,7 +22,7 @@ BOOT = (
     "  exec(compile(text,name,'exec'),module.__dict__)\n"
     "sys.modules[name].main()\n"
 )
-"""A program for `python3 -c` that runs it."""
+"""A program for `python3 -c` that unpacks and runs the check."""
 LAUNCH = """\
 python=`command -v python3 || command -v python`
 if [ -n "$python" ]; then
@@ -35,25 +36,31 @@ fi
 [ "$OME_PREFLIGHT_MODE" = Require ] || exit 0
 exit $code
 """
-"""A program for `sh -c`: an image without Python says so, and holds an engine only in the mode Require."""
+"""A program for `sh -c`. It reports an image without Python, which blocks the engine only in the mode Require."""
 
 
 @cache
 def packed() -> str:
-    """All modules, as BOOT reads them."""
+    """Return all modules, packed as BOOT reads them."""
     package = __package__ or ""
     texts = [(package.partition(".")[0], ""), (package, "")]
     folder = resources.files(package)
-    texts += [(f"{package}.{name}", bare((folder / f"{name}.py").read_text(encoding="utf-8"))) for name in MODULES]
+    texts += [
+        (f"{package}.{name}", without_docstrings((folder / f"{name}.py").read_text(encoding="utf-8"))) for name in MODULES
+    ]
     return base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
 
 
-def bare(source: str) -> str:
-    """A module without its comments and docstrings: a revision has the text up to four times."""
+def without_docstrings(source: str) -> str:
+    """Return a module without comments and docstrings, because a revision contains the text up to four times."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            kept = [each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
+            kept = [
+                statement
+                for statement in body
+                if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+            ]
             node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
     return ast.unparse(tree)

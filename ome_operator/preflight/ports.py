@@ -1,4 +1,4 @@
-"""Ports of engines: held open while the ranks of a group try to reach each other (docs/preflight.md)."""
+"""The ports of an engine, held open by the check while the ranks of a group try to reach each other (docs/preflight.md)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from ome_operator.preflight.node import Json, Words, finding
-from ome_operator.preflight.verdict import UNKNOWN
+from ome_operator.preflight.findings import UNKNOWN
+from ome_operator.preflight.node import CommandLine, Json, finding
 
 CHECK = b"ome-preflight\n"
-"""What a port of an engine says while a check holds it open: so a rank that comes late takes no check for an engine."""
+"""Sent on a port of an engine while the check holds the port open, so that a late rank does not mistake the check for an
+engine.
+"""
 REACH = 3.0
-"""Seconds in which a port has to answer."""
+"""Seconds within which a port must accept a connection."""
 PREFILL_GROUPS = 16
-"""Numbers of prefill groups that a decode rank asks for."""
+"""Number of prefill groups that a decode rank probes."""
 
 
 class Ports:
-    """What this rank listens on meanwhile: the ports of its engine, and a port that takes a copy."""
+    """The ports that this rank listens on during the check: those of its engine, and a port that receives copies."""
 
     def __init__(self, bind: str, engine: list[int]) -> None:
         self.findings: list[Json] = []
@@ -31,22 +33,24 @@ class Ports:
             try:
                 self.servers.append(listen(bind, port))
                 self.open.append(port)
-                _serve(self.servers[-1], _greet)
+                _serve_connections(self.servers[-1], _greet)
             except OSError as error:
-                if error.errno == errno.EADDRINUSE:  # of all else, such as a port below 1024, the engine itself tells
-                    said = f"port {port}, which the engine will use, is taken on this node"
-                    self.findings.append(finding("ports", said, "free it, or name another port in the engine's arguments"))
-        self.copy = listen(bind, 0)
-        _serve(self.copy, _count)
+                if error.errno == errno.EADDRINUSE:  # the engine itself reports other errors, such as for a port below 1024
+                    problem = f"port {port}, which the engine will use, is already in use on this node"
+                    self.findings.append(
+                        finding("ports", problem, "free the port, or set another port in the engine's arguments")
+                    )
+        self.copy_server = listen(bind, 0)
+        _serve_connections(self.copy_server, _count)
 
     @property
     def all(self) -> list[int]:
         """Ports that other ranks should reach."""
-        return [*self.open, self.copy.getsockname()[1]]
+        return [*self.open, self.copy_server.getsockname()[1]]
 
 
-def _serve(server: socket.socket, answer: Callable[[socket.socket], None]) -> None:
-    """Answer all who come, each in a thread of its own."""
+def _serve_connections(server: socket.socket, answer: Callable[[socket.socket], None]) -> None:
+    """Accept connections, and handle each in its own thread."""
 
     def accept() -> None:
         while True:
@@ -60,47 +64,47 @@ def _serve(server: socket.socket, answer: Callable[[socket.socket], None]) -> No
 
 
 def _greet(connection: socket.socket) -> None:
-    """Say that no engine listens here."""
-    with connection, contextlib.suppress(OSError):  # who only looks whether the port is open has left
+    """Send the marker that no engine listens on this port."""
+    with connection, contextlib.suppress(OSError):  # a client that only tests the port has already closed the connection
         connection.settimeout(1)
         connection.sendall(CHECK)
 
 
 def _count(connection: socket.socket) -> None:
-    """Take what is sent, and answer how much it was."""
-    taken, buffer = 0, bytearray(1 << 20)
-    with connection, contextlib.suppress(OSError):  # the sender says that its copy failed
+    """Receive data, and reply with the number of bytes."""
+    received, buffer = 0, bytearray(1 << 20)
+    with connection, contextlib.suppress(OSError):  # the sender reports the failed copy
         connection.settimeout(10)
         while read := connection.recv_into(buffer):
-            taken += read
-        connection.sendall(b"%d\n" % taken)
+            received += read
+        connection.sendall(b"%d\n" % received)
 
 
 def listen(bind: str, port: int) -> socket.socket:
-    """A server on both families where there are two. Raises OSError."""
+    """Return a server for IPv4 and IPv6 where both are available. Raises OSError."""
     if not bind and socket.has_dualstack_ipv6():
-        with contextlib.suppress(OSError):  # IPv6 may be switched off
+        with contextlib.suppress(OSError):  # IPv6 may be disabled
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=256)
     return socket.create_server((bind, port), backlog=256)
 
 
-def engine_ports(words: Words, rank: int, http: int) -> list[int]:
-    """Ports on which the engine of a rank will listen, as its arguments say."""
+def engine_ports(command_line: CommandLine, rank: int, http: int) -> list[int]:
+    """Return the ports on which the engine of a rank will listen according to its arguments."""
     if rank:
         return []
-    found = {http} if http else set()
-    decode = "decode" in words.values("--disaggregation-mode")
-    for flag, said in words.flags():
-        value = said.split()[0]
+    ports = {http} if http else set()
+    decode = "decode" in command_line.values("--disaggregation-mode")
+    for flag, text in command_line.flags():
+        value = text.split()[0]
         if flag.endswith("-port") and not (decode and "bootstrap" in flag) and "metrics" not in flag and value.isdigit():
-            found.add(int(value))
+            ports.add(int(value))
         if flag in ("--dist-init-addr", "--nccl-init-addr") and value.rpartition(":")[2].isdigit():
-            found.add(int(value.rpartition(":")[2]))
-    return sorted(port for port in found if 0 < port < 65536)
+            ports.add(int(value.rpartition(":")[2]))
+    return sorted(port for port in ports if 0 < port < 65536)
 
 
-def why(error: OSError) -> str:
-    """What a failed connection tells."""
+def failure_reason(error: OSError) -> str:
+    """Return the reason of a failed connection as text."""
     if isinstance(error, socket.gaierror):
         return UNKNOWN
     if isinstance(error, ConnectionRefusedError):
@@ -111,31 +115,33 @@ def why(error: OSError) -> str:
 
 
 def prefill(config: Json, ports: list[int]) -> Iterator[Json]:
-    """Prefill leaders that exist and do not answer a decode rank. A refusal is an answer: their engine may not run yet."""
+    """Report existing prefill leaders that do not respond to a decode rank. A refused connection counts as a response,
+    because the engine may not run yet.
+    """
     name = str(config.get("prefill") or "")
 
-    def look(number: int) -> str | None:
+    def probe(number: int) -> str | None:
         host = name.replace("%d", str(number))
         try:
             socket.getaddrinfo(host, None)
         except OSError:
-            return None  # there is no such group
+            return None  # the group does not exist
         for port in ports:
             try:
                 socket.create_connection((host, port), REACH).close()
             except ConnectionRefusedError:
                 continue
             except OSError as error:
-                return f"prefill group {number} is not reached at port {port} of {host}: {why(error)}"
+                return f"prefill group {number} is not reachable at port {port} of {host}: {failure_reason(error)}"
         return None
 
     if name and ports:
         with ThreadPoolExecutor(PREFILL_GROUPS) as pool:
-            for said in pool.map(look, range(PREFILL_GROUPS)):
-                if said:
-                    yield finding("prefill", said, "open the port in network policies and firewalls")
+            for problem in pool.map(probe, range(PREFILL_GROUPS)):
+                if problem:
+                    yield finding("prefill", problem, "open the port in network policies and firewalls")
 
 
-def other_ports(words: Words) -> list[int]:
-    """Ports of prefill leaders that decode ranks use."""
-    return [int(value) for value in words.values("--disaggregation-bootstrap-port") if value.isdigit()] or [8998]
+def other_ports(command_line: CommandLine) -> list[int]:
+    """Return the ports of prefill leaders that decode ranks use."""
+    return [int(value) for value in command_line.values("--disaggregation-bootstrap-port") if value.isdigit()] or [8998]

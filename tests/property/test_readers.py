@@ -20,11 +20,11 @@ from ome_operator.benchmark_pod import inside, inside_genai, steps
 from ome_operator.benchmark_pod.results import failed, results, summary
 from ome_operator.core.observed import from_api
 from ome_operator.core.preflight import results as checks
-from ome_operator.preflight import said
+from ome_operator.preflight import messages
+from ome_operator.preflight.findings import clocks, failed_copies, links, slow_ranks, unreachable
 from ome_operator.preflight.group import Line, Meeting
-from ome_operator.preflight.node import Words
+from ome_operator.preflight.node import CommandLine
 from ome_operator.preflight.ports import Ports
-from ome_operator.preflight.verdict import clocks, links, lost, slow, unreached
 from ome_operator.util.json_pages import members
 from tests.support.deep import MOST
 from tests.support.odd_json import ANY, Deep, broken, dumped, real, typed, with_declared
@@ -168,13 +168,13 @@ def test_what_ranks_say(raw: bytes) -> None:
             heard = Line(here).read(time.monotonic() + 5)
         except (OSError, ValueError):
             return
-    for read in (said.hello, said.answer, said.order):
+    for read in (messages.parse_hello, messages.parse_answer, messages.parse_order):
         try:
-            found = read(heard, 5.0) if read is said.hello else read(heard)
+            found = read(heard, 5.0) if read is messages.parse_hello else read(heard)
         except ValueError:
             continue
-        _used(found if read is said.hello else {}, found if read is said.answer else {})
-        if read is said.order:
+        _used(found if read is messages.parse_hello else {}, found if read is messages.parse_answer else {})
+        if read is messages.parse_order:
             ports = [port for some in (found.get("ports") or {}).values() for port in some]
             assert all(0 < port < 65536 for port in ports), "connecting to it would be an OverflowError"
             json.dumps(found)
@@ -186,7 +186,7 @@ def test_what_ranks_say(raw: bytes) -> None:
 @example(dumped({**HELLO, "rank": math.inf}))
 def test_whoever_comes_to_rank_0(raw: bytes) -> None:
     """A rank of the group, or nobody: rank 0 goes on with the others."""
-    meeting = Meeting({"rank": 0, "size": 3}, Words([]), cast(Ports, None), {}, time.monotonic() + 60)
+    meeting = Meeting({"rank": 0, "size": 3}, CommandLine([]), cast(Ports, None), {}, time.monotonic() + 60)
     here, there = socket.socketpair()
     hellos: dict[int, Any] = {0: {**HELLO, "skew": 0.0}}
     with here, there:
@@ -202,10 +202,10 @@ def _used(hello: Any, answer: Any) -> None:
     """As rank 0 uses it."""
     hellos = {0: {**HELLO, "skew": 0.0}, 1: {**HELLO, "skew": 0.0, **hello}, 2: {**HELLO, "skew": 0.0}}
     list(clocks(hellos)), list(links(hellos))
-    list(unreached({0: {}, 1: answer, 2: {}}, str))
-    list(lost({(1, int(answer.get("to") or 0)): str(answer.get("why"))}, {1: answer}))
+    list(unreachable({0: {}, 1: answer, 2: {}}, str))
+    list(failed_copies({(1, int(answer.get("to") or 0)): str(answer.get("why"))}, {1: answer}))
     rates = {(1, int(answer.get("to") or 0)): float(answer.get("rate") or 0.0), (0, 1): 1e9, (2, 0): 1e9}
-    list(slow(rates)), list(slow({(1, taker): rate for taker, rate in (answer.get("rates") or {}).items()}))
+    list(slow_ranks(rates)), list(slow_ranks({(1, taker): rate for taker, rate in (answer.get("rates") or {}).items()}))
     for each in answer.get("findings") or ():
         assert {*each} == {"check", "rank", "said", "fix"}
 

@@ -165,7 +165,7 @@ def test_a_healthy_group_says_nothing(place: Place, steps: Steps) -> None:
 def test_a_device_that_is_not_there(place: Place) -> None:
     args = ["--disaggregation-ib-device=mlx5_0"]
     place.start("device", runner={"name": keys.RUNNER, "args": args})
-    said = place.told("device", "PreflightFindings", f"rank 0 on node {NAME}: devices: RDMA device mlx5_0 is not there")
+    said = place.told("device", "PreflightFindings", f"rank 0 on node {NAME}: devices: RDMA device mlx5_0 does not exist")
     assert "rank 2" in said
     place.rig.ready(SPACE, "device", 60)  # Warn
     place.end("device")
@@ -173,7 +173,7 @@ def test_a_device_that_is_not_there(place: Place) -> None:
 
 def test_small_shared_memory_holds_all_ranks(place: Place) -> None:
     place.start("shm", "Require", volumes=[memory(16)])
-    place.told("shm", "PreflightFailed", f"rank 1 on node {NAME}: shm: /dev/shm has 16 MiB, and 128 are needed")
+    place.told("shm", "PreflightFailed", f"rank 1 on node {NAME}: shm: /dev/shm has 16 MiB, but 128 MiB are needed")
     group = place.rig.get("InferenceService", SPACE, "shm")["status"]["groups"][0]  # type: ignore[index]
     assert group["phase"] == "Preflight" and any("rank 2" in line for line in group["preflight"])
     assert place.rig.condition(SPACE, "shm", "EngineReady")["reason"] == "PreflightFailed"
@@ -249,7 +249,7 @@ def test_too_few_open_files(place: Place) -> None:
 def test_a_rank_that_never_starts(place: Place, steps: Steps) -> None:
     place.start("absent", "Require", ranks="01")
     with steps.measure("a rank that never starts, until the others say so"):
-        said = place.told("absent", "PreflightFailed", f"rank 2 on node {NAME}: absent: rank 2 did not come within")
+        said = place.told("absent", "PreflightFailed", f"rank 2 on node {NAME}: absent: rank 2 did not connect within")
     assert "rank 0" not in said and "rank 1 " not in said
     place.open("2")  # they ask again, and meet
     place.rig.ready(SPACE, "absent", 300)
@@ -285,7 +285,7 @@ def test_on_demand_nothing_is_found_and_nothing_is_left(place: Place, steps: Ste
 def test_on_demand_a_device_that_is_not_there(place: Place) -> None:
     args = ["--disaggregation-ib-device=mlx5_0"]
     out = said(place, place.demand(runner={"name": keys.RUNNER, "args": args}), 1)
-    assert f"engine, rank 0 on node {NAME}: devices: RDMA device mlx5_0 is not there" in out and "rank 2" in out
+    assert f"engine, rank 0 on node {NAME}: devices: RDMA device mlx5_0 does not exist" in out and "rank 2" in out
 
 
 def test_on_demand_an_image_without_python(place: Place) -> None:

@@ -10,7 +10,7 @@ from ome_operator.describe.preflight import Checkup, in_place, lines, rank, repo
 from tests.support import parts
 
 DOWN = {"check": "links", "rank": 1, "said": "port 1 of mlx5_2 is DOWN (Disabled), not ACTIVE", "fix": "look at its cable"}
-ABSENT = {"check": "absent", "rank": 1, "said": "rank 1 did not come within 33 s", "fix": "look at its pod"}
+ABSENT = {"check": "absent", "rank": 1, "said": "rank 1 did not connect within 33 s", "fix": "look at its pod"}
 FULL = "0/24 nodes are available: 20 Insufficient nvidia.com/gpu. preemption: 0/24 nodes are available."
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ome_operator.preflight.group import Meeting
-from ome_operator.preflight.node import Words
+from ome_operator.preflight.node import CommandLine
 from ome_operator.preflight.ports import Ports
 from tests.support.preflights import ENGINE, Group, done, group, start, together
 
@@ -82,7 +82,7 @@ def test_a_rank_that_never_starts_ends_all_others(tmp_path: Path) -> None:
     # On a busy machine the copy of another rank may be slow, and is found before.
     but_slow = [(each.code, [(rank, what) for rank, what in each.found if what != "copy"]) for each in found]
     assert but_slow == [(1, [(3, "absent")])] * 3
-    assert all("rank 3 did not come within 2 s" in each.said for each in found)
+    assert all("rank 3 did not connect within 2 s" in each.said for each in found)
     assert time.monotonic() - begun < 25
 
 
@@ -106,7 +106,7 @@ def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
     with socket.create_server((of.host(0), of.http)):
         found = together(tmp_path, 2, of, words=words(of))
     assert [each.found for each in found] == [[(0, "ports")]] * 2
-    assert f"port {of.http}, which the engine will use, is taken" in found[1].said
+    assert f"port {of.http}, which the engine will use, is already in use" in found[1].said
 
 
 def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_network_that_swallows_what_is_large() -> None:
     """As with an MTU that differs: ports answer, and data does not come through."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         config = {"rank": 0, "size": 2, "leader": "127.0.0.1", "worker": "127.0.0.1"}
-        meeting = Meeting(config, Words(()), Ports("127.0.0.1", []), {}, time.monotonic() + 30)
+        meeting = Meeting(config, CommandLine(()), Ports("127.0.0.1", []), {}, time.monotonic() + 30)
         ports = {"1": [deaf.getsockname()[1]]}
         assert meeting.reach({"ports": ports}) == {"failed": []}
         assert meeting.copy({"shift": 1, "ports": ports}) == {"to": 1, "rate": None, "why": "no answer"}
@@ -215,7 +215,7 @@ def test_torch_whose_library_leaves_half_a_line(tmp_path: Path) -> None:
     [
         ("raise RuntimeError('no route between GPUs')", "RuntimeError: no route between GPUs"),
         ("os._exit(7)", "its process ended with code 7"),
-        ("time.sleep(3600)", "no end within"),
+        ("time.sleep(3600)", "it did not end within"),
     ],
     ids=["raises", "dies", "hangs"],
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.preflight.node import Words
+from ome_operator.preflight.node import CommandLine
 from tests.support.preflights import ENGINE, Done, device, root, run, weights, write
 
 MANY, FEW = "mlx5_0,mlx5_1", "--disaggregation-ib-device=mlx5_0,mlx5_7"
@@ -53,18 +53,18 @@ def test_what_an_init_container_would_fetch_is_not_missed_where_none_ran(tmp_pat
 @pytest.mark.parametrize(
     ("args", "env", "check", "words"),
     [
-        ([FEW], {}, "devices", "mlx5_7 is not there; there are: mlx5_0, mlx5_1"),
-        (["--disaggregation-ib-device", '{"0": "mlx5_0", "1": "mlx5_9"}'], {}, "devices", "mlx5_9 is not there"),
-        ([], {"NCCL_IB_HCA": "=ib0,ib1"}, "devices", "none of these is there"),
-        ([], {"UCX_NET_DEVICES": "mlx4_0:1"}, "devices", "none of these is there"),
-        ([], {"NCCL_SOCKET_IFNAME": "bond0"}, "interfaces", "there are only: eth0, lo"),
+        ([FEW], {}, "devices", "mlx5_7 does not exist; existing devices: mlx5_0, mlx5_1"),
+        (["--disaggregation-ib-device", '{"0": "mlx5_0", "1": "mlx5_9"}'], {}, "devices", "mlx5_9 does not exist"),
+        ([], {"NCCL_IB_HCA": "=ib0,ib1"}, "devices", "none of these exists"),
+        ([], {"UCX_NET_DEVICES": "mlx4_0:1"}, "devices", "none of these exists"),
+        ([], {"NCCL_SOCKET_IFNAME": "bond0"}, "interfaces", "the pod has only: eth0, lo"),
         ([], {"GLOO_SOCKET_IFNAME": "=eth"}, "interfaces", "GLOO_SOCKET_IFNAME"),
-        ([], {"NCCL_IB_HCA": "mlx5_1", "NCCL_IB_GID_INDEX": "1"}, "gid", "mlx5_1 has no GID there"),
+        ([], {"NCCL_IB_HCA": "mlx5_1", "NCCL_IB_GID_INDEX": "1"}, "gid", "mlx5_1 has no GID with this index"),
         ([], {"NCCL_IB_HCA": "mlx5_1", "NCCL_IB_GID_INDEX": "2"}, "gid", "not RoCE v2"),
         (["--tokenizer-path=/no/such"], {}, "paths", "--tokenizer-path names /no/such"),
         (["--lora-paths", "a=/no/lora"], {}, "paths", "/no/lora"),
         ([], {"NCCL_TOPO_FILE": "/no/topo.xml"}, "paths", "NCCL_TOPO_FILE names /no/topo.xml"),
-        (["--enable-trace"], {}, "packages", "the image lacks OpenTelemetry's packages"),
+        (["--enable-trace"], {}, "packages", "the image lacks the packages of OpenTelemetry"),
     ],
 )
 def test_what_arguments_and_variables_name_is_looked_for(
@@ -101,7 +101,7 @@ def test_lists_of_which_a_part_is_enough_are_no_finding(tmp_path: Path, env: dic
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ({"rate": 200}, "mlx5_1 runs at 200 Gb/s, others of this node at 400"),
+        ({"rate": 200}, "mlx5_1 runs at 200 Gb/s, but other devices of this node at 400"),
         ({"state": "1: DOWN"}, "port 1 of mlx5_1 is DOWN (Disabled)"),
         ({"state": "2: INIT"}, "is INIT"),
     ],
@@ -127,8 +127,8 @@ def test_a_file_of_the_weights_that_is_cut_short(tmp_path: Path) -> None:
     (model / "model-3-of-3.safetensors").unlink()
     found = alone(tmp_path, env={"MODEL_PATH": str(model)})
     assert found.found == [(0, "weights"), (0, "weights")]
-    assert f"{file} has {whole - 10} bytes, and its header says {whole}" in found.said
-    assert "model-3-of-3.safetensors is no whole file" in found.said
+    assert f"{file} has {whole - 10} bytes, but its header requires {whole}" in found.said
+    assert "model-3-of-3.safetensors is not a complete file" in found.said
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff" * 7, b"\xff" * 40, b"\x02\0\0\0\0\0\0\0[]", b"\x04\0\0\0\0\0\0\0null"])
@@ -150,14 +150,14 @@ def test_limits_of_the_process(tmp_path: Path) -> None:
     few = {resource.RLIMIT_NOFILE: 1024, resource.RLIMIT_MEMLOCK: 65536}
     found = alone(tmp_path, f"--disaggregation-ib-device={MANY}", limits=few)
     assert found.found == [(0, "memlock"), (0, "nofile")]
-    assert "at most 1024 files may be open, and 4096 are needed" in found.said and "64 KiB may be locked" in found.said
+    assert "at most 1024 files may be open, but 4096 are needed" in found.said and "64 KiB of memory may be locked" in found.said
 
 
 def test_shared_memory_and_huge_pages(tmp_path: Path) -> None:
     found = alone(tmp_path, shm=16 << 20, hugepages={"2Mi": 1 << 30})
     assert found.found == [(0, "hugepages"), (0, "shm")]
-    assert "/dev/shm has 16 MiB, and 64 are needed" in found.said
-    assert "1024 MiB of hugepages-2Mi were asked for, and the node has no of them" in found.said
+    assert "/dev/shm has 16 MiB, but 64 MiB are needed" in found.said
+    assert "1024 MiB of hugepages-2Mi were requested, but the node has no such pages" in found.said
 
 
 def test_gpus_and_driver(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_gpus_and_driver(tmp_path: Path) -> None:
     write(at, "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  470.82.01  Release")
     found = alone(tmp_path, env={"CUDA_VERSION": "12.6.1"}, gpus=8, shm=1 << 30)
     assert {check for _, check in found.found} - {"nofile"} == {"gpus", "driver"}
-    assert "7 GPUs are seen, and 8 were asked for" in found.said
-    assert "driver 470 of the node is older than 525, which the image's CUDA 12.6.1 needs" in found.said
+    assert "7 GPUs are visible, but 8 were requested" in found.said
+    assert "driver 470 of the node is older than 525, which CUDA 12.6.1 of the image needs" in found.said
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_gpus_and_driver(tmp_path: Path) -> None:
     [
         ("GPU 0: H100 (UUID: a)\nGPU 1: H100 (UUID: b)", 2, ""),
         ("GPU 0: H100 (UUID: a)\n  MIG 1g.10gb Device 0: (UUID: c)\n  MIG 1g.10gb Device 1: (UUID: d)", 2, ""),
-        ("GPU 0: H100 (UUID: a)", 2, "1 GPUs are seen, and 2 were asked for"),
+        ("GPU 0: H100 (UUID: a)", 2, "1 GPUs are visible, but 2 were requested"),
         ("Unable to determine the device handle for GPU0000:CB:00.0: Unknown Error", 1, "(Unable to determine the device"),
     ],
 )
@@ -192,9 +192,9 @@ def test_gpus_as_their_own_tool_lists_them(tmp_path: Path, lines: str, asked: in
 
 def test_words_of_a_shell_line() -> None:
     line = "exec python3 -m sglang.launch_server --port 30000 --model-path='/a b' # --tp 3"
-    found = Words(["bash", "-c", line, "--x=1", "--y", "--z"])
+    found = CommandLine(["bash", "-c", line, "--x=1", "--y", "--z"])
     assert list(found.flags()) == [("--port", "30000"), ("--model-path", "/a b"), ("--x", "1")]
-    assert list(Words(["--a 'b"]).flags()) == [("--a", "'b")], "a quote that does not end"
+    assert list(CommandLine(["--a 'b"]).flags()) == [("--a", "'b")], "a quote that does not end"
 
 
 def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support.effects import effects
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
-SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB, and 128 are needed", "mount more")
+SHM = PreflightFinding("shm", OWN, "/dev/shm has 16 MiB, but 128 MiB are needed", "mount more")
 
 
 def seen(held: bool, later: float = 0.0, **more: Any) -> tuple[Plan, World]:

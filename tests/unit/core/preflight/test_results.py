@@ -12,7 +12,7 @@ from ome_operator.core.observed import from_api
 from ome_operator.core.preflight.results import MANY, OWN, SAID, Checked, PreflightFinding, alone, began, read
 from tests.unit.core.observed.test_from_api_pod import body, container
 
-SHM = {"check": "shm", "rank": 3, "said": "/dev/shm has 16 MiB, and 128 are needed", "fix": "mount more"}
+SHM = {"check": "shm", "rank": 3, "said": "/dev/shm has 16 MiB, but 128 MiB are needed", "fix": "mount more"}
 FOUND = PreflightFinding("shm", 3, SHM["said"], "mount more")  # type: ignore[arg-type]
 
 

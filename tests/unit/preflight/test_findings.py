@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from ome_operator.preflight import ports
-from ome_operator.preflight.node import Words
-from ome_operator.preflight.verdict import UNKNOWN, clocks, links, lost, slow, unreached
+from ome_operator.preflight.findings import UNKNOWN, clocks, failed_copies, links, slow_ranks, unreachable
+from ome_operator.preflight.node import CommandLine
 
 Rates = dict[tuple[int, int], float]
 
@@ -23,24 +23,24 @@ def about(found: list[dict[str, object]]) -> list[tuple[object, object]]:
 
 @pytest.mark.parametrize("size", [3, 4, 12])
 def test_a_slow_rank_stands_out_and_its_neighbours_do_not(size: int) -> None:
-    assert about(list(slow(ring(size, sender=0.1)))) == [(2, "copy")]
-    assert about(list(slow(ring(size, taker=0.1)))) == [(2, "copy")]
-    (said,) = slow(ring(size, sender=0.1))
-    assert said["said"] == "it sends 20.0 MB/s by TCP, and the median of the group is 200.0 MB/s"
+    assert about(list(slow_ranks(ring(size, sender=0.1)))) == [(2, "copy")]
+    assert about(list(slow_ranks(ring(size, taker=0.1)))) == [(2, "copy")]
+    (said,) = slow_ranks(ring(size, sender=0.1))
+    assert said["said"] == "it sends 20.0 MB/s by TCP, but the median of the group is 200.0 MB/s"
 
 
 def test_of_two_ranks_the_slower_sender() -> None:
-    assert about(list(slow({(0, 1): 2e8, (1, 0): 2e7}))) == [(1, "copy")]
+    assert about(list(slow_ranks({(0, 1): 2e8, (1, 0): 2e7}))) == [(1, "copy")]
 
 
 @pytest.mark.parametrize("rates", [{}, {(0, 1): 1.0}, ring(4, sender=0.4, taker=0.4), {(0, 1): 9e9, (1, 0): 1.1e9}])
 def test_what_is_no_finding(rates: Rates) -> None:
-    assert list(slow(rates)) == []
+    assert list(slow_ranks(rates)) == []
 
 
 def test_a_copy_that_does_not_come_through() -> None:
     stuck = {(0, 1): "no answer", (1, 2): "refused"}
-    assert about(list(lost(stuck, {0: {"failed": []}, 1: {"failed": [(2, 1, "refused")]}}))) == [(0, "copy")]
+    assert about(list(failed_copies(stuck, {0: {"failed": []}, 1: {"failed": [(2, 1, "refused")]}}))) == [(0, "copy")]
 
 
 def test_clocks() -> None:
@@ -61,7 +61,7 @@ def test_links() -> None:
 
 def test_whom_a_closed_port_is_about() -> None:
     def seen(failed: dict[int, list[tuple[int, int, str]]], size: int = 3) -> list[tuple[object, object]]:
-        return about(list(unreached({rank: {"failed": failed.get(rank, [])} for rank in range(size)}, str)))
+        return about(list(unreachable({rank: {"failed": failed.get(rank, [])} for rank in range(size)}, str)))
 
     assert seen({}) == []
     assert seen({1: [(0, 5757, "refused")], 2: [(0, 5757, "refused")]}) == [(0, "reach")]
@@ -71,10 +71,10 @@ def test_whom_a_closed_port_is_about() -> None:
 
 
 def test_ports_of_an_engine() -> None:
-    said = Words(["--port=30000", "--dist-init-addr=h:5757", "--disaggregation-bootstrap-port", "8998", "--port", "x"])
+    said = CommandLine(["--port=30000", "--dist-init-addr=h:5757", "--disaggregation-bootstrap-port", "8998", "--port", "x"])
     assert ports.engine_ports(said, 0, 30000) == [5757, 8998, 30000]
     assert ports.engine_ports(said, 1, 30000) == []
-    decode = Words(["--disaggregation-mode=decode", "--disaggregation-bootstrap-port=8998", "--port=99999"])
+    decode = CommandLine(["--disaggregation-mode=decode", "--disaggregation-bootstrap-port=8998", "--port=99999"])
     assert ports.engine_ports(decode, 0, 0) == [] and ports.other_ports(decode) == [8998]
 
 
@@ -95,5 +95,5 @@ def test_prefill_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
     monkeypatch.setattr(socket, "create_connection", connected)
     (found,) = ports.prefill({"prefill": "10.0.0.%d"}, [8998])
-    assert found["said"] == "prefill group 2 is not reached at port 8998 of 10.0.0.2: no answer"
+    assert found["said"] == "prefill group 2 is not reachable at port 8998 of 10.0.0.2: no answer"
     assert list(ports.prefill({}, [8998])) == []
