@@ -54,10 +54,10 @@ def _write(path: Path, name: str, made: "Pass") -> int:
     from ome_operator import __version__
     from ome_operator.recorder import recording
 
-    data = recording.written({name: [made]}, __version__, "ome record", made.now)
+    data = recording.to_json({name: [made]}, __version__, "ome record", made.now)
     try:
         with path.open("xb") as file:
-            file.write(recording.encoded(data, path.suffix == ".gz"))
+            file.write(recording.encode(data, path.suffix == ".gz"))
     except FileExistsError as error:
         raise UserError(f"{path} already exists: remove it, or name another file with --file.") from error
     except OSError as error:

@@ -30,7 +30,7 @@ def replay(
     Exit code 0: all decisions are the same. 1: a decision differs. 2: the file cannot be read.
     """
     from ome_operator import __version__
-    from ome_operator.recorder.replay import replayed
+    from ome_operator.recorder.replay import replay
 
     found = _read(file)
     if service and service not in found.services:
@@ -38,7 +38,7 @@ def replay(
             f"{file} has no service {visible(service)}. Its services: {', '.join(map(visible, found.services)) or 'none'}."
         )
     names = [service] if service else list(found.services)
-    made = {name: list(replayed(found.services[name], found.redacted > 0))[-last:] for name in names}
+    made = {name: list(replay(found.services[name], found.redacted > 0))[-last:] for name in names}
     if output is not None:
         emit(output, made)
     else:
@@ -50,12 +50,12 @@ def replay(
 
 def _read(file: Path) -> "Recording":
     from ome_operator.recorder.facts import Unreadable
-    from ome_operator.recorder.recording import LARGEST, decoded
+    from ome_operator.recorder.recording import LARGEST, decode
 
     try:
         with file.open("rb") as opened:
             content = opened.read(LARGEST + 1)
-        return decoded(content)
+        return decode(content)
     except OSError as error:
         raise Unanswered(f"{file} cannot be read: {error.strerror}.") from error
     except Unreadable as error:

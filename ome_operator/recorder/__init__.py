@@ -1,4 +1,5 @@
-"""The flight recorder: what the last passes over a service saw and decided, in bounded memory and as a file.
+"""The flight recorder: the inputs and decisions of the last passes over a service, in bounded memory and as a file.
 
-`sync` is pure, so its inputs are all that a replay needs (docs/recorder.md, decisions 33). Pure; who asks writes the file.
+`sync` is pure, so that its inputs are sufficient for a replay (docs/recorder.md, decisions 33). The package is pure; the
+caller writes the file.
 """

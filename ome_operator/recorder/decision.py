@@ -1,4 +1,6 @@
-"""What a pass decided, as people read and tests compare it: steps, status, events. Contents of manifests are left out."""
+"""The decision of a pass in a form that people read and tests compare: steps, status, events. The contents of manifests are
+left out.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,82 +14,84 @@ _MISSING = object()
 
 
 class Decision(NamedTuple):
-    """The plan of a pass, or the error that it ended in."""
+    """The plan of a pass, or the error that it ended with."""
 
     steps: tuple[str, ...] = ()
-    """What is to be done, in this order."""
+    """The steps of the plan, in order."""
     status: Mapping[str, Any] = {}
     events: tuple[str, ...] = ()
     again: float | None = None
-    """Seconds until the next pass even if nothing happens."""
+    """Seconds until the next pass even without a change."""
     nodes: bool = False
-    """Whether it rests on which nodes there are."""
+    """Whether the decision depends on which nodes exist."""
     error: str = ""
-    """What `sync` raised; the rest is empty then."""
+    """The exception of `sync`; the other fields are empty then."""
 
 
 def decision(plan: Plan) -> Decision:
-    """What a plan decides."""
+    """Return the decision of a plan."""
     events = tuple(f"{event.type} {event.reason}: {event.message}" for event in plan.events)
     return Decision(tuple(_steps(plan)), plan.status, events, plan.requeue_after, plan.nodes)
 
 
-def failed(error: Exception) -> Decision:
-    """That there is no plan."""
+def failed_decision(error: Exception) -> Decision:
+    """Return the decision of a pass that ended with an exception."""
     return Decision(error=f"{type(error).__name__}: {error}")
 
 
 def _steps(plan: Plan) -> Iterator[str]:
     yield from (f"try revision {check.revision} in a dry run" for check in plan.check)
     for secret in plan.ensure_secret:
-        yield f"make {_called(secret.manifest)}"
+        yield f"make {_object_name(secret.manifest)}"
     for apply in (*plan.first, *plan.apply):
-        yield _applied(apply)
-    yield from (f"create {_called(create.manifest)}" for create in plan.create)
-    yield from (f"tell the status of {_called(told.manifest)}" for told in plan.apply_status)
+        yield _apply_text(apply)
+    yield from (f"create {_object_name(create.manifest)}" for create in plan.create)
+    yield from (f"tell the status of {_object_name(told.manifest)}" for told in plan.apply_status)
     for patch in plan.patch:
         marks = ((patch.body.get("metadata") or {}).get("annotations") or {}).get(keys.DRAINING)
         yield f"{'drain' if marks else 'patch'} {patch.kind} {patch.name}"
-    yield from map(_deleted, plan.delete)
+    yield from map(_delete_text, plan.delete)
     for recycle in plan.recycle:
-        yield from (f"recycle: {_deleted(delete)}" for delete in recycle.delete)
+        yield from (f"recycle: {_delete_text(delete)}" for delete in recycle.delete)
 
 
-def _called(manifest: Manifest) -> str:
+def _object_name(manifest: Manifest) -> str:
     return f"{manifest['kind']} {manifest['metadata']['name']}"
 
 
-def _applied(apply: Apply) -> str:
-    said = f"{'change' if apply.uid else 'create'} {_called(apply.manifest)}"
+def _apply_text(apply: Apply) -> str:
+    said = f"{'change' if apply.uid else 'create'} {_object_name(apply.manifest)}"
     replicas = (apply.manifest.get("spec") or {}).get("replicas")
-    return said + (f" with {replicas} replicas" if replicas is not None else "") + _if(apply.guard)
+    return said + (f" with {replicas} replicas" if replicas is not None else "") + _condition_text(apply.guard)
 
 
-def _deleted(delete: Delete) -> str:
+def _delete_text(delete: Delete) -> str:
     grace = "" if delete.grace is None else f" within {delete.grace} s"
-    return f"delete {delete.kind} {delete.name}{grace}{_if(delete.guard)}"
+    return f"delete {delete.kind} {delete.name}{grace}{_condition_text(delete.guard)}"
 
 
-def _if(guard: Guard | NodeLost | None) -> str:
+def _condition_text(guard: Guard | NodeLost | None) -> str:
     if isinstance(guard, NodeLost):
         return f" if node {guard.node} is lost"
     return f" if no pod matches {guard.selector}" if guard is not None else ""
 
 
-def plain(decided: Decision) -> dict[str, Any]:
-    """As JSON; what is empty is left out."""
+def decision_json(decided: Decision) -> dict[str, Any]:
+    """Return a decision as JSON, without empty fields."""
     found = decided._asdict() | {"steps": list(decided.steps), "events": list(decided.events)}
     return {name: value for name, value in found.items() if value not in ((), [], {}, None, False, "")}
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two decisions, as JSON, do not have in common; [] where they are the same."""
+    """Return the differences between two decisions in JSON; [] if they are equal."""
     nothing: dict[str, Any] = {"steps": [], "events": []}
     return list(_differ("", {**nothing, **then}, {**nothing, **_renamed(now, then)}))
 
 
 def _renamed(now: Mapping[str, Any], then: Mapping[str, Any]) -> Any:
-    """A decision in which a new revision has the name that it had then: a name is a digest, also of what was redacted."""
+    """Return a decision in which a new revision has its former name. A name is a digest, and also covers values that were
+    redacted.
+    """
     mine, other = _new(now), _new(then)
     if len(mine) != 1 or len(other) != 1:
         return now
@@ -95,7 +99,7 @@ def _renamed(now: Mapping[str, Any], then: Mapping[str, Any]) -> Any:
 
 
 def _new(decided: Mapping[str, Any]) -> set[str]:
-    """The revisions that a decision records or tries."""
+    """Return the revisions that a decision creates or tries."""
     found = re.compile(r"(?:try revision (\S+) |create ControllerRevision \S+-([0-9a-f]{8,10})$)")
     return {match[1] or match[2] for step in decided.get("steps") or () if (match := found.match(step))}
 
@@ -124,8 +128,8 @@ def _differ(where: str, then: Any, now: Any) -> Iterator[str]:
                 f"{where}[{number}]", *(side[number] if number < len(side) else _MISSING for side in (then, now))
             )
     elif then != now:
-        yield f"{where}: {_shown(then)} then, {_shown(now)} now"
+        yield f"{where}: {_value_text(then)} then, {_value_text(now)} now"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "nothing" if value is _MISSING else repr(value)

@@ -1,4 +1,4 @@
-"""A pass as it is kept: what `sync` looked at, and what it decided."""
+"""A recorded pass: the inputs that `sync` read, and its decision."""
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
@@ -11,32 +11,36 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Epoch, Node, Observed, Ref
 from ome_operator.core.observed.validation import Asked, Verdict
 from ome_operator.core.reconcile.plan import Plan
-from ome_operator.recorder.decision import Decision, decision, failed
+from ome_operator.recorder.decision import Decision, decision, failed_decision
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-Judged = tuple[str, int]
-"""A revision, and how many parts of it were shown: with its router, and without."""
+ResultKey = tuple[str, int]
+"""A revision, and the number of its parts that were validated: with its router, or without."""
 
 
 class Pass(NamedTuple):
-    """What `sync` was given, and what it decided."""
+    """The inputs of `sync`, and its decision."""
 
     now: datetime
     service: InferenceService
     deps: Deps
-    """Of what services may refer to, what this pass looked at. All nodes: `looked_at` says which count."""
+    """Of the objects that services may refer to, those that this pass read. All nodes are included: `relevant_nodes` selects
+    those that matter.
+    """
     observed: Observed
-    """`ahead` always answers what it answered in this pass, as `deps.judge` does."""
+    """`ahead` always returns the result of this pass, and so does `deps.judge`."""
     decided: Decision
     times: int = 1
-    """How many passes in a row saw and decided just this; `now` is the moment of the last."""
+    """The number of consecutive passes with the same inputs and decision; `now` is the time of the last of them."""
 
 
-class Noted(Mapping[K, V]):
-    """A mapping that notes what was asked for. The operator changes the one behind it, so nobody keeps this."""
+class Tracked(Mapping[K, V]):
+    """A mapping that records which keys were read. The operator changes the underlying mapping, so this object must not be
+    kept.
+    """
 
     __slots__ = ("_all", "_asked", "_of")
 
@@ -48,7 +52,7 @@ class Noted(Mapping[K, V]):
         return self._of[key]
 
     def get(self, key: K, default: Any = None) -> Any:
-        """The value of a key; `default` without it."""
+        """Return the value of a key, or `default` if it is absent."""
         self._asked.add(key)
         return self._of.get(key, default)
 
@@ -64,27 +68,29 @@ class Noted(Mapping[K, V]):
         return iter(self._of)
 
     def keys(self) -> KeysView[K]:
-        """All keys."""
+        """Return all keys."""
         self._all = True
         return self._of.keys()
 
     def values(self) -> ValuesView[V]:
-        """All values."""
+        """Return all values."""
         self._all = True
         return self._of.values()
 
     def items(self) -> ItemsView[K, V]:
-        """All keys with their values."""
+        """Return all keys with their values."""
         self._all = True
         return self._of.items()
 
     def noted(self) -> dict[K, V]:
-        """What was found so far of what was asked for."""
+        """Return the entries that were read and exist."""
         return dict(self._of) if self._all else {key: self._of[key] for key in self._asked if key in self._of}
 
 
-class Around:
-    """What all services share and the operator changes in place: copies, made when a pass first asks after a change."""
+class SharedNodes:
+    """Copies of the node tables that all services share and the operator changes in place; made when a pass first needs them
+    after a change.
+    """
 
     def __init__(self) -> None:
         self._of: object = None
@@ -92,26 +98,32 @@ class Around:
         self._holders: dict[str, AbstractSet[str]] = {}
 
     def nodes(self, deps: Deps) -> Mapping[str, Node]:
-        """All nodes. `deps.nodes` is another object after a change of any node."""
+        """Return all nodes. `deps.nodes` is another object after a change of any node."""
         if self._of is not deps.nodes:
             self._of, self._nodes, self._holders = deps.nodes, dict(deps.nodes), {}
         return self._nodes
 
     def holder(self, label: str, names: AbstractSet[str]) -> AbstractSet[str]:
-        """The nodes with a label, which is a part of a node: another set is another set of nodes. After `nodes`."""
+        """Return the nodes with a label. Labels are part of a node, so that a changed set implies changed nodes. Call
+        `nodes` first.
+        """
         if label not in self._holders:
             self._holders[label] = frozenset(names)
         return self._holders[label]
 
 
-class Ear:
-    """A pass that is being made: `deps` and `observed` go to `sync`, and note what it looks at."""
+class PassRecorder:
+    """Records a pass: `sync` receives its `deps` and `observed`, which record what `sync` reads."""
 
     def __init__(self, service: InferenceService, deps: Deps, observed: Observed) -> None:
         self._service, self._deps, self._observed, self._said = service, deps, observed, ""
-        self._models, self._runtimes, self._weights = Noted(deps.models), Noted(deps.runtimes), Noted(deps.weights)
-        self._accelerators, self._holders = Noted(deps.accelerators), Noted(deps.holders)
-        self._judged = dict[Judged, Verdict]()
+        self._models, self._runtimes, self._weights = (
+            Tracked(deps.models),
+            Tracked(deps.runtimes),
+            Tracked(deps.weights),
+        )
+        self._accelerators, self._holders = Tracked(deps.accelerators), Tracked(deps.holders)
+        self._judged = dict[ResultKey, Verdict]()
         self.deps = replace(
             deps,
             models=self._models,
@@ -123,57 +135,59 @@ class Ear:
         )
         self.observed = replace(observed, ahead=self._ahead)
 
-    def _ahead(self, asked: Mapping[Ref, Epoch]) -> str:
-        self._said = self._observed.ahead(asked)
+    def _ahead(self, versions: Mapping[Ref, Epoch]) -> str:
+        self._said = self._observed.ahead(versions)
         return self._said
 
     def _judge(self, asked: Asked) -> Verdict:
         said = self._judged[_of(asked)] = self._deps.judge(asked)
         return said
 
-    def heard(self, now: datetime, plan: Plan | Exception, around: Around) -> Pass:
-        """The pass, which ended in a plan or an error."""
-        nodes, seen = around.nodes(self._deps), self._observed
+    def finish(self, now: datetime, plan: Plan | Exception, around: SharedNodes) -> Pass:
+        """Return the pass, which ended with a plan or an exception."""
+        nodes, observed_now = around.nodes(self._deps), self._observed
         visible = "", self._service.namespace
         deps = replace(
             self._deps,
-            models={ref: found for ref, found in self._models.noted().items() if ref.namespace in visible},
-            runtimes={ref: found for ref, found in self._runtimes.noted().items() if ref.namespace in visible},
+            models={ref: object_ for ref, object_ in self._models.noted().items() if ref.namespace in visible},
+            runtimes={ref: object_ for ref, object_ in self._runtimes.noted().items() if ref.namespace in visible},
             weights=self._weights.noted(),
             accelerators=self._accelerators.noted(),
             nodes=nodes,
             holders={label: around.holder(label, names) for label, names in self._holders.noted().items()},
-            judge=partial(verdict, self._judged),
+            judge=partial(recorded_result, self._judged),
         )
         observed = replace(
-            seen,
-            accepted=dict(seen.accepted),
-            failures=dict(seen.failures),
-            strangers=dict(seen.strangers),
-            ahead=partial(answer, self._said),
+            observed_now,
+            accepted=dict(observed_now.accepted),
+            failures=dict(observed_now.failures),
+            strangers=dict(observed_now.strangers),
+            ahead=partial(recorded_ahead, self._said),
         )
-        decided = failed(plan) if isinstance(plan, Exception) else decision(plan)
+        decided = failed_decision(plan) if isinstance(plan, Exception) else decision(plan)
         return Pass(now, self._service, deps, observed, decided)
 
 
-def answer(said: str, _: Mapping[Ref, Epoch]) -> str:
-    """What `Observed.ahead` of a kept pass is: what it said then."""
-    return said
+def recorded_ahead(message: str, _: Mapping[Ref, Epoch]) -> str:
+    """Implement `Observed.ahead` of a recorded pass: return the recorded message."""
+    return message
 
 
-def verdict(said: Mapping[Judged, Verdict], asked: Asked) -> Verdict:
-    """What `Deps.judge` of a kept pass is: what it said then; nothing of what was not asked."""
-    return said.get(_of(asked), Verdict())
+def recorded_result(results: Mapping[ResultKey, Verdict], asked: Asked) -> Verdict:
+    """Implement `Deps.judge` of a recorded pass: return the recorded result, or an empty result if there is none."""
+    return results.get(_of(asked), Verdict())
 
 
-def _of(asked: Asked) -> Judged:
+def _of(asked: Asked) -> ResultKey:
     return asked.revision, len(asked.parts)
 
 
-def looked_at(made: Pass) -> Mapping[str, Node]:
-    """The nodes that a pass may rest on: all where it asked or waited for room or ranked classes, else those of its pods."""
-    deps, waits = made.deps, made.service.status.get("placement")
-    if made.decided.nodes or made.decided.error or waits or deps.accelerators:
+def relevant_nodes(pass_: Pass) -> Mapping[str, Node]:
+    """Return the nodes that a pass may depend on: all nodes if it read them, waited for capacity or ranked accelerator
+    classes, else the nodes of its pods.
+    """
+    deps, placement = pass_.deps, pass_.service.status.get("placement")
+    if pass_.decided.nodes or pass_.decided.error or placement or deps.accelerators:
         return deps.nodes
-    mine = {pod.node for pod in made.observed.pods}
-    return {name: node for name, node in deps.nodes.items() if name in mine}
+    pod_nodes = {pod.node for pod in pass_.observed.pods}
+    return {name: node for name, node in deps.nodes.items() if name in pod_nodes}

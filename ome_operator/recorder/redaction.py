@@ -1,9 +1,9 @@
-"""What may be secret in a recording is replaced, the same value by the same mark everywhere in a file.
+"""Replace values in a recording that may be secret, equal values by the same placeholder everywhere in a file.
 
-So two values that were equal still are, and a decision that rests on that is made again. Redacted are the values of all
-variables that are not ours, what stands at a name that sounds like a secret, also in an argument or a command, passwords in
-URLs, and tokens of known form; then what of these is long enough wherever else it stands, such as in the last words of a
-container.
+Values that were equal are still equal, so that a decision which depends on that can be replayed. Redacted are the values of
+all variables that the operator does not set, values whose name suggests a secret, also in an argument or a command,
+passwords in URLs, and tokens of known form; then those of these values that are long enough are replaced wherever else they
+occur, such as in the last output of a container.
 """
 
 import re
@@ -12,20 +12,20 @@ from typing import Any
 
 MARK = "redacted-"
 LONG = 8
-"""Characters of a value that is looked for elsewhere: a shorter word may mean anything there."""
+"""Minimum characters of a value that is replaced elsewhere; a shorter word may have another meaning there."""
 OURS = frozenset(
     {
         "HUGE_PAGES", "INFERENCESERVICE_NAME", "LWS_GROUP_INDEX", "LWS_GROUP_SIZE", "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX",
         "MODEL_PATH", "NAMESPACE", "PARALLELISM_SIZE", "POD_IP", "POD_NAME",
     }
 )  # fmt: skip
-"""Variables of which the operator makes the values."""
+"""Variables whose values the operator sets."""
 _WORD = r"(?:pass(?:word|wd|phrase)|secret|token(?!s|iz)|(?:api|access|private|signing)[-_]?key|credential|authorization)"
 _SOUNDS = re.compile(_WORD, re.IGNORECASE)
 _REFERENCE = re.compile(
     r"(?:name|names|ref|path|paths|file|port|policy|seconds|mode|source|projection|pull_?secrets)$", re.IGNORECASE
 )
-"""Ends of names of what only leads to a secret."""
+"""Ends of names whose values only refer to a secret."""
 _FLAG = re.compile(rf"--?[-\w]*{_WORD}[-\w]*", re.IGNORECASE)
 _IN_TEXT = re.compile(
     rf"(?P<before>[-\w]*{_WORD}[-\w]*[\"']?\s*[=:]\s*[\"']?|--[-\w]*{_WORD}[-\w]*\s+)(?P<value>[^\s\"'&;,]+)", re.IGNORECASE
@@ -43,9 +43,10 @@ _DONE = re.compile(rf"{MARK}\d+")
 
 
 class Redaction:
-    """The marks of a file: `find` in everything first, for a value may stand elsewhere before it is known; then `replaced`.
+    """The placeholders of a file. Call `find` for everything first, because a value may occur before it is recognized; then
+    call `replaced`.
 
-    `names` are no secrets wherever they stand: of objects, nodes, labels.
+    `names` are not secret wherever they occur: names of objects and nodes, and labels.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -57,15 +58,15 @@ class Redaction:
         return len(self._marks)
 
     def find(self, value: Any) -> None:
-        """Note what is to be replaced."""
+        """Collect the values that must be replaced."""
         self._walk(value, "", lambda text: text)
         words = (word for word in self._marks if len(word) >= LONG and word not in self._names)
         self._elsewhere = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or r"(?!)")
 
     def replaced(self, value: Any) -> Any:
-        """The same with marks in place of what was found."""
-        found = self._elsewhere or re.compile(r"(?!)")
-        return self._walk(value, "", lambda text: found.sub(lambda match: self._mark(match[0]), text))
+        """Return the value with placeholders instead of the collected values."""
+        pattern = self._elsewhere or re.compile(r"(?!)")
+        return self._walk(value, "", lambda text: pattern.sub(lambda match: self._mark(match[0]), text))
 
     def _walk(self, value: Any, name: str, elsewhere: Callable[[str], str]) -> Any:
         if isinstance(value, Mapping):
@@ -85,7 +86,7 @@ class Redaction:
         return elsewhere(value)
 
     def _item(self, value: Any, name: str, before: Any, elsewhere: Callable[[str], str]) -> Any:
-        """An item of a list: an argument may be the value of the flag before it."""
+        """Return an item of a list; an argument may be the value of the preceding flag."""
         if isinstance(before, str) and isinstance(value, str) and _FLAG.fullmatch(before) and not value.startswith("-"):
             return self._mark(value) if _secret(before) else self._walk(value, name, elsewhere)
         return self._walk(value, name, elsewhere)

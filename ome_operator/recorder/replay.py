@@ -1,4 +1,4 @@
-"""Passes once more: what each sees, decides and says, and what is other than it was then."""
+"""Repeat recorded passes: the inputs, decision and conditions of each, and the differences from the recorded decision."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -8,39 +8,43 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.recorder.decision import Decision, decision, differences, failed, plain
+from ome_operator.recorder.decision import Decision, decision, decision_json, differences, failed_decision
 from ome_operator.recorder.passes import Pass
 from ome_operator.recorder.recording import Replayed
 
 LINES = 40
-"""Lines of what a pass saw, or what is other."""
+"""Maximum lines about the inputs or the differences of a pass."""
 LONGEST = 100
-"""Characters of a value in them."""
+"""Maximum characters of a value in these lines."""
 
 
 class ReplayedPass(NamedTuple):
-    """A pass that was made again."""
+    """A repeated pass."""
 
     number: int
     when: str
     saw: tuple[str, ...]
-    """What was other than in the pass before; of the first pass, what there was."""
+    """Inputs that differ from the previous pass; for the first pass, all inputs."""
     steps: tuple[str, ...]
-    """What is to be done."""
+    """Steps of the plan."""
     why: tuple[str, ...]
-    """The conditions that changed, with their sentences; of the first pass, all."""
+    """Conditions that changed, with their messages; for the first pass, all conditions."""
     again: float | None
     error: str
     other: tuple[str, ...]
-    """What is not as it was decided then."""
+    """Differences from the recorded decision."""
 
 
-def replayed(passes: Iterable[Replayed], redacted: bool) -> Iterator[ReplayedPass]:
-    """Each pass again. `redacted`: digests may be other for that alone, so an object that was as applied then is so now."""
+def replay(passes: Iterable[Replayed], redacted: bool) -> Iterator[ReplayedPass]:
+    """Repeat each pass.
+
+    With `redacted`, digests may differ only because of redaction: an object that was up to date in the recording counts as
+    up to date.
+    """
     before: Mapping[str, Any] = {}
     for number, old in enumerate(passes, 1):
-        decided = again(old.made, redacted)
-        now = plain(decided)
+        decided = decide_again(old.made, redacted)
+        now = decision_json(decided)
         yield ReplayedPass(
             number,
             old.made.now.isoformat() + (f" ({old.made.times} times)" if old.made.times > 1 else ""),
@@ -54,31 +58,32 @@ def replayed(passes: Iterable[Replayed], redacted: bool) -> Iterator[ReplayedPas
         before = decided.status
 
 
-def again(made: Pass, redacted: bool = False) -> Decision:
-    """What `sync` decides about a kept pass."""
+def decide_again(recorded: Pass, redacted: bool = False) -> Decision:
+    """Return the decision of `sync` for a recorded pass."""
     try:
-        plan = sync(made.service, made.deps, made.observed, made.now)
+        plan = sync(recorded.service, recorded.deps, recorded.observed, recorded.now)
         if redacted:
-            seen = as_applied(plan, made.observed, made.decided.steps)
-            plan = plan if seen is made.observed else sync(made.service, made.deps, seen, made.now)
+            observed = as_applied(plan, recorded.observed, recorded.decided.steps)
+            plan = plan if observed is recorded.observed else sync(recorded.service, recorded.deps, observed, recorded.now)
         return decision(plan)
-    except Exception as error:  # whatever a file may say: that `sync` raises is an answer
-        return failed(error)
+    except Exception as error:  # a file may contain anything; an exception of `sync` is a result
+        return failed_decision(error)
 
 
 def as_applied(plan: Plan, observed: Observed, steps: Collection[str] = ()) -> Observed:
-    """What exists, where each object that the plan changes and nobody has edited counts as it is wanted.
+    """Return the existing objects, where each object that the plan changes and no user has edited counts as up to date.
 
-    Not those of which a change is among `steps`. For a process that does not know all that manifests are made of.
+    Objects with a recorded change among `steps` are excluded. Used where the process cannot reproduce all contents of
+    manifests.
     """
     children = dict(observed.children)
     for apply in plan.apply:
         key = apply.kind, str(apply.manifest["metadata"]["name"])
-        found = children.get(key)
-        meant = any(step.startswith(f"change {' '.join(key)}") for step in steps)
-        if apply.uid and found is not None and observed.intact(found) and not meant:
-            wanted = apply.manifest["metadata"]["annotations"][keys.HASH]
-            children[key] = found._replace(hash=wanted, owned=wanted)
+        live = children.get(key)
+        is_recorded = any(step.startswith(f"change {' '.join(key)}") for step in steps)
+        if apply.uid and live is not None and observed.intact(live) and not is_recorded:
+            desired_hash = apply.manifest["metadata"]["annotations"][keys.HASH]
+            children[key] = live._replace(hash=desired_hash, owned=desired_hash)
     return observed if children == observed.children else replace(observed, children=children)
 
 
@@ -93,17 +98,17 @@ def _first(saw: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _changes(before: Mapping[str, Mapping[str, Any]], saw: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    found = [
+    lines = [
         f"{name} {key}: {_change(before.get(name, {}).get(key), value)}"
         for name, table in saw.items()
         for key, value in table.items()
-        if (name, key) != ("service", "status")  # that is what the operator has written itself
+        if (name, key) != ("service", "status")  # the operator itself writes the status
     ]
-    return found[:LINES] + ([f"and {len(found) - LINES} more"] if len(found) > LINES else [])
+    return lines[:LINES] + ([f"and {len(lines) - LINES} more"] if len(lines) > LINES else [])
 
 
 def _change(old: Any, new: Any) -> str:
-    """A changed fact, in a line."""
+    """Return a changed fact as one line."""
     if new is None:
         return "is gone"
     if not isinstance(new, dict):
@@ -111,7 +116,7 @@ def _change(old: Any, new: Any) -> str:
     if not isinstance(old, dict):
         return "is new"
     names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name) and name != "version"]
-    return ", ".join(f"{name} {_short(old.get(name))} → {_short(new.get(name))}" for name in names) or "is as it was"
+    return ", ".join(f"{name} {_short(old.get(name))} → {_short(new.get(name))}" for name in names) or "is unchanged"
 
 
 def _short(value: Any) -> str:
@@ -120,13 +125,13 @@ def _short(value: Any) -> str:
 
 
 def _reasons(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    known = {_said(condition) for condition in before.get("conditions") or ()}
+    known = {_fields(condition) for condition in before.get("conditions") or ()}
     for condition in after.get("conditions") or ():
-        if _said(condition) not in known:
-            type_, status, reason, message = _said(condition)
+        if _fields(condition) not in known:
+            type_, status, reason, message = _fields(condition)
             yield f"{type_} {status}: {reason}" + (f": {message}" if message else "")
 
 
-def _said(condition: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    told = condition.get
-    return str(told("type")), str(told("status")), str(told("reason")), str(told("message") or "")
+def _fields(condition: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    field = condition.get
+    return str(field("type")), str(field("status")), str(field("reason")), str(field("message") or "")

@@ -1,4 +1,4 @@
-"""A pass as tables of JSON, and back. A file says of each pass only what was other in the pass before it."""
+"""Convert a pass to tables of JSON and back. A file contains for each pass only the differences from the previous pass."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
@@ -13,8 +13,8 @@ from ome_operator.core.observed.validation import Verdict
 from ome_operator.core.placement.admission import Claim
 from ome_operator.recorder import decision
 from ome_operator.recorder.decision import Decision
-from ome_operator.recorder.facts import Unreadable, plain, read
-from ome_operator.recorder.passes import Pass, answer, looked_at, verdict
+from ome_operator.recorder.facts import Unreadable, fact_json, read
+from ome_operator.recorder.passes import Pass, recorded_ahead, recorded_result, relevant_nodes
 from ome_operator.settings import Policy
 
 Tables = dict[str, dict[str, Any]]
@@ -28,37 +28,38 @@ _OBJECTS: Mapping[str, Any] = {
 _FACTS = {"nodes": Node, "children": Child, "pods": Pod, "refusals": Refusal, "strangers": Strangers}
 _TEXTS = ("accepted", "checks", "failures")
 _PAIRS = ("children", "refusals", "failures")
-"""Tables by kind and name."""
+"""Tables whose keys are kind and name."""
 _REFS = ("models", "runtimes")
-"""Tables by kind, namespace and name."""
+"""Tables whose keys are kind, namespace and name."""
 _POLICY = tuple(field.name for field in fields(Policy))
 TABLES = ("service", *_OBJECTS, "nodes", "holders", "settings", "children", "pods", *_TEXTS, "refusals", "strangers", "told")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""The whole object once more, with all that is to be redacted in it."""
+"""Contains the complete object again, with all values that must be redacted."""
 
 
-def tables(made: Pass) -> Tables:
-    """What a pass saw."""
-    deps, observed, service = made.deps, made.observed, made.service
-    known = "" if deps.well_known is NOBODY else well_known.PACKAGE
+def tables(pass_: Pass) -> Tables:
+    """Return the inputs of a pass."""
+    deps, observed, service = pass_.deps, pass_.observed, pass_.service
+    well_known_source = "" if deps.well_known is NOBODY else well_known.PACKAGE
     return {
         "service": _body(service),
-        **{name: {_key(key): _body(found) for key, found in getattr(deps, name).items()} for name in _OBJECTS},
-        "nodes": {name: plain(node) for name, node in looked_at(made).items()},
+        **{name: {_key(key): _body(value) for key, value in getattr(deps, name).items()} for name in _OBJECTS},
+        "nodes": {name: fact_json(node) for name, node in relevant_nodes(pass_).items()},
         "holders": {label: sorted(names) for label, names in deps.holders.items()},
-        "settings": {**plain(deps.policy), "frozen": deps.frozen, "well_known": known},
-        "children": {_key(key): plain(child) for key, child in observed.children.items()},
-        "pods": {pod.name: plain(pod) for pod in observed.pods},
+        "settings": {**fact_json(deps.policy), "frozen": deps.frozen, "well_known": well_known_source},
+        "children": {_key(key): fact_json(child) for key, child in observed.children.items()},
+        "pods": {pod.name: fact_json(pod) for pod in observed.pods},
         **{
-            name: {_key(key): plain(said) for key, said in getattr(observed, name).items()} for name in (*_TEXTS, "refusals")
+            name: {_key(key): fact_json(fact) for key, fact in getattr(observed, name).items()}
+            for name in (*_TEXTS, "refusals")
         },
-        "strangers": {uid: plain(found) for uid, found in observed.strangers.items()},
+        "strangers": {uid: fact_json(value) for uid, value in observed.strangers.items()},
         "told": {
             "warnings": list(observed.warnings),
             "ahead": "".join(getattr(observed.ahead, "args", ())),
-            "turn": plain(observed.turn),
+            "turn": fact_json(observed.turn),
             "another": observed.another,
-            "judged": [[*key, plain(said)] for key, said in getattr(deps.judge, "args", ({},))[0].items()],
+            "judged": [[*key, fact_json(fact)] for key, fact in getattr(deps.judge, "args", ({},))[0].items()],
         },
     }
 
@@ -68,95 +69,96 @@ def _key(key: Any) -> str:
 
 
 def _body(found: Any) -> dict[str, Any]:
-    """An object as a server would give it, or why nobody can read it."""
+    """Return an object as the API server returns it, or why it is invalid."""
     if isinstance(found, Invalid):
         return {"invalid": found.why}
-    notes = {key: value for key, value in found.annotations.items() if key != LAST_APPLIED}
+    annotations = {key: value for key, value in found.annotations.items() if key != LAST_APPLIED}
     metadata = {
         "name": found.name,
         "namespace": found.namespace,
         "uid": found.uid,
         "generation": found.generation,
         "labels": dict(found.labels),
-        "annotations": notes,
+        "annotations": annotations,
         "creationTimestamp": found.created,
         "deletionTimestamp": found.created or "1970-01-01T00:00:00Z" if found.deleting else "",
     }
-    written = {name: value for name, value in metadata.items() if value}
-    return {"kind": found.kind, "metadata": written, "spec": found.spec.dump(), "status": plain(found.status)}
+    metadata_fields = {name: value for name, value in metadata.items() if value}
+    return {"kind": found.kind, "metadata": metadata_fields, "spec": found.spec.dump(), "status": fact_json(found.status)}
 
 
-def steps(passes: Iterable[Tables]) -> Iterator[Tables]:
-    """Of each pass what is other than in the pass before; what is gone is null there."""
+def changes(passes: Iterable[Tables]) -> Iterator[Tables]:
+    """Return for each pass the differences from the previous pass; a removed entry is null."""
     before: Tables = {}
-    for made in passes:
-        yield {name: change for name in made if (change := _change(before.get(name, {}), made[name]))}
-        before = made
+    for current in passes:
+        yield {name: change for name in current if (change := _change(before.get(name, {}), current[name]))}
+        before = current
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    gone = dict.fromkeys(key for key in before if key not in after)
-    return {key: value for key, value in after.items() if key not in before or before[key] != value} | gone
+    removed = dict.fromkeys(key for key in before if key not in after)
+    return {key: value for key, value in after.items() if key not in before or before[key] != value} | removed
 
 
-def followed(before: Tables, change: Mapping[str, Any], where: str) -> Tables:
-    """The tables of a pass, from those before it and what is other. Raises Unreadable."""
+def apply_changes(before: Tables, change: Mapping[str, Any], where: str) -> Tables:
+    """Return the tables of a pass from the previous tables and the differences. Raises Unreadable."""
     after = dict(before)
-    for name, part in change.items():
+    for name, differences in change.items():
         if name not in TABLES:
-            raise Unreadable(f"{where}.{name} is no table of a pass")
-        if not isinstance(part, dict):
-            raise Unreadable(f"{where}.{name} is no map")
-        after[name] = {key: value for key, value in {**before.get(name, {}), **part}.items() if value is not None}
+            raise Unreadable(f"{where}.{name} is not a table of a pass")
+        if not isinstance(differences, dict):
+            raise Unreadable(f"{where}.{name} is not a map")
+        after[name] = {key: value for key, value in {**before.get(name, {}), **differences}.items() if value is not None}
     return after
 
 
-def made(found: Tables, now: datetime, decided: Decision, where: str) -> Pass:
-    """The pass that tables tell of. Raises Unreadable."""
-    service = InferenceService.parse({"apiVersion": InferenceService.API_VERSION, **found.get("service", {})})
+def make_pass(tables_: Tables, now: datetime, decided: Decision, where: str) -> Pass:
+    """Return the pass that the tables describe. Raises Unreadable."""
+    service = InferenceService.parse({"apiVersion": InferenceService.API_VERSION, **tables_.get("service", {})})
     if isinstance(service, Invalid):
         raise Unreadable(f"{where}.service cannot be read: {service.why}")
-    return Pass(now, service, _deps(found, where), _observed(found, where), decided)
+    return Pass(now, service, _deps(tables_, where), _observed(tables_, where), decided)
 
 
 def _deps(found: Tables, where: str) -> Deps:
     hints, settings = get_type_hints(Policy), dict(found.get("settings", {}))
     known = well_known.packaged() if settings.pop("well_known", "") else NOBODY
     frozen = read(str, settings.pop("frozen", ""), f"{where}.settings.frozen")
-    if strange := settings.keys() - set(_POLICY):
-        raise Unreadable(f"{where}.settings.{min(strange)} is no setting of this version")
+    if unknown := settings.keys() - set(_POLICY):
+        raise Unreadable(f"{where}.settings.{min(unknown)} is not a setting of this version")
     objects: dict[str, Any] = {
         name: {_ref(name, key, where): _object(kind, body, f"{where}.{name}.{key}") for key, body in _of(found, name)}
         for name, kind in _OBJECTS.items()
     }
-    judged = read(tuple[tuple[str, int, Verdict], ...], found.get("told", {}).get("judged", []), f"{where}.told.judged")
+    results = read(tuple[tuple[str, int, Verdict], ...], found.get("told", {}).get("judged", []), f"{where}.told.judged")
     return Deps(
         **objects,
-        judge=partial(verdict, {(revision, parts): said for revision, parts, said in judged}),
+        judge=partial(recorded_result, {(revision, parts): result for revision, parts, result in results}),
         nodes=dict(_facts(found, "nodes", where)),
         holders={label: read(frozenset[str], names, f"{where}.holders.{label}") for label, names in _of(found, "holders")},
         well_known=known,
         frozen=frozen,
         policy=replace(
-            NO_POLICY, **{name: read(hints[name], value, f"{where}.settings.{name}") for name, value in settings.items()}
+            NO_POLICY,
+            **{name: read(hints[name], value, f"{where}.settings.{name}") for name, value in settings.items()},
         ),
     )
 
 
 def _object(kind: Any, body: Any, where: str) -> Any:
     if not isinstance(body, dict):
-        raise Unreadable(f"{where} is no map")
+        raise Unreadable(f"{where} is not a map")
     if "invalid" in body:
         return Invalid(read(str, body["invalid"], f"{where}.invalid"))
     return kind.parse(body)
 
 
 def _observed(found: Tables, where: str) -> Observed:
-    told = found.get("told", {})
-    turn = read(Turn, told.get("turn", {}), f"{where}.told.turn")
+    messages = found.get("told", {})
+    turn = read(Turn, messages.get("turn", {}), f"{where}.told.turn")
     rivals = read(tuple[Claim, ...], list(turn.rivals), f"{where}.told.turn.rivals")
     texts: dict[str, Any] = {
-        name: {_pair(name, key, where): read(str, said, f"{where}.{name}.{key}") for key, said in _of(found, name)}
+        name: {_pair(name, key, where): read(str, text, f"{where}.{name}.{key}") for key, text in _of(found, name)}
         for name in _TEXTS
     }
     return Observed(
@@ -164,10 +166,10 @@ def _observed(found: Tables, where: str) -> Observed:
         pods=tuple(pod for _, pod in _facts(found, "pods", where)),
         refusals=dict(_facts(found, "refusals", where)),
         strangers=dict(_facts(found, "strangers", where)),
-        warnings=read(tuple[str, ...], told.get("warnings", []), f"{where}.told.warnings"),
-        ahead=partial(answer, read(str, told.get("ahead", ""), f"{where}.told.ahead")),
+        warnings=read(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
+        ahead=partial(recorded_ahead, read(str, messages.get("ahead", ""), f"{where}.told.ahead")),
         turn=turn._replace(rivals=rivals),
-        another=read(str, told.get("another", ""), f"{where}.told.another"),
+        another=read(str, messages.get("another", ""), f"{where}.told.another"),
         **texts,
     )
 
@@ -190,17 +192,17 @@ def _ref(name: str, key: str, where: str) -> Any:
 
 
 def _split(key: str, parts: int, where: str) -> tuple[str, ...]:
-    found = tuple(key.split("/"))
-    if len(found) != parts:
-        raise Unreadable(f"{where} has the key {key}, which should have {parts} parts with / between them")
-    return found
+    parts_found = tuple(key.split("/"))
+    if len(parts_found) != parts:
+        raise Unreadable(f"{where} has the key {key}, which should have {parts} parts separated by /")
+    return parts_found
 
 
 def read_decision(data: Any, where: str) -> Decision:
-    """What a pass decided, as a file says. Raises Unreadable."""
+    """Parse the decision of a pass in a file. Raises Unreadable."""
     return read(Decision, data, where)  # type: ignore[no-any-return]
 
 
 def plain_decision(decided: Decision) -> dict[str, Any]:
-    """The same as JSON."""
-    return decision.plain(decided)
+    """Return a decision as JSON."""
+    return decision.decision_json(decided)

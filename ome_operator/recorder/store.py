@@ -1,7 +1,8 @@
-"""The last passes of each service, within a number of bytes over all services.
+"""Keep the last passes of each service, within a limit of bytes over all services.
 
-Passes of a service share what did not change between them, and what the newest holds is in the operator's cache anyway. So a
-pass costs what it has and its successor has not: sizes are taken of facts that were replaced, and of nothing else.
+Passes of a service share the parts that did not change between them, and the operator's cache holds the newest parts anyway.
+The cost of a pass is therefore the size of those parts that its successor does not have; only the sizes of replaced facts
+are calculated.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -17,11 +18,11 @@ from ome_operator.recorder.passes import Pass
 from ome_operator.util.memoize import memoize_by_identity
 
 PASSES = 20
-"""Passes that are kept of a service at most."""
+"""Maximum number of passes that are kept per service."""
 OWN = 4096
-"""Bytes of a pass beside its facts: its tables, and what it decided (measured: docs/recorder.md)."""
+"""Bytes of a pass in addition to its facts: its tables and its decision (measured: docs/recorder.md)."""
 NODES = 128
-"""Bytes of a copy of the table of nodes, for each node."""
+"""Bytes per node of a copy of the table of nodes."""
 _REFERRED = ("models", "runtimes", "weights", "accelerators", "holders")
 _SEEN = ("children", "pods", "refusals", "accepted", "checks", "failures", "warnings", "strangers")
 _BESIDE = {
@@ -29,7 +30,7 @@ _BESIDE = {
     Observed: tuple(part.name for part in fields(Observed) if part.name not in (*_SEEN, "ahead")),
 }
 _SMALL = frozenset({int, bool, float, NoneType})
-"""Types of what many values share, or what is small."""
+"""Types whose values are shared or small."""
 Shown = TypeVar("Shown", Deps, Observed)
 
 
@@ -41,108 +42,112 @@ class _Service:
 
 
 class Recorder:
-    """Keeps at most `most` bytes, 0 for nothing. Where that is too little, a service that has more than its share loses its
-    oldest pass, else the service that had no pass for the longest time.
+    """Keeps at most `most` bytes of passes; 0 keeps nothing.
+
+    Above the limit, a service that uses more than its share loses its oldest pass; if there is none, the service whose last
+    pass is the oldest does.
     """
 
     def __init__(self, most: int, passes: int = PASSES) -> None:
         self.most, self._passes = most, passes
         self.bytes = 0
-        """That the passes hold, as far as nobody else holds it."""
+        """Bytes of the passes that no other component holds."""
         self._services: OrderedDict[Ref, _Service] = OrderedDict()
         self._tables = Counter[int]()
-        """Copies of the table of nodes, by `id` -> how many passes have it."""
+        """Copies of the table of nodes, by `id` -> the number of passes that use the copy."""
 
     def __len__(self) -> int:
         return sum(len(service.passes) for service in self._services.values())
 
     def services(self) -> tuple[Ref, ...]:
-        """Those of which passes are kept; who had no pass for the longest time is the first."""
+        """Return the services with recorded passes; the service whose last pass is the oldest comes first."""
         return tuple(self._services)
 
     def of(self, ref: Ref) -> tuple[Pass, ...]:
-        """The passes of a service, the oldest first."""
-        found = self._services.get(ref)
-        return tuple(found.passes) if found is not None else ()
+        """Return the passes of a service, the oldest first."""
+        service = self._services.get(ref)
+        return tuple(service.passes) if service is not None else ()
 
     def forget(self, ref: Ref) -> None:
-        """A service is gone."""
-        if (found := self._services.pop(ref, None)) is not None:
-            self.bytes -= found.bytes
-            for made in found.passes:
-                self._let_go(made)
+        """Drop the passes of a deleted service."""
+        if (service := self._services.pop(ref, None)) is not None:
+            self.bytes -= service.bytes
+            for pass_ in service.passes:
+                self._let_go(pass_)
 
-    def add(self, ref: Ref, made: Pass) -> None:
-        """A pass has ended. Another service of that name has passes of its own."""
-        mine = self._services.get(ref)
-        if mine is None or mine.uid != made.service.uid:
+    def add(self, ref: Ref, pass_: Pass) -> None:
+        """Add a finished pass. Another service with the same name has its own passes."""
+        service = self._services.get(ref)
+        if service is None or service.uid != pass_.service.uid:
             self.forget(ref)
-            mine = self._services[ref] = _Service(made.service.uid)
+            service = self._services[ref] = _Service(pass_.service.uid)
         self._services.move_to_end(ref)
-        if mine.passes:
-            before = mine.passes[-1]
-            made = _shared(made, before)
-            if _same(made, before):
-                mine.passes[-1] = made._replace(times=before.times + 1)
+        if service.passes:
+            before = service.passes[-1]
+            pass_ = _shared(pass_, before)
+            if _same(pass_, before):
+                service.passes[-1] = pass_._replace(times=before.times + 1)
                 return
-            self._charge(mine, _replaced(before, made))
-        mine.passes.append(made)
-        mine.costs.append(0)
-        self._charge(mine, OWN)
-        self._hold(made)
-        if len(mine.passes) > self._passes:
-            self._drop(ref, mine)
+            self._charge(service, _replaced(before, pass_))
+        service.passes.append(pass_)
+        service.costs.append(0)
+        self._charge(service, OWN)
+        self._hold(pass_)
+        if len(service.passes) > self._passes:
+            self._drop(ref, service)
         while self.bytes > self.most and self._services:
-            if len(mine.passes) > 1 and mine.bytes > self.most / len(self._services):
-                self._drop(ref, mine)
+            if len(service.passes) > 1 and service.bytes > self.most / len(self._services):
+                self._drop(ref, service)
             else:
                 self._drop(*next(iter(self._services.items())))
 
-    def _charge(self, mine: _Service, cost: int) -> None:
-        """What the newest pass of a service costs more."""
-        mine.costs[-1] += cost
-        mine.bytes += cost
+    def _charge(self, service: _Service, cost: int) -> None:
+        """Add to the cost of the newest pass of a service."""
+        service.costs[-1] += cost
+        service.bytes += cost
         self.bytes += cost
 
-    def _hold(self, made: Pass) -> None:
-        """Services share copies of the table of nodes: each counts once."""
-        nodes = made.deps.nodes
+    def _hold(self, pass_: Pass) -> None:
+        """Count the pass's copy of the table of nodes. Services share copies, and each copy is counted once."""
+        nodes = pass_.deps.nodes
         if not self._tables[id(nodes)]:
             self.bytes += NODES * len(nodes)
         self._tables[id(nodes)] += 1
 
-    def _let_go(self, made: Pass) -> None:
-        nodes = made.deps.nodes
+    def _let_go(self, pass_: Pass) -> None:
+        nodes = pass_.deps.nodes
         self._tables[id(nodes)] -= 1
         if not self._tables[id(nodes)]:
             del self._tables[id(nodes)]
             self.bytes -= NODES * len(nodes)
 
-    def _drop(self, ref: Ref, mine: _Service) -> None:
-        """The oldest pass of a service goes."""
-        self._let_go(mine.passes.popleft())
-        cost = mine.costs.popleft()
-        mine.bytes -= cost
+    def _drop(self, ref: Ref, service: _Service) -> None:
+        """Drop the oldest pass of a service."""
+        self._let_go(service.passes.popleft())
+        cost = service.costs.popleft()
+        service.bytes -= cost
         self.bytes -= cost
-        if not mine.passes:
+        if not service.passes:
             del self._services[ref]
 
 
-def _shared(made: Pass, before: Pass) -> Pass:
-    """A pass that has what is equal from the pass before it."""
-    service, decided = made.service, made.decided
+def _shared(pass_: Pass, before: Pass) -> Pass:
+    """Return the pass with the equal parts of the previous pass, so that they are kept once."""
+    service, decided = pass_.service, pass_.decided
     status = _common(service.status, before.service.status)
     if status is before.service.status and _alike(service, before.service):
         service = before.service
     elif status is not service.status:
         service = replace(service, status=status)
     decided = decided._replace(status=_common(decided.status, before.decided.status))
-    deps = _with(made.deps, before.deps, _REFERRED)
-    return made._replace(service=service, decided=decided, deps=deps, observed=_with(made.observed, before.observed, _SEEN))
+    deps = _with(pass_.deps, before.deps, _REFERRED)
+    return pass_._replace(
+        service=service, decided=decided, deps=deps, observed=_with(pass_.observed, before.observed, _SEEN)
+    )
 
 
 def _common(new: Any, old: Any) -> Any:
-    """The new value with the equal parts of the old, so that both are kept once."""
+    """Return the new value with the equal parts of the old value, so that both are kept once."""
     if new == old:
         return old
     if isinstance(new, dict) and isinstance(old, dict):
@@ -153,57 +158,65 @@ def _common(new: Any, old: Any) -> Any:
 
 
 def _alike(service: InferenceService, other: InferenceService) -> bool:
-    """Whether two of equal status are the same in everything: a server counts a generation for every edit."""
+    """Return whether two services with equal status are the same in all other parts; the API server increments the
+    generation with each edit.
+    """
     parts = ("generation", "annotations", "labels", "deleting")
     return service.spec is other.spec and all(getattr(service, part) == getattr(other, part) for part in parts)
 
 
-def _with(made: Shown, before: Shown, parts: tuple[str, ...]) -> Shown:
-    """With equal parts from before; `before` itself where all are equal."""
-    theirs = {part: value for part in parts if (value := getattr(before, part)) == getattr(made, part)}
-    rest = all(getattr(made, part) == getattr(before, part) for part in _BESIDE[type(made)])
-    if rest and len(theirs) == len(parts) and _asked(made) == _asked(before):
+def _with(inputs: Shown, before: Shown, parts: tuple[str, ...]) -> Shown:
+    """Return the inputs with equal parts from `before`, or `before` itself if all parts are equal."""
+    equal_parts = {part: value for part in parts if (value := getattr(before, part)) == getattr(inputs, part)}
+    others_equal = all(getattr(inputs, part) == getattr(before, part) for part in _BESIDE[type(inputs)])
+    if others_equal and len(equal_parts) == len(parts) and _asked(inputs) == _asked(before):
         return before
-    return replace(made, **theirs)
+    return replace(inputs, **equal_parts)
 
 
 def _asked(inputs: Deps | Observed) -> Any:
-    """What is no plain fact: which copy of the table of nodes and what `judge` said, or what `ahead` said."""
+    """Return the parts that are not plain facts: the copy of the table of nodes and the results of `judge`, or the result of
+    `ahead`.
+    """
     if isinstance(inputs, Deps):
         return id(inputs.nodes), getattr(inputs.judge, "args", None)
     return getattr(inputs.ahead, "args", None)
 
 
-def _same(made: Pass, before: Pass) -> bool:
-    """Whether a pass saw and decided what the pass before it did, at another time: a wait that it plans is shorter then."""
+def _same(pass_: Pass, before: Pass) -> bool:
+    """Return whether a pass has the inputs and decision of the previous pass at another time. A planned wait is ignored,
+    because it becomes shorter.
+    """
     return (
-        all(getattr(made, part) is getattr(before, part) for part in ("service", "deps", "observed"))
-        and made.decided.status is before.decided.status
-        and made.decided._replace(again=None) == before.decided._replace(again=None)
+        all(getattr(pass_, part) is getattr(before, part) for part in ("service", "deps", "observed"))
+        and pass_.decided.status is before.decided.status
+        and pass_.decided._replace(again=None) == before.decided._replace(again=None)
     )
 
 
 def _replaced(before: Pass, after: Pass) -> int:
-    """Bytes of what a pass has and its successor has not."""
-    found = 0
+    """Return the bytes of those parts of a pass that its successor does not have."""
+    total = 0
     if before.service.spec is not after.service.spec:
-        found += _size(before.service.spec)
-    found += _difference(before.service.status, after.service.status)
-    found += _difference(before.decided.status, after.decided.status)
+        total += _size(before.service.spec)
+    total += _difference(before.service.status, after.service.status)
+    total += _difference(before.decided.status, after.decided.status)
     for part in _SEEN:
-        found += _difference(getattr(before.observed, part), getattr(after.observed, part))
-    return found + sum(_no_more(getattr(before.deps, part), getattr(after.deps, part)) for part in _REFERRED)
+        total += _difference(getattr(before.observed, part), getattr(after.observed, part))
+    return total + sum(_removed_references(getattr(before.deps, part), getattr(after.deps, part)) for part in _REFERRED)
 
 
-def _no_more(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> int:
-    """Bytes of what services may refer to and one refers to no more. Many had the same object before its edit."""
+def _removed_references(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> int:
+    """Return the bytes of objects that are not referred to any more. Many services referred to the same object before its
+    edit.
+    """
     if old is new:
         return 0
     return getsizeof(old) + sum(_size_of_shared(value) for key, value in old.items() if value is not new.get(key))
 
 
 def _difference(old: Any, new: Any) -> int:
-    """Bytes of what a table or a list has and another has not, the table itself included."""
+    """Return the bytes of the items of a table or list that another does not have, including the table itself."""
     if old is new:
         return 0
     if isinstance(old, dict) and isinstance(new, dict):
@@ -220,7 +233,7 @@ def _size_of_shared(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """Bytes of a value with all that it holds; what stands in it twice counts twice."""
+    """Return the bytes of a value with all contents; a part that occurs twice counts twice."""
     kind = type(value)
     if kind is str:
         return getsizeof(value)

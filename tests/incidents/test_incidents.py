@@ -42,14 +42,14 @@ FILES = sorted(path.name for path in HERE.glob("*.json*"))
 @pytest.mark.parametrize("name", FILES)
 def test_the_same_is_decided_as_then(name: str, update: bool) -> None:
     path = HERE / name
-    found = recording.decoded(path.read_bytes())
+    found = recording.decode(path.read_bytes())
     if update:
-        path.write_bytes(recording.encoded(again(found, path.name), name.endswith(".gz")))
-        found = recording.decoded(path.read_bytes())
+        path.write_bytes(recording.encode(again(found, path.name), name.endswith(".gz")))
+        found = recording.decode(path.read_bytes())
     other = {
         f"{service}, pass {step.number}": step.other
         for service, passes in found.services.items()
-        for step in replay.replayed(passes, found.redacted > 0)
+        for step in replay.replay(passes, found.redacted > 0)
         if step.other
     }
     assert not other, f"`ome replay tests/incidents/{name}` shows it all; if it is meant: --update-golden"
@@ -57,19 +57,19 @@ def test_the_same_is_decided_as_then(name: str, update: bool) -> None:
 
 def again(found: recording.Recording, name: str) -> dict[str, Any]:
     """The JSON of a file with what is decided today."""
-    raw = recording.data_of((HERE / name).read_bytes())
+    raw = recording.parse_json((HERE / name).read_bytes())
     for service, passes in found.services.items():
         for told, old in zip(raw["services"][service]["passes"], passes, strict=True):
-            told["decided"] = decision.plain(replay.again(old.made, found.redacted > 0))
+            told["decided"] = decision.decision_json(replay.decide_again(old.made, found.redacted > 0))
     return raw
 
 
 @pytest.mark.parametrize("name", INCIDENTS)
 def test_what_is_decided_about_a_fault_is_what_is_meant(name: str) -> None:
-    found = recording.decoded((HERE / f"{name}.json.gz").read_bytes())
+    found = recording.decode((HERE / f"{name}.json.gz").read_bytes())
     told = [
         line
-        for step in replay.replayed(found.services["team/svc"], False)
+        for step in replay.replay(found.services["team/svc"], False)
         for line in (*step.steps, *(step.why if step.number > 1 else ()), *([step.error] if step.error else []))
     ]
     times, lines = MEANT[name]
@@ -89,7 +89,7 @@ def test_each_row_of_the_faults_has_a_recording_or_a_reason() -> None:
 
 
 def test_a_recording_in_which_something_else_was_decided_is_told() -> None:
-    found = recording.decoded((HERE / "rank-evicted.json.gz").read_bytes())
+    found = recording.decode((HERE / "rank-evicted.json.gz").read_bytes())
     passes = [old._replace(then={**old.then, "steps": ["delete Pod other"]}) for old in found.services["team/svc"]]
-    told = [step.other for step in replay.replayed(passes, False)]
+    told = [step.other for step in replay.replay(passes, False)]
     assert all("steps: no longer delete Pod other" in other for other in told)

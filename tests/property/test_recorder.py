@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder import recording, replay
-from ome_operator.recorder.passes import Around, Ear
+from ome_operator.recorder.passes import PassRecorder, SharedNodes
 from ome_operator.recorder.store import Recorder
 from tests.conftest import SOAK
 from tests.support.shapes import Shape, seeds, shapes
@@ -25,7 +25,7 @@ REF = Ref("InferenceService", "team", "svc")
     seeds,
 )
 def test_a_recording_decides_the_same(shape: Shape, other: Shape, story: list[str], seed: int) -> None:
-    world, kept, around = World(shape.service(), shape.deps(), seed), Recorder(2**30), Around()
+    world, kept, around = World(shape.service(), shape.deps(), seed), Recorder(2**30), SharedNodes()
     for happens in ["pass", *story, "pass"]:
         if happens == "edit":
             world.edit(other.service(), other.deps())
@@ -33,12 +33,12 @@ def test_a_recording_decides_the_same(shape: Shape, other: Shape, story: list[st
             world.lose(next(iter(world.pods)))
         elif happens in ("model", "runtime"):
             world.edit(deps=shape.deps(model=happens != "model", runtime=happens != "runtime"))
-        ear = Ear(world.service, world.deps, world.observed())
+        ear = PassRecorder(world.service, world.deps, world.observed())
         plan = sync(world.service, ear.deps, ear.observed, world.now)
-        kept.add(REF, ear.heard(world.now, plan, around))
+        kept.add(REF, ear.finish(world.now, plan, around))
         world.carry_out(plan)
         world.step()
-    data = recording.written({"team/svc": kept.of(REF)}, "0", "", datetime(2026, 1, 1, tzinfo=UTC))
-    found = recording.decoded(recording.encoded(data, False))
-    told = {step.number: step.other for step in replay.replayed(found.services["team/svc"], False) if step.other}
+    data = recording.to_json({"team/svc": kept.of(REF)}, "0", "", datetime(2026, 1, 1, tzinfo=UTC))
+    found = recording.decode(recording.encode(data, False))
+    told = {step.number: step.other for step in replay.replay(found.services["team/svc"], False) if step.other}
     assert not told

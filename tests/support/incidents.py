@@ -12,7 +12,7 @@ from ome_operator.core.observed.objects import Node, Observed, Ref, Refusal, Tai
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder import recording
-from ome_operator.recorder.passes import Around, Ear
+from ome_operator.recorder.passes import PassRecorder, SharedNodes
 from ome_operator.recorder.store import Recorder
 from tests.support.live import Live, LivePod
 from tests.support.shapes import Shape
@@ -30,7 +30,7 @@ class Story:
 
     def __init__(self, shape: Shape, seed: int = 1) -> None:
         self.world = World(shape.service(), shape.deps(), seed)
-        self.kept, self.around = Recorder(2**30, BEFORE + AFTER), Around()
+        self.kept, self.around = Recorder(2**30, BEFORE + AFTER), SharedNodes()
         self.change: Change = lambda observed: observed
         """What the fault makes of what passes see."""
 
@@ -45,15 +45,15 @@ class Story:
     def look(self) -> Plan:
         """A pass that is not carried out."""
         world = self.world
-        ear = Ear(world.service, world.deps, self.change(world.observed()))
+        ear = PassRecorder(world.service, world.deps, self.change(world.observed()))
         plan = sync(world.service, ear.deps, ear.observed, world.now)
-        self.kept.add(SERVICE, ear.heard(world.now, plan, self.around))
+        self.kept.add(SERVICE, ear.finish(world.now, plan, self.around))
         return plan
 
     def file(self, why: str) -> bytes:
         """The recording."""
         passes = self.kept.of(SERVICE)
-        return recording.encoded(recording.written({"team/svc": passes}, "0", why, datetime(2026, 1, 1, tzinfo=UTC)), True)
+        return recording.encode(recording.to_json({"team/svc": passes}, "0", why, datetime(2026, 1, 1, tzinfo=UTC)), True)
 
     def leader(self, group: int = 0) -> str:
         """Name of the leader of a group of the engine."""

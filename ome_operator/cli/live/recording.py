@@ -14,7 +14,7 @@ from ome_operator.errors import UserError
 from ome_operator.kube.client import Client
 from ome_operator.kube.listing import listed
 from ome_operator.kube.resources import CHILDREN
-from ome_operator.recorder.passes import Around, Ear, Pass
+from ome_operator.recorder.passes import Pass, PassRecorder, SharedNodes
 from ome_operator.recorder.replay import as_applied
 
 
@@ -44,8 +44,8 @@ def looked(service: InferenceService, deps: Deps, observed: Observed, now: datet
     outcome = _outcome(service, deps, observed, now)
     if isinstance(outcome, Plan):
         observed = as_applied(outcome, observed)
-    ear = Ear(service, deps, observed)
-    return ear.heard(now, _outcome(service, ear.deps, ear.observed, now), Around())
+    ear = PassRecorder(service, deps, observed)
+    return ear.finish(now, _outcome(service, ear.deps, ear.observed, now), SharedNodes())
 
 
 def _outcome(service: InferenceService, deps: Deps, observed: Observed, now: datetime) -> Plan | Exception:

@@ -16,7 +16,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.recorder import recording
-from ome_operator.recorder.passes import Around, Ear, Pass
+from ome_operator.recorder.passes import Pass, PassRecorder, SharedNodes
 from ome_operator.recorder.store import Recorder
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Flight:
     """Nothing that goes wrong here may end a pass: it is logged, and the pass is not kept."""
 
     def __init__(self, most: int, wall: Callable[[], datetime], folder: Path | None = None) -> None:
-        self._kept, self._around, self._wall = Recorder(most), Around(), wall
+        self._kept, self._around, self._wall = Recorder(most), SharedNodes(), wall
         self._folder = folder or Path(tempfile.gettempdir())
         self._files = deque[Path]()
         self._writes = set[asyncio.Task[Path | None]]()
@@ -41,16 +41,16 @@ class Flight:
         """That are kept."""
         return self._kept.bytes
 
-    def listen(self, service: InferenceService, deps: Deps, observed: Observed) -> Ear | None:
+    def listen(self, service: InferenceService, deps: Deps, observed: Observed) -> PassRecorder | None:
         """What notes a pass that begins; None where nothing is kept."""
-        return Ear(service, deps, observed) if self._kept.most else None
+        return PassRecorder(service, deps, observed) if self._kept.most else None
 
-    def ended(self, ref: Ref, ear: Ear | None, now: datetime, outcome: Plan | Exception) -> None:
+    def ended(self, ref: Ref, ear: PassRecorder | None, now: datetime, outcome: Plan | Exception) -> None:
         """A pass ended in a plan or an error."""
         if ear is None:
             return
         try:
-            self._kept.add(ref, ear.heard(now, outcome, self._around))
+            self._kept.add(ref, ear.finish(now, outcome, self._around))
         except Exception:
             logger.exception("cannot keep a pass over %s/%s", ref.namespace, ref.name)
 
@@ -91,7 +91,7 @@ def _file(path: Path, kept: Mapping[Ref, Iterable[Pass]], head: Mapping[str, obj
         for ref, passes in kept.items():
             if raw.tell() > LARGEST:
                 break
-            said = json.dumps({f"{ref.namespace}/{ref.name}": recording.service(list(passes))})[1:-1]
+            said = json.dumps({f"{ref.namespace}/{ref.name}": recording.service_json(list(passes))})[1:-1]
             file.write((",\n" if count else "\n").encode() + said.encode())
             count += 1
         file.write(b"}}\n")

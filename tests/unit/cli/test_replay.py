@@ -27,7 +27,7 @@ def test_it_says_what_was_seen_and_decided_and_why() -> None:
 
 
 def test_another_decision_is_exit_code_1_and_last_shows_the_end(tmp_path: Path) -> None:
-    data = recording.data_of(FILE.read_bytes())
+    data = recording.parse_json(FILE.read_bytes())
     data["services"]["team/svc"]["passes"][-1]["decided"]["steps"] = ["delete Pod other\x1b[2J"]
     path = tmp_path / "other.json"
     path.write_text(json.dumps(data))
@@ -63,14 +63,14 @@ def test_a_live_pass_of_a_service_that_is_well_plans_nothing() -> None:
     seen.children[router] = seen.children[router]._replace(hash="by-other-settings", owned="by-other-settings")  # type: ignore[index]
     made = looked(world.service, world.deps, seen, world.now)
     assert made.decided.steps == ()
-    assert replay.again(made) == made.decided
+    assert replay.decide_again(made) == made.decided
 
 
 def test_a_pass_is_written_once(tmp_path: Path) -> None:
     made = looked(Shape().service(), Shape().deps(), Observed(), START)
     for name in ("a.json", "a.json.gz"):
         record._write(tmp_path / name, "team/svc", made)
-        assert "team/svc" in recording.decoded((tmp_path / name).read_bytes()).services
+        assert "team/svc" in recording.decode((tmp_path / name).read_bytes()).services
     with pytest.raises(UserError, match="already exists"):
         record._write(tmp_path / "a.json", "team/svc", made)
     with pytest.raises(UserError, match="cannot be written"):

@@ -150,7 +150,10 @@ def test_limits_of_the_process(tmp_path: Path) -> None:
     few = {resource.RLIMIT_NOFILE: 1024, resource.RLIMIT_MEMLOCK: 65536}
     found = alone(tmp_path, f"--disaggregation-ib-device={MANY}", limits=few)
     assert found.found == [(0, "memlock"), (0, "nofile")]
-    assert "at most 1024 files may be open, but 4096 are needed" in found.said and "64 KiB of memory may be locked" in found.said
+    assert (
+        "at most 1024 files may be open, but 4096 are needed" in found.said
+        and "64 KiB of memory may be locked" in found.said
+    )
 
 
 def test_shared_memory_and_huge_pages(tmp_path: Path) -> None:

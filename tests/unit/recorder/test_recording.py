@@ -25,17 +25,17 @@ def data() -> dict[str, Any]:
 
 def sentence(content: bytes) -> str:
     with pytest.raises(Unreadable) as error:
-        recording.decoded(content)
+        recording.decode(content)
     return str(error.value)
 
 
 def test_packed_or_plain_it_says_the_same() -> None:
-    assert recording.data_of(PACKED) == recording.data_of(PLAIN)
+    assert recording.parse_json(PACKED) == recording.parse_json(PLAIN)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.7, 0.99])
 def test_cut_in_the_middle(share: float) -> None:
-    assert "no recording" in sentence(b"{}") and "copy it again" in sentence(PLAIN[: int(len(PLAIN) * share)])
+    assert "not a recording" in sentence(b"{}") and "copy it again" in sentence(PLAIN[: int(len(PLAIN) * share)])
     assert sentence(PACKED[: max(3, int(len(PACKED) * share))])
 
 
@@ -70,15 +70,15 @@ def test_a_little_file_that_becomes_a_huge_text(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("saw", "pods"), [], "pass 1 of team/svc.pods is no map"),
-        (("saw", "secrets"), {}, "is no table of a pass"),
+        (("saw", "pods"), [], "pass 1 of team/svc.pods is not a map"),
+        (("saw", "secrets"), {}, "is not a table of a pass"),
         (("saw", "children"), {"a": {}}, "should have 2 parts"),
         (("saw", "nodes"), {"n": {"name": "n"}}, "nodes.n has no version"),
-        (("saw", "settings"), {"password": 1}, "password is no setting"),
+        (("saw", "settings"), {"password": 1}, "password is not a setting"),
         (("saw", "service"), {"metadata": {}}, "service cannot be read"),
-        (("now",), "yesterday", "now is no time"),
+        (("now",), "yesterday", "now is not a time"),
         (("now",), "2026-01-01T00:00:00", "no time zone"),
-        (("decided",), {"steps": 3}, "decided.steps is no list"),
+        (("decided",), {"steps": 3}, "decided.steps is not a list"),
         (("times",), "x", ""),
     ],
 )
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_named(path: tuple[str, ...], value: Any, said: str) ->
     if said:
         assert said in sentence(content)
     else:
-        assert recording.decoded(content)
+        assert recording.decode(content)
 
 
 def test_whatever_stands_in_a_file_it_is_replayed_or_a_sentence() -> None:
@@ -104,8 +104,8 @@ def test_whatever_stands_in_a_file_it_is_replayed_or_a_sentence() -> None:
         broken = copy.deepcopy(told)
         _break(broken["services"], chance)
         try:
-            found = recording.decoded(json.dumps(broken).encode())
-            list(replay.replayed(found.services.get(NAME, []), True))
+            found = recording.decode(json.dumps(broken).encode())
+            list(replay.replay(found.services.get(NAME, []), True))
             outcomes["read"] += 1
         except Unreadable as error:
             assert str(error)
@@ -128,4 +128,4 @@ def test_a_recording_is_not_followed_out_of_its_folder(tmp_path: Path) -> None:
     """Nothing in a file names another file: the words of the file stay words."""
     told = data()
     told["services"][NAME]["passes"][0]["saw"]["settings"]["well_known"] = str(tmp_path)
-    assert recording.decoded(json.dumps(told).encode())
+    assert recording.decode(json.dumps(told).encode())

@@ -12,7 +12,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Observed, Refusal, Termination
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.recorder import recording, replay
-from ome_operator.recorder.passes import Around, Ear, Pass
+from ome_operator.recorder.passes import Pass, PassRecorder, SharedNodes
 from ome_operator.recorder.redaction import Redaction
 from tests.support import parts
 from tests.support.simulator import World
@@ -63,9 +63,9 @@ def passes() -> list[Pass]:
     world, made = World(service, deps, 1), []
     for number in range(8):
         seen = told(world.observed()) if number > 3 else world.observed()
-        ear = Ear(world.service, world.deps, seen)
+        ear = PassRecorder(world.service, world.deps, seen)
         plan = sync(world.service, ear.deps, ear.observed, world.now)
-        made.append(ear.heard(world.now, plan, Around()))
+        made.append(ear.finish(world.now, plan, SharedNodes()))
         world.carry_out(plan)
         world.step()
     return made
@@ -80,7 +80,7 @@ def told(seen: Observed) -> Observed:
 
 
 def test_no_secret_is_in_a_file() -> None:
-    content = recording.encoded(recording.written({"team/svc": passes()}, "0", "test", NOW), True)
+    content = recording.encode(recording.to_json({"team/svc": passes()}, "0", "test", NOW), True)
     text = gzip.decompress(content).decode()
     left = {text[at : at + 30] for at in range(len(text)) if text.startswith(WORD, at)}
     assert not left
@@ -89,9 +89,9 @@ def test_no_secret_is_in_a_file() -> None:
 
 
 def test_what_is_redacted_is_decided_as_it_was() -> None:
-    found = recording.decoded(recording.encoded(recording.written({"team/svc": passes()}, "0", "test", NOW), False))
+    found = recording.decode(recording.encode(recording.to_json({"team/svc": passes()}, "0", "test", NOW), False))
     assert found.redacted > 15
-    steps = list(replay.replayed(found.services["team/svc"], True))
+    steps = list(replay.replay(found.services["team/svc"], True))
     assert [step.other for step in steps] == [()] * len(steps)
     assert any(step.steps for step in steps)
 

@@ -9,7 +9,7 @@ import pytest
 
 from ome_operator.core.observed.objects import Node, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.recorder.passes import Around, Ear, Pass, looked_at
+from ome_operator.recorder.passes import Pass, PassRecorder, SharedNodes, relevant_nodes
 from ome_operator.recorder.store import PASSES, Recorder
 from tests.support.parts import changed
 from tests.support.shapes import Shape
@@ -19,7 +19,7 @@ SHAPE = Shape(size=2, engines=2, decoders=1)
 WORLD = World(SHAPE.service(), SHAPE.deps(), 1)
 WORLD.settle()
 SEEN = WORLD.observed()
-AROUND = Around()
+AROUND = SharedNodes()
 
 
 def ref(number: int) -> Ref:
@@ -31,8 +31,8 @@ def made(number: int, uid: str = "u", seen: Observed = SEEN) -> Pass:
     first, *others = seen.pods
     pods = (first._replace(version=number, message=f"{number:>05}", reason="Starting", ready=False), *others)
     service, now = replace(WORLD.service, uid=uid), WORLD.now + timedelta(seconds=number)
-    ear = Ear(service, WORLD.deps, replace(seen, pods=pods))
-    return ear.heard(now, sync(service, ear.deps, ear.observed, now), AROUND)
+    ear = PassRecorder(service, WORLD.deps, replace(seen, pods=pods))
+    return ear.finish(now, sync(service, ear.deps, ear.observed, now), AROUND)
 
 
 def test_the_last_passes_of_a_service_are_kept_in_their_order() -> None:
@@ -84,11 +84,11 @@ def test_nothing_is_kept_where_there_is_no_room() -> None:
 
 def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() -> None:
     nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(1000)}
-    kept, around, deps = Recorder(2**30), Around(), replace(WORLD.deps, nodes=nodes)
+    kept, around, deps = Recorder(2**30), SharedNodes(), replace(WORLD.deps, nodes=nodes)
 
     def looked() -> Pass:
-        ear = Ear(WORLD.service, deps, SEEN)
-        return ear.heard(WORLD.now, sync(WORLD.service, ear.deps, ear.observed, WORLD.now), around)
+        ear = PassRecorder(WORLD.service, deps, SEEN)
+        return ear.finish(WORLD.now, sync(WORLD.service, ear.deps, ear.observed, WORLD.now), around)
 
     kept.add(ref(0), looked())
     first = kept.bytes
@@ -110,9 +110,9 @@ def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
     stored = {"placement": {"revision": WORLD.service.status["revision"], "waiting": {"engine": 1}, "trying": False}}
     service = replace(WORLD.service, status={**WORLD.service.status, **(stored if waits else {})})
     on = tuple(pod._replace(node=f"n{number % 2}") for number, pod in enumerate(SEEN.pods))
-    ear = Ear(service, deps, replace(SEEN, pods=on))
-    found = ear.heard(WORLD.now, sync(service, ear.deps, ear.observed, WORLD.now), Around())
-    assert looked_at(found).keys() == (nodes.keys() if waits else {"n0", "n1"})
+    ear = PassRecorder(service, deps, replace(SEEN, pods=on))
+    found = ear.finish(WORLD.now, sync(service, ear.deps, ear.observed, WORLD.now), SharedNodes())
+    assert relevant_nodes(found).keys() == (nodes.keys() if waits else {"n0", "n1"})
 
 
 def test_what_is_counted_is_at_least_what_is_held() -> None:

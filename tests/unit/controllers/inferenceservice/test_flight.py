@@ -20,7 +20,7 @@ from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.machinery.life import LEADING
 from ome_operator.recorder import recording
-from ome_operator.recorder.passes import Ear
+from ome_operator.recorder.passes import PassRecorder
 from ome_operator.settings import Settings
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
@@ -50,7 +50,7 @@ async def files(made: InferenceServiceReconciler, folder: Path) -> list[recordin
 
 
 def read(folder: Path) -> list[recording.Recording]:
-    return [recording.decoded(path.read_bytes()) for path in sorted(folder.iterdir())]
+    return [recording.decode(path.read_bytes()) for path in sorted(folder.iterdir())]
 
 
 async def test_an_internal_error_is_written_once_with_what_led_to_it(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_a_recorder_that_breaks_ends_no_pass(tmp_path: Path, monkeypatch: 
     def heard(*_: Any) -> Any:
         raise RuntimeError("recorder")
 
-    monkeypatch.setattr(Ear, "heard", heard)
+    monkeypatch.setattr(PassRecorder, "finish", heard)
     made = reconciler(lambda *_: Plan(status={"conditions": [{"type": "Ready", "status": "True"}]}), tmp_path)
     await made.reconcile(SERVICE)
     assert made.flight.bytes == 0

@@ -27,7 +27,7 @@ from ome_operator.core.reasons import (
     conditions,
     record_of,
 )
-from ome_operator.recorder.facts import plain
+from ome_operator.recorder.facts import fact_json
 
 PACKAGE = Path(__file__).parents[4] / "ome_operator"
 RECORDS = [
@@ -81,7 +81,7 @@ def test_a_reason_is_its_word_where_it_is_written() -> None:
     assert paused == "Paused" and {paused: 1}["Paused"] == 1 and hash(paused) == hash("Paused")
     assert json.dumps({"reason": paused}) == '{"reason": "Paused"}'
     assert type(str(paused)) is type(copy.deepcopy(paused)) is type(pickle.loads(pickle.dumps(paused))) is str
-    assert not is_dataclass(paused) and type(plain(paused)) is str
+    assert not is_dataclass(paused) and type(fact_json(paused)) is str
     assert f"{paused}" == str(paused) == copy.deepcopy(paused) == "Paused" and repr(paused) == "'Paused'"
 
 
