@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from ome_operator.preflight import messages
 from ome_operator.preflight.findings import NEVER_SLOW, UNKNOWN, clocks, failed_copies, links, slow_ranks, unreachable
@@ -187,11 +188,8 @@ class Meeting:
         try:
             server = listen(str(self.config.get("bind") or ""), self.port)
         except OSError as error:
-            return [
-                finding(
-                    "ports", f"port {self.port}, where the ranks meet, cannot be opened: {error.strerror}", "free the port"
-                )
-            ]
+            problem = f"port {self.port}, where the ranks meet, cannot be opened: {error.strerror}"
+            return [finding("ports", problem, "free the port")]
         hellos: dict[int, Json] = {0: {**self.hello(), "skew": 0.0}}
         lines: dict[int, Line] = {}
         threading.Thread(target=self._accept, args=(server, hellos, lines, until), daemon=True).start()
@@ -201,11 +199,36 @@ class Meeting:
         server.close()
         hellos, lines = dict(hellos), dict(lines)  # ranks that connect from now on are ignored
         present = sorted(hellos)
-        findings_of_group = [
-            self._absent(rank, time.monotonic() - started) for rank in range(self.size) if rank not in present
-        ]
+        waited = time.monotonic() - started
+        all_findings = [self._absent(rank, waited) for rank in range(self.size) if rank not in present]
         ports = {str(rank): hellos[rank]["ports"] for rank in present}
         reached = self._round(lines, {"do": "reach", "ports": ports})
+        rates, stuck = self._copies(lines, ports)
+        all_findings += [
+            *clocks(hellos),
+            *links(hellos),
+            *unreachable(reached, self.host),
+            *slow_ranks(rates),
+            *failed_copies(stuck, reached),
+        ]
+        if "torch" in self.steps:
+            all_findings += self._collective(lines, hellos)
+        own_findings = self._round(lines, {"do": "tell"}, {"findings": findings()})
+        for rank, answer in own_findings.items():
+            all_findings += [{**item, "rank": rank} for item in answer.get("findings") or ()]
+        all_findings += [
+            finding("meeting", f"it left the check before its end: {how}", "see the log of its check", rank)
+            for rank, how in sorted(self.gone.items())
+        ]
+        for line in lines.values():
+            with contextlib.suppress(OSError):
+                line.send({"do": "end", "findings": all_findings[:MAX_FINDINGS]})
+        return all_findings
+
+    def _copies(
+        self, lines: dict[int, Line], ports: dict[str, Any]
+    ) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], str]]:
+        """Let every rank send copies to others. Return the best rates (bytes per second) and the errors by pair."""
         rates: dict[tuple[int, int], float] = {}
         stuck: dict[tuple[int, int], str] = {}
         for shift in (1, 1) if self.size == 2 else (1, 2):
@@ -215,26 +238,7 @@ class Meeting:
                 if isinstance(answer.get("rate"), (int, float)):
                     pair = rank, int(answer["to"])
                     rates[pair] = max(rates.get(pair, 0.0), float(answer["rate"]))
-        findings_of_group += [
-            *clocks(hellos),
-            *links(hellos),
-            *unreachable(reached, self.host),
-            *slow_ranks(rates),
-            *failed_copies(stuck, reached),
-        ]
-        if "torch" in self.steps:
-            findings_of_group += self._collective(lines, hellos)
-        own_findings = self._round(lines, {"do": "tell"}, {"findings": findings()})
-        for rank, answer in own_findings.items():
-            findings_of_group += [{**item, "rank": rank} for item in answer.get("findings") or ()]
-        findings_of_group += [
-            finding("meeting", f"it left the check before its end: {how}", "see the log of its check", rank)
-            for rank, how in sorted(self.gone.items())
-        ]
-        for line in lines.values():
-            with contextlib.suppress(OSError):
-                line.send({"do": "end", "findings": findings_of_group[:MAX_FINDINGS]})
-        return findings_of_group
+        return rates, stuck
 
     def _collective(self, lines: dict[int, Line], hellos: dict[int, Json]) -> list[Json]:
         """Return the findings of a collective with torch between all ranks, if every rank has loaded torch."""
