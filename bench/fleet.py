@@ -27,7 +27,7 @@ from bench.results import Fleet, Wave
 from bench.scenarios import Manifest
 from bench.stalls import Longest, Stopwatch
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.event_handler import EventHandler, Haste
+from ome_operator.cache.event_handler import EventHandler, Urgency
 from ome_operator.controllers import status_writer
 from ome_operator.controllers.base import CORE
 from ome_operator.controllers.catalog import CatalogReconciler
@@ -140,8 +140,8 @@ class _Fleet(Client):
         self._pages: dict[str, Iterator[bytes]] = {}
         self._lines: dict[str, asyncio.Queue[bytes]] = {}
 
-    def _note(self, ref: Ref, haste: Haste) -> None:
-        self._dirty.update(dict.fromkeys(self.handler.concerned(ref) if haste == Haste.SHARED else (ref,)))
+    def _note(self, ref: Ref, haste: Urgency) -> None:
+        self._dirty.update(dict.fromkeys(self.handler.concerned(ref) if haste == Urgency.SHARED else (ref,)))
 
     # --- the API server ---------------------------------------------------------------------------------------------
 

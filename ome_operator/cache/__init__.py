@@ -1,1 +1,3 @@
-"""What the operator knows of the cluster, from watches and its own writes, and which keys a change makes dirty."""
+"""In-memory cache of the cluster, filled by watches and by the operator's own writes, and the keys that a change
+enqueues.
+"""

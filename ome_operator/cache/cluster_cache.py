@@ -1,6 +1,6 @@
-"""Facts of all kinds by UID and by whom they belong to, and what passes read of them.
+"""Store the facts of all watched objects by UID and by owner, and answer the queries of reconciliations.
 
-They are facts and parsed specs, never bodies.
+The cache keeps facts and parsed specs, never the objects' JSON.
 """
 
 import time
@@ -54,13 +54,14 @@ from ome_operator.machinery.store import Store
 RECORD = "NodeModels"
 BASE_MODEL = MODELS[1]
 KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
-"""Every kind that is watched; those of sglang.ai come where they are served, and those of ON_DEMAND where they are made."""
+"""Every kind that is watched from the start. Kinds of group sglang.ai are added if the cluster serves them, kinds of
+ON_DEMAND if the operator creates them."""
 LABELLED = frozenset((*CHILDREN, *ON_DEMAND, JOB, "Pod"))
-"""Kinds of which only objects with our label are watched."""
+"""Kinds of which only objects with the operator's label are watched."""
 
 
 class ClusterCache:
-    """Facts of all kinds; `settled` has what settings say, and whether all is frozen."""
+    """Facts of all watched objects. `settled` holds the settings, and whether everything is frozen."""
 
     def __init__(self, settled: Deps, clock: Callable[[], float] = time.monotonic) -> None:
         self.mounts = MountIndex()
@@ -80,7 +81,7 @@ class ClusterCache:
         self.nodes: Store[NodeResource, str] = Store(node_group, same_node, self._node_noted, clock)
         self.records: Store[NodeRecord, str] = Store(record_group, same_fact, self._record_noted, clock)
         self.quota = Quota(settled.policy.models_per_namespace)
-        """BaseModels by their namespaces."""
+        """The BaseModels of each namespace."""
         self._stores: dict[str, Store[Any, Any]] = {
             **self.children,
             **self.resources,
@@ -90,14 +91,14 @@ class ClusterCache:
         }
         self._owned = OwnedFields()
         self._edited: set[Ref] = set()
-        """What services refer to and was edited since `deps` was asked for."""
+        """Catalog objects that were edited since the last call of `deps`."""
         self._announced: set[Ref] = set()
-        """Models that `moved_models` has returned since `deps` was asked for."""
+        """Models that `moved_models` has returned since the last call of `deps`."""
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> FactChange | None:
-        """Store an object as a watch shows it. Return None if what is stored is as new, or if the object is gone."""
+        """Store an object that a watch delivered. Return None if the stored version is as new, or if the object is gone."""
         store, uid = self._stores[kind], from_api.uid(body)
         if store.stale(uid, from_api.version(body)):
             return None
@@ -112,12 +113,14 @@ class ClusterCache:
         )
 
     def gone(self, kind: str, uid: str, version: int = 0) -> FactChange | None:
-        """Remove an object that does not exist any more, or has lost our label. Return None if nothing is removed."""
+        """Remove an object that does not exist any more, or has lost the operator's label. Return None if nothing is
+        removed.
+        """
         store = self._stores[kind]
         known = store.get(uid)
         labelled = isinstance(known, Child) and known.labels.get(keys.MANAGED_BY) == keys.MANAGER
         if labelled and store.ahead(uid, version):
-            return None  # somebody had taken our label off, and our own write has put it on again since
+            return None  # somebody had removed the label, and the operator's own write has added it again since
         old = store.gone(uid, version)
         if old is None:
             return None
@@ -125,8 +128,8 @@ class ClusterCache:
         return FactChange(old, None, True, self._requoted(self.quota.gone(uid)) if kind == BASE_MODEL else ())
 
     def wrote(self, kind: str, body: Manifest) -> FactChange | None:
-        """Store the server's answer to a write or a live read of ours: later passes see it even before the watch does.
-        Return None for kinds of which answers are not stored.
+        """Store the server's answer to a write or a live read of the operator, so that later reconciliations see it
+        before the watch delivers it. Return None for kinds of which answers are not stored.
         """
         if kind in ("Node", RECORD) or kind not in self._stores:
             return None
@@ -143,8 +146,10 @@ class ClusterCache:
         self._index.deps = replace(self._index.deps, frozen=frozen)
 
     def moved_models(self) -> list[Ref]:
-        """Return the models that nodes have, or have no more, since the last call. A model is returned once between two
-        calls of `deps`, because whoever reads these sees all later moves, too. Models beyond their quota are left out.
+        """Return the models that nodes have gained or lost since the last call.
+
+        A model is returned once between two calls of `deps`, because the caller of `deps` sees all later changes, too.
+        Models beyond their quota are left out.
         """
         moved = {ref for label in self._index.moved() for ref in self._index.models.of(label)}
         found = []
@@ -155,33 +160,33 @@ class ClusterCache:
         self._announced.update(found)
         return found
 
-    # --- what passes read -------------------------------------------------------------------------------------------
+    # --- queries of reconciliations ---------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Forget what events of the past were kept for."""
+        """Remove what was stored for past events only."""
         for store in self._stores.values():
             store.tidy()
         self.occupancy.tidy(self._index.deps.nodes)
 
     def uids(self, kind: str, namespace: str = "") -> set[str]:
-        """UIDs of a kind in a namespace, or in all, for audits."""
+        """Return the UIDs of the objects of a kind in a namespace, or in all namespaces, for resyncs."""
         store = self._stores[kind]
         return {fact.uid for fact in store if place(fact) == namespace} if namespace else store.uids()
 
     def refs(self, namespace: str) -> list[Ref]:
-        """Everything in a namespace that passes look at."""
+        """Return the keys of all objects in a namespace that are reconciled."""
         return [each.ref for store in self.resources.values() for each in store if each.ref.namespace == namespace]
 
     def find(self, ref: Ref) -> Resource | None:
-        """The object of a key; the newest where an old one of the same name is still going."""
-        return max(self.resources[ref.kind].group(ref), key=lambda one: one.version, default=None)
+        """Return the object of a key; the newest if an older object of the same name is still terminating."""
+        return max(self.resources[ref.kind].group(ref), key=lambda item: item.version, default=None)
 
     def services(self) -> Iterator[Resource]:
-        """All services."""
+        """Return all services."""
         return iter(self.resources[SERVICE])
 
     def children_of(self, namespace: str, service: str) -> dict[tuple[str, str], Child]:
-        """Everything with the label of a service."""
+        """Return all children with the label of a service, by kind and name."""
         found: dict[tuple[str, str], Child] = {}
         for kind, store in self.children.items():
             for child in store.group((namespace, service)):
@@ -191,32 +196,33 @@ class ClusterCache:
         return found
 
     def roles(self, namespace: str, service: str, revision: str) -> Mapping[str, Stored]:
-        """Of a revision as it is stored; {} where none is. Anybody may write one with our labels, so reading it may raise
-        AttributeError, KeyError, TypeError or ValueError.
+        """Return the roles of a stored revision; {} if there is no such revision. Anybody may write a ControllerRevision
+        with the operator's labels, so reading it may raise AttributeError, KeyError, TypeError or ValueError.
         """
         kept = self.children["ControllerRevision"].group((namespace, service))
         content = next((child.content for child in kept if child.labels.get(keys.REVISION) == revision), None)
         return stored((content or {}).get("data") or {})
 
     def job_of(self, benchmark: Resource) -> Child | None:
-        """The Job of a BenchmarkJob."""
+        """Return the Job of a BenchmarkJob, or None."""
         found = self.children[JOB].group((benchmark.ref.namespace, ""))
-        return next((one for one in found if one.owner == benchmark.uid), None)
+        return next((job for job in found if job.owner == benchmark.uid), None)
 
     def pods_of(self, namespace: str, service: str) -> tuple[Pod, ...]:
-        """All pods with the label of a service, in a stable order."""
+        """Return all pods with the label of a service, sorted by name."""
         return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
 
-    def holds_room(self, body: Mapping[str, Any], namespaces: Collection[str] = ()) -> bool:
-        """Whether `occupancy` counts a pod once it is on a node: what is known, and what has our labels in the namespaces
-        that are watched (none named: all). An event of it may be on its way, also that it has gone.
+    def occupies_node(self, body: Mapping[str, Any], namespaces: Collection[str] = ()) -> bool:
+        """Return whether `occupancy` counts a pod once it is bound to a node: a known pod, or a pod with the operator's
+        labels in a watched namespace (no namespaces given: any). An event of the pod, also its deletion, may not have
+        arrived yet.
         """
         metadata = body.get("metadata") or {}
         labels = metadata.get("labels") or {}
         if (pod := self.pods.get(metadata.get("uid") or "")) is not None:
             return pod.component != keys.ROUTER
-        told = labels.get(keys.MANAGED_BY) == keys.MANAGER and (not namespaces or metadata.get("namespace") in namespaces)
-        return told and labels.get(keys.COMPONENT) != keys.ROUTER
+        ours = labels.get(keys.MANAGED_BY) == keys.MANAGER and (not namespaces or metadata.get("namespace") in namespaces)
+        return ours and labels.get(keys.COMPONENT) != keys.ROUTER
 
     def pods_on(self, node: str) -> list[Pod]:
         """Return our pods on a node."""
@@ -227,48 +233,54 @@ class ClusterCache:
         return self._index.benchmarks(kind, namespace, name)
 
     def unmade(self) -> Iterable[Ref]:
-        """Return the Servings of which no service with an address was made."""
+        """Return the Servings without an address: their service does not exist or is not reachable yet."""
         return self._index.unmade
 
     def record(self, node: str) -> NodeRecord | None:
-        """The record of a node; the newest where an old one of the same name is still going."""
-        return max(self.records.group(node), key=lambda one: one.version, default=None)
+        """Return the NodeModels record of a node; the newest if an older record of the same name is still terminating."""
+        return max(self.records.group(node), key=lambda item: item.version, default=None)
 
     def node(self, name: str) -> NodeResource | None:
-        """A node by its name."""
-        return max(self.nodes.group(name), key=lambda one: one.version, default=None)
+        """Return a node by its name, or None."""
+        return max(self.nodes.group(name), key=lambda item: item.version, default=None)
 
     def holdings(self, ref: Ref) -> Mapping[str, Holding]:
-        """Node -> what its agent says about a model, as it is until the next event."""
+        """Return what the agent of each node reports about a model, by the node's name. The mapping changes with the next
+        event.
+        """
         return self._index.holdings.get(ref, {})
 
     def deps(self) -> Deps:
-        """What services may refer to, as it is until the next event: the same object, which knows what has changed."""
+        """Return the catalog and the nodes. The object changes with the next event, and records what has changed."""
         for ref in self._edited:
             found = self.find(ref)
             self._index.refer(ref, None if found is None else self.beyond(found) or found.parsed)
         self._edited.clear()
         self._announced.clear()
-        return self._index.asked()
+        return self._index.current_deps()
 
     def terms(self, ref: Ref, default: Terms) -> Terms:
-        """How edits of an object go on from service to service."""
+        """Return the rollout terms of a shared object: how an edit of it goes on from service to service."""
         resource = self.find(ref)
         return default if resource is None else wave_terms.terms(resource.annotations, default)[0]
 
     def brake(self, resource: Resource) -> Brake | None:
-        """Who holds an object of our kinds: a service by its annotations, too."""
+        """Return the freeze that holds an object of the operator's kinds, or None. A service may also be held by its
+        annotations.
+        """
         notes = resource.annotations if resource.ref.kind == SERVICE else {}
         return brake(self._index.deps, resource.ref.namespace, resource.ref.name, notes)
 
     def held(self) -> Brake | None:
-        """Who holds everything."""
+        """Return the freeze that holds everything, or None."""
         return brake(self._index.deps, "")
 
     # --- stores and indices -----------------------------------------------------------------------------------------
 
     def _fact(self, kind: str, body: Mapping[str, Any], old: Any) -> Any:
-        """Return the facts of a body; `old` are those that are stored of the object, and save work."""
+        """Return the facts of a body. `old` is the stored fact of the object; parts of it that did not change are not
+        parsed again.
+        """
         if kind in self.children:
             return self._owned.child(kind, body, old)
         if kind == "Pod":
@@ -278,9 +290,9 @@ class ClusterCache:
         return from_api.record(body) if kind == RECORD else keep(kind, body, old)
 
     def _requoted(self, uids: Iterable[str]) -> tuple[Resource, ...]:
-        """Return the BaseModels of these UIDs, whose parsed form in `deps` is another since the quota moved."""
-        found = tuple(one for uid in uids if (one := self.resources[BASE_MODEL].get(uid)) is not None)
-        self._edited.update(one.ref for one in found)
+        """Return the BaseModels of these UIDs, whose parsed form in `deps` changes because the quota changed."""
+        found = tuple(model for uid in uids if (model := self.resources[BASE_MODEL].get(uid)) is not None)
+        self._edited.update(model.ref for model in found)
         return found
 
     def _pod_noted(self, old: Pod | None, new: Pod | None) -> None:
@@ -297,18 +309,20 @@ class ClusterCache:
             self._index.record(node, self.record(node))
 
     def _catalog_noted(self, old: Resource | None, new: Resource | None) -> None:
-        one = new or old
-        assert one is not None
+        resource = new or old
+        assert resource is not None
         if old is None or new is None or edited(old) != edited(new):
-            self._edited.add(one.ref)
-        if one.ref.kind in HELD:
+            self._edited.add(resource.ref)
+        if resource.ref.kind in HELD:
             if new is not None:
                 self._index.models.add(new.ref)
-            elif self.find(one.ref) is None:
-                self._index.models.remove(one.ref)
+            elif self.find(resource.ref) is None:
+                self._index.models.remove(resource.ref)
 
     def beyond(self, resource: Resource) -> Invalid | None:
-        """Why nothing is done for a model, where its namespace has too many; the sentence is the same for each of them."""
+        """Return why a model is not reconciled if its namespace has too many models, or None. The message is the same for
+        all of them.
+        """
         if resource.ref.kind != BASE_MODEL or not self.quota.beyond(resource.uid):
             return None
         most = self.quota.most
@@ -319,4 +333,4 @@ class ClusterCache:
 
 
 def _ignored(old: Any, new: Any) -> None:
-    """Nobody keeps an index of these."""
+    """Do nothing: there is no index of this kind."""

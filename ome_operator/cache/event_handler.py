@@ -1,6 +1,7 @@
-"""Which keys a change in the cluster makes dirty.
+"""Enqueue the keys that a change in the cluster concerns.
 
-Changes come from the watch, from the answers to our own writes, and from audits. Each is stored in the cache first.
+Changes come from the watch, from the answers to the operator's own writes, and from resyncs. Each is stored in the cache
+first.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,26 +30,27 @@ from ome_operator.core.observed.objects import Child, Manifest, Node, NodeRecord
 from ome_operator.core.selection.capability import carries
 
 
-class Haste(Enum):
-    """Who waits for what is dirty."""
+class Urgency(Enum):
+    """How soon a changed object has to be reconciled."""
 
     AWAITED = auto()
-    """Who edited the object, or who needs a service whose last pod has become ready."""
+    """Somebody waits for the result: a person has edited the object, or the last pod of a service has become ready."""
     SOON = auto()
-    """Nobody in particular."""
+    """Nobody in particular waits for the result."""
     SHARED = auto()
-    """All whom the object concerns are dirty, and not the object: somebody edited it."""
+    """A person has edited a shared object: all services that refer to it have to be reconciled, instead of the object
+    itself."""
 
 
-Enqueue = Callable[[Ref, Haste], None]
-"""Called with what is dirty."""
+Enqueue = Callable[[Ref, Urgency], None]
+"""Called with the key of an object to reconcile."""
 
 
 class EventHandler:
     """Stores changes in a cache, and calls `enqueue` for every key that a change matters to.
 
-    `child_gone` is called with a child that has vanished, whose name is free now; `capacity_freed` is called when a pod of
-    ours is gone from its node.
+    `child_gone` is called with a child that has vanished, whose name is free now; `capacity_freed` is called when a pod of a
+    service has vanished from its node.
     """
 
     def __init__(
@@ -65,12 +67,12 @@ class EventHandler:
         self._enqueue, self._referrers = enqueue, ReferenceIndex(models_of, runtimes_of)
         self._child_gone, self._capacity_freed = child_gone, capacity_freed
         self._for_nodes: set[Ref] = set()
-        """Services whose last pass rested on which nodes there are."""
+        """Services whose last reconciliation depends on which nodes exist."""
 
-    # --- the sink of the watch ------------------------------------------------------------------------------------
+    # --- called by the watch ------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> None:
-        """An object is there in this state."""
+        """Process the current state of an object, as a watch delivered it."""
         change = self.cache.seen(kind, body)
         if change is None:
             return
@@ -89,7 +91,7 @@ class EventHandler:
         self._requoted(change)
 
     def gone(self, kind: str, uid: str, version: int = 0) -> None:
-        """An object does not exist any more, or has lost our label."""
+        """Process the deletion of an object, or the loss of the operator's label."""
         change = self.cache.gone(kind, uid, version)
         if change is None:
             return
@@ -106,7 +108,7 @@ class EventHandler:
         elif isinstance(lost, NodeRecord):
             self._record_changed(lost, None)
         else:
-            # A new object of the same name may have been seen before the old one's deletion.
+            # A new object of the same name may have been delivered before the old object's deletion.
             self._resource_changed(lost, self.cache.find(lost.ref))
         self._requoted(change)
 
@@ -115,147 +117,159 @@ class EventHandler:
         self.cache.freeze(frozen)
         for kind in (SERVICE, BENCHMARK, *SHORT):
             for resource in self.cache.resources[kind]:
-                self._enqueue(resource.ref, Haste.AWAITED)
+                self._enqueue(resource.ref, Urgency.AWAITED)
         for node in self.cache.records.groups():
-            self._enqueue(Ref(RECORD, "", node), Haste.SOON)
+            self._enqueue(Ref(RECORD, "", node), Urgency.SOON)
 
     def waits_for_nodes(self, service: Ref, waits: bool) -> None:
-        """Whether the last pass over a service rested on which nodes there are: then a change of any makes it dirty."""
+        """Store whether the last reconciliation of a service depends on which nodes exist: then a change of any node
+        enqueues it.
+        """
         if waits:
             self._for_nodes.add(service)
         else:
             self._for_nodes.discard(service)
 
-    # --- what passes read -----------------------------------------------------------------------------------------
+    # --- queries of reconciliations -----------------------------------------------------------------------------------
 
     def users(self, ref: Ref) -> tuple[Ref, ...]:
-        """Services that refer to an object."""
+        """Return the services that refer to an object."""
         return self._referrers.of(ref)
 
     def concerned(self, ref: Ref) -> tuple[Ref, ...]:
-        """Services that must look at an edited object."""
+        """Return the services that have to be reconciled after an edit of an object."""
         if ref.kind in ACCELERATORS:
             return tuple(each.ref for each in self.cache.services())
         return self._referrers.concerned(ref)
 
     def used(self, ref: Ref) -> bool:
-        """Whether a service refers to an object."""
+        """Return whether a service refers to an object."""
         return bool(self._referrers.of(ref))
 
-    # --- answers to our own writes --------------------------------------------------------------------------------
+    # --- answers to the operator's own writes -------------------------------------------------------------------------
 
     def wrote(self, kind: str, body: Manifest) -> Child | Pod | Resource | None:
-        """The server's answer to a write or a live read of ours; later passes see it even before the watch does."""
+        """Store the server's answer to a write or a live read, so that later reconciliations see it before the watch
+        delivers it. Return the stored fact, or None for kinds of which answers are not stored.
+        """
         change = self.cache.wrote(kind, body)
         if change is None:
             return None
         old, new = change.old, change.new
-        if isinstance(new, Resource) and change.matters:  # else the watch was faster, and every key is dirty already
-            # No event will tell of our own write, nor of an edit just before it: that one's event is stale by now.
+        if isinstance(new, Resource) and change.matters:  # else the watch was faster, and every key is enqueued already
+            # The watch's event of this write, and of an edit just before it, will be stale: the change has to be processed
+            # here.
             if old is None or edited(old) != edited(new):
                 self._resource_changed(old, new)
             else:
-                self._behind(new.ref, False)
+                self._enqueue_dependents(new.ref, False)
                 self._requeue_referred(old, new)
         written: Child | Pod | Resource = new
         return written
 
-    # --- changes and whom they concern ----------------------------------------------------------------------------
+    # --- changes, and the keys that they concern ----------------------------------------------------------------------
 
     def _child_changed(self, old: Child | None, new: Child) -> None:
         self._dirty_owner(new)
         if old is not None and child_group(old) != child_group(new):
-            self._dirty_owner(old)  # somebody labelled it for another service: this one has lost it
+            self._dirty_owner(old)  # somebody labelled the child for another service, so the former service has lost it
 
     def _pod_changed(self, old: Pod | None, new: Pod) -> None:
         group = pod_group(new)
         turned = new.ready and not (old is not None and old.ready)
-        self._dirty_service(group, turned and all(one.ready for one in self.cache.pods.group(group)))
+        self._dirty_service(group, turned and all(pod.ready for pod in self.cache.pods.group(group)))
         if old is not None and old.service != new.service:
             self._dirty_service(pod_group(old))
 
     def _dirty_owner(self, child: Child) -> None:
-        """The service that a child is labelled for; of a Job, which carries no service's label, who wants its name."""
+        """Enqueue the service that a child's label names. A Job has no such label: enqueue the BenchmarkJobs whose Job
+        has its name.
+        """
         if child.kind != JOB:
             self._dirty_service(child_group(child))
             return
         for ref in self.cache.benchmarks(JOB, child.namespace, child.name):
-            self._enqueue(ref, Haste.SOON)
+            self._enqueue(ref, Urgency.SOON)
 
     def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
-        """Its pods or children changed; `whole`: the last of its pods has become ready."""
+        """Enqueue a service whose pods or children changed. `whole`: the last of its pods has become ready."""
         namespace, name = group
         if name:
-            self._enqueue(Ref(SERVICE, namespace, name), Haste.AWAITED if whole else Haste.SOON)
+            self._enqueue(Ref(SERVICE, namespace, name), Urgency.AWAITED if whole else Urgency.SOON)
 
     def _requoted(self, change: FactChange) -> None:
-        """Models that are within or beyond the number of their namespace now: that is news as an edit is."""
+        """Process models that have come within, or gone beyond, the quota of their namespace like edited models."""
         for resource in change.requoted:
             self._resource_changed(None, resource)
 
     def _resource_changed(self, old: Resource | None, new: Resource | None) -> None:
-        one = new or old
-        assert one is not None
+        resource = new or old
+        assert resource is not None
         edit = old is None or new is None or old.uid != new.uid or edited(old) != edited(new)
-        self._enqueue(one.ref, Haste.AWAITED if edit else Haste.SOON)
-        self._behind(one.ref, edit)
-        if one.ref.kind in (*SHORT, BENCHMARK):
+        self._enqueue(resource.ref, Urgency.AWAITED if edit else Urgency.SOON)
+        self._enqueue_dependents(resource.ref, edit)
+        if resource.ref.kind in (*SHORT, BENCHMARK):
             return
         self._requeue_referred(old, new)
-        if edit and one.ref.kind != SERVICE:
-            self._enqueue(one.ref, Haste.SHARED)
+        if edit and resource.ref.kind != SERVICE:
+            self._enqueue(resource.ref, Urgency.SHARED)
 
     def _requeue_referred(self, old: Resource | None, new: Resource | None) -> None:
-        """Re-enqueue objects whose set of users changed: what a service refers to, or what was chosen for it."""
-        one = new or old
-        if one is not None and one.ref.kind == SERVICE:
-            for ref in self._referrers.changed(one.ref, old, new):
-                self._enqueue(ref, Haste.SOON)
+        """Enqueue objects whose set of users changed: objects that the service refers to, or that were chosen for it."""
+        resource = new or old
+        if resource is not None and resource.ref.kind == SERVICE:
+            for ref in self._referrers.changed(resource.ref, old, new):
+                self._enqueue(ref, Urgency.SOON)
 
-    def _behind(self, ref: Ref, edit: bool) -> None:
-        """What a model or service that changed was made of, and the benchmarks that wait for it; everything that is not made
-        yet looks at an edited catalog.
+    def _enqueue_dependents(self, ref: Ref, edit: bool) -> None:
+        """Enqueue the sglang.ai object that a changed model or service was made for, and the BenchmarkJobs that wait for
+        the service. An edit of the catalog also enqueues every Serving that has no address yet.
         """
-        mine = [Ref(SERVING, ref.namespace, ref.name), *self.cache.benchmarks(*ref)] if ref.kind == SERVICE else []
+        keys = [Ref(SERVING, ref.namespace, ref.name), *self.cache.benchmarks(*ref)] if ref.kind == SERVICE else []
         if ref.kind == MODELS[0]:
-            mine.append(Ref(SHORT_MODEL, "", ref.name))
+            keys.append(Ref(SHORT_MODEL, "", ref.name))
         if edit and ref.kind in CATALOG:
-            mine += self.cache.unmade()
-        for one in mine:
-            if self.cache.find(one) is not None:
-                self._enqueue(one, Haste.SOON)
+            keys += self.cache.unmade()
+        for key in keys:
+            if self.cache.find(key) is not None:
+                self._enqueue(key, Urgency.SOON)
 
     def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
-        """The node, and those models of which its agent says something else than before."""
+        """Enqueue the node of a record, and the models for which the record has changed."""
         before, after = ({each.ref: each for each in (record.holdings if record else ())} for record in (old, new))
-        self._enqueue(Ref(RECORD, "", (new or old).node), Haste.SOON)  # type: ignore[union-attr]
+        self._enqueue(Ref(RECORD, "", (new or old).node), Urgency.SOON)  # type: ignore[union-attr]
         for ref in before | after:
             if ref.kind in HELD and before.get(ref) != after.get(ref):
-                self._enqueue(ref, Haste.SOON)
+                self._enqueue(ref, Urgency.SOON)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Models that it holds from now on, or not any more, concern their users; its labels its record; that it comes or
-        goes the services of its pods; accelerator classes count it, and some services wait for any change of a node.
+        """Enqueue whatever a change of a node concerns.
+
+        A change of its models concerns these models and their users; a change of its labels concerns its record; its
+        appearance or loss concerns the services of its pods. Accelerator classes count the node, and some services wait for
+        any change of a node.
         """
         for service in self._for_nodes:
-            self._enqueue(service, Haste.SOON)
+            self._enqueue(service, Urgency.SOON)
         for resource in (each for kind in ACCELERATORS for each in self.cache.resources[kind]):
             if _counted(resource, old) != _counted(resource, new):
-                self._enqueue(resource.ref, Haste.SOON)
+                self._enqueue(resource.ref, Urgency.SOON)
         relabelled = new is not None and (old is None or (old.labels, old.ours) != (new.labels, new.ours))
         if new is not None and relabelled and self.cache.record(new.name) is not None:
-            self._enqueue(Ref(RECORD, "", new.name), Haste.SOON)
+            self._enqueue(Ref(RECORD, "", new.name), Urgency.SOON)
         if old is not None and (new is None or new.alive != old.alive):
             for group in {pod_group(pod) for pod in self.cache.pods_on(old.name)}:
                 self._dirty_service(group)
         for ref in self.cache.moved_models():
-            self._enqueue(ref, Haste.SOON)
+            self._enqueue(ref, Urgency.SOON)
             for user in self._referrers.of(ref):
-                self._enqueue(user, Haste.SOON)
+                self._enqueue(user, Urgency.SOON)
 
 
 def _counted(accelerator: Resource, node: Node | None) -> tuple[bool, int] | None:
-    """What the status of an accelerator class says of a node, None where it does not count it."""
+    """Return what the status of an accelerator class counts of a node (ready, GPUs); None if the class does not match the
+    node.
+    """
     if node is None or isinstance(accelerator.parsed, Invalid) or not carries(node, accelerator.parsed):
         return None
     return node.ready, node.gpus

@@ -1,4 +1,4 @@
-"""The facts that stores keep: what groups them, what makes two of them alike, and what a change of one is."""
+"""The facts that the cache stores: their types, how they are grouped and compared, and the record of a change."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from ome_operator.core.observed.objects import Child, Node, NodeRecord, Pod, Ref
 
 
 class NodeResource(NamedTuple):
-    """A node with its UID."""
+    """A node with its UID and resourceVersion."""
 
     uid: str
     version: int
@@ -21,17 +21,17 @@ class FactChange(NamedTuple):
     old: Any
     """The fact that was stored: a Child, Pod, NodeResource, NodeRecord or Resource; None if there was none."""
     new: Any
-    """The fact that the event or answer has, None for an object that is gone."""
+    """The fact of the event or answer; None for an object that is gone."""
     matters: bool
     """For an event: whether anything has changed that a reconciliation reads. For an answer: whether it is newer than what
     was stored.
     """
     requoted: tuple[Resource, ...] = ()
-    """BaseModels that are within, or beyond, the number that their namespace may have since this change."""
+    """BaseModels that this change has brought within, or beyond, the quota of their namespace."""
 
 
 def place(fact: Any) -> str:
-    """Return the namespace of a fact."""
+    """Return the namespace of a fact; "" for a cluster-wide object."""
     return str(fact.ref.namespace if isinstance(fact, Resource) else fact.namespace)
 
 
@@ -56,7 +56,7 @@ def pod_group(pod: Pod) -> tuple[str, str]:
 
 
 def resource_group(resource: Resource) -> Ref:
-    """Return the key of an object of our kinds."""
+    """Return the key of an object of the operator's kinds."""
     return resource.ref
 
 

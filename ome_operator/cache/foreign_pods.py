@@ -1,6 +1,6 @@
-"""What pods that are not ours hold on nodes: read live where a try failed, and remembered for some minutes.
+"""Resource requests of foreign pods on nodes, read live after a failed scheduling try and cached for some minutes.
 
-No watch of every pod in the cluster. Nodes are read one after the other, at most `MOST` after a try.
+The operator does not watch all pods of a cluster. Nodes are read one after the other, at most `MOST` after a try.
 """
 
 import logging
@@ -15,16 +15,18 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 KEPT = 300.0
-"""Seconds for which an answer counts: nobody tells when such a pod goes."""
+"""Seconds for which a result counts. The end of a foreign pod is not watched."""
 FRESH = 10.0
-"""Seconds in which nothing is read again: a pass may come again before its status tells that the try is over."""
+"""Seconds in which a node is not read again: a reconciliation may repeat before the status records the end of the try."""
 MOST = 100
-"""Nodes that are read after a try, and at once."""
+"""Maximum number of nodes that are read in one batch."""
 ENDED = ("Succeeded", "Failed")
 
 
 class ForeignPods:
-    """`counted` says whether a pod counts as ours."""
+    """Cached resource requests of foreign pods by node. `counted` returns whether a pod is counted elsewhere, so is not
+    foreign.
+    """
 
     def __init__(self, client: Client, clock: Callable[[], float], counted: Callable[[Mapping[str, Any]], bool]) -> None:
         self._client, self._clock, self._counted = client, clock, counted
@@ -32,15 +34,15 @@ class ForeignPods:
         self._moved: set[str] = set()
 
     def on(self, node: str) -> Mapping[str, int]:
-        """Amounts by resource; {} where nobody looked lately."""
+        """Return the requested amounts by resource on a node; {} if the node was not read recently."""
         return self._held[node][1] if node in self._held else {}
 
     def known(self, seconds: float = 0.0) -> set[str]:
-        """Nodes where somebody looked lately, and whose answer counts for so long from now on."""
+        """Return the nodes that were read recently, and whose result still counts in so many seconds."""
         return {node for node, (until, _) in self._held.items() if until >= self._clock() + seconds}
 
     def moved(self) -> set[str]:
-        """Nodes of which something else is known than at the last call."""
+        """Return the nodes whose result has changed or expired since the last call."""
         for node in [node for node, (until, _) in self._held.items() if until < self._clock()]:
             del self._held[node]
             self._moved.add(node)
@@ -48,7 +50,10 @@ class ForeignPods:
         return moved
 
     async def read(self, nodes: Iterable[str]) -> bool:
-        """Look at nodes; an API server that refuses costs the answer. Whether there are more that nobody looked at."""
+        """Read the pods of nodes that were not read recently. Return whether nodes are left beyond the maximum.
+
+        After an error of the API server the remaining nodes are not read.
+        """
         read_lately = self._clock() + KEPT - FRESH
         old = [node for node in nodes if self._held.get(node, (0.0, {}))[0] < read_lately]
         for node in old[:MOST]:
@@ -63,7 +68,7 @@ class ForeignPods:
 
 
 def held(pods: Iterable[Mapping[str, Any]], counted: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, int]:
-    """What pods hold that are not counted otherwise."""
+    """Sum up the resource requests of running pods that are not counted elsewhere."""
     found: Counter[str] = Counter()
     for pod in pods:
         ended = (pod.get("status") or {}).get("phase") in ENDED

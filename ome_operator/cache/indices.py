@@ -1,4 +1,4 @@
-"""What passes ask of the facts, kept by difference: an event costs what it concerns, and no walk over all there is."""
+"""Indices over the stored facts, updated with each change, so that an event and a query cost no walk over all objects."""
 
 from collections.abc import KeysView
 from dataclasses import replace
@@ -13,7 +13,9 @@ from ome_operator.core.observed.objects import Deps, Holding, Node, NodeRecord, 
 
 
 class Index:
-    """Told of every change, and asked by name. Where several objects have a name, the newest counts."""
+    """Indices that are updated with each change and queried by name. If several objects have the same name, the newest
+    counts.
+    """
 
     def __init__(self, settled: Deps) -> None:
         self._models: dict[Ref, Any] = {}
@@ -21,20 +23,20 @@ class Index:
         self._accelerators: dict[str, Any] = {}
         self._weights: dict[str, Any] = {}
         self._nodes: dict[str, Node] = {}
-        self._anew = False
+        self._nodes_changed = False
         self._holding: dict[str, dict[str, None]] = {}
-        """Label -> nodes. A dict of 5,000 names takes a fifth of the room of a set."""
+        """Node label -> nodes. A dict of 5,000 names takes a fifth of the memory of a set."""
         self._holders: dict[str, KeysView[str]] = {}
-        """The same, as others see it."""
+        """The same, as read-only views for `Deps`."""
         self._moved: set[str] = set()
         self._on_node: dict[str, dict[str, None]] = {}
         self._records: dict[str, NodeRecord] = {}
         self._benchmarks: dict[tuple[str, str, str], dict[Ref, None]] = {}
         self.unmade: dict[Ref, None] = {}
-        """Servings of which no service with an address was made."""
+        """Servings whose status has no address yet."""
         self.models = LabelIndex()
         self.holdings: dict[Ref, dict[str, Holding]] = {}
-        """Model -> node -> what its agent says about it."""
+        """Model -> node -> what the node's agent reports about the model."""
         self.deps = replace(
             settled,
             models=self._models,
@@ -45,16 +47,16 @@ class Index:
             holders=self._holders,
         )
 
-    def asked(self) -> Deps:
-        """What services may refer to. Its `nodes` are another object after a change of any: answers about them are kept by
-        identity (core/placement/fit.py:lacks).
+    def current_deps(self) -> Deps:
+        """Return the catalog and the nodes. Its `nodes` mapping is a new object after any node has changed, because
+        results about nodes are memoized by its identity (core/placement/fit.py:lacks).
         """
-        if self._anew:
-            self._anew, self.deps = False, replace(self.deps, nodes=MappingProxyType(self._nodes))
+        if self._nodes_changed:
+            self._nodes_changed, self.deps = False, replace(self.deps, nodes=MappingProxyType(self._nodes))
         return self.deps
 
     def refer(self, ref: Ref, parsed: Any) -> None:
-        """What services may refer to was edited, or is gone: None."""
+        """Store a catalog object that was edited; `parsed` is None if it is gone."""
         if ref.kind in ACCELERATORS:
             _put(self._accelerators, ref.name, None if isinstance(parsed, Invalid) else parsed)
         elif ref.kind == FINE_TUNED:
@@ -63,10 +65,10 @@ class Index:
             _put(self._models if ref.kind in MODELS else self._runtimes, ref, parsed)
 
     def node(self, name: str, now: Node | None) -> None:
-        """A node changed, or is gone: None."""
+        """Store a node that changed; `now` is None if it is gone."""
         former = self._nodes.get(name)
         if former is None or now is None or former._replace(version=now.version) != now:
-            self._anew = True
+            self._nodes_changed = True
         _put(self._nodes, name, now)
         for label, holds in moves(former, now):
             self._moved.add(label)
@@ -81,12 +83,12 @@ class Index:
             self._holding[label][name] = None
 
     def moved(self) -> set[str]:
-        """Labels that have another set of holders since the last call."""
+        """Return the labels whose set of nodes has changed since the last call."""
         moved, self._moved = self._moved, set()
         return moved
 
     def record(self, node: str, now: NodeRecord | None) -> None:
-        """The record of a node changed, or is gone: None."""
+        """Store the NodeModels record of a node; `now` is None if it is gone."""
         before, after = (
             {each.ref: each for each in (record.holdings if record else ())} for record in (self._records.get(node), now)
         )
@@ -98,7 +100,7 @@ class Index:
             self.holdings.setdefault(ref, {})[node] = holding
 
     def benchmark(self, old: Resource | None, new: Resource | None) -> None:
-        """A BenchmarkJob changed."""
+        """Update the index of BenchmarkJobs; `old` or `new` is None for an object that appeared or is gone."""
         if old is not None:
             for key in _about(old):
                 del self._benchmarks[key][old.ref]
@@ -108,18 +110,18 @@ class Index:
                 self._benchmarks.setdefault(key, {})[new.ref] = None
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
-        """BenchmarkJobs whose Job has this name, or that wait for this service."""
+        """Return the BenchmarkJobs whose Job has this name, or that wait for this service."""
         return tuple(self._benchmarks.get((kind, namespace, name), ()))
 
     def serving(self, old: Resource | None, new: Resource | None) -> None:
-        """A Serving changed."""
+        """Update the Servings without an address; `old` or `new` is None for an object that appeared or is gone."""
         for resource in (each for each in (old, new) if each is not None):
             self.unmade.pop(resource.ref, None)
         if new is not None and not new.status.get("url"):
             self.unmade[new.ref] = None
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod changed."""
+        """Update the pods of nodes; `old` or `new` is None for a pod that appeared or is gone."""
         before, after = (pod.node if pod is not None else "" for pod in (old, new))
         if before == after:
             return
@@ -130,12 +132,12 @@ class Index:
             self._on_node.setdefault(after, {})[new.uid] = None
 
     def on_node(self, name: str) -> tuple[str, ...]:
-        """UIDs of the pods of a node."""
+        """Return the UIDs of the pods of a node."""
         return tuple(self._on_node.get(name, ()))
 
 
 def _about(benchmark: Resource) -> set[tuple[str, str, str]]:
-    """What concerns a BenchmarkJob: who has the name of its Job and, until it begins, its service."""
+    """Return the objects whose changes concern a BenchmarkJob: its Job and, until the benchmark starts, its service."""
     found = {(JOB, benchmark.ref.namespace, names.benchmark(benchmark.ref.name))}
     if not isinstance(benchmark.parsed, Invalid) and not benchmark.status.get("startedGeneration"):
         service = benchmark.parsed.spec.endpoint.inference_service
@@ -151,6 +153,6 @@ def _put(table: dict[Any, Any], key: Any, now: Any) -> None:
 
 
 def _tidy(table: dict[Any, Any], key: Any) -> None:
-    """Keep nothing that is empty."""
+    """Remove a key whose value is empty."""
     if not table[key]:
         del table[key]

@@ -1,4 +1,6 @@
-"""Which directories of nodes stored revisions would mount, kept by difference: an offer of an agent is a look-up."""
+"""Index of the node directories that stored revisions mount, updated with each change: a check of an agent's offer is a
+look-up.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,13 +11,13 @@ from ome_operator.core.weights.mount import hosts
 
 
 class MountIndex:
-    """Directories that ControllerRevisions mount, and all directories above these -> how many revisions do."""
+    """Directories that ControllerRevisions mount, and all their parents -> number of revisions."""
 
     def __init__(self) -> None:
         self._within: Counter[str] = Counter()
 
     def noted(self, old: Child | None, new: Child | None) -> None:
-        """A ControllerRevision came, changed or went."""
+        """Update the index; `old` or `new` is None for a ControllerRevision that appeared or is gone."""
         before, after = (child.content if child is not None else None for child in (old, new))
         if before == after:
             return
@@ -27,12 +29,14 @@ class MountIndex:
                 del self._within[place]
 
     def reached(self, places: Iterable[str]) -> bool:
-        """Whether a stored revision mounts one of these places or what lies in it."""
+        """Return whether a stored revision mounts one of these directories or a path within one."""
         return any(normpath(place) in self._within for place in places)
 
 
 def _all(content: Manifest | None) -> set[str]:
-    """What a revision mounts, and what is above that; nothing where somebody wrote what no operator stores."""
+    """Return the directories that a revision mounts, and their parents; nothing if somebody else wrote content that the
+    operator never stores.
+    """
     found: set[str] = set()
     try:
         mounted = {place for pod in _templates(content) for place in hosts(pod)}
@@ -46,7 +50,7 @@ def _all(content: Manifest | None) -> set[str]:
 
 
 def _templates(content: Manifest | None) -> list[Manifest]:
-    """Pod specs of all roles that a ControllerRevision stores."""
+    """Return the pod specs of all roles that a ControllerRevision stores."""
     roles = ((content or {}).get("data") or {}).get("workloads") or {}
     sets = [role.get(part) for role in roles.values() for part in ("leader", "worker")]
     return [workload["spec"]["template"]["spec"] for workload in sets if workload]

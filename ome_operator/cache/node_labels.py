@@ -1,4 +1,4 @@
-"""What the labels of nodes say about models."""
+"""Map node labels about model weights to models, and detect changes of these labels."""
 
 from collections.abc import Iterator
 
@@ -7,20 +7,23 @@ from ome_operator.core.observed.nodes import differing
 from ome_operator.core.observed.objects import Node, Ref
 
 _CUT = 8
-"""Characters of the digest that the name of a revision's label ends with where the model's own name is too long for it."""
+"""Length of the digest that ends a revision's label name if the model's own name is too long for a label."""
 
 _ASKED = 10_000
-"""Labels whose models are remembered: the nodes of a pool have the same, and strangers any number of others."""
+"""Maximum number of labels whose models are remembered: nodes of a pool share labels, foreign labels are unbounded in
+number."""
 
 
 def concerns(label: str, ref: Ref) -> bool:
-    """Whether a node label is about this model, or about one of its revisions."""
+    """Return whether a node label is about this model, or about one of its revisions."""
     directory = label.rpartition(".")[2]
     return label in (names.model_label(*ref), names.revision_label(*ref, directory))
 
 
 def moves(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
-    """Labels by which a node says from now on that it has a model or a revision of it (True), or no more."""
+    """Yield the labels by which a node reports that it now has a model or a revision of it (True), or has it no more
+    (False).
+    """
     had, has = (node.labels if node is not None else {} for node in (former, now))
     for label in differing(had, has):
         if label.startswith(keys.MODEL_LABEL_PREFIX):
@@ -30,7 +33,7 @@ def moves(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
 
 
 class LabelIndex:
-    """Models by the labels that are about them: names and digests of a model are made once."""
+    """Models by their node labels. The label and the digest of each model are computed once."""
 
     def __init__(self) -> None:
         self._ends: dict[Ref, tuple[str, str]] = {}
@@ -38,7 +41,7 @@ class LabelIndex:
         self._found: dict[str, list[Ref]] = {}
 
     def add(self, ref: Ref) -> None:
-        """There is a model of this name."""
+        """Add a model."""
         if ref in self._ends:
             return
         self._found.clear()
@@ -48,7 +51,7 @@ class LabelIndex:
             self._models.setdefault(end, {})[ref] = None
 
     def remove(self, ref: Ref) -> None:
-        """There is none any more."""
+        """Remove a model."""
         self._found.clear()
         for end in self._ends.pop(ref, ()):
             del self._models[end][ref]
@@ -56,7 +59,7 @@ class LabelIndex:
                 del self._models[end]
 
     def of(self, label: str) -> list[Ref]:
-        """The models that a label is about."""
+        """Return the models that a label is about."""
         if label not in self._found:
             if len(self._found) >= _ASKED:
                 self._found.clear()

@@ -1,4 +1,4 @@
-"""Which pods of ours hold room on which nodes, kept by difference: a pod that changes costs its own node."""
+"""Index of the operator's own pods by node, updated with each change: a pod that changes costs only its own node."""
 
 from collections import Counter
 from collections.abc import Container, Mapping
@@ -9,7 +9,7 @@ from ome_operator.core.observed.objects import Pod
 
 
 class PodOrigin(NamedTuple):
-    """What a pod was made from: pods with the same ask for the same."""
+    """What a pod was made from. Pods of the same origin have the same resource requests."""
 
     namespace: str
     service: str
@@ -19,14 +19,14 @@ class PodOrigin(NamedTuple):
 
 
 class Occupancy:
-    """Node -> pods of engines there. Routers are small, and nobody stores what they ask for."""
+    """Node -> engine pods on the node. Routers are left out: they are small, and their requests are not stored."""
 
     def __init__(self) -> None:
         self._held: dict[str, Counter[PodOrigin]] = {}
         self._moved: set[str] = set()
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod changed."""
+        """Update the index; `old` or `new` is None for a pod that appeared or is gone."""
         before, after = _place(old), _place(new)
         if before == after:
             return
@@ -36,16 +36,16 @@ class Occupancy:
             self._add(*after, 1)
 
     def on(self, node: str) -> Mapping[PodOrigin, int]:
-        """What holds a node -> how many pods of it."""
+        """Return the number of pods of each origin on a node."""
         return self._held.get(node, {})
 
     def moved(self) -> set[str]:
-        """Nodes that hold something else than at the last call."""
+        """Return the nodes whose pods have changed since the last call."""
         moved, self._moved = self._moved, set()
         return moved
 
     def tidy(self, nodes: Container[str]) -> None:
-        """Forget what was noted of nodes that do not exist: who comes again under such a name is another node."""
+        """Forget changes of nodes that do not exist: a node that appears later under such a name is another node."""
         self._moved = {node for node in self._moved if node in nodes}
 
     def _add(self, node: str, made: PodOrigin, number: int) -> None:
@@ -59,7 +59,7 @@ class Occupancy:
 
 
 def _place(pod: Pod | None) -> tuple[str, PodOrigin] | None:
-    """Where a pod holds room, and which."""
+    """Return the node that an engine pod occupies, and the pod's origin; None if it occupies no node."""
     if pod is None or not pod.node or pod.over or pod.component == keys.ROUTER:
         return None
     return pod.node, PodOrigin(pod.namespace, pod.service, pod.revision, pod.component, pod.rank == 0)

@@ -1,4 +1,4 @@
-"""Facts of children, of which the fields that we own are read again only where they may have changed."""
+"""Read the facts of children, and the fields that the operator owns only if they may have changed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,21 +10,23 @@ _STAMPED = ("generation", "labels", "annotations", "ownerReferences")
 
 
 class OwnedFields:
-    """The metadata of each child at the time when its owned fields were read. Reading these from managedFields is the most
-    expensive part of a child's facts, and they stay the same while only the status of an object moves.
+    """The metadata of each child at the time when its owned fields were read.
+
+    Reading owned fields from managedFields is the most expensive part of a child's facts, and they stay the same while only
+    the status of an object changes.
     """
 
     def __init__(self) -> None:
         self._stamps: dict[str, list[Any]] = {}
 
     def child(self, kind: str, body: Mapping[str, Any], known: Child | None) -> Child:
-        """Return the facts of a child; `known` are those that are stored of it."""
+        """Return the facts of a child; `known` is the stored fact, or None."""
         metadata = body.get("metadata") or {}
         uid = from_api.uid(body)
         if known is not None and from_api.version(body) < known.version:
-            return from_api.child(kind, body)  # a late answer: what is stored is newer than its stamp
+            return from_api.child(kind, body)  # a late answer: the stored fact is newer than this body
         stamp = [metadata.get(part) for part in _STAMPED]
-        # Kinds without generation (Services, Roles, …) may change without any trace but in managedFields.
+        # Kinds without a generation (Services, Roles, …) may change without any trace except in managedFields.
         if known is not None and stamp[0] and self._stamps.get(uid) == stamp:
             return from_api.child(kind, body, known.owned)
         self._stamps[uid] = stamp

@@ -1,4 +1,6 @@
-"""Which services refer to which models, runtimes and weights, so that a change reaches them and no others."""
+"""Index of the services that refer to each model, runtime and weight, so that a change reaches these services and no
+others.
+"""
 
 from collections.abc import Callable
 
@@ -7,30 +9,32 @@ from ome_operator.cache.resources import RUNTIMES, Resource, edited
 from ome_operator.core.observed.objects import Ref
 
 Refs = Callable[[InferenceService], tuple[Ref, ...]]
-"""What a service may refer to, best first; () when it names none."""
+"""Returns the objects that a service may refer to, best first; () if it names none."""
 
 _ANY_RUNTIME = Ref("ServingRuntime", "", "*")
-"""What a service refers to that names no runtime."""
+"""Stands for the reference of a service that names no runtime, so that any runtime may be chosen for it."""
 
 
 class ReferenceIndex:
-    """Services by what they refer to, which need not exist."""
+    """Services by the objects that they refer to. The objects need not exist."""
 
     def __init__(self, models_of: Refs, runtimes_of: Refs) -> None:
         self._models_of, self._runtimes_of = models_of, runtimes_of
         self._users: dict[Ref, dict[Ref, None]] = {}
 
     def of(self, ref: Ref) -> tuple[Ref, ...]:
-        """Services that refer to an object, in the order in which they began to."""
+        """Return the services that refer to an object, in the order in which the references were made."""
         return tuple(self._users.get(ref, ()))
 
     def concerned(self, ref: Ref) -> tuple[Ref, ...]:
-        """Services that must look at an edited object: also those that may choose it when it is a runtime."""
+        """Return the services to reconcile after an edit of an object. For a runtime these include services for which it
+        may be chosen.
+        """
         users = self.of(ref)
         return tuple(dict.fromkeys(users + self.of(_ANY_RUNTIME))) if ref.kind in RUNTIMES else users
 
     def changed(self, service: Ref, old: Resource | None, new: Resource | None) -> tuple[Ref, ...]:
-        """Take note of a service that changed; what it began or ceased to refer to."""
+        """Update the references of a service, and return the objects that it began or ceased to refer to."""
         if old is not None and new is not None and _same(old, new):
             return ()
         before, after = self._refs(old), self._refs(new)
@@ -51,11 +55,11 @@ class ReferenceIndex:
 
 
 def _same(old: Resource, new: Resource) -> bool:
-    """Whether two states of a service refer to the same: its spec and what was chosen for it tell."""
+    """Return whether two states of a service have the same references: the same spec and the same chosen runtime."""
     return old.uid == new.uid and edited(old) == edited(new) and old.status.get("runtime") == new.status.get("runtime")
 
 
 def _chosen(resource: Resource) -> tuple[Ref, ...]:
-    """What the runtime may be that the status of a service names."""
+    """Return the runtimes that the name in the status of a service may mean."""
     name = resource.status.get("runtime")
     return (Ref("ServingRuntime", resource.ref.namespace, name), Ref("ClusterServingRuntime", "", name)) if name else ()

@@ -1,4 +1,4 @@
-"""Objects of our own kinds, parsed, with what passes need of their metadata and status."""
+"""Parsed objects of the operator's own kinds, with the metadata and status that reconciliations need."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,17 +25,17 @@ RUNTIMES = ("ClusterServingRuntime", "ServingRuntime")
 ACCELERATORS = ("AcceleratorClass",)
 FINE_TUNED = "FineTunedWeight"
 HELD = (*MODELS, FINE_TUNED)
-"""What lies on nodes."""
+"""Kinds whose weights are stored on nodes."""
 CATALOG = (*HELD, *RUNTIMES, *ACCELERATORS)
-"""What services refer to."""
+"""Kinds that services refer to."""
 BENCHMARK, JOB = "BenchmarkJob", "Job"
 SHORT_MODEL, SERVING = "SglangModel", "Serving"
 SHORT = (SHORT_MODEL, SERVING)
-"""Kinds of group sglang.ai, of which models and services are made; watched only where their CRDs are."""
+"""Kinds of group sglang.ai, from which the operator makes models and services. They are watched only if their CRDs exist."""
 
 
 class Resource(NamedTuple):
-    """An object of a kind of ours, parsed."""
+    """A parsed object of one of the operator's kinds."""
 
     ref: Ref
     uid: str
@@ -45,16 +45,16 @@ class Resource(NamedTuple):
     annotations: Mapping[str, str]
     deleting: bool
     parsed: Any
-    """The parsed object or Invalid."""
+    """The parsed object, or Invalid."""
     status: Mapping[str, Any]
     status_owned: str
-    """Digest of what we own of the status; see ownership."""
+    """Digest of the status fields that the operator owns; see core/observed/managed_fields.py."""
     writers: tuple[tuple[str, datetime], ...]
-    """Foreign managers of the status."""
+    """Foreign field managers of the status, each with the time of its last write."""
     owner: str = ""
     """UID of the controller owner, "" without one."""
     created: str = ""
-    """When, in RFC 3339."""
+    """Creation time in RFC 3339."""
 
 
 _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -70,7 +70,7 @@ _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource:
-    """The object of a body; what was known of it saves parsing it again."""
+    """Return the resource of a body. An unchanged spec of the `known` resource is not parsed again."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     resource = Resource(
         ref=Ref(kind, metadata.get("namespace") or "", metadata.get("name") or ""),
@@ -89,21 +89,22 @@ def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource
     )
     if known is None or edited(known) != edited(resource):
         return resource._replace(parsed=_PARSE[kind](body))
-    # Only the status is new, which happens often; parsing a large spec again is the dearest part.
+    # Only the status has changed, which happens often; parsing a large spec again would be the most expensive part.
     parsed = known.parsed
     return resource._replace(parsed=parsed if isinstance(parsed, Invalid) else replace(parsed, status=status))
 
 
-def edited(one: Resource) -> tuple[Any, ...]:
-    """What people change of an object, and the facts of a model with the weights that they are of: choices rest on them."""
-    weights = one.status.get("weights") or {}
-    return one.generation, one.labels, one.annotations, one.deleting, one.status.get("facts"), weights.get("uri")
+def edited(resource: Resource) -> tuple[Any, ...]:
+    """Return what people can change of an object, and the status fields of a model that selection depends on."""
+    weights = resource.status.get("weights") or {}
+    facts = resource.status.get("facts")
+    return resource.generation, resource.labels, resource.annotations, resource.deleting, facts, weights.get("uri")
 
 
 def same(a: Resource, b: Resource) -> bool:
-    """Whether two versions differ in nothing that a reconcile reads."""
+    """Return whether two versions do not differ in anything that a reconciliation reads."""
     return edited(a) == edited(b) and a.status_owned == b.status_owned and _names(a) == _names(b)
 
 
-def _names(one: Resource) -> set[str]:
-    return {name for name, _ in one.writers}
+def _names(resource: Resource) -> set[str]:
+    return {name for name, _ in resource.writers}

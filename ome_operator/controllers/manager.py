@@ -12,7 +12,7 @@ from ome_operator import keys
 from ome_operator.api import Invalid, well_known
 from ome_operator.api.well_known import WellKnown
 from ome_operator.cache.cluster_cache import KINDS, LABELLED, RECORD, ClusterCache
-from ome_operator.cache.event_handler import EventHandler, Haste
+from ome_operator.cache.event_handler import EventHandler, Urgency
 from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.cache.scope import Scope
 from ome_operator.controllers import tidying
@@ -188,7 +188,7 @@ class Manager:
         if self._running:
             self._services.seed(namespace)
         for ref in self.cluster.refs(namespace):
-            self._enqueue(ref, Haste.SOON)
+            self._enqueue(ref, Urgency.SOON)
 
     def away(self, namespace: str) -> None:
         """A namespace is not watched any more. What is known of it stays for the day when it comes again, and nothing is
@@ -216,12 +216,12 @@ class Manager:
         """Whether nothing of a service is there yet."""
         return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))
 
-    def _enqueue(self, ref: Ref, haste: Haste) -> None:
+    def _enqueue(self, ref: Ref, urgency: Urgency) -> None:
         settings = self._settings
-        if haste == Haste.SHARED:
+        if urgency == Urgency.SHARED:
             if self._running:  # until then every service is dirty anyway
                 self._edits.add(ref, spaced=settings.catalog_delay)
-        elif haste == Haste.AWAITED:
+        elif urgency == Urgency.AWAITED:
             self._queue.add(ref, spaced=settings.catalog_delay if ref.kind in CATALOG else 0.0)
         elif ref.kind == SERVICE:
             self._queue.add(ref, settings.child_delay, spaced=settings.child_spacing)

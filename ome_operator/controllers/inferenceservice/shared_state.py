@@ -40,5 +40,5 @@ class SharedState(NamedTuple):
     ) -> "SharedState":
         """Return the state before the first reconciliation; services that may go on are added to the queue."""
         wake = partial(queue.add, after=settings.child_delay, spaced=settings.child_spacing)
-        foreign = ForeignPods(client, clock, partial(cache.holds_room, namespaces=settings.watch_namespaces))
+        foreign = ForeignPods(client, clock, partial(cache.occupies_node, namespaces=settings.watch_namespaces))
         return cls(Memories(), Gangs(cache, foreign, wake), strangers)

@@ -30,7 +30,9 @@ class FreeRoom:
         now = self._cluster.deps().nodes
         moved = self._cluster.occupancy.moved() | self._foreign.moved() | self._unknown
         self._unknown = set()
-        if now is not self._seen:  # otherwise at most the version of a node has changed (cache/indices.py:Index.asked)
+        if (
+            now is not self._seen
+        ):  # otherwise at most the version of a node has changed (cache/indices.py:Index.current_deps)
             moved |= {name for name, node in now.items() if self._known.get(name) is not node}
             moved |= self._known.keys() - now.keys()
             self._seen, self._known = now, dict(now)

@@ -7,7 +7,7 @@ import pytest
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.event_handler import EventHandler, Haste
+from ome_operator.cache.event_handler import EventHandler, Urgency
 from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
 from ome_operator.core.selection.model_profile import known
@@ -15,18 +15,18 @@ from tests.support.parts import changed
 
 SERVICE = Ref("InferenceService", "ns", "kimi")
 MODEL = Ref("ClusterBaseModel", "", "k2")
-AWAITED, SHARED, SOON = Haste.AWAITED, Haste.SHARED, Haste.SOON
+AWAITED, SHARED, SOON = Urgency.AWAITED, Urgency.SHARED, Urgency.SOON
 
 
 class Told:
     """A cluster and what it has enqueued."""
 
     def __init__(self) -> None:
-        self.dirty: list[tuple[Ref, Haste]] = []
+        self.dirty: list[tuple[Ref, Urgency]] = []
         self.cluster = EventHandler(ClusterCache(Deps()), lambda *told: self.dirty.append(told), model_refs, runtime_refs)
         self.versions = 0
 
-    def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, Haste]]:
+    def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, Urgency]]:
         """What seeing a body makes dirty."""
         self.versions += 1
         self.dirty.clear()
@@ -257,7 +257,7 @@ def test_a_name_that_was_used_before_means_the_newest_object(told: Told) -> None
 
 
 def test_our_own_status_of_a_model_reaches_its_short_form() -> None:
-    dirty: list[tuple[Ref, Haste]] = []
+    dirty: list[tuple[Ref, Urgency]] = []
     cluster = EventHandler(ClusterCache(Deps()), lambda *told: dirty.append(told), model_refs, runtime_refs)
     metadata = {"name": "chat", "uid": "short", "resourceVersion": "5"}
     cluster.seen("SglangModel", {"metadata": metadata, "spec": {"source": {"huggingface": {"repo": "a/b"}}}})
@@ -297,7 +297,7 @@ def test_the_last_pod_that_turns_ready_is_waited_for(told: Told) -> None:
 
 def test_models_beyond_the_number_of_their_namespace_count_for_nobody() -> None:
     """The oldest count. Whoever crosses the border has a pass, and so have the services that use it."""
-    dirty: list[tuple[Ref, Haste]] = []
+    dirty: list[tuple[Ref, Urgency]] = []
     settled = changed(Deps(), models_per_namespace=2)
     cluster = EventHandler(ClusterCache(settled), lambda *told: dirty.append(told), model_refs, runtime_refs)
 

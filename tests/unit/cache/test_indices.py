@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ome_operator import keys, names
 from ome_operator.cache.cluster_cache import ClusterCache
-from ome_operator.cache.event_handler import Haste
+from ome_operator.cache.event_handler import Urgency
 from ome_operator.cache.node_labels import LabelIndex, concerns
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.placement.demand import Demand
@@ -95,7 +95,7 @@ def test_an_event_of_a_node_makes_no_name_of_other_models(monkeypatch: pytest.Mo
     whole = names.model_label
     monkeypatch.setattr(names, "model_label", lambda *ref: made.append(ref[2]) or whole(*ref))
     label = {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k7": "Ready"}
-    assert told.see("Node", "n", metadata={"labels": label}) == [(Ref("ClusterBaseModel", "", "k7"), Haste.SOON)]
+    assert told.see("Node", "n", metadata={"labels": label}) == [(Ref("ClusterBaseModel", "", "k7"), Urgency.SOON)]
     assert set(made) <= {"k7"}
 
 
@@ -123,7 +123,7 @@ def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str,
     told = Told()
     spec = {"vendor": "nvidia", "discovery": {"nodeSelector": {"gpu": "h200"}}, "capabilities": {"memoryGB": "141"}}
     told.see("AcceleratorClass", "h200", metadata={"namespace": ""}, spec=spec)
-    accelerator = [(Ref("AcceleratorClass", "", "h200"), Haste.SOON)] if concerned else []
+    accelerator = [(Ref("AcceleratorClass", "", "h200"), Urgency.SOON)] if concerned else []
     assert told.see("Node", "n", metadata={"labels": labels}) == accelerator
     assert told.see("Node", "n", metadata={"labels": labels | {"zone": "a"}}) == []
     gpus = {"allocatable": {"nvidia.com/gpu": "8"}}
@@ -136,7 +136,7 @@ def test_a_node_concerns_the_accelerator_classes_that_count_it(labels: dict[str,
 def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> None:
     """A list of 5,000 nodes would name each of 1,000 services 5,000 times before the first of them has a pass."""
     label = {"labels": {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}}
-    woken = [(MODEL, Haste.SOON), (SERVICE, Haste.SOON)]
+    woken = [(MODEL, Urgency.SOON), (SERVICE, Urgency.SOON)]
     assert told.see("Node", "n1", metadata=label) == woken
     assert told.see("Node", "n2", metadata=label) == []
     assert told.cluster.cache.deps().holders.keys() == label["labels"].keys()

@@ -73,8 +73,8 @@ def test_a_pod_of_which_an_event_is_on_its_way_is_no_stranger(
         cluster.pods.see(pod(name, component=role)._replace(uid=name))
     labels = {keys.MANAGED_BY: manager, keys.COMPONENT: component}
     body = {"metadata": {"uid": uid or "new", "namespace": "team", "labels": labels}}
-    assert cluster.holds_room(body, namespaces) == counts
+    assert cluster.occupies_node(body, namespaces) == counts
 
 
 def test_a_pod_without_anything_is_a_stranger() -> None:
-    assert not ClusterCache(Deps()).holds_room({})
+    assert not ClusterCache(Deps()).occupies_node({})
