@@ -1,4 +1,6 @@
-"""Rules about what does not divide: GPUs, nodes, ranks of attention, heads, experts, blocks. All of SGLang."""
+"""Rules about sizes that must divide evenly: GPUs, nodes, attention groups, heads, experts, quantization blocks. They apply
+to SGLang.
+"""
 
 from collections.abc import Iterator
 
@@ -10,17 +12,17 @@ from ome_operator.lint.launch import Launch
 from ome_operator.lint.sglang import Sizes, sizes
 from ome_operator.lint.subject import Role, Subject, below
 
-STARTS_NOT = "The engine ends with an AssertionError while it starts; the group is recycled, and again."
+STARTS_NOT = "The engine exits with an AssertionError while it starts, and its group is recycled repeatedly."
 _PROGRAM = "sglang"
 
 
 def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
-    """Every SGLang server with its sizes."""
+    """Yield every SGLang server with its parallel sizes."""
     yield from ((role, start, sizes(start)) for role, start in subject.launched(_PROGRAM))
 
 
 def of(role: Role, start: Launch, *names: str) -> Location:
-    """Where the first of these flags stands that is given."""
+    """Return the location of the first of these flags that is given, or where arguments can be added."""
     given = next((given for name in names if (given := start.given(name)) is not None), None)
     return locations.argument(role, given) if given is not None else locations.arguments(role)
 
@@ -28,14 +30,14 @@ def of(role: Role, start: Launch, *names: str) -> Location:
 @rule(
     "nnodes-missing",
     Severity.ERROR,
-    "A group has several pods, and the engine is not told so",
-    ignored="Each pod starts a server of its own, which asks for more GPUs than the pod has, or serves by itself.",
-    evidence="SGLang: without --nnodes, --node-rank and --dist-init-addr a server is alone.",
+    "A group has several pods, but the engine is started for one node",
+    ignored="Each pod starts a separate server, which needs more GPUs than the pod has, or serves alone.",
+    evidence="SGLang: without --nnodes, --node-rank and --dist-init-addr a server uses a single node.",
 )
 def nnodes_missing(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
         if role.size > 1 and start.given("--nnodes") is None and not start.on("--use-ray"):
-            said = f"a group has {role.size} pods, and --nnodes is not given"
+            said = f"a group has {role.size} pods, but --nnodes is not given"
             more = "--nnodes=$(LWS_GROUP_SIZE) --node-rank=$(LWS_WORKER_INDEX) --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
             yield Hit(locations.arguments(role), said, f"add {more}, or set worker.size to 0")
 
@@ -43,14 +45,14 @@ def nnodes_missing(subject: Subject) -> Iterator[Hit]:
 @rule(
     "nnodes-differ",
     Severity.ERROR,
-    "The engine waits for another number of pods than the group has",
-    ignored="Ranks wait for others that never come, until a time-out ends them; or ranks are too many, and end.",
-    evidence="SGLang gathers exactly --nnodes nodes at --dist-init-addr.",
+    "--nnodes differs from the number of pods of a group",
+    ignored="Ranks wait for missing ranks until a time-out ends them, or surplus ranks exit.",
+    evidence="Exactly --nnodes nodes must meet at --dist-init-addr in SGLang.",
 )
 def nnodes_differ(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if start.given("--nnodes") is not None and found.nnodes is not None and found.nnodes != role.size:
-            said = f"--nnodes is {found.nnodes}, and a group has {role.size} pod{'s' if role.size > 1 else ''}"
+            said = f"--nnodes is {found.nnodes}, but a group has {role.size} pod{'s' if role.size > 1 else ''}"
             remedy = f"write --nnodes=$(LWS_GROUP_SIZE), or set worker.size to {found.nnodes - 1}"
             yield Hit(of(role, start, "--nnodes"), said, remedy)
 
@@ -58,9 +60,9 @@ def nnodes_differ(subject: Subject) -> Iterator[Hit]:
 @rule(
     "ranks-differ",
     Severity.ERROR,
-    "Ranks of a group have different sizes",
-    ignored="Ranks wait for each other in different groups, and hang until a time-out; or tensors do not fit, and all end.",
-    evidence="SGLang: all ranks of a server have the same arguments but --node-rank.",
+    "Ranks of a group have different parallel sizes",
+    ignored="Ranks wait in different groups and hang until a time-out, or all exit because tensor shapes do not match.",
+    evidence="SGLang: all ranks of a server need the same arguments except --node-rank.",
 )
 def ranks_differ(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -79,9 +81,9 @@ def ranks_differ(subject: Subject) -> Iterator[Hit]:
 @rule(
     "ranks-limits-differ",
     Severity.WARNING,
-    "Ranks of a group are told different limits",
-    ignored="The smallest cache of all ranks counts, or a rank refuses what another takes.",
-    evidence="SGLang: all ranks of a server have the same arguments but --node-rank.",
+    "Ranks of a group have different limits",
+    ignored="The smallest cache of all ranks is used, or a rank rejects a request that another accepts.",
+    evidence="SGLang: all ranks of a server need the same arguments except --node-rank.",
 )
 def ranks_limits_differ(subject: Subject) -> Iterator[Hit]:
     for role, start, _ in engines(subject):
@@ -96,14 +98,14 @@ def ranks_limits_differ(subject: Subject) -> Iterator[Hit]:
         ):
             here, there = start.text(name), role.others.text(name)
             if here != there:
-                said = f"rank 0 has {name} {here or 'unset'}, and the others {there or 'unset'}"
+                said = f"rank 0 has {name} {here or 'unset'}, but the others have {there or 'unset'}"
                 yield Hit(of(role, start, name), said, "give all ranks the same arguments")
 
 
 @rule(
     "tp-divides-nodes",
     Severity.ERROR,
-    "TP times PP is no multiple of the number of nodes",
+    "TP times PP is not a multiple of the number of nodes",
     ignored=STARTS_NOT,
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: `(tp_size * pp_size) % nnodes == 0`.",
 )
@@ -118,15 +120,15 @@ def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
     "gpus-too-few",
     Severity.ERROR,
     "The engine needs more GPUs than its group has",
-    ignored="The engine ends with `invalid device ordinal`, or waits for ranks that no pod starts.",
-    evidence="SGLang starts TP × PP / nnodes ranks in each pod, each on a GPU of its own (and so many for each whole copy).",
+    ignored="The engine exits with `invalid device ordinal`, or waits for ranks that no pod starts.",
+    evidence="SGLang starts TP × PP / nnodes ranks in each pod, each on its own GPU (and as many for each complete copy).",
 )
 def gpus_too_few(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.gpus is not None and role.gpus and found.gpus > role.gpus and start.text("--device") != "cpu":
-            said = f"{_layout(found)} needs {found.gpus} GPUs, and a group has {role.gpus} ({role.size} × {role.per_pod})"
+            said = f"{_layout(found)} needs {found.gpus} GPUs, but a group has {role.gpus} ({role.size} × {role.per_pod})"
             yield Hit(
-                of(role, start, "--tp-size", "--pp-size"), said, f"write sizes whose product is {role.gpus}, or more pods"
+                of(role, start, "--tp-size", "--pp-size"), said, f"write sizes whose product is {role.gpus}, or add pods"
             )
 
 
@@ -134,17 +136,17 @@ def gpus_too_few(subject: Subject) -> Iterator[Hit]:
     "gpus-idle",
     Severity.WARNING,
     "A group has more GPUs than its engine uses",
-    ignored="GPUs are held and do nothing.",
-    evidence="SGLang starts TP × PP ranks for each copy, each on a GPU of its own.",
+    ignored="Allocated GPUs stay idle.",
+    evidence="SGLang starts TP × PP ranks for each copy, each on its own GPU.",
 )
 def gpus_idle(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.gpus is not None and role.gpus > found.gpus and start.text("--device") != "cpu":
-            said = f"{_layout(found)} uses {found.gpus} GPUs, and a group has {role.gpus} ({role.size} × {role.per_pod})"
+            said = f"{_layout(found)} uses {found.gpus} GPUs, but a group has {role.gpus} ({role.size} × {role.per_pod})"
             yield Hit(
                 of(role, start, "--tp-size", "--pp-size"),
                 said,
-                f"ask for {found.gpus}, or write sizes whose product is {role.gpus}",
+                f"request {found.gpus} GPUs, or write sizes whose product is {role.gpus}",
             )
 
 
@@ -160,9 +162,9 @@ def _layout(found: Sizes) -> str:
 @rule(
     "gpus-none",
     Severity.WARNING,
-    "An engine for GPUs asks for none",
-    ignored="The pod lands on any node and ends there, or sees all GPUs of a node that others use.",
-    evidence="Kubernetes gives devices only to containers that ask for them in their limits.",
+    "An engine for GPUs requests no GPU",
+    ignored="The pod is scheduled to any node and exits there, or it sees all GPUs of a node, which other pods use.",
+    evidence="Kubernetes assigns devices only to containers that request them in their limits.",
 )
 def gpus_none(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched():
@@ -171,13 +173,13 @@ def gpus_none(subject: Subject) -> Iterator[Hit]:
         claims = below(role.container, "resources").get("claims")
         if not role.per_pod and not claims and start.text("--device") != "cpu":
             remedy = "add resources.limits with nvidia.com/gpu, or --device=cpu"
-            yield Hit(locations.field(role, "resources"), f"{role.title} asks for no GPU", remedy)
+            yield Hit(locations.field(role, "resources"), f"{role.title} requests no GPU", remedy)
 
 
 @rule(
     "dp-divides-tp",
     Severity.ERROR,
-    "TP is no multiple of the number of attention groups",
+    "TP is not a multiple of the number of attention groups",
     ignored=STARTS_NOT,
     evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_data_parallelism: `tp_size % attn_dp_size == 0`.",
 )
@@ -195,25 +197,27 @@ def dp_divides_tp(subject: Subject) -> Iterator[Hit]:
 @rule(
     "dp-both",
     Severity.ERROR,
-    "Whole copies and groups of attention at the same time, or copies over several nodes",
-    ignored="The engine refuses its arguments and ends.",
+    "Data parallel copies are combined with attention groups, or span several nodes",
+    ignored="The engine rejects its arguments and exits.",
     evidence="SGLang 0.5.23: parallel_hook.py, handle_data_parallelism, and validation_hook.py, check_server_args "
     "(dp_size with nnodes).",
 )
 def dp_both(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if (found.copies or 1) > 1 and (found.attention_dp or 1) > 1:
-            said = f"--dp-size {found.copies} makes whole copies, and --attn-dp-size {found.attention_dp} divides attention"
-            yield Hit(of(role, start, "--dp-size"), said, "keep either")
+            said = (
+                f"--dp-size {found.copies} makes complete copies, but --attn-dp-size {found.attention_dp} divides attention"
+            )
+            yield Hit(of(role, start, "--dp-size"), said, "remove one of the two flags")
         elif (found.copies or 1) > 1 and (found.nnodes or 1) > 1:
-            said = f"--dp-size {found.copies} makes whole copies, which do not run over {found.nnodes} nodes"
-            yield Hit(of(role, start, "--dp-size"), said, f"write --attn-dp-size={found.copies} for groups of attention")
+            said = f"--dp-size {found.copies} makes complete copies, which cannot span {found.nnodes} nodes"
+            yield Hit(of(role, start, "--dp-size"), said, f"write --attn-dp-size={found.copies} to divide attention instead")
 
 
 @rule(
     "heads-divide",
     Severity.ERROR,
-    "Attention heads cannot be divided by the GPUs that share them",
+    "The number of attention heads is not a multiple of the GPUs that share them",
     ignored=STARTS_NOT,
     evidence="SGLang 0.5.23, models/deepseek_v2.py and models/qwen3_moe.py: `num_heads % attn_tp_size == 0`.",
 )
@@ -230,25 +234,26 @@ def heads_divide(subject: Subject) -> Iterator[Hit]:
 @rule(
     "ep-divides-tp",
     Severity.ERROR,
-    "TP is no multiple of EP",
+    "TP is not a multiple of EP",
     ignored=STARTS_NOT,
-    evidence="SGLang 0.5.23, distributed/parallel_state.py: groups of EP × MoE-TP ranks are cut out of TP, and ranks that "
-    "are left are in none.",
+    evidence="SGLang 0.5.23, distributed/parallel_state.py: groups of EP × MoE-TP ranks are formed from TP, and "
+    "remaining ranks "
+    "belong to no group.",
 )
 def ep_divides_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.tp and found.ep and (uneven := division.expert_groups(found.tp, found.ep)):
-            remedy = f"write --ep-size={found.tp}, or another divisor of {found.tp}"
+            remedy = f"write --ep-size={found.tp}, or use another divisor of {found.tp}"
             yield Hit(of(role, start, "--ep-size"), uneven.sentence, remedy)
 
 
 @rule(
     "experts-divide",
     Severity.ERROR,
-    "Experts, with their copies, cannot be spread evenly over EP",
+    "Experts with their copies cannot be divided evenly among the EP ranks",
     ignored=STARTS_NOT,
     evidence="SGLang 0.5.23, eplb/expert_location.py: `num_physical_experts % ep_size == 0`; "
-    "layers/moe/token_dispatcher/deepep.py says so, too.",
+    "layers/moe/token_dispatcher/deepep.py has the same check.",
 )
 def experts_divide(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -263,9 +268,10 @@ def experts_divide(subject: Subject) -> Iterator[Hit]:
 @rule(
     "blocks-divide",
     Severity.ERROR,
-    "TP cuts a matrix inside of a quantization block",
-    ignored="The engine ends with `is not divisible by weight quantization block_n` when it builds its layers.",
-    evidence="SGLang 0.5.23, layers/quantization/fp8.py: parts of a matrix are whole blocks, as each block has a "
+    "TP cuts a weight matrix inside a quantization block",
+    ignored="The engine exits with `is not divisible by weight quantization block_n` when it builds its layers.",
+    evidence="SGLang 0.5.23, layers/quantization/fp8.py: each part of a matrix must consist of complete blocks, "
+    "because each block has a "
     "single scale.",
 )
 def blocks_divide(subject: Subject) -> Iterator[Hit]:
@@ -279,7 +285,7 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
         for width, pieces, name in ((narrow, experts_cut, "experts"), *((width, dense, "dense layers") for width in wide)):
             if uneven := division.block(subject.model, width, pieces, name):
                 remedy = (
-                    f"take sizes that cut it into at most {width // quantization.block[1]} pieces: a larger --ep-size, or "
+                    f"choose sizes that cut it into at most {width // quantization.block[1]} pieces: a larger --ep-size, or "
                     f"--moe-dense-tp-size=1"
                 )
                 yield Hit(of(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
@@ -288,23 +294,23 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
 @rule(
     "dense-tp",
     Severity.ERROR,
-    "Dense layers are divided by a number that the engine does not take",
-    ignored="The engine refuses its arguments and ends.",
+    "Dense layers have a parallel size that the engine does not accept",
+    ignored="The engine rejects its arguments and exits.",
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: moe_dense_tp_size is 1 or TP.",
 )
 def dense_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         dense = start.whole("--moe-dense-tp-size")
         if dense is not None and found.tp is not None and dense not in (1, found.tp):
-            said = f"--moe-dense-tp-size is {dense}, and only 1 and TP ({found.tp}) are taken"
+            said = f"--moe-dense-tp-size is {dense}, but only 1 and TP ({found.tp}) are accepted"
             yield Hit(of(role, start, "--moe-dense-tp-size"), said, "write --moe-dense-tp-size=1")
 
 
 @rule(
     "chunk-pages",
     Severity.ERROR,
-    "A chunk of a prompt is no whole number of pages of cache",
-    ignored="The engine refuses its arguments and ends.",
+    "The prefill chunk size is not a multiple of the page size of the KV cache",
+    ignored="The engine rejects its arguments and exits.",
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: `chunked_prefill_size % page_size == "
     "0`, after it was divided by DP.",
 )
@@ -313,7 +319,7 @@ def chunk_pages(subject: Subject) -> Iterator[Hit]:
         chunk, page = start.whole("--chunked-prefill-size"), start.whole("--page-size")
         decode = start.text("--disaggregation-mode") == "decode"
         if not decode and chunk and chunk > 0 and page and found.attention_dp and (chunk // found.attention_dp) % page:
-            said = f"a chunk of {chunk // found.attention_dp} tokens on each rank is no multiple of pages of {page}"
+            said = f"a chunk of {chunk // found.attention_dp} tokens on each rank is not a multiple of the page size {page}"
             remedy = f"write --chunked-prefill-size as a multiple of {page * found.attention_dp}"
             yield Hit(of(role, start, "--chunked-prefill-size", "--page-size"), said, remedy)
 

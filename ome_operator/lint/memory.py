@@ -1,4 +1,4 @@
-"""Whether a rank of SGLang fits into a GPU, line by line."""
+"""Rules about the memory of a rank of SGLang: whether weights, cache and buffers fit into a GPU."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,7 +19,7 @@ def needs(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
 
 
 def share(start: Launch) -> float | None:
-    """Of a GPU's memory, for weights and cache; None where it depends on a variable."""
+    """Return the share of a GPU's memory for weights and cache; None if it depends on a variable."""
     text = start.text("--mem-fraction-static")
     try:
         return float(text) if text else DEFAULT_SHARE
@@ -28,7 +28,9 @@ def share(start: Launch) -> float | None:
 
 
 def _most(subject: Subject, role: Role) -> tuple[str, int] | None:
-    """The largest GPU on which a role may run, by the class that is named and by the nodes that its pods select."""
+    """Return name and memory of the largest GPU on which a role may run, considering the named class and the node selector
+    of its pods.
+    """
     selected = below(role.leader, "spec", "nodeSelector")
     fitting = (
         (name, size)
@@ -70,9 +72,11 @@ def _ranks(subject: Subject) -> Iterator[_Rank]:
     "memory-short",
     Severity.ERROR,
     "Weights and the smallest useful cache do not fit into their share of a GPU",
-    ignored="The engine ends with an out-of-memory error after it has read its weights; the group is recycled, and again.",
-    evidence="Weights by the model's config.json (ome_operator/modelinfo), divided as SGLang divides them; "
-    "--mem-fraction-static is their share with the cache.",
+    ignored="The engine exits with an out-of-memory error after it has loaded its weights, and its group is recycled "
+    "repeatedly.",
+    evidence="The weights are computed from the model's config.json (ome_operator/modelinfo), and divided as SGLang "
+    "divides them; "
+    "--mem-fraction-static is the share of weights and cache.",
 )
 def memory_short(subject: Subject) -> Iterator[Hit]:
     for rank in _ranks(subject):
@@ -80,8 +84,8 @@ def memory_short(subject: Subject) -> Iterator[Hit]:
         missing = needed.needed - available
         if missing > 0 and subject.model is not None:
             said = (
-                f"a rank needs {needed.needed / GIB:.1f} GiB ({in_gib(needed.needed_parts)}), and {rank.share} of "
-                f"{rank.gpu}'s {rank.bytes / GIB:.0f} GiB are {available / GIB:.1f}: {missing / GIB:.1f} GiB are missing"
+                f"a rank needs {needed.needed / GIB:.1f} GiB ({in_gib(needed.needed_parts)}), but {rank.share} of "
+                f"{rank.gpu}'s {rank.bytes / GIB:.0f} GiB is only {available / GIB:.1f}: {missing / GIB:.1f} GiB are missing"
             )
             yield Hit(of(rank.role, rank.start, "--tp-size", "--mem-fraction-static"), said, _change(subject.model, rank))
 
@@ -101,15 +105,15 @@ def _change(model: ModelFacts, rank: _Rank) -> str:
         wide = needs(model, rank.start, wider)
         if wide is not None and wide.needed <= rank.bytes * rank.share:
             return f"write --tp-size={wider.tp} over {times} times as many GPUs"
-    return "take GPUs with more memory, or a model with smaller weights"
+    return "use GPUs with more memory, or a model with smaller weights"
 
 
 @rule(
     "memory-beside",
     Severity.WARNING,
-    "What lies beside weights and cache does not fit into what their share leaves",
-    ignored="The engine ends out of memory when graphs are captured, or under load.",
-    evidence="SGLang 0.5.23, arg_groups/memory_hook.py: the sums by which it computes a share itself; docs/gpu.md "
+    "Buffers and CUDA graphs do not fit into the memory that weights and cache leave",
+    ignored="The engine runs out of memory when it captures CUDA graphs, or under load.",
+    evidence="SGLang 0.5.23, arg_groups/memory_hook.py: the formulas by which it computes the default share;  docs/gpu.md "
     "for DeepEP's buffers.",
 )
 def memory_beside(subject: Subject) -> Iterator[Hit]:
@@ -117,11 +121,11 @@ def memory_beside(subject: Subject) -> Iterator[Hit]:
         beside, left = rank.memory.beside, rank.bytes * (1 - rank.share)
         if rank.start.given("--mem-fraction-static") and beside > left:
             said = (
-                f"beside {rank.share} of {rank.gpu}'s {rank.bytes / GIB:.0f} GiB {left / GIB:.1f} GiB are left, and "
-                f"{in_gib(rank.memory.beside_parts)} take {beside / GIB:.1f}"
+                f"a share of {rank.share} of {rank.gpu}'s {rank.bytes / GIB:.0f} GiB leaves {left / GIB:.1f} GiB, but "
+                f"{in_gib(rank.memory.beside_parts)} need {beside / GIB:.1f}"
             )
             less = int((1 - beside / rank.bytes) * 100) / 100
-            remedy = f"write --mem-fraction-static={less}, or smaller batches"
+            remedy = f"write --mem-fraction-static={less}, or use smaller batches"
             yield Hit(of(rank.role, rank.start, "--mem-fraction-static"), said, remedy)
 
 

@@ -1,4 +1,4 @@
-// Keeps a page up to date from the server's events, without moving what a person looks at; and its keys.
+// Updates a page from server-sent events without moving the visible content, and handles its keys.
 "use strict";
 
 const main = document.getElementById("main");
@@ -7,7 +7,7 @@ const problem = document.getElementById("problem");
 
 // --- what changes ---------------------------------------------------------------------------------------------------
 
-// Make `old` equal to `fresh`, keeping nodes that are alike: focus, selection, scrolling and open parts stay.
+// Make `old` equal to `fresh`, but keep equal nodes, so that focus, selection, scroll position and open parts stay.
 function morph(old, fresh) {
   for (const { name } of [...old.attributes]) {
     if (!fresh.hasAttribute(name) && name !== "open" && !(name === "hidden" && old.dataset.state)) old.removeAttribute(name);
@@ -61,17 +61,17 @@ function connect() {
     problem.hidden = !looked.problem;
     problem.textContent = looked.problem ? `The cluster does not answer: ${looked.problem}` : "";
     const at = looked.at ? new Date(looked.at).toLocaleTimeString() : "";
-    say(looked.problem ? "lost" : looked.at ? "on" : "wait", looked.problem ? (at ? `as of ${at}` : "no answer") : at ? `live ${at}` : "reading");
+    say(looked.problem ? "lost" : looked.at ? "on" : "wait", looked.problem ? (at ? `as of ${at}` : "no response") : at ? `live ${at}` : "reading");
   });
   source.onerror = () => {
-    say("lost", "ome ui has ended or is not reached");
+    say("lost", "ome ui has ended or cannot be reached");
     if (source.readyState === EventSource.CLOSED) { source = null; setTimeout(connect, 5000); }
   };
 }
 
 function say(kind, text) { live.className = `live ${kind}`; live.textContent = text; }
 
-// A browser opens six connections to a server at most: pages that nobody looks at give theirs back.
+// A browser opens at most six connections to a server, so hidden pages close theirs.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { source?.close(); source = null; say("wait", "paused"); } else connect();
 });

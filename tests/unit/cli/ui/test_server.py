@@ -168,7 +168,7 @@ async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
     for kind in ("Node", "NodeModels", "Event", "ClusterServingRuntime", "ControllerRevision"):
         cluster.refused[kind] = Forbidden(f'{kind} is forbidden: User "eve" cannot list resource', 403)
     async with visiting(cluster) as visitor:
-        assert "Your rights do not reach controllerrevisions, nodes" in await visitor.page("/")
+        assert "You may not read controllerrevisions, nodes" in await visitor.page("/")
         assert "Nodes cannot be read" in await visitor.page("/nodes") and "decode 0" in await visitor.page("/nodes")
         async with visitor.stream(KIMI) as stream:
             await stream.until("left", "Events cannot be read: Event is forbidden")
@@ -194,7 +194,7 @@ async def test_without_any_rights_the_page_says_so() -> None:
     cluster.refused["InferenceService"] = Forbidden('inferenceservices.ome.io is forbidden: User "eve"', 403)
     async with visiting(cluster) as visitor:
         text = await visitor.page("/")
-    assert "User &#34;eve&#34;" in text and "asked again" in text
+    assert "User &#34;eve&#34;" in text and "tries again" in text
 
 
 async def test_an_empty_cluster_says_what_to_do() -> None:
