@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.figures import median
 from bench.results import Planned
-from ome_operator.sizing.classes import DEPLOYMENT, held, left_out
+from ome_operator.sizing.error_bars import DEPLOYMENT, held, left_out
 
 WORDS = ("plan", "--model", "Kimi-K2-Instruct", "--hardware", "h200", "--nodes", "16", "--workload", "2000/100")
 

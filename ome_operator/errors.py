@@ -19,7 +19,7 @@ Exception
 │   ├── _TooMany                core/placement/packing.py: there are too many combinations to try
 │   ├── DataError               engines/flags.py: a data file of an engine's version cannot be understood (a ValueError)
 │   ├── RecipeRefused           cookbook/request.py: `ome generate` has no recipe for what was asked for
-│   ├── PlanRefused             sizing/refused.py: `ome plan` has no answer
+│   ├── PlanRefused             sizing/errors.py: `ome plan` has no answer
 │   ├── Unreadable              recorder/facts.py: a recording is not as it should be
 │   ├── Stopped                 cli/live/preflight.py: a signal ended `ome preflight`
 │   ├── UnexpectedAnswer        registry/pods.py: the API server or a router did not answer what was asked for

@@ -73,17 +73,17 @@ def layouts(
     ] = Form.TEXT,
 ) -> None:
     """Every layout that can work for a model on this hardware, best first, with how far each number may be off."""
+    from ome_operator.sizing.calibration import engine as known_engine
+    from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.gpus import gpu
-    from ome_operator.sizing.refused import PlanRefused
-    from ome_operator.sizing.request import plan_request, price_paid
-    from ome_operator.sizing.rows import engine as known_engine
-    from ome_operator.sizing.search import found_layouts
+    from ome_operator.sizing.node_search import found_layouts
+    from ome_operator.sizing.request import gpu_price, plan_request
     from ome_operator.sizing.steps import ServingStack
 
     try:
         constants = planfiles.constants(calibration)
         place = ServingStack(planfiles.model(model, precision), gpu(hardware), known_engine(engine))
-        loads, paid = planfiles.loads(workload, prefix_hit), price_paid(place, price)
+        loads, paid = planfiles.loads(workload, prefix_hit), gpu_price(place, price)
         asked = plan_request(place, loads, nodes or 1, requests_per_second, concurrency, ttft, tpot)
         request, found = found_layouts(asked, nodes, constants)
         if output is Form.YAML:
@@ -125,7 +125,7 @@ def validate(
     """Predict every row of a calibration file, and say how far each is off: medians and worst by class."""
     from ome_operator.sizing import report_text
     from ome_operator.sizing.constants import fitted
-    from ome_operator.sizing.refused import PlanRefused
+    from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.validate import validate as compared
 
     try:
@@ -162,9 +162,9 @@ def compare(
     context: Context = None,
 ) -> None:
     """What a BenchmarkJob measured beside what was predicted. Its latencies are medians, and predictions are means."""
-    from ome_operator.sizing import measured, report_text
+    from ome_operator.sizing import benchmark_rows, report_text
     from ome_operator.sizing.constants import fitted
-    from ome_operator.sizing.refused import PlanRefused
+    from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.shapes import shape
     from ome_operator.sizing.validate import validate as compared
     from ome_operator.sizing.workloads import hit
@@ -173,12 +173,14 @@ def compare(
         layout = {"model": model, "engine": engine, "gpu": hardware, "prefill": prefill, "decode": decode}
         layout |= {"precision": shape(model, precision).precision, "hit": f"{hit(prefix_hit):g}"}
         body = planfiles.document(Path(job)) if planfiles.is_file(job) else _of_cluster(job, namespace, kubeconfig, context)
-        found = measured.rows(body, layout)
-        own = measured.merged(planfiles.text(calibration), found) if calibration and calibration.exists() else None
+        found = benchmark_rows.rows(body, layout)
+        own = benchmark_rows.merged(planfiles.text(calibration), found) if calibration and calibration.exists() else None
         others = own.others if own else []
-        report = compared(measured.table(found), job, planfiles.learned(others, str(calibration)) if others else fitted())
+        report = compared(
+            benchmark_rows.table(found), job, planfiles.learned(others, str(calibration)) if others else fitted()
+        )
         if calibration is not None:
-            planfiles.write(calibration, own.text if own else measured.table(found))
+            planfiles.write(calibration, own.text if own else benchmark_rows.table(found))
     except PlanRefused as error:
         raise UserError(str(error)) from error
     typer.echo(report_text.compared(report), nl=False)
@@ -211,6 +213,6 @@ def _of_cluster(job: str, namespace: str, kubeconfig: Path | None, context: str 
 def explain() -> None:
     """How the published figures of Kimi K2 on 128 H200 fit together, and what the model says of them."""
     from ome_operator.sizing.constants import fitted
-    from ome_operator.sizing.explained import text
+    from ome_operator.sizing.published_figures import text
 
     typer.echo(text(fitted()), nl=False)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 if TYPE_CHECKING:
+    from ome_operator.sizing.calibration import Row
     from ome_operator.sizing.constants import Constants
-    from ome_operator.sizing.loop import Load
-    from ome_operator.sizing.rows import Row
+    from ome_operator.sizing.queueing import Load
     from ome_operator.sizing.shapes import Shape
 
 LARGEST, LARGEST_YAML = 64 << 20, 2 << 20
@@ -24,18 +24,18 @@ def is_file(said: str) -> bool:
 
 def constants(calibration: Path | None) -> "Constants":
     """The fitted constants, drawn to rows of one's own where there are some."""
+    from ome_operator.sizing.calibration import read
     from ome_operator.sizing.constants import fitted
-    from ome_operator.sizing.rows import read
 
     return fitted() if calibration is None else learned(read(text(calibration), str(calibration)), str(calibration))
 
 
 def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
     """The fitted constants, drawn to these rows of a file of this name."""
+    from ome_operator.sizing.calibration import Row
     from ome_operator.sizing.constants import fitted
+    from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.fit import learn
-    from ome_operator.sizing.refused import PlanRefused
-    from ome_operator.sizing.rows import Row
 
     rows = []
     for each in found:
@@ -47,7 +47,7 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
 
 def model(name: str, precision: str) -> "Shape":
     """A known model, or the config.json of another."""
-    from ome_operator.sizing.refused import PlanRefused
+    from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.shapes import from_config, shape
 
     path = Path(name)
@@ -64,7 +64,7 @@ def model(name: str, precision: str) -> "Shape":
 
 def loads(said: str, hit: float) -> "tuple[Load, ...]":
     """IN/OUT, or a file of several."""
-    from ome_operator.sizing.refused import PlanRefused
+    from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.workloads import mix, workload
 
     if not is_file(said):
@@ -76,7 +76,7 @@ def loads(said: str, hit: float) -> "tuple[Load, ...]":
 
 def document(path: Path) -> Any:
     """The document of a file, which may come from anybody: with bounds. A sentence where it is none."""
-    from ome_operator.sizing.refused import PlanRefused
+    from ome_operator.sizing.errors import PlanRefused
     from ome_operator.util.kubeyaml import document as bounded
 
     try:
@@ -87,7 +87,7 @@ def document(path: Path) -> Any:
 
 def text(path: Path, most: int = LARGEST) -> str:
     """A file; a sentence where it cannot be read."""
-    from ome_operator.sizing.refused import PlanRefused
+    from ome_operator.sizing.errors import PlanRefused
 
     try:
         if path.stat().st_size > most:
@@ -100,7 +100,7 @@ def text(path: Path, most: int = LARGEST) -> str:
 
 def write(path: Path, content: str) -> None:
     """A file; a sentence where it cannot be written."""
-    from ome_operator.sizing.refused import PlanRefused
+    from ome_operator.sizing.errors import PlanRefused
 
     try:
         path.write_text(content, encoding="utf-8")

@@ -1,14 +1,16 @@
-"""A layout as a document: sizes, predictions, a price, and how far each may be off."""
+"""Build the JSON document of a layout: its sizes, the predicted performance, the price, and the error bars of the
+prediction.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.request import RecipeRefused
-from ome_operator.sizing.classes import FIGURES, Trust, trust
+from ome_operator.sizing.error_bars import FIGURES, Trust, trust
 from ome_operator.sizing.gpus import Price
 from ome_operator.sizing.layouts import Layout, Side
-from ome_operator.sizing.loop import Load
+from ome_operator.sizing.queueing import Load
 from ome_operator.sizing.recipe import recipe
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.workloads import means
@@ -17,7 +19,7 @@ NAMES = {"ttft": "ttft", "tpot": "tpot", "tokens": "throughput"}
 
 
 def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: Library) -> dict[str, Any]:
-    """Everything that is said of a layout."""
+    """Return the document of one layout, as an element of `layouts` in `ome plan -o json`."""
     state, load = layout.state, means(request.loads)
     reads = layout.prefill or layout.decode
     found = trust(request.place, layout.prefill.role if layout.prefill else None, layout.decode.role, load)
@@ -37,8 +39,8 @@ def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: L
             "is": kind(request),
         },
         "price": cost(layout, load, price, request.per_node),
-        "trust": told(found),
-        **handed_on(request, layout, shelf),
+        "trust": error_bars(found),
+        **generate_command(request, layout, shelf),
     }
 
 
@@ -61,7 +63,9 @@ def plan_document(request: PlanRequest, layouts: Sequence[Layout], price: Price 
 
 
 def kind(request: PlanRequest) -> str:
-    """What the numbers are."""
+    """Return the phrase that describes how the predicted numbers are meant: means, and the kind of load (closed or open
+    loop).
+    """
     if request.concurrency is not None:
         return "means, closed loop"
     return "means, open loop" if request.rate is not None else "means, open loop, prefill 90 % busy at most"
@@ -92,9 +96,10 @@ def _spread(tokens: float, side: Side) -> dict[str, float]:
 
 
 def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict[str, Any] | None:
-    """USD for a million tokens: each role pays for its own tokens, idle GPUs of its nodes included.
+    """Return the price in USD per million tokens, or None if no price is known or the predicted rate is 0.
 
-    Where engines do both, their nodes pay for tokens in or for tokens out: each as if the other were free.
+    Prefill nodes are charged to input tokens and decode nodes to output tokens, including idle GPUs of these nodes. If the
+    same engines do prefill and decode, both prices charge all nodes, as if the other tokens were free.
     """
     if price is None or not layout.state.rate:
         return None
@@ -112,8 +117,10 @@ def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict
     }
 
 
-def told(found: Trust) -> dict[str, Any]:
-    """The error bars."""
+def error_bars(found: Trust) -> dict[str, Any]:
+    """Return the error bars of a prediction as a document: for each figure, the median error and the error that nine of
+    ten rows keep, as fractions of the measured value.
+    """
     return {
         "basis": found.basis,
         "extrapolated": found.extrapolated or None,
@@ -125,8 +132,8 @@ def told(found: Trust) -> dict[str, Any]:
     }
 
 
-def handed_on(request: PlanRequest, layout: Layout, shelf: Library) -> dict[str, str | None]:
-    """The call of `ome generate` that writes it, or why there is none."""
+def generate_command(request: PlanRequest, layout: Layout, shelf: Library) -> dict[str, str | None]:
+    """Return the `ome generate` command that writes this layout, or the reason why the cookbook has no recipe for it."""
     try:
         return {"generate": recipe(request, layout, shelf).command, "noRecipe": None}
     except RecipeRefused as error:

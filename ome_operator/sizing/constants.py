@@ -1,4 +1,4 @@
-"""The fitted numbers, by name. data/fitted.yaml has them, `python -m ome_operator.sizing.fit` writes it."""
+"""Read the fitted constants of the model from data/fitted.yaml, which `python -m ome_operator.sizing.fit` writes."""
 
 import math
 from collections.abc import Mapping
@@ -9,18 +9,20 @@ from ome_operator.util.kubeyaml import document
 
 
 class Constants:
-    """Logarithms of factors. A factor is the product of its base and of deviations for an engine, GPU, precision."""
+    """Fitted constants, stored as logarithms. A factor of the model is the product of a base constant and of its
+    deviations for an engine, a GPU and a precision.
+    """
 
     def __init__(self, logs: Mapping[str, float]) -> None:
         self.logs = dict(logs)
 
     def factor(self, *names: str) -> float:
-        """The product of these; a deviation that nobody fitted is 1."""
+        """Return the product of the constants with these names. A name that was not fitted counts as 1."""
         return math.exp(sum(self.logs.get(name, 0.0) for name in names))
 
 
 @cache
 def fitted() -> Constants:
-    """The shipped numbers."""
+    """Return the constants that the package ships."""
     text = package_data.text("ome_operator.sizing", "fitted.yaml")
     return Constants(document(text)["constants"])

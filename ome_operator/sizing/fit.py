@@ -1,7 +1,9 @@
-"""Fits the constants: `python -m ome_operator.sizing.fit` reads calibration.csv of data/, writes the two others there.
+"""Fit the constants of the model: `python -m ome_operator.sizing.fit` reads data/calibration.csv and writes
+data/fitted.yaml and data/crossvalidated.csv.
 
-Least squares of logarithms by Gauss and Newton with numerical derivatives. Each deviation is drawn to 0 by a prior, and
-a residual beyond `BEND` counts linearly: some runs waited for what the file does not say.
+The method is Gauss-Newton least squares on the logarithms of predicted / measured, with numerical derivatives. A prior pulls
+each deviation towards 0. An error beyond `BEND` counts linearly instead of squared, because some runs include waiting times
+whose cause is not in the file.
 """
 
 import math
@@ -11,35 +13,39 @@ from pathlib import Path
 import yaml
 
 from ome_operator.sizing import steps
-from ome_operator.sizing.classes import DEPLOYMENT, ENGINE, FIGURES, GPU, MODEL
+from ome_operator.sizing.calibration import Row, shipped
 from ome_operator.sizing.constants import Constants
-from ome_operator.sizing.loop import slots_keys
+from ome_operator.sizing.error_bars import DEPLOYMENT, ENGINE, FIGURES, GPU, MODEL
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.predict import Prediction, predict
-from ome_operator.sizing.refused import PlanRefused
-from ome_operator.sizing.rows import Row, shipped
+from ome_operator.sizing.queueing import slots_keys
 from ome_operator.sizing.validate import figures
 
 DATA = Path(__file__).parent / "data"
 BEND = 0.15
-"""Of a logarithm: errors beyond it count linearly."""
+"""Size of a logarithmic error above which it counts linearly instead of squared."""
 NOISE = 0.06
-"""Of a logarithm: how far a good row lies from the model. A prior counts in this unit."""
+"""Typical logarithmic error of a good row, which scales the weight of the priors."""
 STEP = 1e-4
 ROUNDS = 15
 WEIGHT = {"tpot": 1.0, "ttft": 0.3, "tokens": 1.0}
-"""What an error of each figure counts: TTFT is told by waits that the file does not name."""
+"""Weight of the error of each figure. TTFT weighs less, because it depends on waiting times whose cause is not in the
+file."""
 Errors = list[tuple[float, float]]
-"""(logarithm of predicted / measured, weight)."""
+"""Pairs of the logarithm of predicted / measured and its weight."""
 _TERMS = {"weights": 1.3, "cache": 1.3, "attention": 1.5, "matrices": 2.0}
 _LADDER = (0.1, 0.15, 0.15, 0.2, 0.2, 0.2, 0.2, 0.15, 0.1)
-"""Spread of the deviations of `steps.ServingStack.keys`, from the general to the particular."""
+"""Standard deviations of the priors of the names from `steps.ServingStack.keys`, from the most general to the most
+specific."""
 
 _SLOTS = (0.7, 0.3, 1.5, 0.5)
-"""Spread of the logarithms of `loop.slots_keys`."""
+"""Standard deviations of the priors of the names from `queueing.slots_keys`."""
 
 
 def priors(rows: Sequence[Row]) -> dict[str, tuple[float, float, set[int]]]:
-    """Name -> (expected logarithm, its spread, numbers of the rows that it tells of)."""
+    """Return for each constant the expected logarithm, its standard deviation, and the indexes of the rows that depend on
+    it.
+    """
     out: dict[str, tuple[float, float, set[int]]] = {}
 
     def add(name: str, mean: float, spread: float, number: int) -> None:
@@ -76,7 +82,7 @@ def priors(rows: Sequence[Row]) -> dict[str, tuple[float, float, set[int]]]:
 
 
 def residuals(row: Row, c: Constants) -> Errors:
-    """The errors of what a row has."""
+    """Return the logarithmic errors of the figures that a row has; empty if the row cannot be predicted."""
     try:
         said = predict(row, c)
     except PlanRefused:
@@ -85,7 +91,9 @@ def residuals(row: Row, c: Constants) -> Errors:
 
 
 def fit(rows: Sequence[Row], start: Mapping[str, float] | None = None, rounds: int = ROUNDS) -> Constants:
-    """The constants that these rows speak for."""
+    """Return the constants fitted to these rows. `start` holds initial logarithms, and `rounds` is the largest number of
+    steps.
+    """
     return _fitted(rows, priors(rows), start or {}, rounds)
 
 
@@ -116,7 +124,9 @@ def _fitted(
 
 
 def learn(rows: Sequence[Row], known: Constants) -> Constants:
-    """The constants that were known, drawn to rows of one's own cluster: deviations move, and half as far as in a fit."""
+    """Return known constants adapted to additional rows, such as those of the user's own cluster. The standard deviations
+    of the priors are half of those of a full fit.
+    """
     prior = {name: (known.logs.get(name, mean), spread / 2, of) for name, (mean, spread, of) in priors(rows).items()}
     return Constants({**known.logs, **_fitted(rows, prior, {}, ROUNDS).logs})
 
@@ -139,7 +149,9 @@ def _bent(error: float) -> float:
 def _normal(
     rows: Sequence[Row], at: Mapping[str, float], found: Sequence[Errors], prior: Mapping[str, tuple[float, float, set[int]]]
 ) -> tuple[list[list[float]], list[float]]:
-    """The normal equations of a step, by the derivatives of every row by every name that it depends on."""
+    """Return the matrix and the right side of the normal equations of one step, from the derivative of each row with
+    respect to each constant that it depends on.
+    """
     names = list(prior)
     slopes: list[dict[int, list[float]]] = [{} for _ in rows]
     for column, name in enumerate(names):
@@ -165,7 +177,9 @@ def _normal(
 
 
 def _solve(matrix: list[list[float]], right: list[float], damping: float) -> list[float]:
-    """The step, by elimination without pivots: the matrix is symmetric and positive, so its upper triangle says all."""
+    """Return the step that solves the normal equations, by elimination. No pivoting is needed, because the matrix is
+    symmetric and positive definite; only its upper triangle is used.
+    """
     n = len(right)
     lines = [[*row[i:], value] for i, (row, value) in enumerate(zip(matrix, right, strict=True))]
     for i, top in enumerate(lines):
@@ -174,7 +188,7 @@ def _solve(matrix: list[list[float]], right: list[float], damping: float) -> lis
             times = top[below] / top[0]
             if times:
                 lines[i + below] = [x - times * y for x, y in zip(lines[i + below], top[below:], strict=True)]
-    out: list[float] = []  # from the last on
+    out: list[float] = []  # back substitution, from the last unknown to the first
     for *factors, value in reversed(lines):
         known = sum(x * y for x, y in zip(factors[1:], reversed(out), strict=True))
         out.append((value - known) / factors[0])
@@ -192,7 +206,9 @@ def _left_out(row: Row, what: str) -> str:
 
 
 def held_out(rows: Sequence[Row], whole: Constants, what: str, only: str = "") -> dict[str, Prediction]:
-    """Id -> what constants say of a row that were fitted without the rows that have the same `what`."""
+    """Return the prediction of each row, by id, from constants that were fitted without all rows that have the same
+    `what` (a deployment, a GPU, an engine or a model family). With `only`, this is done for a single value of `what`.
+    """
     out = {}
     for group in [only] if only else dict.fromkeys(_left_out(row, what) for row in rows):
         kept = [row for row in rows if _left_out(row, what) != group]
@@ -206,14 +222,14 @@ def held_out(rows: Sequence[Row], whole: Constants, what: str, only: str = "") -
 
 
 def main() -> None:
-    """Fit, cross-validate, and write both into data/."""
+    """Fit the constants, cross-validate them, and write both results into data/."""
     rows = shipped()
     whole = fit(rows)
     head = (
         "# Written by `python -m ome_operator.sizing.fit` from calibration.csv: logarithms of factors of the terms "
-        "in steps.py and loop.py.\n"
-        "# A name is a term, or a deviation of an engine, GPU, precision or layout from it. docs/sizing.md says "
-        "what they mean.\n"
+        "in steps.py and queueing.py.\n"
+        "# A name is a term, or its deviation for an engine, GPU, precision or layout. docs/sizing.md describes "
+        "the terms.\n"
     )
     text = yaml.safe_dump({"constants": {name: round(value, 4) for name, value in sorted(whole.logs.items())}})
     (DATA / "fitted.yaml").write_text(head + text, encoding="utf-8")
@@ -224,7 +240,9 @@ def main() -> None:
 
 
 def lines_of(rows: Sequence[Row], whole: Constants, what: str) -> list[str]:
-    """Lines of crossvalidated.csv. Of models only those with few rows are left out: without the others nothing is left."""
+    """Return the lines of crossvalidated.csv for one kind of left-out rows. A model family with at least half of all rows
+    is not left out, because too few rows would remain for the fit.
+    """
     few = {_left_out(row, what) for row in rows if _count(rows, row, what) < len(rows) / 2}
     out = []
     for group in sorted(few) if what == MODEL else [""]:

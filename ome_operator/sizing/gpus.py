@@ -1,4 +1,4 @@
-"""GPUs: memory, rates and prices, from data/gpus.yaml."""
+"""Read the memory, peak rates and prices of GPUs from data/gpus.yaml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from functools import cache
 from typing import Any
 
 from ome_operator.capacity.memory import GIB
-from ome_operator.sizing.refused import PlanRefused, nearest
+from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 
 @dataclass(frozen=True)
 class Price:
-    """What an hour of a GPU costs."""
+    """The price of one GPU for one hour."""
 
     usd: float
     date: str
     source: str
     others: str = ""
-    """What other sellers ask; "" where that was not found."""
+    """The range of prices of other sellers; empty if unknown."""
 
     def __str__(self) -> str:
         also = f"; others {self.others}" if self.others else ""
@@ -28,35 +28,35 @@ class Price:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A kind of GPU. Rates are peaks: a number of what is reached is fitted."""
+    """A GPU model. All rates are hardware peaks; the fraction that an engine reaches is a fitted constant."""
 
     name: str
     family: str
     memory: float
-    """Bytes."""
+    """Memory of the GPU, in bytes."""
     bandwidth: float
-    """Of memory, bytes a second."""
+    """Memory bandwidth, in bytes per second."""
     flops: Mapping[str, float]
-    """Precision -> dense operations a second."""
+    """Precision -> dense operations per second."""
     link: float
-    """To GPUs of its domain, bytes a second in a direction."""
+    """Bandwidth of the link (such as NVLink) to GPUs of the same link domain, in bytes per second and direction."""
     domain: int
-    """GPUs that the link joins."""
+    """Number of GPUs in a link domain."""
     network: float
-    """To other domains, bytes a second in a direction."""
+    """Network bandwidth of a GPU to other link domains, in bytes per second and direction."""
     node: int
-    """GPUs of a node."""
+    """Number of GPUs in a node."""
     price: Price | None
     source: str
     checked: str
-    """What others say of the same facts."""
+    """The source against which the values were checked."""
 
     def wire(self, gpus: int) -> float:
-        """Bytes a second from a GPU to the others of a group."""
+        """Return the bandwidth in bytes per second and direction from a GPU to the other GPUs of a group of `gpus`."""
         return self.link if gpus <= self.domain else self.network
 
     def rate(self, precision: str) -> float:
-        """Operations a second; a GPU without a precision computes in the next wider."""
+        """Return the operations per second in this precision, or in the next wider precision if the GPU does not have it."""
         for name in ("fp4", "fp8", "bf16")[("fp4", "fp8", "bf16").index(precision) :]:
             if name in self.flops:
                 return self.flops[name]
@@ -65,7 +65,7 @@ class Gpu:
 
 @cache
 def gpus() -> Mapping[str, Gpu]:
-    """All that are known."""
+    """Return all supported GPUs by each of their names."""
     text = package_data.text("ome_operator.sizing", "gpus.yaml")
     data: dict[str, dict[str, Any]] = document(text)
     return {
@@ -74,11 +74,14 @@ def gpus() -> Mapping[str, Gpu]:
 
 
 def gpu(name: str) -> Gpu:
-    """A GPU by its name, the name of its AcceleratorClass, or the spelling of a calibration file."""
+    """Return the GPU with this name, which may be the name of an AcceleratorClass or the spelling of a calibration file.
+
+    Raises PlanRefused for an unknown name.
+    """
     found = gpus().get(name.strip().lower())
     if found is None:
         names = dict.fromkeys(each.name for each in gpus().values())
-        raise PlanRefused(f"The GPU {name or '(none)'} is not known: {nearest(name, names)}.")
+        raise PlanRefused(f"No data for the GPU {name or '(none)'}: {nearest(name, names)}.")
     return found
 
 

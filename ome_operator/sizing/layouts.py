@@ -1,4 +1,4 @@
-"""The layouts that can work for a model, a GPU and a number of nodes, best first."""
+"""Find the layouts of a model on a number of nodes that fit into memory and keep the requested bounds, best first."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,27 +11,27 @@ from ome_operator.capacity.memory import BOTH, DECODE, GIB, PREFILL, in_gib
 from ome_operator.cookbook.library import engine as recipe
 from ome_operator.sizing import steps
 from ome_operator.sizing.constants import Constants
-from ome_operator.sizing.loop import Pair, Role, SteadyState, Together
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.memory import Fit, fit
-from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.queueing import Pair, Role, SteadyState, Together
 from ome_operator.sizing.request import PlanRequest, counted
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
 WIDEST_TP = 16
-"""GPUs over which tensor parallelism is planned; beyond it every layer waits for the network twice."""
+"""Largest TP size that is planned: beyond it, each layer waits for the network twice."""
 _BLOCK = 128
-"""Columns of a quantization block, for a model in any precision."""
+"""Width of a quantization block in columns, assumed for models in every precision."""
 _MOST_SPLITS = 24
 _BATCHES = (1.0, 32.0, 512.0)
-"""Requests of a GPU at which decode layouts are compared, before pairs are made."""
+"""Requests per GPU at which decode sides are compared before prefill and decode sides are paired."""
 MOST_BATCH = 1024
-"""Requests of a rank of attention: more than any published run has."""
+"""Largest number of requests of an attention rank, which is above that of every published run."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A role on nodes."""
+    """A role on a number of nodes."""
 
     nodes: int
     role: Role
@@ -39,7 +39,7 @@ class Side:
 
     @property
     def slots(self) -> int:
-        """Experts that a GPU holds, copies included; 0 where each expert is cut."""
+        """The number of experts on each GPU, including redundant copies; 0 if every expert is cut over all GPUs."""
         worker = self.role.worker
         return (self.experts + self.fit.redundant) // worker.gpus if worker.ep > 1 and self.experts else 0
 
@@ -48,21 +48,21 @@ class Side:
 
 @dataclass(frozen=True)
 class Layout:
-    """An answer."""
+    """A layout with its predicted steady state."""
 
     prefill: Side | None
-    """None where the same engines read and answer."""
+    """None if the same engines do prefill and decode."""
     decode: Side
     state: SteadyState
 
     @property
     def nodes(self) -> int:
-        """Of both."""
+        """The number of nodes of both roles."""
         return (self.prefill.nodes if self.prefill else 0) + self.decode.nodes
 
     @property
     def gpus(self) -> int:
-        """That work."""
+        """The number of GPUs that run a worker; GPUs of the nodes that no worker uses are not counted."""
         return (self.prefill.role.gpus if self.prefill else 0) + self.decode.role.gpus
 
 
@@ -70,9 +70,9 @@ class Tried(NamedTuple):
     """All layouts of a number of nodes that have a steady state."""
 
     good: list[Layout]
-    """Those that keep the bounds of the request, best first."""
+    """The layouts that keep the bounds of the request, best first."""
     missed: list[Layout]
-    """The others."""
+    """The layouts that exceed a bound."""
 
 
 def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
@@ -113,7 +113,9 @@ def _both(request: PlanRequest, c: Constants) -> Iterator[Layout]:
 
 
 def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
-    """Engines that do both come behind: no run says how far their numbers are off."""
+    """Return the sort key of a layout, where smaller is better. Layouts whose engines do prefill and decode come last,
+    because no calibration row shows how accurate their predictions are.
+    """
     state, behind = layout.state, layout.prefill is None
     if request.rate is not None:
         return (behind, layout.gpus, state.ttft + state.tpot)
@@ -121,17 +123,21 @@ def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
 
 
 def check(request: PlanRequest) -> None:
-    """Refuse what no layout can do."""
+    """Raise PlanRefused if no layout can serve the request: a prompt beyond the context length, or more nodes than
+    experts.
+    """
     shape = request.place.shape
     longest = max(load.prompt + load.answer for load in request.loads)
     if shape.longest and longest > shape.longest:
         raise PlanRefused(
-            f"{longest:,.0f} tokens in and out are more than the {shape.longest:,} that {shape.name} can look at."
+            f"{longest:,.0f} tokens in and out are more than the context length of {shape.name}, {shape.longest:,}."
         )
     most = shape.experts or 256
     if request.nodes > most:
         what = f"the {most} experts of {shape.name}" if shape.experts else f"{most}, which is the most for a dense model"
-        raise PlanRefused(f"{request.nodes:,} nodes are more than {what}: plan fewer, and run copies of the service.")
+        raise PlanRefused(
+            f"{request.nodes:,} nodes are more than {what}: plan fewer nodes and run several replicas of the service."
+        )
 
 
 def _splits(nodes: int) -> Iterator[tuple[int, int]]:
@@ -141,13 +147,13 @@ def _splits(nodes: int) -> Iterator[tuple[int, int]]:
 
 @cache
 def _sizes(gpus: int, node: int) -> tuple[int, ...]:
-    """GPUs of a worker: parts of a node, or whole nodes."""
+    """Return the numbers of GPUs that a worker may have: a part of a node, or complete nodes."""
     parts = [size for size in (1, 2, 4, 8) if size <= min(node, gpus)]
     return tuple(dict.fromkeys([*parts, *(nodes * node for nodes in range(1, gpus // node + 1))]))
 
 
 def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
-    """Every way in which a worker of at most so many GPUs can hold the model, whether it fits or not."""
+    """Yield every way to divide the model over a worker of at most `gpus` GPUs, whether it fits into memory or not."""
     shape, gpu = place.shape, place.gpu
     seen = shape.facts.attention
     heads = seen.heads if seen else 1
@@ -161,12 +167,14 @@ def workers(place: ServingStack, gpus: int) -> Iterator[Worker]:
 
 
 def _cuts(widths: Iterable[int], size: int) -> bool:
-    """Whether matrices of these widths can be cut into `size` pieces of whole quantization blocks."""
+    """Return whether matrices of these widths can be divided into `size` parts of complete quantization blocks."""
     return all(whole_blocks(width, size, _BLOCK) for width in widths)
 
 
 def _fits(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
-    """Return how a worker fits; computed a single time for all numbers of nodes."""
+    """Return a function from a worker to how it fits into memory. Results are cached, because the same worker is checked
+    for many numbers of nodes.
+    """
     part = share(place, stage)
     return cache(lambda worker: fit(place.shape, place.gpu, worker, stage, part))
 
@@ -182,13 +190,13 @@ def _sides(request: PlanRequest, nodes: int, fits: Callable[[Worker], Fit]) -> l
 
 
 def share(place: ServingStack, stage: str) -> float:
-    """Of a GPU's memory for weights and cache: what `ome generate` writes for SGLang."""
+    """Return the fraction of GPU memory for weights and KV cache that `ome generate` writes for SGLang in this stage."""
     chosen = recipe("sglang")
     return chosen.shares.get(stage, chosen.shares["default"])
 
 
 def _undominated(request: PlanRequest, stage: str, nodes: int, fits: Callable[[Worker], Fit], c: Constants) -> list[Side]:
-    """Those of which no other is better in everything."""
+    """Return the sides of a stage for which no other side is at least as good in every cost."""
     sides = _sides(request, nodes, fits)
     costs = [_costs(request, stage, side, c) for side in sides]
     keep = []
@@ -214,7 +222,7 @@ def _costs(request: PlanRequest, stage: str, side: Side, c: Constants) -> tuple[
 
 
 def _room(request: PlanRequest, side: Side) -> float:
-    """Requests that the cache of decode holds, over all workers."""
+    """Return the number of requests that the KV cache of decode holds, over all workers."""
     weights = [load.share * load.answer for load in request.loads]
     each = sum(w * (load.prompt + load.answer) for w, load in zip(weights, request.loads, strict=True)) / sum(weights)
     return min(MOST_BATCH, side.fit.tokens / each) * side.role.worker.dp * side.role.copies
@@ -256,15 +264,15 @@ def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
     if tried.missed:
         return _nearest(request, tried.missed)
     if request.rate is None:
-        return f"The cache of {name} on {machines} holds no request of this length: ask for more nodes."
+        return f"The KV cache of {name} on {machines} cannot hold a request of this length: ask for more nodes."
     unbounded = PlanRequest(request.place, request.loads, request.nodes, ttft=request.ttft, tpot=request.tpot)
     most = try_all(unbounded, c)
     if not most.good:
         return why_none(unbounded, most, c)
     reached = most.good[0].state.rate
     return (
-        f"{machines} can answer {reached:.2f} requests a second of {name} at most, and "
-        f"{request.rate:g} are asked for: about {math.ceil(request.nodes * request.rate / reached)} nodes would do it."
+        f"{machines} can answer {reached:.2f} requests a second of {name} at most, but "
+        f"{request.rate:g} are asked for: about {math.ceil(request.nodes * request.rate / reached)} nodes would be enough."
     )
 
 
@@ -273,8 +281,9 @@ def _nearest(request: PlanRequest, missed: Sequence[Layout]) -> str:
     fastest = min(missed, key=lambda layout: max(layout.state.ttft / request.ttft, layout.state.tpot / request.tpot))
     state = fastest.state
     return (
-        f"No layout of {request.place.shape.name} on {_machines(request)} keeps these bounds: the nearest has a first token "
-        f"after {state.ttft:.2f} s and another every {state.tpot * 1000:.1f} ms, means. Ask for these, or for more nodes."
+        f"No layout of {request.place.shape.name} on {_machines(request)} keeps these bounds: the closest has a first token "
+        f"after {state.ttft:.2f} s and the next ones every {state.tpot * 1000:.1f} ms on average. "
+        "Relax the bounds, or ask for more nodes."
     )
 
 
@@ -298,9 +307,9 @@ def _too_little_memory(request: PlanRequest) -> str:
         if any(each.missing <= 0 for each, _ in _tight(place, nodes))
     )
     more = next(enough, None)
-    lacking = f", {least.missing / GIB:.1f} GiB more than its share" if least.missing > 0 else ""
+    lacking = f", {least.missing / GIB:.1f} GiB more than is available" if least.missing > 0 else ""
     return f"{said}{lacking}. " + (
-        f"The smallest change that fits: --nodes {more}." if more else "No number of nodes holds it."
+        f"The smallest change that fits: --nodes {more}." if more else "No number of nodes is enough."
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether a worker fits into its GPUs, by the model of memory in `capacity`."""
+"""Check whether a rank of a worker fits into the memory of a GPU, with the memory model of `capacity`."""
 
 from dataclasses import dataclass
 
@@ -13,24 +13,26 @@ from ome_operator.sizing.workers import Worker
 
 @dataclass(frozen=True)
 class Fit:
-    """What comes of putting a rank into a GPU."""
+    """The result of fitting a rank into one GPU."""
 
     memory: Memory
-    """What the rank needs."""
+    """The memory that the rank needs."""
     missing: float
-    """Bytes; 0 or less where it fits."""
+    """Bytes by which the need exceeds the available memory; 0 or less if the rank fits."""
     tokens: int
-    """Of cache that a rank of attention has."""
+    """Number of tokens that the KV cache of an attention rank can hold."""
     redundant: int
-    """Copies of busy experts."""
+    """Number of redundant copies of busy experts, over all GPUs of the worker."""
     share: float
-    """Of the GPU's memory for weights and cache (--mem-fraction-static)."""
+    """Fraction of the GPU's memory for weights and KV cache (--mem-fraction-static)."""
 
 
 def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARES[0], spare: int = 1) -> Fit:
-    """Fit a rank of a worker into its GPU, with the smallest share of its memory from `share` on that is large enough.
+    """Fit a rank of a worker into its GPU.
 
-    `spare`: copies of busy experts on each GPU of decode; none are made where there is no space for them.
+    `share` is the smallest fraction of GPU memory to try; larger fractions of SHARES are tried if the rank does not fit.
+    `spare` is the number of redundant experts on each GPU of a decode worker; fewer are used if memory is short. If nothing
+    fits, the last attempt is returned, with `missing` above 0.
     """
     tries = [
         (copies, part) for copies in range(spare, -1, -1) for part in (share, *(more for more in SHARES if more > share))

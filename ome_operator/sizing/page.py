@@ -1,13 +1,25 @@
-"""The tables of docs/sizing.md, from the data: `python -m ome_operator.sizing.page` writes them into the page."""
+"""Write the tables of docs/sizing.md from the data: `python -m ome_operator.sizing.page` replaces them in the page."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ome_operator.sizing.classes import DEPLOYMENT, ENGINE, ENOUGH, GPU, MODEL, Bar, bar, by_class, class_of, held, left_out
+from ome_operator.sizing.calibration import Row, shipped
 from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.error_bars import (
+    DEPLOYMENT,
+    ENGINE,
+    ENOUGH,
+    GPU,
+    MODEL,
+    Bar,
+    bar,
+    by_class,
+    class_of,
+    held,
+    left_out,
+)
 from ome_operator.sizing.gpus import gpus
-from ome_operator.sizing.rows import Row, shipped
 
 PAGE = Path(__file__).parents[2] / "docs" / "sizing.md"
 WAITS, OTHERS = "waits", "others"
@@ -15,34 +27,34 @@ AIMS = {"narrow": {"tokens": 0.07, "tpot": 0.06}, "wide": {"tokens": 0.20, "tpot
 TTFT_AIMS = {WAITS: 0.25, OTHERS: 0.40}
 NEW_GPU = 0.35
 TERMS = {
-    "decode.layer": "launches and small kernels, in units of 10 µs a layer",
-    "decode.weights": "reading weights, over the time at full memory bandwidth",
-    "decode.cache": "reading the cache, the same",
-    "decode.attention": "operations of attention, over the time at the BF16 peak",
-    "decode.matrices": "operations of matrices, over the time at the peak of their precision",
-    "decode.request": "a request's own cost in a step, in units of 1 µs",
-    "decode.hop.tp": "an all-reduce without data, in units of 10 µs (30 µs beyond a domain of links)",
-    "decode.hop.dtp": "a gather without data, the same",
-    "decode.hop.dep": "an all-to-all without data, the same",
-    "decode.wire.tp": "data of all-reduces, over the time at the link's bandwidth",
-    "decode.wire.dtp": "data of gathers, the same",
-    "decode.wire.dep": "data of the all-to-all, the same",
-    "prefill.matrices": "operations of matrices, over the time at the peak",
-    "prefill.attention": "operations of attention, over the time at the BF16 peak",
-    "prefill.wire.tp": "data of all-reduces, over the time at the link's bandwidth",
-    "prefill.wire.dtp": "data of gathers, the same",
-    "prefill.wire.dep": "data of the all-to-all, the same",
-    "prefill.request": "a prompt's own cost, in units of 10 µs a layer",
-    "alone.fixed": "from a request to its first token beside prefill's step, in units of 100 ms",
-    "alone.ranks": "exponent: how much of a lone prompt's work the ranks beside it do not share",
-    "wait.queue": "waiting in the queue of prefill, over that of a queue with a single server (M/M/1)",
-    "wait.burst": "waiting from the first burst, in tenths of the time to read all prompts",
-    "slots": "waiting for a place in decode where each worker takes its fair share and the router chooses by chance",
+    "decode.layer": "kernel launches and small kernels, in units of 10 µs per layer",
+    "decode.weights": "reading weights, relative to the time at full memory bandwidth",
+    "decode.cache": "reading the KV cache, relative to the time at full memory bandwidth",
+    "decode.attention": "operations of attention, relative to the time at the BF16 peak",
+    "decode.matrices": "matrix operations, relative to the time at the peak of their precision",
+    "decode.request": "the cost that each request adds to a step, in units of 1 µs",
+    "decode.hop.tp": "an all-reduce without data, in units of 10 µs (30 µs beyond a link domain)",
+    "decode.hop.dtp": "a gather without data, in the same units",
+    "decode.hop.dep": "an all-to-all without data, in the same units",
+    "decode.wire.tp": "data of all-reduces, relative to the time at the link's bandwidth",
+    "decode.wire.dtp": "data of gathers, relative to the time at the link's bandwidth",
+    "decode.wire.dep": "data of the all-to-all, relative to the time at the link's bandwidth",
+    "prefill.matrices": "matrix operations, relative to the time at the peak of their precision",
+    "prefill.attention": "operations of attention, relative to the time at the BF16 peak",
+    "prefill.wire.tp": "data of all-reduces, relative to the time at the link's bandwidth",
+    "prefill.wire.dtp": "data of gathers, relative to the time at the link's bandwidth",
+    "prefill.wire.dep": "data of the all-to-all, relative to the time at the link's bandwidth",
+    "prefill.request": "the cost that each prompt adds, in units of 10 µs per layer",
+    "alone.fixed": "TTFT without the prefill step, in units of 100 ms",
+    "alone.ranks": "exponent of the number of attention ranks: 0 if they share the work of a prompt, 1 if they do not",
+    "wait.queue": "waiting in the queue of prefill, relative to that of a queue with a single server (M/M/1)",
+    "wait.burst": "waiting caused by the initial burst, in tenths of the time to prefill all concurrent requests",
+    "slots": "waiting for a free slot in decode, which arises because the router assigns requests to workers at random",
 }
 
 
 def tables() -> dict[str, str]:
-    """Name -> the table."""
+    """Return each table of the page as Markdown, by the name of its marker."""
     return {
         "classes": _table(("class", "rows", "throughput", "TPOT", "TTFT, waits", "TTFT, others"), _classes()),
         "left-out": _table(("left out", "figure", "rows", "median", "nine of ten", "worst"), _left_out()),
@@ -54,7 +66,7 @@ def tables() -> dict[str, str]:
 
 
 def written(text: str) -> str:
-    """The page with its tables as the data have them."""
+    """Return the page with its tables replaced by those of the current data."""
     for name, table in tables().items():
         head, tail = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, found, rest = text.partition(head)
@@ -91,7 +103,7 @@ def _classes() -> Iterator[tuple[str, ...]]:
 
 
 def _waits(row: Row) -> bool:
-    """Whether the measured TTFT is above half of a request's time."""
+    """Return whether the measured TTFT is more than half of a request's time."""
     assert row.ttft is not None and row.tpot is not None
     return row.ttft > (row.load.answer - 1) * row.tpot
 

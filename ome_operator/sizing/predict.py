@@ -1,30 +1,33 @@
-"""What the model says of a row: TTFT, TPOT and tokens, or a sentence why it says nothing."""
+"""Predict TTFT, TPOT and throughput of a calibration row."""
 
 from dataclasses import dataclass
 
 from ome_operator.sizing import steps
+from ome_operator.sizing.calibration import Row
 from ome_operator.sizing.constants import Constants
-from ome_operator.sizing.loop import Pair, Together
-from ome_operator.sizing.refused import PlanRefused
-from ome_operator.sizing.rows import Row
+from ome_operator.sizing.errors import PlanRefused
+from ome_operator.sizing.queueing import Pair, Together
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Means, in seconds and tokens a second; None for what a row did not run."""
+    """Predicted means of a row. A value is None if the row's run has no such phase."""
 
     ttft: float | None
     tpot: float | None
     read: float | None
-    """Tokens of prompts a second on each prefill GPU."""
+    """Prompt tokens per second and prefill GPU."""
     written: float | None
-    """Tokens of answers a second on each decode GPU."""
+    """Output tokens per second and decode GPU."""
     regime: str = ""
-    """waits: TTFT is above half of a request's time; queues: waiting is most of TTFT; reads: prefill's own time is."""
+    """The dominant part of TTFT: `waits`, `queues` or `reads`, as in SteadyState.regime; empty for a row with one phase."""
 
 
 def predict(row: Row, c: Constants) -> Prediction:
-    """A row, from its layout, its lengths and its concurrency alone."""
+    """Predict a row from its layout, its lengths and its concurrency; its measured values are not used.
+
+    Raises PlanRefused for a row of decode alone without a concurrency.
+    """
     load = row.load
     if row.decode is None and row.prefill is not None:
         seconds = steps.prefill(row.place, row.prefill.worker, load.read, load.prompt, c)
@@ -34,7 +37,7 @@ def predict(row: Row, c: Constants) -> Prediction:
         return Prediction(state.ttft, state.tpot, None, state.rate * load.answer / row.decode.gpus, state.regime)
     if row.prefill is None and row.decode is not None:
         if row.concurrency is None:
-            raise PlanRefused("Decode alone without a concurrency: its batch is not known.")
+            raise PlanRefused("The row has decode alone and no concurrency, so its batch is unknown.")
         batch = row.concurrency / row.decode.copies
         seconds = steps.decoder(row.place, row.decode.worker, load.prompt + load.answer / 2, c)(batch)
         return Prediction(None, seconds, None, batch / seconds / row.decode.worker.gpus)

@@ -1,4 +1,6 @@
-"""A layout as a question to the cookbook, and the answer: the manifests, or why there are none."""
+"""Turn a layout of `ome plan` into a request to the cookbook, which answers with manifests or with the reason why it has
+none.
+"""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -8,31 +10,32 @@ from typing import Any
 from ome_operator.cookbook import layout as cookbook
 from ome_operator.cookbook.library import Library, engine
 from ome_operator.cookbook.request import WIDE, RecipeRefused, RecipeRequest
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.layouts import Layout, Side
-from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
 _ENGINES = {"trtllm": "tensorrt-llm"}
 _PRECISIONS = {"fp8": "fp8", "int4": "fp4", "": "bf16"}
-"""How the cookbook calls what weights are quantized in -> how the plan does."""
+"""The name of a model's quantization in the cookbook -> the precision in `ome plan`."""
 _BATCH, _STEP = 480, 8
-"""Requests of a rank of decode that are captured at most, as in the published recipe, and in steps of how many."""
+"""Largest batch of a decode rank for which CUDA graphs are captured, as in the published recipe, and the multiple that
+the batch is rounded to."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A layout that the cookbook can write."""
+    """A layout for which the cookbook has manifests."""
 
-    said: dict[str, Any]
-    """Options of `ome generate`."""
+    options: dict[str, Any]
+    """Options of `ome generate`, by name."""
     plan: cookbook.Proposal
 
     @property
     def command(self) -> str:
-        """The call of `ome generate`."""
-        words = [word for name, value in self.said.items() for word in _option(name, value)]
+        """The command line of `ome generate` that writes the same manifests."""
+        words = [word for name, value in self.options.items() for word in _option(name, value)]
         return shlex.join(["ome", "generate", *words])
 
 
@@ -43,24 +46,30 @@ def _option(name: str, value: Any) -> Iterator[str]:
 
 
 def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
-    """The cookbook's answer; its RecipeRefused says why there is none."""
+    """Return the cookbook's recipe for a layout. Raises RecipeRefused with the reason if the cookbook has none."""
     served = shelf.model(request.place.shape.name)
     stored = served.facts.quantization
     weights = _PRECISIONS.get(stored.name if stored else "", "others")
     if weights != request.place.shape.precision:
-        raise RecipeRefused(f"The weights of {served.name} are {weights}, and this is for {request.place.shape.precision}.")
+        raise RecipeRefused(
+            f"The weights of {served.name} are {weights}, but the plan is for {request.place.shape.precision}."
+        )
     shelf.machine(request.place.gpu.name)
-    said = {**_place(request.place), **(_apart(request, layout) if layout.prefill else _together(request, layout.decode))}
-    return Recipe(said, cookbook.plan(RecipeRequest(**said), shelf))
+    options = {
+        **_place(request.place),
+        **(_disaggregated(request, layout) if layout.prefill else _together(request, layout.decode)),
+    }
+    return Recipe(options, cookbook.plan(RecipeRequest(**options), shelf))
 
 
 def chosen_recipe(request: PlanRequest, layouts: Sequence[Layout], number: int, shelf: Library) -> Recipe:
-    """Return the recipe of the layout with this number, from 1 on.
+    """Return the recipe of the layout with this number, counted from 1.
 
-    Raises PlanRefused if there is no such layout, or no recipe for it; the reason names the best layout that has a recipe.
+    Raises PlanRefused if there is no such layout or it has no recipe; the message then names the best layout that has a
+    recipe.
     """
     if number > len(layouts):
-        raise PlanRefused(f"--layout {number}: {len(layouts)} layouts work.")
+        raise PlanRefused(f"There is no --layout {number}: only {len(layouts)} layouts work.")
     found = _recipe_or_reason(request, layouts[number - 1], shelf)
     if isinstance(found, Recipe):
         return found
@@ -71,7 +80,7 @@ def chosen_recipe(request: PlanRequest, layouts: Sequence[Layout], number: int, 
 
 
 def _recipe_or_reason(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe | str:
-    """Return the recipe of a layout, or the sentence that says why there is none."""
+    """Return the recipe of a layout, or the sentence that states why there is none."""
     try:
         return recipe(request, layout, shelf)
     except RecipeRefused as error:
@@ -88,17 +97,19 @@ def _place(place: ServingStack) -> dict[str, Any]:
     }
 
 
-def _apart(request: PlanRequest, layout: Layout) -> dict[str, Any]:
-    """Prefill and decode."""
+def _disaggregated(request: PlanRequest, layout: Layout) -> dict[str, Any]:
+    """Return the options of `ome generate` for a layout with prefill-decode disaggregation. Raises RecipeRefused if no
+    recipe matches.
+    """
     chosen = engine(_ENGINES.get(request.place.engine, request.place.engine))
     if WIDE not in chosen.strategies:
-        raise RecipeRefused(f"{chosen.name} {chosen.version} has no recipe with prefill and decode apart.")
+        raise RecipeRefused(f"{chosen.name} {chosen.version} has no recipe with prefill-decode disaggregation.")
     prefill, decode = layout.prefill, layout.decode
     assert prefill is not None
     for stage, side in (("prefill", prefill), ("decode", decode)):
         _check(request, stage, side)
     if prefill.role.worker.tp != decode.role.worker.tp:
-        raise RecipeRefused("Recipes share attention among equally many GPUs in prefill and decode.")
+        raise RecipeRefused("Recipes need the same TP size of attention in prefill and decode.")
     shared, groups = decode.role.worker.tp, (prefill.role.copies, decode.role.copies)
     return {
         "strategy": WIDE,
@@ -113,23 +124,27 @@ def _apart(request: PlanRequest, layout: Layout) -> dict[str, Any]:
 
 
 def _check(request: PlanRequest, stage: str, side: Side) -> None:
-    """Refuse what recipes with prefill and decode apart do not have."""
+    """Raise RecipeRefused if a role of a disaggregated layout has a form that no recipe has."""
     worker = side.role.worker
     if worker.ep != worker.gpus or worker.gpus == 1:
-        raise RecipeRefused(f"Recipes with prefill and decode apart spread whole experts, and {stage} cuts them ({worker}).")
+        raise RecipeRefused(
+            f"Disaggregated recipes use expert parallelism over all GPUs of a worker, but {stage} does not ({worker})."
+        )
     if worker.gpus % request.per_node:
-        raise RecipeRefused(f"Recipes with prefill and decode apart take whole nodes, and {stage} takes parts ({worker}).")
+        raise RecipeRefused(f"Disaggregated recipes use complete nodes, but {stage} uses a part of a node ({worker}).")
 
 
 def batch(request: PlanRequest, decode: Side) -> int:
-    """Requests of these lengths that the cache of a rank holds, which is the batch that is captured."""
+    """Return the batch of a decode rank: the number of requests of these lengths that its KV cache holds, rounded up to a
+    multiple of 8 and at most 480.
+    """
     weight = sum(load.share * load.answer for load in request.loads)
     tokens = sum(load.share * load.answer * (load.prompt + load.answer) for load in request.loads) / weight
     return max(_STEP, min(_BATCH, int(-(-decode.fit.tokens / tokens // _STEP) * _STEP)))
 
 
 def _together(request: PlanRequest, both: Side) -> dict[str, Any]:
-    """Engines that read and answer."""
+    """Return the options of `ome generate` for a layout whose engines do prefill and decode."""
     worker: Worker = both.role.worker
     sizes = {"tp": worker.gpus, "nodes": both.nodes}
     if worker.kind in ("tp", "alone"):

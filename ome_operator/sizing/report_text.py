@@ -1,11 +1,11 @@
-"""Answers and reports as text."""
+"""Format plans and validation reports as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ome_operator.cookbook.library import Library
 from ome_operator.sizing.answer import document
-from ome_operator.sizing.classes import FIGURES, Bar
+from ome_operator.sizing.error_bars import FIGURES, Bar
 from ome_operator.sizing.gpus import Price
 from ome_operator.sizing.layouts import Layout
 from ome_operator.sizing.request import PlanRequest, counted
@@ -17,7 +17,7 @@ _TITLES = {"ttft": "TTFT", "tpot": "TPOT", "tokens": "throughput"}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell."""
+    """Return a text table whose columns are as wide as their widest cell."""
     lines = [list(head), *map(list, rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return "".join(
@@ -26,7 +26,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> str:
-    """Return the first layouts as a table, best first, and what is known of the first."""
+    """Return the text of a plan: a table of the first layouts, best first, and the details of the first layout."""
     load = means(request.loads)
     documents = [document(request, layout, price, shelf) for layout in layouts[:SHOWN]]
     head = (
@@ -45,7 +45,7 @@ def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | No
     rows = [_row(number, each) for number, each in enumerate(documents, 1)]
     out = f"{request.title}: {load.prompt:,.0f} tokens in, {load.answer:,.0f} out\n\n{table(head, rows)}"
     if len(layouts) > len(documents):
-        out += f"{len(layouts) - len(documents)} more layouts work: -o json has all.\n"
+        out += f"{len(layouts) - len(documents)} more layouts work: -o json prints all.\n"
     return f"{out}\n{_first(documents[0])}"
 
 
@@ -92,9 +92,9 @@ def _first(said: Mapping[str, Any]) -> str:
             f"for tokens out; all on tokens out: ${price['usdPerMillionOutputAllIn']:.3f}"
         )
         if price["others"]:
-            lines.append(f"  price of others: {price['others']}")
+            lines.append(f"  price of other sellers: {price['others']}")
     else:
-        lines.append("  price: no public price is known, so --price says what an hour of a GPU costs")
+        lines.append("  price: no public price is known; give --price, the USD for a GPU and an hour")
     errors = ", ".join(
         f"{name} ±{bars[key]['median']:.0%} (nine of ten within {bars[key]['nineOfTen']:.0%})"
         for name, key in (("throughput", "throughput"), ("TPOT", "tpot"), ("TTFT", "ttft"))
@@ -111,12 +111,14 @@ def _first(said: Mapping[str, Any]) -> str:
 
 
 def report(found: Report) -> str:
-    """Rows, classes, refusals."""
+    """Return the text of a validation report: the numbers of rows, the errors of each class, and the rows that could not
+    be predicted.
+    """
     out = f"{found.rows} rows: {len(found.answered)} answered, {len(found.refused)} refused.\n"
     taught = sum(each.taught for each in found.answered)
     if taught:
         out += (
-            f"{taught} of them are what the constants were fitted on: their errors are no test. docs/sizing.md "
+            f"{taught} of them are rows that the constants were fitted on: their errors are no test. docs/sizing.md "
             "has the cross-validation.\n"
         )
     if found.classes:
@@ -134,7 +136,7 @@ def report(found: Report) -> str:
 
 
 def class_rows(classes: Mapping[str, Mapping[str, Bar]]) -> list[tuple[str, ...]]:
-    """A row for each class."""
+    """Return a table row for each class: its name, its number of rows, and the median and worst error of each figure."""
     return [
         (
             title,
@@ -150,7 +152,7 @@ def _errors(found: Bar | None) -> str:
 
 
 def compared(found: Report) -> str:
-    """Each run: predicted, measured."""
+    """Return a table with the predicted and the measured values of each run."""
     head = ("run", "TTFT s", "measured", "TPOT ms", "measured", "out tok/s a GPU", "measured")
     scales = (("ttft", 1.0), ("tpot", 1000.0), ("tokens", 1.0))
     rows = [(each.id, *(text for name, scale in scales for text in _both(each, name, scale))) for each in found.answered]
@@ -164,7 +166,7 @@ def _both(answer: Answer, name: str, scale: float) -> tuple[str, str]:
 
 
 def report_data(found: Report) -> dict[str, Any]:
-    """The same for programs."""
+    """Return a validation report as data for `-o json`."""
     return {
         "rows": found.rows,
         "answered": len(found.answered),

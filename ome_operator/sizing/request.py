@@ -1,11 +1,11 @@
-"""What a person asks `ome plan` for: a model on GPUs, the load, and bounds of time."""
+"""The request to `ome plan`: a model on GPUs, the load, and bounds for TTFT and TPOT."""
 
 import math
 from dataclasses import dataclass
 
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.gpus import Price
-from ome_operator.sizing.loop import Load
-from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.queueing import Load
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workloads import seconds
 
@@ -14,28 +14,29 @@ _MOST = 1e9
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a service has to do, on how many nodes."""
+    """The load and the bounds of a service, and the number of nodes that it may use."""
 
     place: ServingStack
     loads: tuple[Load, ...]
     nodes: int
     rate: float | None = None
-    """Requests a second that come by chance; None if their number is fixed, or as many come as can be answered."""
+    """Requests per second that arrive at random. None if `concurrency` is given, or if the largest possible rate is
+    wanted."""
     concurrency: float | None = None
-    """Requests that are always there; None if they come by chance."""
+    """Number of requests that are always in progress. None if requests arrive at random."""
     ttft: float = math.inf
-    """Longest mean time in seconds."""
+    """Upper bound of the mean time to first token, in seconds."""
     tpot: float = math.inf
-    """Longest mean time in seconds."""
+    """Upper bound of the mean time per output token, in seconds."""
 
     @property
     def per_node(self) -> int:
-        """GPUs of a node."""
+        """The number of GPUs in a node."""
         return self.place.gpu.node
 
     @property
     def title(self) -> str:
-        """Model, GPUs and engine in words, for the head of an answer."""
+        """The model, GPUs and engine as the first line of a plan."""
         place = self.place
         return (
             f"{place.shape.name} ({place.shape.precision}) on {counted(self.nodes)} of {place.gpu.node} "
@@ -52,17 +53,15 @@ def plan_request(
     ttft: str | None,
     tpot: str | None,
 ) -> PlanRequest:
-    """Return the request for these options of `ome plan`; raise PlanRefused for values that mean nothing.
+    """Return the request for these options of `ome plan`. Raises PlanRefused for an invalid value.
 
-    `rate` is in requests a second. `ttft` and `tpot` are written as 2, 2s, 500ms: a bare number is in seconds for `ttft`, in
-    milliseconds for `tpot`.
+    `rate` is in requests per second. `ttft` and `tpot` are written as 2, 2s or 500ms: a number without a unit is in seconds
+    for `ttft`, in milliseconds for `tpot`.
     """
     _check_positive("--requests-per-second", rate)
     _check_positive("--concurrency", concurrency)
     if rate is not None and concurrency is not None:
-        raise PlanRefused(
-            "--requests-per-second and --concurrency are two ways to say how much comes: give only a single way."
-        )
+        raise PlanRefused("--requests-per-second and --concurrency both describe the load: give only one of them.")
     return PlanRequest(
         place,
         loads,
@@ -74,8 +73,10 @@ def plan_request(
     )
 
 
-def price_paid(place: ServingStack, usd: float | None) -> Price | None:
-    """Return the given price of a GPU and an hour, or, without it, the published price; None if there is none."""
+def gpu_price(place: ServingStack, usd: float | None) -> Price | None:
+    """Return `usd` as the price of a GPU for an hour; without it, the published price, or None if there is no published
+    price.
+    """
     _check_positive("--price", usd)
     return place.gpu.price if usd is None else Price(usd, "as given", "--price")
 
@@ -86,5 +87,5 @@ def _check_positive(option: str, value: float | None) -> None:
 
 
 def counted(nodes: int) -> str:
-    """Return a number of nodes as a text: 1 node, 2 nodes."""
+    """Return a number of nodes as text, such as "1 node" or "2 nodes"."""
     return f"{nodes} node{'' if nodes == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Models as work: what a token reads, computes and keeps."""
+"""Compute the work of a model for each token: the bytes that are read, the operations, and the size of the KV cache."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
 from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
-from ome_operator.sizing.refused import PlanRefused, nearest
+from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
@@ -24,12 +24,12 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
 }
 PRECISIONS = tuple(_QUANTIZED)
 _FP4 = 0.5 + 1 / 16
-"""Bytes of a number with its share of a scale."""
+"""Bytes of an FP4 number, including its part of the scale of its group."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model in a precision."""
+    """The sizes of a model in one precision."""
 
     name: str
     precision: str
@@ -38,39 +38,43 @@ class Shape:
     expert_layers: int
     hidden: int
     experts: int
-    """Routed, of a layer; 0 for a dense model."""
+    """Number of routed experts in a layer; 0 for a dense model."""
     per_token: int
     routed_bytes: float
     rest_bytes: float
-    """Of everything but routed experts and the input embedding."""
+    """Bytes of all weights except routed experts and the input embedding."""
     routed_flops: float
-    """Of a token in routed experts."""
+    """Operations for one token in routed experts."""
     rest_flops: float
-    """Of a token elsewhere, without attention to other tokens."""
+    """Operations for one token outside routed experts, except attention to other tokens."""
     pair_flops: float
-    """Of a token for each token that it looks back at, where heads are not folded together (prefill)."""
+    """Operations of attention in prefill, for a token and each earlier token that it attends to."""
     folded_flops: float
-    """The same in decode: latent attention works on the latents themselves."""
+    """Operations of attention in decode, for a token and each earlier token. With latent attention (MLA), decode computes
+    on the latent vectors, which needs more operations than prefill."""
     cache_numbers: int
-    """Numbers of the cache for a token, over all layers."""
+    """Numbers stored in the KV cache for one token, over all layers."""
     cache_heads: int
-    """GPUs that can divide the cache; 1 for latent attention."""
+    """Largest number of GPUs that can divide the KV cache of a token; 1 for latent attention (MLA)."""
     longest: int
-    """Tokens that the model can look at."""
+    """Context length of the model, in tokens; 0 if unknown."""
 
     @property
     def facts(self) -> Facts:
-        """Of its config.json."""
+        """The facts read from the model's config.json."""
         return self.known.facts
 
 
 @cache
 def shape(name: str, precision: str = "") -> Shape:
-    """A model by its name or its repository; without a precision that of its published weights."""
+    """Return a known model by its name or its repository. Without `precision`, that of the published weights is used.
+
+    Raises PlanRefused for an unknown model or precision.
+    """
     said, title = _found(name)
     wanted = precision or said["precision"]
     if wanted not in _QUANTIZED:
-        raise PlanRefused(f"The precision {wanted} is not known: {nearest(wanted, _QUANTIZED)}.")
+        raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     return of(title, {**said["config"], "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
 
 
@@ -81,7 +85,7 @@ def _found(name: str) -> tuple[Mapping[str, Any], str]:
             if asked == spelling.lower():
                 return said, spelling
     spellings = [spelling for title, said in _known().items() for spelling in (title, *said["names"])]
-    raise PlanRefused(f"The model {name or '(none)'} is not known: {nearest(asked, spellings)}.")
+    raise PlanRefused(f"No data for the model {name or '(none)'}: {nearest(asked, spellings)}.")
 
 
 @cache
@@ -92,27 +96,32 @@ def _known() -> Mapping[str, dict[str, Any]]:
 
 
 def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Shape:
-    """A model from the config.json beside its weights."""
+    """Return a model from its config.json. Without `precision`, that of the stored weights is used.
+
+    Raises PlanRefused for an unknown precision or model family.
+    """
     text = text_part(config)
     stored = quantization(config)
     bits = stored.bits if stored is not None else None
     wanted = precision or {8: "fp8", 4: "fp4"}.get(bits or 16, "bf16")
     if wanted not in _QUANTIZED:
-        raise PlanRefused(f"The precision {wanted} is not known: {nearest(wanted, _QUANTIZED)}.")
+        raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
     return of(name, {**text, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
 
 
 def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
-    """A model from its config.json."""
+    """Return a model in this precision from its config.json. Raises PlanRefused for an unknown model family."""
     read, sizes = facts({CONFIG: json.dumps(config)}), weights(config)
     mixture, seen = read.experts, read.attention
     count = architecture.counted(config, seen, mixture, tied=bool(config.get("tie_word_embeddings")))
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
-        raise PlanRefused(f"The sizes of {name} are not understood: its config.json is of a family that is not known.")
+        raise PlanRefused(f"The sizes of {name} are unknown: its config.json describes an unsupported model family.")
     layers, hidden = read.layers, read.hidden_size
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     embedding = (read.vocabulary or 0) * hidden
-    if not mixture and precision == "fp4":  # of a dense model the matrices are quantized, of a mixture its experts alone
+    if (
+        not mixture and precision == "fp4"
+    ):  # FP4 quantizes all matrices of a dense model, but only the experts of an MoE model.
         sizes = WeightBytes(0, round((count.active - embedding) * _FP4) + 4 * embedding)
     if seen.kv_lora_rank:
         rank, rope = seen.kv_lora_rank, seen.qk_rope_head_dim or 0

@@ -1,7 +1,7 @@
-"""How long a step takes: from operations, memory traffic and messages, each at a fitted share of its peak.
+"""Compute how long a prefill or decode step takes, from operations, memory traffic and messages between GPUs.
 
-Times are seconds. Every term is a time at the GPU's peak times a factor of `constants`; terms add up, for what overlaps
-is in the factors.
+All times are in seconds. A term is the time at the hardware's peak rate, multiplied by a fitted factor from `constants`.
+Terms are added up; the fitted factors include the effect of overlap.
 """
 
 import math
@@ -14,20 +14,21 @@ from ome_operator.sizing.shapes import Shape
 from ome_operator.sizing.workers import Worker
 
 LAYER = 10e-6
-"""Seconds that a layer's launches and small kernels take: the unit of a fitted number."""
+"""Seconds for the kernel launches and small kernels of a layer; a fitted factor multiplies it."""
 HOP, FAR = 10e-6, 30e-6
-"""Seconds that a collective takes without data, inside a domain of links and beyond it: the unit of a fitted number."""
+"""Seconds for a collective operation without data, within a link domain and beyond it; a fitted factor multiplies it."""
 REQUEST = 1e-6
-"""Seconds that a request costs beside the model's own work (sampling, scheduling): the unit of a fitted number."""
+"""Seconds of each step that a request adds beside the model's computation (sampling, scheduling); a fitted factor
+multiplies it."""
 FIRST = 0.1
-"""Seconds that a request takes beside prefill's step, up to its first token: the unit of a fitted number."""
+"""Seconds of TTFT that are not the prefill step; a fitted factor multiplies it."""
 SENT, RETURNED = 1.0, 2.0
-"""Bytes of a number that goes to an expert (FP8) and comes back (BF16)."""
+"""Bytes of a number on its way to an expert (FP8), and on its way back (BF16)."""
 
 
 @dataclass(frozen=True)
 class ServingStack:
-    """What runs where."""
+    """A model on a GPU model with an engine."""
 
     shape: Shape
     gpu: Gpu
@@ -35,7 +36,9 @@ class ServingStack:
     version: str = ""
 
     def keys(self, term: str, worker: Worker) -> tuple[str, ...]:
-        """Names of the factors of a term: the base, then deviations from the general to this worker."""
+        """Return the names of the constants of a term: the base constant, then its deviations, from the most general to
+        those of this kind and size of worker.
+        """
         engine, gpu, precision, family = self.engine, self.gpu.name, self.shape.precision, self.gpu.family
         return (
             term,
@@ -52,17 +55,17 @@ class ServingStack:
 
 
 def touched(shape: Shape, tokens: float) -> float:
-    """Share of the experts that a batch of tokens meets, when each token chooses evenly."""
+    """Return the expected fraction of the experts that at least one of `tokens` tokens chooses, if tokens choose evenly."""
     if not shape.experts:
         return 0.0
     return float(1.0 - (1.0 - shape.per_token / shape.experts) ** tokens)
 
 
 def busiest(shape: Shape, worker: Worker, batch: float) -> float:
-    """Tokens times experts that come to the busiest GPU, over the mean, in units of the batch.
+    """Return the load of the busiest GPU beyond the mean, in the unit of `batch`.
 
-    Balls in bins: the fullest of g bins has about m + sqrt(2 m ln g) of m on average (Raab and Steger, 1998). Experts that
-    are popular beyond chance are in the fitted factors.
+    Formula: with m balls in each of g bins on average, the fullest bin has about m + sqrt(2 m ln g) (Raab and Steger, 1998).
+    The fitted factors account for experts that are chosen more often than others.
     """
     if worker.ep == 1 or not shape.experts:
         return 0.0
@@ -70,7 +73,9 @@ def busiest(shape: Shape, worker: Worker, batch: float) -> float:
 
 
 def _elsewhere(shape: Shape, gpu: Gpu, gpus: int) -> float:
-    """Other domains to which prefill sends a token: to each once, which passes it on over its own links (DeepEP)."""
+    """Return the expected number of transfers of a token to other link domains in prefill. A token is sent to each domain
+    at most once, and is forwarded over the links of that domain (DeepEP).
+    """
     domains = gpus / gpu.domain
     if domains <= 1:
         return min(shape.per_token, gpus - 1)
@@ -78,7 +83,10 @@ def _elsewhere(shape: Shape, gpu: Gpu, gpus: int) -> float:
 
 
 def decode_terms(place: ServingStack, worker: Worker, batch: float, context: float) -> dict[str, float]:
-    """Seconds at peak of a decode step; `batch`: requests of a worker, `context`: tokens that each looks back at."""
+    """Return the seconds of each term of a decode step at peak rates.
+
+    `batch` is the number of requests of the worker, `context` the number of tokens that each attends to.
+    """
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
     cache = shape.cache_numbers / min(worker.tp, shape.cache_heads)
@@ -107,20 +115,20 @@ def decode_terms(place: ServingStack, worker: Worker, batch: float, context: flo
 
 
 def decode_factors(place: ServingStack, worker: Worker, c: Constants) -> dict[str, float]:
-    """What each term of a decode step is multiplied by."""
+    """Return the fitted factor of each term of a decode step."""
     whole = c.factor(*place.keys("decode", worker))
     names = decode_terms(place, worker, 1, 1)
     return {name: whole * c.factor(f"decode.{name}", f"decode.{name}.{place.engine}") for name in names}
 
 
 def decoder(place: ServingStack, worker: Worker, context: float, c: Constants) -> Callable[[float], float]:
-    """Batch of a worker -> seconds of a decode step."""
+    """Return a function from the batch of a worker (requests) to the seconds of a decode step."""
     factors = decode_factors(place, worker, c)
     none, some = (decode_terms(place, worker, batch, context) for batch in (0.0, 1.0))
     shape = place.shape
     experts = factors["weights"] * shape.routed_bytes / worker.gpus / place.gpu.bandwidth
     fixed = sum(factors[name] * time for name, time in none.items())
-    # All terms grow in proportion to the batch but two: the weights of experts that it meets, and the busiest GPU.
+    # All terms are linear in the batch, except the weights of the experts that are chosen and the load of the busiest GPU.
     busy = factors["matrices"] * shape.routed_flops / worker.gpus / place.gpu.rate(shape.precision)
     each = sum(factors[name] * (some[name] - none[name]) for name in some if name != "weights")
     each -= busy * busiest(shape, worker, 1.0)
@@ -128,7 +136,10 @@ def decoder(place: ServingStack, worker: Worker, context: float, c: Constants) -
 
 
 def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: float) -> dict[str, float]:
-    """Seconds at peak of all GPUs of a worker, when every rank has work, for the last `length` tokens of a prompt."""
+    """Return the seconds of each term of prefill at peak rates, if all ranks of the worker have work.
+
+    `length` is the number of tokens at the end of the prompt that are computed, `prompt` the length of the whole prompt.
+    """
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     gpus, wire = worker.gpus, gpu.wire(worker.gpus)
     experts = shape.expert_layers * _elsewhere(shape, gpu, gpus) * (SENT + RETURNED) / gpus
@@ -142,7 +153,7 @@ def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: fl
 
 
 def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants) -> float:
-    """Seconds of a worker for each prompt, when prompts queue."""
+    """Return the seconds that a worker needs for each prompt while prompts are queued."""
     return c.factor(*place.keys("prefill", worker)) * sum(
         time * c.factor(f"prefill.{name}", f"prefill.{name}.{place.engine}")
         for name, time in prefill_terms(place, worker, length, prompt).items()
@@ -150,6 +161,8 @@ def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c
 
 
 def alone(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants) -> float:
-    """Seconds until the first token of a prompt that meets no other: a rank's work is not shared by the other ranks."""
+    """Return the TTFT in seconds of a prompt that does not share the worker with other prompts. The work of an attention
+    rank is not divided among the other ranks, so it takes longer for each prompt than in a queue.
+    """
     ranks: float = worker.dp ** min(1.0, c.factor("alone.ranks"))
     return FIRST * c.factor("alone.fixed", f"alone.fixed.{place.engine}") + ranks * prefill(place, worker, length, prompt, c)

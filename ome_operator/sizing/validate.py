@@ -1,30 +1,30 @@
-"""Predictions of a calibration file beside what was measured: by row, and by class."""
+"""Compare predictions of the rows of a calibration file with the measured values, by row and by class."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ome_operator.sizing.classes import FIGURES, Bar, bars, class_of
+from ome_operator.sizing.calibration import Row, read, shipped
 from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.error_bars import FIGURES, Bar, bars, class_of
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.predict import Prediction, predict
-from ome_operator.sizing.refused import PlanRefused
-from ome_operator.sizing.rows import Row, read, shipped
 
 BEYOND = 2.0
-"""No throughput and no TPOT of a known engine should be off by more than this factor."""
+"""Factor by which a predicted throughput or TPOT of a known engine should be off at most."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A row that was predicted."""
+    """A row with its prediction."""
 
     id: str
     row_class: str
     regime: str
-    """waits: TTFT is above half of a request's whole time; queues: waiting is most of TTFT; reads: prefill's own time is."""
+    """The dominant part of TTFT: `waits`, `queues` or `reads`, as in SteadyState.regime."""
     taught: bool
-    """Whether the constants were fitted on it."""
+    """Whether the constants were fitted on this row."""
     predicted: Mapping[str, float]
-    """Figure -> seconds, seconds, tokens a second on a GPU."""
+    """Figure -> predicted value: ttft and tpot in seconds, tokens in tokens per second and GPU."""
     measured: Mapping[str, float]
 
     @property
@@ -35,22 +35,22 @@ class Answer:
 
 @dataclass(frozen=True)
 class Report:
-    """All rows of a file."""
+    """The result of validating a calibration file."""
 
     answered: tuple[Answer, ...]
     refused: Mapping[str, str]
-    """Id -> the sentence."""
+    """Id of a row that could not be predicted -> the reason."""
     classes: Mapping[str, Mapping[str, Bar]] = field(default_factory=dict)
-    """Class -> figure -> errors."""
+    """Class -> figure -> error bar."""
 
     @property
     def rows(self) -> int:
-        """Of the file."""
+        """The number of rows in the file."""
         return len(self.answered) + len(self.refused)
 
     @property
     def beyond(self) -> list[str]:
-        """Rows whose TPOT or throughput is off by more than a factor of two."""
+        """Ids of the rows whose TPOT or throughput is off by more than a factor of two."""
         return [each.id for each in self.answered if any(_beyond(each.ratios.get(name, 1.0)) for name in FIGURES[1:])]
 
 
@@ -59,7 +59,9 @@ def _beyond(ratio: float) -> bool:
 
 
 def figures(row: Row, said: Prediction) -> tuple[dict[str, float], dict[str, float]]:
-    """(predicted, measured) by figure; tokens of answers, or of prompts where a row has only those."""
+    """Return the predicted and the measured value of each figure. `tokens` counts output tokens, or prompt tokens for a
+    row of prefill alone.
+    """
     pairs = {
         "ttft": (said.ttft, row.ttft),
         "tpot": (said.tpot, row.tpot),
@@ -70,7 +72,9 @@ def figures(row: Row, said: Prediction) -> tuple[dict[str, float], dict[str, flo
 
 
 def validate(text: str, name: str, c: Constants) -> Report:
-    """A file's rows; PlanRefused where it is no calibration file."""
+    """Predict all rows of a calibration file with these constants. Raises PlanRefused if the text is not a calibration
+    file.
+    """
     taught = {row.id for row in shipped()}
     answered: list[Answer] = []
     refused: dict[str, str] = {}

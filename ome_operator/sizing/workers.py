@@ -1,36 +1,40 @@
-"""Groups of GPUs that hold the model together, and how they divide it."""
+"""The worker: a group of GPUs that holds the model together, and the parallelism by which it divides the model."""
 
 import re
 from dataclasses import dataclass
 
-from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.errors import PlanRefused
 
 _WRITTEN = re.compile(r"(\d+)x\(tp(\d+) dp(\d+) etp(\d+) ep(\d+)\)(?: b(\d+))?")
 _SHORT = re.compile(r"(\d+)x(DEP|TEP|TP|DTP)(\d+)")
 _MOST = 10_000
 NODE_OF_EXPERTS = 8
-"""GPUs up to which experts are cut: a wider label is a mistake for whole experts, as the calibration file notes."""
+"""Largest number of GPUs over which an expert is cut. A calibration row with a larger number is mislabelled: its experts
+are complete on their GPUs, as the calibration file notes."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """An engine over some GPUs, of which a role has several alike."""
+    """An engine over some GPUs. A role consists of several identical workers."""
 
     tp: int
-    """GPUs that share the attention of a token."""
+    """Number of GPUs that share the attention of a token (tensor parallelism of attention)."""
     dp: int
-    """Ranks of attention with requests of their own."""
+    """Number of attention ranks, each of which has its own requests (data parallelism of attention)."""
     ep: int
-    """GPUs that share the experts whole; 1: every expert is cut over all GPUs."""
+    """Number of GPUs over which complete experts are distributed (expert parallelism); 1 if every expert is cut over all
+    GPUs."""
 
     @property
     def gpus(self) -> int:
-        """Of a worker."""
+        """The number of GPUs of the worker."""
         return self.tp * self.dp
 
     @property
     def kind(self) -> str:
-        """How GPUs meet: tp (all share a token), dtp (ranks, experts cut), dep (ranks, whole experts), alone."""
+        """The kind of communication between the GPUs: `tp` (all GPUs share each token), `dtp` (attention ranks, experts
+        cut), `dep` (attention ranks, complete experts), or `alone` (a single GPU).
+        """
         if self.gpus == 1:
             return "alone"
         if self.dp == 1:
@@ -42,12 +46,16 @@ class Worker:
 
 
 def workers(text: str) -> tuple[int, Worker]:
-    """`4x(tp8 dp1 etp1 ep8) b1` or `1xDEP32` of a calibration file: how many workers, and of what kind."""
+    """Parse a layout of a calibration file, such as `4x(tp8 dp1 etp1 ep8) b1` or `1xDEP32`, into the number of workers
+    and the worker.
+
+    Raises PlanRefused if the text is not such a layout or its sizes contradict each other.
+    """
     if found := _WRITTEN.fullmatch(text.strip()):
         copies, tp, dp, etp, ep = (int(found[at]) for at in range(1, 6))
         if min(copies, tp, dp, etp, ep) < 1 or max(copies, tp * dp, etp * ep) > _MOST:
             raise PlanRefused(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
-        if dp > 1 and etp * ep == tp and tp % dp == 0:  # ranks inside TP, as SGLang spells its DP attention
+        if dp > 1 and etp * ep == tp and tp % dp == 0:  # SGLang counts attention ranks inside the TP size.
             return copies, Worker(tp // dp, dp, ep)
         if etp * ep != tp * dp and etp * ep != 1:
             raise PlanRefused(f"The layout {text!r} spreads experts over {etp * ep} GPUs and attention over {tp * dp}.")
@@ -63,10 +71,10 @@ def workers(text: str) -> tuple[int, Worker]:
             "DTP": Worker(1, gpus, 1),
         }
         return copies, apart[found[2]]
-    raise PlanRefused(f"The layout {text!r} is not understood: 4x(tp8 dp1 etp1 ep8) b16 and 1xDEP32 are.")
+    raise PlanRefused(f"The layout {text!r} cannot be parsed: write it as 4x(tp8 dp1 etp1 ep8) b16 or 1xDEP32.")
 
 
 def mislabelled(text: str) -> bool:
-    """Whether a layout calls experts cut over more GPUs than anybody cuts them over."""
+    """Return whether a layout states that experts are cut over more GPUs than an engine supports."""
     found = _WRITTEN.fullmatch(text.strip())
     return found is not None and int(found[4]) > NODE_OF_EXPERTS and int(found[3]) > 1

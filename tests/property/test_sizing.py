@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from ome_operator.sizing.answer import cost
 from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.gpus import Price, gpu
 from ome_operator.sizing.layouts import Layout, layouts
-from ome_operator.sizing.loop import Load, Pair, Role
-from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.queueing import Load, Pair, Role
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack

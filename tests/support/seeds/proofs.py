@@ -19,7 +19,7 @@ from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang import convert
 from ome_operator.engines.flags import SWITCH
-from ome_operator.sizing import explained
+from ome_operator.sizing import published_figures
 from ome_operator.sizing.constants import fitted
 from tests.support import parts
 from tests.support.seeds import words
@@ -121,7 +121,7 @@ def explains(told: list[str]) -> str:
 
 @cache
 def _explained() -> str:
-    return " ".join(explained.text(fitted()).split())
+    return " ".join(published_figures.text(fitted()).split())
 
 
 def pods(told: Told) -> str:

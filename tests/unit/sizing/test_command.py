@@ -1,4 +1,4 @@
-"""`ome plan` as people call it: answers that a person can read, documents, and a sentence for what cannot be meant."""
+"""Tests of the `ome plan` command: text for people, JSON documents, and messages for invalid input."""
 
 import json
 import time
@@ -74,17 +74,20 @@ def test_several_workloads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- {in: 500, out: 200, share: 0.8}\n- {in: 40k, out: 2k, share: 0.3}\n", "are 1.1 together, and have to be 1."),
-        ("- {in: 500, out: 200, share: half}\n", "The share 'half' is no number from 0 to 1."),
-        ("- {in: 500, out: 200}\n- {in: 500, out: 200}\n", "has a workload without share."),
-        ("- {in: 500, out: 200, size: 1}\n", "has size, and a workload has in, out, share, hit."),
-        ("- {in: 500}\n", "has a workload without out."),
-        ("just words", "is no list of workloads"),
+        ("- {in: 500, out: 200, share: 0.8}\n- {in: 40k, out: 2k, share: 0.3}\n", "add up to 1.1, and must add up to 1."),
+        ("- {in: 500, out: 200, share: half}\n", "The share 'half' is not a number from 0 to 1."),
+        ("- {in: 500, out: 200}\n- {in: 500, out: 200}\n", "has a workload without the field share."),
+        (
+            "- {in: 500, out: 200, size: 1}\n",
+            "the unknown field size: the fields of a workload are in, out, share, hit.",
+        ),
+        ("- {in: 500}\n", "has a workload without the field out."),
+        ("just words", "is not a list of workloads"),
         ("a: [", "is no YAML"),
         ("- {in: 500, out: 200}\n---\n- {in: 500, out: 200}\n", "is no YAML: it has several documents"),
         ("- " * 150 + "a", "is no YAML: it has more than 100 lists or maps in each other"),
         ("- {in: !!timestamp 2001-01-01, out: 200}\n", "is no YAML: Kubernetes reads no !!timestamp"),
-        ("", "is no list of workloads"),
+        ("", "is not a list of workloads"),
         ("- {in: [1], out: 200}\n", "is not a length in tokens"),
     ],
 )
@@ -95,7 +98,7 @@ def test_a_workload_file_that_cannot_be_meant(text: str, said: str, tmp_path: Pa
 
 
 def refused(*words: object) -> str:
-    """The sentence, and no traceback."""
+    """Return the message of the UserError with which the command failed."""
     found = run(*words)
     assert isinstance(found.exception, UserError), found.output
     return str(found.exception)
@@ -104,25 +107,25 @@ def refused(*words: object) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--model", "Kimi-K9", *H200), "The model Kimi-K9 is not known: the nearest that is known is Kimi-K2."),
-        ((*K2[:2], "--hardware", "h300", *H200[2:]), "The GPU h300 is not known: the nearest that is known is h200."),
-        ((*K2, "--workload", "1x/1k"), "'1x' has the unit x, which is not known: k, K, M are."),
-        ((*K2, "--workload", "1k/1k", "--ttft", "2h"), "'2h' has the unit h, which is not known: s, ms, m, min are."),
-        ((*K2, "--workload", "0/10"), "A length of 0 tokens cannot be planned for"),
-        ((*K2, "--workload", "1000000000/10"), "A length of 1,000,000,000 tokens cannot be planned for"),
-        ((*K2, "--workload", "300k/10"), "300,010 tokens in and out are more than the 262,144 that"),
+        (("--model", "Kimi-K9", *H200), "No data for the model Kimi-K9: the closest known name is Kimi-K2."),
+        ((*K2[:2], "--hardware", "h300", *H200[2:]), "No data for the GPU h300: the closest known name is h200."),
+        ((*K2, "--workload", "1x/1k"), "'1x' has the unknown unit x: the units are k, K, M."),
+        ((*K2, "--workload", "1k/1k", "--ttft", "2h"), "'2h' has the unknown unit h: the units are s, ms, m, min."),
+        ((*K2, "--workload", "0/10"), "A length of 0 tokens is out of range"),
+        ((*K2, "--workload", "1000000000/10"), "A length of 1,000,000,000 tokens is out of range"),
+        ((*K2, "--workload", "300k/10"), "300,010 tokens in and out are more than the context length of"),
         ((*K2, "--workload", "1k"), "The workload '1k' is not IN/OUT"),
         ((*K2, "--workload", "1k/1k", "--nodes", 400), "400 nodes are more than the 384 experts of Kimi-K2-Instruct"),
-        ((*K2[:3], "h100", *H200[2:], "--nodes", 1), "GiB more than its share. The smallest change that fits: --nodes 2."),
+        ((*K2[:3], "h100", *H200[2:], "--nodes", 1), "than is available. The smallest change that fits: --nodes 2."),
         ((*K2, "--workload", "1k/1k", "--nodes", 4, "--tpot", 1), "on 4 nodes of H200 keeps these bounds"),
-        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--requests-per-second", 1e6), "nodes would do it."),
+        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--requests-per-second", 1e6), "nodes would be enough."),
         ((*K2, "--workload", "1k/1k", "--requests-per-second", -1), "--requests-per-second -1 is not above 0"),
         ((*K2, "--workload", "1k/1k", "--nodes", 4, "--price", "nan"), "--price nan is not above 0"),
-        ((*K2, "--workload", "1k/1k", "--requests-per-second", 1, "--concurrency", 1), "give only a single way"),
-        ((*K2, "--workload", "1k/1k", "--precision", "fp5"), "The precision fp5 is not known"),
-        ((*K2, "--workload", "1k/1k", "--prefix-hit", "1"), "A hit has to be below 1"),
+        ((*K2, "--workload", "1k/1k", "--requests-per-second", 1, "--concurrency", 1), "give only one of them"),
+        ((*K2, "--workload", "1k/1k", "--precision", "fp5"), "The precision fp5 is not supported"),
+        ((*K2, "--workload", "1k/1k", "--prefix-hit", "1"), "A hit rate must be below 1"),
         (("validate", "/nowhere.csv"), "/nowhere.csv cannot be read: No such file or directory."),
-        (("validate", ROOT / "README.md"), "has no column"),
+        (("validate", ROOT / "README.md"), "lacks the columns"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant(words: tuple[object, ...], said: str) -> None:
@@ -136,19 +139,19 @@ def test_a_model_of_your_own(tmp_path: Path) -> None:
     file.write_text(json.dumps(QWEN3_30B))
     assert run("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k").exit_code == 0
     file.write_text("{}")
-    assert "are not understood" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
+    assert "are unknown" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
     for broken in ("{", "[" * 100_000):
         file.write_text(broken)
         assert "is no JSON" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
 
 
 def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
-    """A cluster whose decode is half as fast as the fit says."""
+    """On a cluster whose decode is half as fast as the shipped fit predicts, the user's own rows change the plan."""
+    from ome_operator.sizing.calibration import row
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.fit import learn
     from ome_operator.sizing.predict import predict
-    from ome_operator.sizing.rows import row
-    from tests.unit.sizing.test_rows import GOOD, file
+    from tests.unit.sizing.test_calibration import GOOD, file
 
     said = {**GOOD, "out_tps_per_decode_gpu": "", "in_tps_per_prefill_gpu": ""}
     rows = [{**said, "id": f"own_{at}", "concurrency": str(at), "tpot_ms": str(20 + at / 3)} for at in (8, 16, 32, 64)]
@@ -163,7 +166,7 @@ def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
         assert abs(after / each.tpot - 1) < 0.5 * abs(before / each.tpot - 1)
     rows[0]["isl"] = "many"
     own.write_text(file(*rows))
-    assert "own_8: isl is 'many', which is no number." in refused(*place, "--calibration", own)
+    assert "own_8: isl is 'many', which is not a number." in refused(*place, "--calibration", own)
 
 
 def test_a_report(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`ome plan compare`: a BenchmarkJob beside its prediction, and its rows in a file of one's own."""
+"""Tests of `ome plan compare`: a BenchmarkJob next to its prediction, and its rows in the user's own calibration file."""
 
 import csv
 from collections.abc import AsyncIterator
@@ -16,9 +16,9 @@ from ome_operator.cli.app import app
 from ome_operator.errors import UserError
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support.fake_api import FakeApi
+from tests.unit.sizing.test_calibration import GOOD
+from tests.unit.sizing.test_calibration import file as rows_file
 from tests.unit.sizing.test_command import K2, refused, run
-from tests.unit.sizing.test_rows import GOOD
-from tests.unit.sizing.test_rows import file as rows_file
 
 JOB = """
 kind: BenchmarkJob
@@ -51,7 +51,7 @@ def test_a_benchmark_beside_its_prediction(tmp_path: Path) -> None:
 
 
 def test_rows_of_other_runs_stay_and_teach(tmp_path: Path) -> None:
-    """A second job is predicted with the rows of the first; the same job again changes nothing."""
+    """A second job is predicted with the rows of the first; adding the same job again changes nothing."""
     job, own = tmp_path / "job.yaml", tmp_path / "own.csv"
     first = run("compare", write(job, JOB), *LAYOUT, "--calibration", own).stdout
     once = own.read_text()
@@ -75,15 +75,15 @@ def test_a_hit_is_a_column(tmp_path: Path) -> None:
     assert float(cached[1]) < float(plain[1]) and ",0.9" in own.read_text()
     bad = tmp_path / "bad.csv"
     bad.write_text(rows_file({**GOOD, "id": "a"}).replace("\n", ",hit\n", 1).replace('""\n', '"","1.5"\n'))
-    assert "a: The hit 1.5 is no number from 0 to 1." in run("validate", bad).stdout
+    assert "a: The hit 1.5 is not a number from 0 to 1." in run("validate", bad).stdout
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: Pod", "This is no BenchmarkJob"),
-        ("[]", "This is no BenchmarkJob"),
-        ("kind: BenchmarkJob\nstatus: [1]", "The BenchmarkJob is not begun"),
+        ("kind: Pod", "The file is not a BenchmarkJob"),
+        ("[]", "The file is not a BenchmarkJob"),
+        ("kind: BenchmarkJob\nstatus: [1]", "The BenchmarkJob is not started"),
         ("kind: BenchmarkJob\nmetadata: 1\nstatus: {state: Completed, report: 7}", "No run of job has lengths"),
         ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: 7}}", "No run of job has lengths"),
         ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: {a: 1}}}", "No run of job has lengths"),
@@ -100,9 +100,9 @@ def test_a_benchmark_that_cannot_be_compared(text: str, said: str, tmp_path: Pat
     ("words", "said"),
     [
         (("--calibration", "/nowhere/own.csv"), "/nowhere/own.csv cannot be written: No such file or directory."),
-        (("--decode", "many"), "The layout 'many' is not understood"),
-        (("--prefix-hit", "1"), "A hit has to be below 1"),
-        (("--hardware", "h300"), "The GPU h300 is not known"),
+        (("--decode", "many"), "The layout 'many' cannot be parsed"),
+        (("--prefix-hit", "1"), "A hit rate must be below 1"),
+        (("--hardware", "h300"), "No data for the GPU h300"),
     ],
 )
 def test_words_that_cannot_be_meant(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -113,21 +113,21 @@ def test_words_that_cannot_be_meant(words: tuple[str, ...], said: str, tmp_path:
 def test_a_file_that_is_no_calibration_is_left_alone(tmp_path: Path) -> None:
     own = write(tmp_path / "notes.csv", "a,b\n1,2\n")
     job = write(tmp_path / "job.yaml", JOB)
-    assert "is no calibration file" in refused("compare", job, *LAYOUT, "--calibration", own)
+    assert "is not a calibration file" in refused("compare", job, *LAYOUT, "--calibration", own)
     assert own.read_text() == "a,b\n1,2\n"
     broken = own.write_text(rows_file({**GOOD, "isl": "many"})) and own.read_text()
-    assert "isl is 'many', which is no number." in refused("compare", job, *LAYOUT, "--calibration", own)
+    assert "isl is 'many', which is not a number." in refused("compare", job, *LAYOUT, "--calibration", own)
     assert own.read_text() == broken
 
 
 def test_a_job_without_gpus_wants_them_said(tmp_path: Path) -> None:
     job = write(tmp_path / "job.yaml", JOB.replace("gpuType", "gpu"))
-    assert "nightly does not say its GPUs" in refused("compare", job, *LAYOUT)
+    assert "nightly does not name its GPUs" in refused("compare", job, *LAYOUT)
     assert run("compare", job, *LAYOUT, "--hardware", "h200").exit_code == 0
 
 
 class Cluster(FakeApi):
-    """With a BenchmarkJob, or an error."""
+    """Serve an API that returns this BenchmarkJob, or fails with this error."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__({"get BenchmarkJob": answer})

@@ -1,26 +1,26 @@
-"""docs/sizing.md says what the data say, and the data what the code makes of the calibration."""
+"""Tests that docs/sizing.md matches the data, and that the data match what the code computes from the calibration."""
 
 import pytest
 
-from ome_operator.sizing.classes import DEPLOYMENT, FIGURES, held, left_out
+from ome_operator.sizing.calibration import shipped
 from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.error_bars import DEPLOYMENT, FIGURES, held, left_out
 from ome_operator.sizing.fit import fit, held_out, priors
 from ome_operator.sizing.page import PAGE, TERMS, written
-from ome_operator.sizing.rows import shipped
 from ome_operator.sizing.validate import figures
 from tests.conftest import SOAK
 from tests.support.parts import ROOT
 
 HELD = {(each.id, each.left_out): each.ratios for each in held()}
 AGAIN = ("cfg666", "cfg481", "lmsys_h100_prefill_2k") if SOAK else ("cfg481",)
-"""Deployments that the test leaves out again; all of them take five minutes."""
+"""Deployments that the test leaves out of the fit again; leaving out each of them takes five minutes."""
 
 
 EXAMPLE = ROOT / "tests/data/plans/kimi-k2-h200-agentic.txt"
 
 
 def made(text: str) -> str:
-    """The page with its tables, and with its example, which `test_command.py` runs."""
+    """Return the page with current tables, and with its example, whose output `test_command.py` checks."""
     before, rest = text.split("<!-- example -->\n")
     after = rest.partition("<!-- end of example -->")[2]
     example = f"<!-- example -->\n```\n{EXAMPLE.read_text(encoding='utf-8')}```\n<!-- end of example -->"
@@ -65,7 +65,7 @@ def test_no_throughput_and_no_tpot_of_a_known_engine_is_beyond_a_factor_of_two()
 
 
 def test_errors_do_not_grow() -> None:
-    """What the page promises, with a little room: a change of the model must not make it worse unseen."""
+    """The errors that the page states, with some tolerance: a change of the model must not increase them unnoticed."""
     whole = left_out(DEPLOYMENT)
     assert whole["tokens"].median < 0.08 and whole["tpot"].median < 0.08 and whole["ttft"].median < 0.35
     assert left_out("gpu")["tokens"].median < 0.35

@@ -1,4 +1,6 @@
-"""What a plan hands on: manifests of its layout, or why there are none; and the sizes that config/ took from a plan."""
+"""Tests of the recipe of a plan: the manifests of its layout, or the reason why there are none; and the sizes in config/
+that were taken from a plan.
+"""
 
 import json
 from typing import Any
@@ -25,7 +27,7 @@ def layouts(*words: str) -> list[dict[str, Any]]:
 
 
 def sizes(text: str) -> dict[str, tuple[int, int, str]]:
-    """Component -> groups, nodes of a group, ranks of attention, in manifests."""
+    """Return, for each component in manifests, its number of groups, the nodes of a group, and its attention ranks."""
     bodies = [body for body in yaml.safe_load_all(text) if body]
     (runtime,) = [body["spec"] for body in bodies if body["kind"] == "ClusterServingRuntime"]
     (service,) = [body["spec"] for body in bodies if body["kind"] == "InferenceService"]
@@ -38,7 +40,7 @@ def sizes(text: str) -> dict[str, tuple[int, int, str]]:
 
 
 def planned(layout: dict[str, Any]) -> dict[str, tuple[int, int, str]]:
-    """The same of a layout on nodes of 8 GPUs."""
+    """Return the same values for a layout on nodes of 8 GPUs."""
     return {
         component: (side["workers"], side["gpus"] // side["workers"] // 8, str(side["dp"]))
         for component, side in (("engine", layout["prefill"]), ("decoder", layout["decode"]))
@@ -62,17 +64,17 @@ def test_engines_that_read_and_answer_become_manifests_too() -> None:
 
 
 R1 = ("--nodes", "12", "--workload", "2000/100")
-CUT = "Recipes with prefill and decode apart spread whole experts, and decode cuts them (TP 1 DP 8 EP 1)."
+CUT = "Disaggregated recipes use expert parallelism over all GPUs of a worker, but decode does not (TP 1 DP 8 EP 1)."
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--model", "DeepSeek-R1", "--hardware", "h200", *R1), f"Layout 1 cannot be written. {CUT} --layout 2 is the best"),
-        (("--model", "DeepSeek-R1", "--hardware", "b200", *R1, "--precision", "fp4"), "are fp8, and this is for fp4."),
+        (("--model", "DeepSeek-R1", "--hardware", "b200", *R1, "--precision", "fp4"), "are fp8, but the plan is for fp4."),
         (("--model", "DeepSeek-R1", "--hardware", "gb200", *R1), "The hardware gb200 is not known"),
         (("--model", "Qwen3-235B", "--hardware", "h200", *R1), "There is no recipe for a model Qwen3-235B"),
-        ((*K2, *R1, "--engine", "trtllm"), "tensorrt-llm 1.2.1 has no recipe with prefill and decode apart."),
+        ((*K2, *R1, "--engine", "trtllm"), "tensorrt-llm 1.2.1 has no recipe with prefill-decode disaggregation."),
         ((*K2, *R1, "--layout", "9999"), "layouts work."),
     ],
 )
@@ -86,7 +88,9 @@ def shipped(*files: str) -> str:
 
 
 def test_the_runtime_for_agents_has_the_sizes_of_a_plan() -> None:
-    """It is among the best three for 30k/2k, and the best for 50k/4k; its batch is what the cache of a rank holds."""
+    """The layout in config/ is among the best three for 30k/2k and the best for 50k/4k, and its batch is the number of
+    requests that the cache of a rank holds.
+    """
     found = sizes(shipped("runtimes/srt/kimi-k2-pd-agentic-rt.yaml", "samples/isvc/moonshotai/kimi-k2-pd-agentic.yaml"))
     medium, long = layouts(*AGENTS, "30k/2k"), layouts(*AGENTS, "50k/4k")
     assert found == planned(long[0]) and found in [planned(each) for each in medium[:3]]

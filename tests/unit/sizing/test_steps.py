@@ -1,4 +1,4 @@
-"""Steps: dimensions, orders of magnitude, and what a lone term has to be."""
+"""Tests of the step model: units, orders of magnitude, and the value of single terms."""
 
 import math
 
@@ -16,7 +16,7 @@ KINDS = [Worker(8, 1, 1), Worker(8, 1, 8), Worker(1, 8, 1), Worker(1, 8, 8), Wor
 
 
 def test_a_token_reads_what_a_card_says() -> None:
-    """A single request on 8 GPUs: 8 of 384 experts, everything else, at 4.8 TB/s."""
+    """A single request on 8 GPUs reads 8 of 384 experts and all other weights, at 4.8 TB/s."""
     found = steps.decode_terms(K2, Worker(8, 1, 1), 1, 0)
     experts = 1014.7e9 * 8 / 384 / 8
     assert math.isclose(found["weights"], (experts + K2.shape.rest_bytes / 8) / 4.8e12, rel_tol=1e-3)
@@ -39,7 +39,7 @@ def test_the_quick_decoder_says_what_the_terms_say(worker: Worker) -> None:
 
 @pytest.mark.parametrize("worker", KINDS, ids=str)
 def test_twice_the_rates_and_no_latency_are_half_the_time(worker: Worker) -> None:
-    """All terms but fixed times are seconds: bytes over bytes a second, operations over operations a second."""
+    """All terms except fixed times are in seconds: bytes over bytes per second, operations over operations per second."""
     from dataclasses import replace
 
     fast = replace(

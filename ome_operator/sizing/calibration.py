@@ -1,4 +1,4 @@
-"""Rows of a calibration file: a published run each."""
+"""Read calibration files: CSV files in which each row is a measured run of a deployment."""
 
 import csv
 import io
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ome_operator.sizing import gpus, shapes
-from ome_operator.sizing.loop import Load, Role
-from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.errors import PlanRefused
+from ome_operator.sizing.queueing import Load, Role
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker, mislabelled, workers
 from ome_operator.sizing.workloads import hit
@@ -20,14 +20,16 @@ COLUMNS = (
     "d_gpus", "concurrency", "ttft_ms", "tpot_ms", "total_tps_per_gpu", "out_tps_per_decode_gpu", "in_tps_per_prefill_gpu",
     "kind", "note", "hit",
 )  # fmt: skip
-"""`hit`: the share of prompts that a cache of prefixes had, 0 without it."""
+"""Columns of a calibration file. `hit` is the fraction of the prompt tokens that the prefix cache held, 0 without a
+prefix cache."""
 OPTIONAL = ("note", "kind", "source", "hit")
-"""Columns that a file may lack."""
-LITTLE = 0.9
-"""Lengths of rows `tps derived` are drawn between 0.8 and 1 of their nominal length: the mean is this."""
+"""Columns that a file may omit."""
+DERIVED_LENGTH = 0.9
+"""Mean length of the requests in rows of kind `tps derived`, as a fraction of the nominal length: these lengths are drawn
+between 0.8 and 1 of it."""
 _MOST = 1e9
 ENGINES = ("sglang", "trtllm")
-"""Engines with rows."""
+"""Engines that the shipped calibration has rows of."""
 _SAME = {
     **dict.fromkeys(
         ("tensorrt-llm", "tensorrt_llm", "tensorrtllm", "trt-llm", "trt", "dynamo-trt", "dynamo-trtllm"), "trtllm"
@@ -39,68 +41,72 @@ _PRECISIONS = {
     **dict.fromkeys(("nvfp4", "mxfp4", "int4", "w4a16", "w4a8"), "fp4"),
     **dict.fromkeys(("fp16", "bfloat16", "float16"), "bf16"),
 }
-"""Other words -> the precision whose weights are as large; a GPU computes in the next wider that it has."""
+"""Other names of a precision -> the supported precision with equally large weights. A GPU that lacks a precision computes
+in the next wider precision that it has."""
 _NO_DRAFTS = frozenset({"", "?", "no", "off", "none", "false", "0", "-"})
-"""Words of `mtp` that do not say that drafts were on."""
+"""Values of the column `mtp` that do not state that multi-token prediction was on."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was run and measured; None for what a row does not have."""
+    """A run and what was measured. A field is None if the row has no value for it."""
 
     id: str
     place: ServingStack
     isl: float
     osl: float
     share: float
-    """Of the nominal lengths."""
+    """Mean length of the requests as a fraction of the nominal lengths `isl` and `osl`."""
     hit: float
-    """Share of prompts that a cache of prefixes had."""
+    """Fraction of the prompt tokens that the prefix cache held."""
     mtp: bool
-    """Whether drafts are known to have been on."""
+    """Whether the row states that multi-token prediction was on."""
     prefill: Role | None
     decode: Role | None
     concurrency: float | None
     ttft: float | None
-    """Seconds."""
+    """Measured time to first token, in seconds."""
     tpot: float | None
-    """Seconds."""
+    """Measured time per output token, in seconds."""
     read: float | None
-    """Tokens of prompts a second on each prefill GPU."""
+    """Prompt tokens per second and prefill GPU."""
     written: float | None
-    """Tokens of answers a second on each decode GPU."""
+    """Output tokens per second and decode GPU."""
 
     @property
     def load(self) -> Load:
-        """The mean lengths."""
+        """The mean lengths of the requests, in tokens."""
         return Load(self.isl * self.share, self.osl * self.share, self.hit)
 
     @property
     def group(self) -> str:
-        """What has to be left out together: runs of the same deployment."""
+        """The id of the deployment. Cross-validation leaves out all rows with the same value together."""
         return self.id.rsplit("_", 1)[-1] if "_cfg" in self.id else self.id
 
 
 def engine(name: str) -> str:
-    """The name of an engine as the fit has it."""
+    """Return the name of an engine as it is used in the fitted constants, for example `trtllm` for `TensorRT-LLM`."""
     low = name.strip().lower()
     return _SAME.get(low, low)
 
 
 @cache
 def shipped() -> tuple[Row, ...]:
-    """The rows that the constants are fitted on. Every answer asks for them, to say how far it may be off."""
+    """Return the rows that the constants are fitted on. Each plan needs them for its error bars, so the result is cached."""
     text = package_data.text("ome_operator.sizing", "calibration.csv")
     return tuple(row for row in read(text, "calibration.csv") if isinstance(row, Row))
 
 
 def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
-    """Every row of a file, or its id and the sentence that says why it is none."""
+    """Yield each row of a calibration file, or, for a row that cannot be used, its id and the reason.
+
+    Raises PlanRefused if the text is not CSV or lacks a required column; `name` is the file's name in the message.
+    """
     lines = csv.reader(io.StringIO(text, newline=""), strict=False)
     try:
         head = [word.strip() for word in next(lines, [])]
         if missing := [column for column in COLUMNS if column not in {*head, *OPTIONAL}]:
-            raise PlanRefused(f"{name} has no column {', '.join(missing)}: it is no calibration file.")
+            raise PlanRefused(f"{name} lacks the columns {', '.join(missing)}: it is not a calibration file.")
         for number, cells in enumerate(lines, 2):
             if not any(cell.strip() for cell in cells):
                 continue
@@ -115,7 +121,9 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
 
 
 def row(said: Mapping[str, str]) -> Row:
-    """A row from its cells."""
+    """Return the row for these cells, which are given by column name. Raises PlanRefused with the reason if the row
+    cannot be used.
+    """
     precision = said["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)
     place = ServingStack(
@@ -123,13 +131,13 @@ def row(said: Mapping[str, str]) -> Row:
     )
     prefill, decode = _role(said, "prefill", "p_gpus"), _role(said, "decode", "d_gpus")
     if mislabelled(said["decode"]) or mislabelled(said["prefill"]):
-        prefill, decode = _whole(prefill), _whole(decode)
+        prefill, decode = _with_whole_experts(prefill), _with_whole_experts(decode)
     found = Row(
         id=said["id"],
         place=place,
         isl=_needed(said, "isl"),
         osl=_needed(said, "osl"),
-        share=LITTLE if "derived" in said["kind"] else 1.0,
+        share=DERIVED_LENGTH if "derived" in said["kind"] else 1.0,
         hit=_hit(said["hit"]),
         mtp=said["mtp"].lower() not in _NO_DRAFTS,
         prefill=prefill,
@@ -141,16 +149,20 @@ def row(said: Mapping[str, str]) -> Row:
         written=_number(said, "out_tps_per_decode_gpu"),
     )
     if not found.place.engine:
-        raise PlanRefused("The row names no engine.")
+        raise PlanRefused("The row has no engine.")
     if found.prefill is None and found.decode is None:
-        raise PlanRefused("The row names no layout, neither of prefill nor of decode.")
+        raise PlanRefused("The row has no layout, neither of prefill nor of decode.")
     if found.prefill and found.decode and found.concurrency is None:
-        raise PlanRefused("The row names no concurrency, without which a closed loop has no state.")
+        raise PlanRefused("The row has no concurrency, which the model needs to compute a steady state.")
     return found
 
 
-def _whole(role: Role | None) -> Role | None:
-    """Ranks with whole experts, in a row that calls them cut: it does so in both roles."""
+def _with_whole_experts(role: Role | None) -> Role | None:
+    """Return the role with complete experts on each rank.
+
+    Some rows are labelled as if experts were cut over more GPUs than an engine supports. If the label of a role is wrong,
+    the label of the other role in the same row is wrong too.
+    """
     if role is None or role.worker.kind != "dtp":
         return role
     return Role(role.copies, Worker(1, role.worker.dp, role.worker.dp))
@@ -162,7 +174,7 @@ def _role(said: Mapping[str, str], column: str, count: str) -> Role | None:
     role = Role(*workers(said[column]))
     counted = _number(said, count)
     if counted is not None and counted != role.gpus:
-        raise PlanRefused(f"{column} {said[column]} has {role.gpus} GPUs, and {count} says {counted:g}.")
+        raise PlanRefused(f"{column} {said[column]} has {role.gpus} GPUs, but {count} is {counted:g}.")
     return role
 
 
@@ -170,7 +182,7 @@ def _hit(text: str) -> float:
     try:
         return hit(float(text or 0))
     except ValueError:
-        raise PlanRefused(f"hit is {text!r}, which is no number.") from None
+        raise PlanRefused(f"hit is {text!r}, which is not a number.") from None
 
 
 def _needed(said: Mapping[str, str], column: str) -> float:
@@ -192,7 +204,7 @@ def _number(said: Mapping[str, str], column: str) -> float | None:
     try:
         found = float(text)
     except ValueError:
-        raise PlanRefused(f"{column} is {text!r}, which is no number.") from None
+        raise PlanRefused(f"{column} is {text!r}, which is not a number.") from None
     if not (math.isfinite(found) and 0 < found < _MOST):
-        raise PlanRefused(f"{column} is {text}, and has to be above 0 and below a billion.")
+        raise PlanRefused(f"{column} is {text}, and must be above 0 and below a billion.")
     return found

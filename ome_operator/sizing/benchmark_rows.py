@@ -1,4 +1,4 @@
-"""Rows of a calibration file from a finished BenchmarkJob, and beside the rows of other runs."""
+"""Turn a completed BenchmarkJob into rows of a calibration file, and merge them with the rows of other runs."""
 
 import csv
 import io
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ome_operator.sizing.refused import PlanRefused
-from ome_operator.sizing.rows import COLUMNS, Row, read
+from ome_operator.sizing.calibration import COLUMNS, Row, read
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.workers import workers
 
 _FIXED = re.compile(r"D\((\d+),(\d+)\)")
@@ -17,35 +17,39 @@ _PREFIX = re.compile(r"P\((\d+),(\d+)\)/(\d+)")
 MEDIANS = "medians of a BenchmarkJob, lengths are means"
 
 
-def rows(job: Any, said: Mapping[str, str]) -> list[dict[str, str]]:
-    """A row for each run. `said`: columns that people say: model, engine, gpu, precision, prefill, decode, hit.
+def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return a calibration row for each run of a BenchmarkJob.
 
-    An engine and a GPU that nobody says are those of the job's serviceMetadata.
+    `given` holds the columns that the job does not have: model, engine, gpu, precision, prefill, decode, hit. If engine or
+    gpu is missing there, the values of the job's serviceMetadata are used. Raises PlanRefused if the object is not a
+    completed BenchmarkJob or has no usable run.
     """
     if not isinstance(job, Mapping) or job.get("kind") != "BenchmarkJob":
-        raise PlanRefused("This is no BenchmarkJob: kubectl get benchmarkjob NAME -o yaml shows it.")
+        raise PlanRefused("The file is not a BenchmarkJob: write it with kubectl get benchmarkjob NAME -o yaml.")
     status, metadata = _map(job.get("status")), _map(_map(job.get("spec")).get("serviceMetadata"))
     if status.get("state") != "Completed":
-        raise PlanRefused(f"The BenchmarkJob is {status.get('state') or 'not begun'}: only what has ended can be compared.")
+        raise PlanRefused(
+            f"The BenchmarkJob is {status.get('state') or 'not started'}: only a completed job can be compared."
+        )
     name = str(_map(job.get("metadata")).get("name") or "job")
     layout = {
-        **said,
-        "engine": said.get("engine") or str(metadata.get("engine") or "sglang").lower(),
-        "gpu": said.get("gpu") or str(metadata.get("gpuType") or ""),
+        **given,
+        "engine": given.get("engine") or str(metadata.get("engine") or "sglang").lower(),
+        "gpu": given.get("gpu") or str(metadata.get("gpuType") or ""),
         "version": str(metadata.get("version") or ""),
     }
     if not layout["gpu"]:
-        raise PlanRefused(f"{name} does not say its GPUs (spec.serviceMetadata.gpuType): --hardware does.")
+        raise PlanRefused(f"{name} does not name its GPUs (spec.serviceMetadata.gpuType): give --hardware.")
     report = _map(status.get("report"))
     results = report.get("results") or [report]
     found = list(_rows(name, results if isinstance(results, list) else [], layout))
     if not found:
-        raise PlanRefused(f"No run of {name} has lengths, a TTFT and a TPOT: nothing of it can be compared.")
+        raise PlanRefused(f"No run of {name} has lengths, a TTFT, a TPOT and a concurrency: there is nothing to compare.")
     return found
 
 
 def _map(value: Any) -> Mapping[str, Any]:
-    """What is no map has no fields."""
+    """Return the value if it is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -72,7 +76,7 @@ def _rows(name: str, results: list[Any], layout: Mapping[str, str]) -> Iterator[
 
 
 def _each(tokens: Any, gpus: int) -> str:
-    """Tokens a second of a GPU; "" for what is no number."""
+    """Return the tokens per second of one GPU as text; empty if `tokens` is not a number."""
     try:
         return f"{float(tokens) / gpus:g}"
     except (TypeError, ValueError):
@@ -80,7 +84,9 @@ def _each(tokens: Any, gpus: int) -> str:
 
 
 def _lengths(scenario: str) -> tuple[float, float] | None:
-    """Mean tokens in and out; None for traffic that does not say them."""
+    """Return the mean numbers of input and output tokens of a traffic scenario such as `D(2000,100)`; None if the
+    scenario has no lengths.
+    """
     if found := _FIXED.fullmatch(scenario) or _NORMAL.fullmatch(scenario):
         return float(found[1]), float(found[2])
     if found := _EVEN.fullmatch(scenario):
@@ -91,7 +97,7 @@ def _lengths(scenario: str) -> tuple[float, float] | None:
 
 
 def table(found: Iterable[Mapping[str, str]]) -> str:
-    """The rows as a calibration file."""
+    """Return the rows as the text of a calibration file."""
     out = io.StringIO()
     written = csv.DictWriter(out, COLUMNS, lineterminator="\n", extrasaction="ignore")
     written.writeheader()
@@ -100,15 +106,17 @@ def table(found: Iterable[Mapping[str, str]]) -> str:
 
 
 class Merged(NamedTuple):
-    """A calibration file with new rows."""
+    """A calibration file after new rows were merged into it."""
 
     text: str
     others: list[Row | tuple[str, str]]
-    """The rows that were there and are not replaced."""
+    """The old rows that were kept; a row that cannot be used is its id and the reason."""
 
 
 def merged(old: str, new: list[dict[str, str]]) -> Merged:
-    """The rows of a file, and behind them new rows in place of those with their ids; PlanRefused where it is none."""
+    """Return the old file with the new rows appended; an old row with the id of a new row is removed. Raises PlanRefused
+    if `old` is not a calibration file.
+    """
     ids = {row["id"] for row in new}
     others = [each for each in read(old, "--calibration") if (each.id if isinstance(each, Row) else each[0]) not in ids]
     kept = [row for row in csv.DictReader(io.StringIO(old, newline="")) if (row.get("id") or "").strip() not in ids]

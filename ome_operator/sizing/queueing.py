@@ -1,4 +1,6 @@
-"""What a deployment does with its requests: the closed loop, in which a fixed number is always there, and the open one."""
+"""Compute the steady state of a deployment under load, for a closed loop (a fixed number of requests is always in
+progress) and for an open loop (requests arrive at random at a given rate).
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,103 +13,119 @@ from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
 _HALVINGS = 40
-_ALL = 1e9
-"""Requests: more than anybody has."""
+_MOST_REQUESTS = 1e9
+"""An upper limit for the number of requests in decode."""
 BURST = 0.1
-"""Of the time that prefill takes for all requests together: how long a request of the first burst waits, over all."""
+"""Wait caused by the initial burst, averaged over all requests of a run, as a fraction of the time that prefill needs for
+all concurrent requests; a fitted factor multiplies it."""
 VERIFIED, ACCEPTED = 2.0, 1.8
-"""Tokens that a step with a draft (multi-token prediction) looks at and yields, for each request: DeepSeek-V3's report,
-section 5.4.3, has 85 to 90 % of second tokens accepted and 1.8 times the speed. No row of the calibration says that
-drafts were on."""
+"""Tokens that a decode step with multi-token prediction verifies and yields for each request. Source: the DeepSeek-V3
+report, section 5.4.3 (85 to 90 % of second tokens accepted, 1.8 times the speed). No calibration row states that
+multi-token prediction was on."""
 BUSY = 0.9
-"""Of what prefill can read, where nobody says how much comes: beyond it waiting explodes."""
+"""Largest utilization of prefill that is planned if no request rate is given: the waiting time grows without limit
+towards 1."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """Workers alike."""
+    """A number of identical workers of one role."""
 
     copies: int
     worker: Worker
 
     @property
     def gpus(self) -> int:
-        """Of all workers."""
+        """The number of GPUs of all workers."""
         return self.copies * self.worker.gpus
 
 
 @dataclass(frozen=True)
 class Load:
-    """Lengths of requests, in tokens."""
+    """The mean lengths of a kind of request, in tokens."""
 
     prompt: float
     answer: float
     hit: float = 0.0
-    """Of the prompt, what prefill finds in its cache of prefixes and does not read."""
+    """Fraction of the prompt tokens that the prefix cache holds, and that prefill does not compute."""
     share: float = 1.0
-    """Of all requests."""
+    """Fraction of all requests that are of this kind."""
 
     @property
     def read(self) -> float:
-        """Tokens that prefill reads."""
+        """Prompt tokens that prefill computes."""
         return self.prompt * (1 - self.hit)
 
 
 @dataclass(frozen=True)
 class SteadyState:
-    """What goes on in the steady state: means over all requests."""
+    """The steady state of a deployment. All values are means over all requests."""
 
     rate: float
-    """Requests a second."""
+    """Requests per second."""
     ttft: float
-    """Seconds."""
+    """Time to first token, in seconds."""
     tpot: float
-    """Seconds."""
+    """Time per output token, in seconds."""
     batch: float
     """Requests in decode, over all workers."""
     most_prefill: float
-    """Requests a second that prefill could read."""
+    """Largest number of requests per second that prefill can compute."""
     own: float
-    """Seconds of TTFT that a request takes where nobody waits."""
+    """Time to first token of a request that does not wait for other requests, in seconds."""
 
     whole: float
-    """Seconds of a request, from its arrival to its last token."""
+    """Time from the arrival of a request to its last token, in seconds."""
 
     @property
     def regime(self) -> str:
-        """What TTFT is: waits (above half of a request's time), queues (waiting is most of it), reads (prefill's time)."""
+        """The dominant part of TTFT: `waits` if TTFT is more than half of the request's time, `queues` if most of TTFT is
+        waiting, `reads` if most of it is prefill.
+        """
         if self.ttft > self.whole / 2:
             return "waits"
         return "queues" if self.ttft > 2 * self.own else "reads"
 
 
 def slots(place: ServingStack, role: Role, c: Constants) -> float:
-    """How much longer a request waits for a place in decode than its fair share.
+    """Return how long a request waits for a free slot in decode, as a fraction of the time that a request spends in
+    decode.
 
-    Each worker takes an even share of all requests and the router chooses by chance: some wait while others have room.
+    The fraction holds for one request per worker; `closed` divides it by the square root of the requests per worker. The
+    router assigns requests to workers at random, so some requests wait at a full worker while another worker has free
+    slots. A deployment with a single worker has no such wait.
     """
     return c.factor(*slots_keys(place, role.worker)) * (1 - 1 / role.copies)
 
 
 def slots_keys(place: ServingStack, worker: Worker) -> tuple[str, ...]:
-    """Names of the factors of `slots`."""
+    """Return the names of the constants that `slots` multiplies, from the most general to the most specific."""
     engine, gpu, precision, kind = place.engine, place.gpu.name, place.shape.precision, worker.kind
     return "slots", f"slots.{engine}", f"slots.{engine}.{precision}.{kind}", f"slots.{engine}.{gpu}.{precision}.{kind}"
 
 
 class _Loop(ABC):
-    """Roles with their loads; a batch in decode is what everything follows from."""
+    """Shared computation of both kinds of deployment. The number of requests in decode determines all other values of the
+    steady state.
+    """
 
     most: float
-    """Requests a second that prefill could read."""
+    """Largest number of requests per second that prefill can compute."""
     own: float
-    """Seconds of TTFT that a request takes where nobody waits."""
+    """Time to first token of a request that does not wait for other requests, in seconds."""
     _service: float
     _slots: float
     _copies: int
 
     def __init__(
-        self, place: ServingStack, reads: Role, answers: Role, loads: Sequence[Load], c: Constants, room: float, mtp: bool
+        self,
+        place: ServingStack,
+        reads: Role,
+        answers: Role,
+        loads: Sequence[Load],
+        c: Constants,
+        cache_capacity: float,
+        mtp: bool,
     ) -> None:
         worker = reads.worker
         self._service = sum(load.share * steps.prefill(place, worker, load.read, load.prompt, c) for load in loads)
@@ -120,24 +138,30 @@ class _Loop(ABC):
         context = sum(each * (load.prompt + load.answer / 2) for each, load in zip(later, loads, strict=True)) / sum(later)
         step = steps.decoder(place, answers.worker, context, c)
         self._step = (lambda batch: step(VERIFIED * batch) / ACCEPTED) if mtp else step
-        self._later, self._copies, self._room = sum(later), answers.copies, room
+        self._later, self._copies, self._cache_capacity = sum(later), answers.copies, cache_capacity
 
     @abstractmethod
     def _pace(self, batch: float) -> tuple[float, float]:
-        """(requests a second, TPOT) that keep so many requests in decode."""
+        """Return the requests per second and the TPOT in seconds that keep `batch` requests in decode, over all workers."""
 
     def _at(self, batch: float, base: float, share: float) -> tuple[float, float, float]:
-        """The same with TTFT in the middle; `share`: of a request's time, for which it waits for a place in decode."""
+        """Return the requests per second, TTFT and TPOT at this number of requests in decode.
+
+        `base` is the part of TTFT in seconds that does not depend on the batch. `share` is the wait for a decode slot as a
+        fraction of the time that a request spends in decode. TTFT is infinite if prefill cannot keep up.
+        """
         rate, tpot = self._pace(batch)
         busy = rate / self.most
         ttft = base + share * self._later * tpot + self._wait * busy / (1 - busy) if busy < 1 else math.inf
         return rate, ttft, tpot
 
     def closed(self, concurrency: float) -> SteadyState:
-        """`concurrency` requests, each followed by another."""
+        """Return the steady state in which `concurrency` requests are always in progress: each finished request is
+        followed by the next.
+        """
         base = self.own + concurrency * self._burst
         share = self._slots / math.sqrt(max(1.0, concurrency / self._copies))
-        low, high = 0.0, min(concurrency, self._room)
+        low, high = 0.0, min(concurrency, self._cache_capacity)
         for _ in range(_HALVINGS):
             batch = (low + high) / 2
             rate, ttft, _tpot = self._at(batch, base, share)
@@ -147,16 +171,20 @@ class _Loop(ABC):
         return SteadyState(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own, concurrency / rate)
 
     def opened(self, wanted: float) -> SteadyState | None:
-        """`wanted` requests a second that come by chance; None where they are more than it can do."""
+        """Return the steady state in which `wanted` requests per second arrive at random; None if the deployment cannot
+        serve that rate.
+        """
         found = self.highest(rate=wanted, busy=1 - 1e-6)
         return found if found.rate >= wanted * (1 - 1e-6) else None
 
     def highest(
         self, tpot: float = math.inf, ttft: float = math.inf, rate: float = math.inf, busy: float = BUSY
     ) -> SteadyState:
-        """The most requests a second within these bounds."""
+        """Return the steady state with the most requests per second whose TPOT and TTFT (in seconds), rate and prefill
+        utilization stay within these limits.
+        """
         most = min(rate, self.most * busy)
-        low, high = 0.0, min(self._room, _ALL)
+        low, high = 0.0, min(self._cache_capacity, _MOST_REQUESTS)
         for _ in range(_HALVINGS + 20):
             batch = (low + high) / 2
             reached, first, each = self._at(batch, self.own, 0.0)
@@ -166,7 +194,7 @@ class _Loop(ABC):
 
 
 class Pair(_Loop):
-    """Prefill and decode apart."""
+    """A deployment with prefill and decode on different GPUs (disaggregation)."""
 
     def __init__(
         self,
@@ -175,11 +203,13 @@ class Pair(_Loop):
         decode: Role,
         loads: Sequence[Load],
         c: Constants,
-        room: float = math.inf,
+        cache_capacity: float = math.inf,
         mtp: bool = False,
     ) -> None:
-        """`room`: requests that the cache of decode holds, over all workers; `mtp`: with a draft token."""
-        super().__init__(place, prefill, decode, loads, c, room, mtp)
+        """`cache_capacity` is the number of requests that the KV cache of decode holds, over all workers; `mtp` is whether
+        multi-token prediction with one draft token is on.
+        """
+        super().__init__(place, prefill, decode, loads, c, cache_capacity, mtp)
         self._slots = slots(place, decode, c)
 
     def _pace(self, batch: float) -> tuple[float, float]:
@@ -188,13 +218,21 @@ class Pair(_Loop):
 
 
 class Together(_Loop):
-    """Engines that read and answer: a step of prefill stops decode on the same GPUs."""
+    """A deployment whose engines do prefill and decode: a prefill step stops decode on the same GPUs."""
 
     def __init__(
-        self, place: ServingStack, both: Role, loads: Sequence[Load], c: Constants, room: float = math.inf, mtp: bool = False
+        self,
+        place: ServingStack,
+        both: Role,
+        loads: Sequence[Load],
+        c: Constants,
+        cache_capacity: float = math.inf,
+        mtp: bool = False,
     ) -> None:
-        """`room`: requests that the cache holds, over all engines; `mtp`: with a draft token."""
-        super().__init__(place, both, both, loads, c, room, mtp)
+        """`cache_capacity` is the number of requests that the KV cache holds, over all engines; `mtp` is whether multi-token
+        prediction with one draft token is on.
+        """
+        super().__init__(place, both, both, loads, c, cache_capacity, mtp)
 
     def _pace(self, batch: float) -> tuple[float, float]:
         each = batch / self._copies

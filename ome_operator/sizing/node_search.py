@@ -1,18 +1,19 @@
-"""Layouts for a number of nodes, or for the smallest number that does what is asked for."""
+"""Find layouts for a given number of nodes, or for the smallest number of nodes that keeps the requested bounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.layouts import Layout, check, layouts, try_all, why_none
-from ome_operator.sizing.refused import PlanRefused
 from ome_operator.sizing.request import PlanRequest
 
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 
 
 def found_layouts(request: PlanRequest, nodes: int | None, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
-    """Return the request with its number of nodes, and its layouts, best first; without `nodes` as few as it takes.
+    """Return the request with its number of nodes, and its layouts, best first. Without `nodes`, use the smallest number
+    that works.
 
     Raises PlanRefused with the reason if there is no layout.
     """
@@ -23,9 +24,9 @@ def found_layouts(request: PlanRequest, nodes: int | None, c: Constants) -> tupl
 
 
 def smallest(request: PlanRequest, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
-    """Return the request with the fewest nodes of STEPS that have a good layout, and its layouts, best first.
+    """Return the request with the smallest number of nodes in STEPS that has a good layout, and its layouts, best first.
 
-    Raises PlanRefused with the reason for the largest number of nodes if none has.
+    Raises PlanRefused if no number of nodes has a good layout; the reason is that of the largest number.
     """
     most = request.place.shape.experts or 256
     check(request)

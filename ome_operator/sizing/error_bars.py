@@ -1,4 +1,6 @@
-"""How far predictions were off, by class: data/crossvalidated.csv, in which no row was predicted by what it had taught."""
+"""Compute error bars of predictions from data/crossvalidated.csv, in which each row was predicted by constants that were
+fitted without that row.
+"""
 
 import csv
 import io
@@ -7,34 +9,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ome_operator.sizing.loop import Load, Role
-from ome_operator.sizing.rows import Row, shipped
+from ome_operator.sizing.calibration import Row, shipped
+from ome_operator.sizing.queueing import Load, Role
 from ome_operator.sizing.steps import ServingStack
 from ome_operator.util import package_data
 
 FIGURES = ("ttft", "tpot", "tokens")
 NARROW = 8
-"""GPUs of a worker up to which a class is `narrow`."""
+"""Largest number of GPUs of a worker in the class width `narrow`."""
 DEPLOYMENT, GPU, ENGINE, MODEL = "deployment", "gpu", "engine", "model"
-"""What was left out of the fit: a deployment at all its loads, or all rows of a GPU, an engine, a family of models."""
+"""What one fit of the cross-validation leaves out: all rows of a deployment, of a GPU, of an engine, or of a model
+family."""
 ENOUGH = 8
-"""Rows of a class that has a bar of its own."""
+"""Fewest rows for which a class gets its own error bars."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Errors of a figure: of the size of predicted / measured - 1."""
+    """The distribution of |predicted / measured - 1| of a figure over some rows."""
 
     rows: int
     median: float
     ninth: float
-    """Nine of ten rows are within it."""
+    """The error that nine of ten rows do not exceed."""
     worst: float
 
 
 @dataclass(frozen=True)
 class Held:
-    """A row that was predicted by a fit that had not seen it."""
+    """A row of the cross-validation: predicted by constants that were fitted without it."""
 
     id: str
     left_out: str
@@ -43,7 +46,9 @@ class Held:
 
 
 def class_of(place: ServingStack, roles: Iterable[Role | None], mtp: bool = False) -> str:
-    """The class of a run: engine, GPU, precision, width, and whether drafts are known to have been on."""
+    """Return the class of a run: engine, GPU, precision, width (narrow or wide), and `mtp` if multi-token prediction was
+    on.
+    """
     widest = max(role.worker.gpus for role in roles if role is not None)
     width = "narrow" if widest <= NARROW else "wide"
     return f"{place.engine} {place.gpu.name} {place.shape.precision} {width}{' mtp' if mtp else ''}"
@@ -51,7 +56,7 @@ def class_of(place: ServingStack, roles: Iterable[Role | None], mtp: bool = Fals
 
 @cache
 def held() -> tuple[Held, ...]:
-    """All rows of the cross-validation."""
+    """Return all rows of the cross-validation."""
     text = package_data.text("ome_operator.sizing", "crossvalidated.csv")
     return tuple(
         Held(said["id"], said["left_out"], {name: float(said[name]) for name in FIGURES if said[name]})
@@ -60,7 +65,7 @@ def held() -> tuple[Held, ...]:
 
 
 def bars(ratios: Iterable[Mapping[str, float]]) -> dict[str, Bar]:
-    """Figure -> its errors over these rows."""
+    """Return the error bar of each figure over these rows; an item of `ratios` maps a figure to predicted / measured."""
     found: dict[str, list[float]] = {}
     for each in ratios:
         for name, ratio in each.items():
@@ -69,7 +74,7 @@ def bars(ratios: Iterable[Mapping[str, float]]) -> dict[str, Bar]:
 
 
 def bar(errors: Sequence[float]) -> Bar:
-    """Of a list of errors."""
+    """Return the error bar of a list of errors."""
     ordered = sorted(errors)
     return Bar(
         len(ordered), statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))], ordered[-1]
@@ -78,7 +83,7 @@ def bar(errors: Sequence[float]) -> Bar:
 
 @cache
 def by_class() -> Mapping[str, Mapping[str, Bar]]:
-    """Class -> figure -> errors, with a deployment left out at a time."""
+    """Return class -> figure -> error bar, from the fits that left out a deployment each."""
     rows = {row.id: class_of(row.place, (row.prefill, row.decode)) for row in shipped()}
     found: dict[str, list[Mapping[str, float]]] = {}
     for each in held():
@@ -89,35 +94,41 @@ def by_class() -> Mapping[str, Mapping[str, Bar]]:
 
 @cache
 def left_out(what: str) -> Mapping[str, Bar]:
-    """Figure -> errors over all rows, with what is named left out."""
+    """Return figure -> error bar over all rows, from the fits that left out `what`: one of DEPLOYMENT, GPU, ENGINE,
+    MODEL.
+    """
     return bars(each.ratios for each in held() if each.left_out == what)
 
 
 @dataclass(frozen=True)
 class Trust:
-    """How far a prediction may be off, and why."""
+    """The expected error of a prediction, and the rows that it is computed from."""
 
     bars: Mapping[str, Bar]
     basis: str
-    """What the bars are of."""
+    """The rows that the error bars are computed from, as a phrase."""
     extrapolated: str
-    """Why no row is near; "" where one is."""
+    """Why no calibration row is similar to the prediction; empty if there is a similar row."""
 
 
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
-    """The error bars of a prediction."""
+    """Return the error bars of a prediction for these roles and this load.
+
+    Error bars of the same class are used if a similar row exists. Otherwise the prediction is an extrapolation, and the
+    error bars are those of rows whose engine, GPU or model was left out of the fit.
+    """
     rows = shipped()
     if place.engine not in {row.place.engine for row in rows}:
-        return Trust(left_out(ENGINE), "all rows, their engine left out", f"no row of {place.engine}")
+        return Trust(left_out(ENGINE), "all rows, with their engine left out", f"no row of {place.engine}")
     if place.gpu.name not in {row.place.gpu.name for row in rows}:
-        return Trust(left_out(GPU), "all rows, their GPU left out", f"no row of {place.gpu.name.upper()}")
+        return Trust(left_out(GPU), "all rows, with their GPU left out", f"no row of {place.gpu.name.upper()}")
     families = {row.place.shape.facts.model_type for row in rows}
     if place.shape.facts.model_type not in families:
         return Trust(
-            left_out(MODEL), "rows of rarer models, their model left out", f"no row of a model like {place.shape.name}"
+            left_out(MODEL), "rows of rarer models, with their model left out", f"no row of a model like {place.shape.name}"
         )
     if far := _far(place, prefill, decode, load, rows):
-        return Trust(left_out(GPU), "all rows, their GPU left out", far)
+        return Trust(left_out(GPU), "all rows, with their GPU left out", far)
     title = class_of(place, (prefill, decode))
     own = by_class().get(title, {})
     known = {name: found for name, found in own.items() if found.rows >= ENOUGH}
@@ -125,13 +136,13 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
     basis = (
         f"class {title}"
         if len(own) == len(FIGURES) and own["tokens"].rows >= ENOUGH
-        else "all rows, their deployment left out"
+        else "all rows, with their deployment left out"
     )
     return Trust(known, basis, "")
 
 
 def _far(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load, rows: Sequence[Row]) -> str:
-    """Why no row is near; "" where one is."""
+    """Return why no row is similar to this deployment and load; empty if there is a similar row."""
     here = [row for row in rows if (row.place.engine, row.place.gpu.name) == (place.engine, place.gpu.name)]
     here = [row for row in here if row.place.shape.precision == place.shape.precision]
     if not here:
@@ -140,7 +151,7 @@ def _far(place: ServingStack, prefill: Role | None, decode: Role | None, load: L
     if place.shape.facts.model_type not in families:
         return f"no row of a model like {place.shape.name}"
     if prefill is None:
-        return "no row of engines that read and answer"
+        return "no row of engines that do prefill and decode"
     for title, role, have in (
         ("prefill", prefill, [row.prefill for row in here]),
         ("decode", decode, [row.decode for row in here]),

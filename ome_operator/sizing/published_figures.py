@@ -1,7 +1,7 @@
-"""The published figures of Kimi K2 on 128 H200: what follows from what, and what the model says of each.
+"""Explain the published figures of Kimi K2 on 128 H200: how each is computed, and what the model predicts for it.
 
-The figures are those of the announcement (LMSYS, 2025-07-20), of a shorter text that tells it again, and of the blog
-before it (DeepSeek R1 on 96 H100, 2025-05-05); cookbook/data/published.yaml has their addresses.
+The figures come from the announcement (LMSYS, 2025-07-20), from a shorter text that repeats it, and from an earlier blog
+post (DeepSeek R1 on 96 H100, 2025-05-05); cookbook/data/published.yaml has their addresses.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ome_operator.capacity.memory import DECODE
 from ome_operator.sizing import steps
-from ome_operator.sizing.classes import trust
 from ome_operator.sizing.constants import Constants
+from ome_operator.sizing.error_bars import trust
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.gpus import gpu
 from ome_operator.sizing.layouts import layouts
-from ome_operator.sizing.loop import Load, Pair, Role
 from ome_operator.sizing.memory import fit
-from ome_operator.sizing.refused import PlanRefused
+from ome_operator.sizing.queueing import Load, Pair, Role
 from ome_operator.sizing.request import PlanRequest
 from ome_operator.sizing.shapes import shape
 from ome_operator.sizing.steps import ServingStack
@@ -30,21 +30,21 @@ LONG = ((30_000, 2_000), (50_000, 4_000))
 HITS = (0.0, 0.5, 0.9)
 
 
-class Said(NamedTuple):
-    """A published figure and where it comes from."""
+class Figure(NamedTuple):
+    """A published figure and how it is computed."""
 
     figure: str
-    follows: str
-    """From what, in a sentence."""
+    computation: str
+    """The computation of the figure, as a sentence."""
 
 
 def place() -> ServingStack:
-    """Kimi K2 on H200, as it was published."""
+    """Return Kimi K2 on H200 with SGLang, the stack of the publication."""
     return ServingStack(shape("Kimi-K2-Instruct"), gpu("h200"), "sglang")
 
 
-def figures(c: Constants) -> Iterator[Said]:
-    """All of them."""
+def figures(c: Constants) -> Iterator[Figure]:
+    """Yield all published figures."""
     here = place()
     yield from _sizes(here)
     yield from _sums()
@@ -53,7 +53,7 @@ def figures(c: Constants) -> Iterator[Said]:
     yield from _prices(here)
     yield _ratio(here, c)
     yield from _agents(here, c)
-    yield Said(
+    yield Figure(
         "DeepSeek R1 on 96 H100: 52.3k and 22.3k a node",
         "the same layout with 256 experts: 3 or 4 nodes of prefill, 9 of decode with (256 + 32) / 72 = "
         f"{(256 + 32) // 72} slots a GPU; "
@@ -61,69 +61,71 @@ def figures(c: Constants) -> Iterator[Said]:
     )
 
 
-def _sizes(here: ServingStack) -> Iterator[Said]:
-    """Experts of a GPU, and attention inside of them."""
+def _sizes(here: ServingStack) -> Iterator[Figure]:
+    """Yield the figures about experts on each GPU and about the tensor parallelism of attention."""
     experts = here.shape.experts
-    yield Said("EP 32 with 12 experts a GPU", f"{experts} experts over 4 nodes of 8 GPUs: {experts} / 32 = {experts // 32}")
-    yield Said(
+    yield Figure(
+        "EP 32 with 12 experts a GPU", f"{experts} experts over 4 nodes of 8 GPUs: {experts} / 32 = {experts // 32}"
+    )
+    yield Figure(
         "EP 96 with 5 slots a GPU",
         f"{experts} experts and {COPIES} copies of busy experts: ({experts} + {COPIES}) / 96 = {(experts + COPIES) // 96}",
     )
-    yield Said(
+    yield Figure(
         "TP 4 inside EP 32",
         "attention of a token on 4 GPUs and 8 ranks of attention (32 / 4), experts over all 32; the runtime of "
         "the announcement has a rank on each GPU (TP 1), which the shorter text tells otherwise",
     )
 
 
-def _sums() -> Iterator[Said]:
-    """Tokens a second of a cluster, from those of a node."""
-    yield Said(
+def _sums() -> Iterator[Figure]:
+    """Yield the token rates of the cluster, computed from those of a node."""
+    yield Figure(
         "224k tokens/s of prefill, 288k of decode",
         f"{PREFILL_NODES} nodes x {NODE_IN:,} = {PREFILL_NODES * NODE_IN:,}; "
         f"{DECODE_NODES} nodes x {NODE_OUT:,} = {DECODE_NODES * NODE_OUT:,}",
     )
-    yield Said(
+    yield Figure(
         "896k and 384k tokens/s",
         f"the same rates times all {NODES} nodes ({NODES * NODE_IN:,} and {NODES * NODE_OUT:,}): no node does "
         "both, so the cluster never did either",
     )
 
 
-def _rates(here: ServingStack, c: Constants) -> Iterator[Said]:
-    """Tokens a second of a node, beside what the model says."""
+def _rates(here: ServingStack, c: Constants) -> Iterator[Figure]:
+    """Yield the published token rates of a node, with the model's prediction of each."""
     read = IN / steps.prefill(here, PREFILL, IN, IN, c) / 32 * 8
     step = steps.decoder(here, DECODE_96, IN + OUT / 2, c)(BATCH * 96)
-    yield Said(
+    yield Figure(
         f"{NODE_IN // 1000}k tokens/s of prefill a node", f"the model says {read:,.0f}, of a row that it was fitted on"
     )
-    yield Said(
+    yield Figure(
         f"{NODE_OUT // 1000}k tokens/s of decode a node",
         f"{BATCH} requests a rank with another token every {BATCH * 8 / NODE_OUT * 1000:.0f} ms; the model says "
         f"{step * 1000:.0f} ms and {BATCH * 8 / step:,.0f}, of a row that it was fitted on",
     )
 
 
-def _batch(here: ServingStack, c: Constants) -> Iterator[Said]:
-    """480 requests: of a rank, or of all."""
+def _batch(here: ServingStack, c: Constants) -> Iterator[Figure]:
+    """Yield the figures about a batch of 480 requests, which the sources state for a rank and for the whole deployment."""
     room = fit(here.shape, here.gpu, DECODE_96, DECODE, 0.8).tokens
-    yield Said(
+    yield Figure(
         f"a batch of {BATCH}",
         f"a rank each, so {BATCH * 96:,} requests in all: {BATCH * (IN + OUT):,} tokens of cache on a GPU, which "
         f"holds {room:,} beside its {here.shape.layers} layers' weights",
     )
-    yield Said(
+    yield Figure(
         f"{BATCH} requests in all, 4,800 tokens/s, the first within 1 s",
         f"the shorter text takes the batch of a rank for all: {BATCH} requests are {BATCH // 96} a rank, and "
         f"4,800 tokens/s another token every {BATCH / 4800 * 1000:.0f} ms; {_few(here, c)}",
     )
 
 
-def _ratio(here: ServingStack, c: Constants) -> Said:
-    """Why 4 nodes to 12."""
+def _ratio(here: ServingStack, c: Constants) -> Figure:
+    """Return why the deployment has 4 nodes of prefill and 12 of decode."""
     feed, eat = PREFILL_NODES * NODE_IN / IN, DECODE_NODES * NODE_OUT / OUT
     even = (NODE_OUT / OUT) / (NODE_IN / IN)
-    return Said(
+    return Figure(
         "4 nodes of prefill to 12 of decode, for 2000 in and 100 out",
         f"for the cache of decode, as the announcement says, not for balance: 4 nodes read {feed:,.0f} requests a "
         f"second and 12 answer {eat:,.0f}. By the published rates {even:.1f} nodes of prefill feed a node of decode; "
@@ -131,12 +133,14 @@ def _ratio(here: ServingStack, c: Constants) -> Said:
     )
 
 
-def _agents(here: ServingStack, c: Constants) -> Iterator[Said]:
-    """The ratio for long prompts, and for prompts of which a part is cached."""
+def _agents(here: ServingStack, c: Constants) -> Iterator[Figure]:
+    """Yield the best ratio of prefill and decode nodes for long prompts, with different fractions of the prompt in the
+    cache.
+    """
     for prompt, answer in LONG:
         for hit in HITS:
             title = f"{prompt // 1000}k in, {answer // 1000}k out, {hit:.0%} of the prompt cached"
-            yield Said(title, _balance(here, Load(prompt, answer, hit), c))
+            yield Figure(title, _balance(here, Load(prompt, answer, hit), c))
 
 
 def _few(here: ServingStack, c: Constants) -> str:
@@ -147,12 +151,12 @@ def _few(here: ServingStack, c: Constants) -> str:
     )
 
 
-def _prices(here: ServingStack) -> Iterator[Said]:
+def _prices(here: ServingStack) -> Iterator[Figure]:
     def usd(gpus: int, price: float, tokens: int) -> float:
         return gpus * price / 3600 / tokens * 1e6
 
     shown = usd(GPUS, PRICE, NODES * NODE_OUT)
-    yield Said(
+    yield Figure(
         f"$0.21 for a million tokens of answers, at ${PRICE:.2f} for an H200 and hour",
         f"128 GPUs x ${PRICE:.2f} / 384k tokens/s = ${shown:.3f}, or the 96 GPUs of decode alone over 288k: "
         f"${usd(96, PRICE, 288_000):.3f}, "
@@ -160,7 +164,7 @@ def _prices(here: ServingStack) -> Iterator[Said]:
     )
     today = here.gpu.price
     if today is not None:
-        yield Said(
+        yield Figure(
             "the same at a later price",
             f"${usd(96, today.usd, 288_000):.3f} for decode alone and ${usd(GPUS, today.usd, 288_000):.3f} for "
             f"all, at ${today.usd:.2f} "
@@ -169,7 +173,7 @@ def _prices(here: ServingStack) -> Iterator[Said]:
 
 
 def _balance(here: ServingStack, load: Load, c: Constants) -> str:
-    """The best split of 16 nodes."""
+    """Return a sentence with the best split of 16 nodes for this load and its predicted performance."""
     try:
         best = layouts(PlanRequest(here, (load,), NODES), c)[0]
     except PlanRefused as error:
@@ -186,8 +190,8 @@ def _balance(here: ServingStack, load: Load, c: Constants) -> str:
 
 
 def text(c: Constants) -> str:
-    """All figures, for people."""
+    """Return all figures as text for a terminal."""
     lines = ["Kimi K2 on 128 H200 (16 nodes), published 2025-07-20: how the figures fit together.", ""]
-    for said in figures(c):
-        lines += [said.figure, f"    {said.follows}."]
+    for item in figures(c):
+        lines += [item.figure, f"    {item.computation}."]
     return "\n".join(lines) + "\n"

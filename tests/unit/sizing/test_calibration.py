@@ -1,14 +1,16 @@
-"""Calibration files: what is read, what is refused with a sentence, and never a traceback."""
+"""Tests of calibration files: what is accepted, and that every invalid file is rejected with a message instead of a
+traceback.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.capacity.memory import DECODE, PREFILL
+from ome_operator.sizing.calibration import COLUMNS, Row, row, shipped
 from ome_operator.sizing.constants import fitted
+from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.memory import fit
-from ome_operator.sizing.refused import PlanRefused
-from ome_operator.sizing.rows import COLUMNS, Row, row, shipped
 from ome_operator.sizing.validate import validate
 from ome_operator.sizing.workers import Worker, workers
 
@@ -42,22 +44,25 @@ def test_a_row() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model": "DeepSeek-V9"}, "The model DeepSeek-V9 is not known: the nearest that is known is DeepSeek-V3."),
-        ({"gpu": "h101_sxm"}, "The GPU h101_sxm is not known: the nearest that is known is h100."),
-        ({"precision": "fp7"}, "The precision fp7 is not known: the nearest that is known is fp8."),
-        ({"isl": "many"}, "isl is 'many', which is no number."),
-        ({"isl": "0"}, "isl is 0, and has to be above 0 and below a billion."),
-        ({"osl": "1e30"}, "osl is 1e30, and has to be above 0 and below a billion."),
-        ({"concurrency": "nan"}, "concurrency is nan, and has to be above 0 and below a billion."),
-        ({"concurrency": ""}, "The row names no concurrency, without which a closed loop has no state."),
-        ({"decode": "all of them"}, "The layout 'all of them' is not understood: 4x(tp8 dp1 etp1 ep8) b16 and 1xDEP32 are."),
+        ({"model": "DeepSeek-V9"}, "No data for the model DeepSeek-V9: the closest known name is DeepSeek-V3."),
+        ({"gpu": "h101_sxm"}, "No data for the GPU h101_sxm: the closest known name is h100."),
+        ({"precision": "fp7"}, "The precision fp7 is not supported: the closest known name is fp8."),
+        ({"isl": "many"}, "isl is 'many', which is not a number."),
+        ({"isl": "0"}, "isl is 0, and must be above 0 and below a billion."),
+        ({"osl": "1e30"}, "osl is 1e30, and must be above 0 and below a billion."),
+        ({"concurrency": "nan"}, "concurrency is nan, and must be above 0 and below a billion."),
+        ({"concurrency": ""}, "The row has no concurrency, which the model needs to compute a steady state."),
+        (
+            {"decode": "all of them"},
+            "The layout 'all of them' cannot be parsed: write it as 4x(tp8 dp1 etp1 ep8) b16 or 1xDEP32.",
+        ),
         (
             {"decode": "1x(tp8 dp1 etp1 ep4)"},
             "The layout '1x(tp8 dp1 etp1 ep4)' spreads experts over 4 GPUs and attention over 8.",
         ),
-        ({"d_gpus": "9"}, "decode 1x(tp8 dp1 etp8 ep1) b4 has 8 GPUs, and d_gpus says 9."),
-        ({"prefill": "", "decode": ""}, "The row names no layout, neither of prefill nor of decode."),
-        ({"engine": ""}, "The row names no engine."),
+        ({"d_gpus": "9"}, "decode 1x(tp8 dp1 etp8 ep1) b4 has 8 GPUs, but d_gpus is 9."),
+        ({"prefill": "", "decode": ""}, "The row has no layout, neither of prefill nor of decode."),
+        ({"engine": ""}, "The row has no engine."),
         ({"isl": ""}, "isl is empty."),
     ],
 )
@@ -80,9 +85,9 @@ def test_other_engines_and_gpus_are_answered() -> None:
 
 
 def test_a_file_of_something_else() -> None:
-    with pytest.raises(PlanRefused, match="has no column id, model"):
+    with pytest.raises(PlanRefused, match="lacks the columns id, model"):
         validate("a,b\n1,2\n", "f.csv", fitted())
-    with pytest.raises(PlanRefused, match="has no column id"):
+    with pytest.raises(PlanRefused, match="lacks the columns id"):
         validate("", "f.csv", fitted())
 
 
