@@ -19,6 +19,7 @@ UV := uv==0.13.8
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # More words for the program behind a target: make test ARGS="-k rollout"
 ARGS ?=
+PROSE := README.md CONTRIBUTING.md CHANGELOG.md docs/*.md findings charts/*/README.md
 # Of a release: its version, and the registry (with a path) that it is pushed to. PUSH= makes it for that registry and does not push.
 VERSION ?=
 REGISTRY ?=
@@ -72,11 +73,12 @@ e2e: setup ## The node suite: real pods on this machine, then in Docker on kind 
 	@OME_E2E=1 $(BIN)/python -m pytest tests/node tests/unit/cli/ui/test_browser.py $(ARGS)
 	@OME_E2E=kind $(BIN)/python -m pytest tests/node/kind tests/node/serving $(ARGS)
 
-lint: setup ## ruff, its format, mypy --strict, import-linter, actionlint
+lint: setup ## ruff, its format, mypy --strict, import-linter, codespell over the pages, actionlint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "make format writes it" >&2; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/codespell --dictionary - $(PROSE)
 	@$(BIN)/python -m release lint
 
 format: setup ## Write the code as ruff formats it
