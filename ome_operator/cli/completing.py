@@ -31,10 +31,10 @@ def services(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 async def _services(kubeconfig: str | Path | None, context: str | None, namespace: str, begin: str) -> list[str]:
-    from ome_operator.cli.connect import inside, opened
+    from ome_operator.cli.connect import namespace_or_default, open_client
 
-    async with opened(Path(kubeconfig) if kubeconfig else None, context) as client:
-        found = await client.list_metadata("InferenceService", inside(client, namespace))
+    async with open_client(Path(kubeconfig) if kubeconfig else None, context) as client:
+        found = await client.list_metadata("InferenceService", namespace_or_default(client, namespace))
     return sorted(item["name"] for item in found if item["name"].startswith(begin))
 
 

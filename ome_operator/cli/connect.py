@@ -50,7 +50,7 @@ def on_cluster(
     from ome_operator.kube.errors import KubeError
 
     async def connected() -> T:
-        async with opened(kubeconfig, context, manager, read_only) as client:
+        async with open_client(kubeconfig, context, manager, read_only) as client:
             return await work(client)
 
     try:
@@ -64,7 +64,7 @@ def on_cluster(
 
 
 @asynccontextmanager
-async def opened(
+async def open_client(
     kubeconfig: Path | None, context: str | None, manager: str = MANAGER, read_only: bool = False
 ) -> "AsyncIterator[Client]":
     """Yield a client, and close it at the end. Raises NoConnection."""
@@ -81,7 +81,7 @@ async def opened(
         await client.close()
 
 
-def inside(client: "Client", namespace: str) -> str:
+def namespace_or_default(client: "Client", namespace: str) -> str:
     """Return `namespace`, or else the namespace of the kubeconfig's context, or else "default"."""
     return namespace or client.connection.namespace or "default"
 
@@ -90,19 +90,19 @@ _KINDS = ("isvc", "inferenceservice", "inferenceservices", "inferenceservices.om
 """Names that kubectl accepts as the kind of a service in `KIND/NAME`."""
 
 
-def meant(client: "Client", service: str, namespace: str) -> tuple[str, str]:
+def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str, str]:
     """Return namespace and name of the service. The user writes NAME, NAMESPACE/NAME (the form that commands print) or
     KIND/NAME. Raises Unanswered if SERVICE and -n name different namespaces.
     """
     before, _, name = service.rpartition("/")
     if before.lower() in _KINDS or not before:
-        return inside(client, namespace), name
+        return namespace_or_default(client, namespace), name
     if namespace not in ("", before):
         raise Unanswered(f"SERVICE {service} names namespace {before}, but -n names {namespace}: leave out one of them.")
     return before, name
 
 
-def missing(service: str, namespace: str) -> Unanswered:
+def no_such_service(service: str, namespace: str) -> Unanswered:
     """Return the error for a service that does not exist."""
     where = f"namespace {namespace}. Choose another namespace with -n; `ome status -A` shows all services"
     return Unanswered(f"there is no InferenceService {service} in {where}.")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
-from ome_operator.cli.manifests import read_all
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
+from ome_operator.cli.manifests import read_manifests_and_namespaces
 from ome_operator.cli.output import Output, complain, console, emit
 from ome_operator.cli.render import Files
 from ome_operator.errors import Unanswered
@@ -46,7 +46,7 @@ def diff(
 async def _preview(client: "Client", files: list[Path], namespace: str) -> "Preview":
     from ome_operator.cli.live.preview import preview
 
-    objects, made = read_all(files, inside(client, namespace))
+    objects, made = read_manifests_and_namespaces(files, namespace_or_default(client, namespace))
     return await preview(client, objects, made)
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.default import otherwise
-from ome_operator.cli.manifests import catalogue, read
+from ome_operator.cli.manifests import catalog_paths, read_manifests
 from ome_operator.cli.output import Output, console, emit, say
 from ome_operator.errors import Unanswered
 
@@ -55,11 +55,11 @@ def service(
         from ome_operator.cli.live.diagnosis import troubles
         from ome_operator.kube.errors import NotFound
 
-        where, service = meant(client, name, namespace)
+        where, service = resolve_service(client, name, namespace)
         try:
             return await troubles(client, where, service)
         except NotFound as error:
-            raise missing(service, where) from error
+            raise no_such_service(service, where) from error
 
     found = on_cluster(kubeconfig, context, work, error=Unanswered)
     if output is not None:
@@ -95,13 +95,13 @@ def runtime(
     from ome_operator.core.sglang.convert import draft
     from ome_operator.describe.selection import explain as lines
 
-    beside = read([file], namespace)
+    beside = read_manifests([file], namespace)
     asked = {(item["kind"], item["metadata"]["name"]) for item in beside if item["kind"] in (SERVICE, SERVING)}
     if not asked:
         raise Unanswered(f"{file} contains neither an InferenceService nor a Serving: name a file with one of them.")
     instead = "Use --files to read YAML files instead."
     known = (
-        read(catalogue(files), namespace)
+        read_manifests(catalog_paths(files), namespace)
         if files
         else on_cluster(kubeconfig, context, _catalog, elsewhere=instead, stopped=instead, error=Unanswered)
     )

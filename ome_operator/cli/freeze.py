@@ -14,7 +14,7 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import say
 from ome_operator.errors import UserError
 from ome_operator.settings import Settings
@@ -78,7 +78,7 @@ def freeze(
                 typer.echo("No service exists that could confirm the freeze. A running operator has read it by now.")
                 return True
             return await _confirmed(lambda: _all_say(client, value, of), timeout)
-        where, name = meant(client, service, namespace)
+        where, name = resolve_service(client, service, namespace)
         await _annotate(client, "InferenceService", where, name, value)
         typer.echo(f"{where}/{name} is frozen. `ome thaw {name} -n {where}` ends the freeze.")
         return await _confirmed(lambda: _says(client, where, name, value), timeout)
@@ -109,7 +109,7 @@ def thaw(
             typer.echo("Thawed." if was else f"Lease {where}/{name} has no freeze: nothing was changed.")
             await _left(client, of)
             return
-        where, name = meant(client, service, namespace)
+        where, name = resolve_service(client, service, namespace)
         was = await _annotate(client, "InferenceService", where, name, None)
         typer.echo(f"{where}/{name} {'is no longer frozen' if was else 'had no freeze of its own: nothing was changed'}.")
         its = await _class_of(client, where, name)
@@ -188,7 +188,7 @@ async def _annotate(client: "Client", kind: str, namespace: str, name: str, valu
         body = await client.get(kind, namespace, name)
     except NotFound as error:
         if kind != "Lease":
-            raise missing(name, namespace) from error
+            raise no_such_service(name, namespace) from error
         # An operator without leader election has no Lease, but it reads this annotation from a Lease that exists.
         made = {"apiVersion": "coordination.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
         await client.create({**made, "metadata": {**made["metadata"], "annotations": notes}})  # type: ignore[dict-item]

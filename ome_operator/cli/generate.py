@@ -239,10 +239,10 @@ def _lint(text: str) -> tuple[str, ...]:
     """
     from ome_operator.cli.live.cluster_from_manifests import KNOWN, gather
     from ome_operator.cli.live.linted import lines
-    from ome_operator.cli.manifests import catalogue, read
+    from ome_operator.cli.manifests import catalog_paths, read_manifests
 
     bodies = [body for body in documents(text) if body["kind"] in KNOWN]
-    beside = read(catalogue([Path("config/accelerators")]), "default")
+    beside = read_manifests(catalog_paths([Path("config/accelerators")]), "default")
     cluster = gather([*beside, *bodies], model_agent=False)
     return lines(cluster, [kept.ref for kept in cluster.services()], "`ome lint -f` with the same files")
 

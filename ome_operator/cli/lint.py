@@ -10,8 +10,8 @@ import typer
 
 from ome_operator import __version__
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
-from ome_operator.cli.manifests import STDIN, catalogue, files_in, read, read_beside
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
+from ome_operator.cli.manifests import STDIN, catalog_paths, files_in, read_manifests, read_referenced
 from ome_operator.errors import Unanswered, UserError
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
     """Return what to check in these files. Raises Unanswered if they contain neither a service nor a runtime."""
     from ome_operator.cli.live.linted import subjects
 
-    given = read(files, namespace)
-    looked_at = list(subjects(given, read_beside(_catalog(catalog), files, namespace), versions))
+    given = read_manifests(files, namespace)
+    looked_at = list(subjects(given, read_referenced(_catalog(catalog), files, namespace), versions))
     if not looked_at:
         raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: name a file that has one.")
     return looked_at
@@ -159,9 +159,9 @@ def _catalog(named: list[Path] | None) -> list[Path]:
     complete.
     """
     if named:
-        return catalogue(named)
+        return catalog_paths(named)
     try:
-        return catalogue([Path("config")])
+        return catalog_paths([Path("config")])
     except UserError:
         return []
 
@@ -171,8 +171,8 @@ async def _live(client: "Client", service: str, namespace: str, everywhere: bool
     from ome_operator.cli.live.linted import on_a_cluster
     from ome_operator.kube.errors import NotFound
 
-    where, name = meant(client, service, namespace)
+    where, name = resolve_service(client, service, namespace)
     try:
         return await on_a_cluster(client, "" if everywhere else where, name, versions)
     except NotFound as error:
-        raise missing(name, where) from error
+        raise no_such_service(name, where) from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import complain, console
 from ome_operator.errors import Unanswered
 from ome_operator.util.visible import visible
@@ -63,7 +63,7 @@ def logs(
         from ome_operator.cli.live.logs import follow, merged
         from ome_operator.kube.podlogs import Logs
 
-        where, name = meant(client, service, namespace)
+        where, name = resolve_service(client, service, namespace)
         simulated = await _simulated(client)
 
         async def look() -> list["Source"]:
@@ -87,10 +87,10 @@ def logs(
 
 def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "Wanted":
     """Return which lines to read. Raises Unanswered if options exclude each other or are invalid."""
-    from ome_operator.describe.log_selection import seconds
+    from ome_operator.describe.log_selection import parse_seconds
     from ome_operator.kube.podlogs import Wanted
 
-    newest = seconds(since) if since is not None else None
+    newest = parse_seconds(since) if since is not None else None
     if since is not None and newest is None:
         raise Unanswered(f"--since {since} is not a duration: write one such as 30s, 5m or 1h30m.")
     if following and previous:
@@ -136,29 +136,29 @@ async def _nothing(
     from ome_operator.cache.resources import SERVICE
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
-    from ome_operator.describe.log_selection import labelled, nothing
+    from ome_operator.describe.log_selection import explain_no_pods, labelled
     from ome_operator.describe.text import together
     from ome_operator.kube.errors import NotFound
 
     try:
         await client.get(SERVICE, namespace, service)
     except NotFound as error:
-        raise missing(service, namespace) from error
+        raise no_such_service(service, namespace) from error
     bodies = await client.list_objects("Pod", namespace, label_selector=selector(service))
     pods = [*map(from_api.pod, bodies)]
     on = {item["spec"].get("nodeName") for item in bodies} & simulated
     if on and labelled(pods, choice):
         are = "is simulated" if len(on) == 1 else "are simulated"
         return f"{together(sorted(on))} {are}, so no engine runs there and there are no logs."
-    if container is not None and (meant := labelled(pods, choice)):
+    if container is not None and (chosen := labelled(pods, choice)):
         names = {
             box["name"]
             for item in bodies
-            if item["metadata"]["name"] in meant
+            if item["metadata"]["name"] in chosen
             for box in (*item["spec"]["containers"], *(item["spec"].get("initContainers") or ()))
         }
         return f"there is no container {container}. Choose one of  {', '.join(sorted(names))}."
-    return f"{service}: {nothing(pods, choice)}."
+    return f"{service}: {explain_no_pods(pods, choice)}."
 
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")

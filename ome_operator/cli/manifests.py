@@ -24,7 +24,7 @@ _SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestam
 fields are left out, because they mean nothing without a cluster."""
 
 
-def catalogue(paths: Iterable[Path] | None) -> list[Path]:
+def catalog_paths(paths: Iterable[Path] | None) -> list[Path]:
     """Return the folders with models and runtimes. A path below `config` that does not exist is replaced by the same path in
     the `config` folder that is shipped with this program.
     """
@@ -34,23 +34,23 @@ def catalogue(paths: Iterable[Path] | None) -> list[Path]:
     ]
 
 
-def read(paths: Iterable[Path], namespace: str) -> list[Manifest]:
+def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
     """Return the objects in these files and folders whose kinds the operator reads, and skip all others. `namespace` is the
     namespace of objects that name none. Raises Unanswered for a file that cannot be read or parsed.
     """
-    return read_all(paths, namespace)[0]
+    return read_manifests_and_namespaces(paths, namespace)[0]
 
 
-def read_beside(paths: Iterable[Path], given: Iterable[Path], namespace: str) -> list[Manifest]:
+def read_referenced(paths: Iterable[Path], given: Iterable[Path], namespace: str) -> list[Manifest]:
     """Return the objects that services refer to from `paths`, without services, and without the files among `given`, which
     are read separately.
     """
     known = {file.resolve() for file in files_in(given)}
-    found = read((file for file in files_in(paths) if file.resolve() not in known), namespace)
+    found = read_manifests((file for file in files_in(paths) if file.resolve() not in known), namespace)
     return [body for body in found if body["kind"] not in SERVICES]
 
 
-def read_all(paths: Iterable[Path], namespace: str) -> tuple[list[Manifest], frozenset[str]]:
+def read_manifests_and_namespaces(paths: Iterable[Path], namespace: str) -> tuple[list[Manifest], frozenset[str]]:
     """Return the objects whose kinds the operator reads, and the names of the namespaces that these files create. Raises
     Unanswered for a file that cannot be read or parsed.
     """

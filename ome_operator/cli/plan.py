@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ome_operator.cli import planfiles
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
 from ome_operator.cli.default import otherwise
 from ome_operator.cli.output import Format, emit
 from ome_operator.errors import UserError
@@ -198,7 +198,7 @@ def _of_cluster(job: str, namespace: str, kubeconfig: Path | None, context: str 
 
     async def work(client: "Client") -> dict[str, Any]:
         before, _, name = job.rpartition("/")
-        where = before or inside(client, namespace)
+        where = before or namespace_or_default(client, namespace)
         try:
             return dict(await client.get("BenchmarkJob", where, name))
         except NotFound as error:

@@ -9,8 +9,16 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, inside, meant, missing, on_cluster
-from ome_operator.cli.manifests import read
+from ome_operator.cli.connect import (
+    Context,
+    Kubeconfig,
+    Namespace,
+    namespace_or_default,
+    no_such_service,
+    on_cluster,
+    resolve_service,
+)
+from ome_operator.cli.manifests import read_manifests
 from ome_operator.cli.output import Format, complain, emit
 from ome_operator.errors import Unanswered
 
@@ -103,12 +111,12 @@ async def _trials(
     from ome_operator.kube.errors import NotFound
 
     if files:
-        return await of_files(client, read(files, inside(client, namespace)), roles, within)
-    where, name = meant(client, service, namespace)
+        return await of_files(client, read_manifests(files, namespace_or_default(client, namespace)), roles, within)
+    where, name = resolve_service(client, service, namespace)
     try:
         return [await of_service(client, where, name, roles, within)]
     except NotFound as error:
-        raise missing(name, where) from error
+        raise no_such_service(name, where) from error
 
 
 def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[None]]:
@@ -139,12 +147,12 @@ def _logs(client: "Client", trials: "list[Trial]") -> Callable[[], Awaitable[Non
 
 
 def _tell(seen: "PreflightReport", output: Form, service: str) -> None:
-    from ome_operator.describe.preflight import in_place, lines
+    from ome_operator.describe.preflight import in_place, report_lines
 
     if output is Form.JSON:
         emit(Format.JSON, seen)
         return
-    for text in lines(seen):
+    for text in report_lines(seen):
         typer.echo(text)
     if any(not each.node for each in seen.missed):
         namespace, _, name = seen.missed[0].service.partition("/")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import say
 from ome_operator.errors import UserError
 
@@ -38,11 +38,11 @@ def record(
         from ome_operator.cli.live.recording import live
         from ome_operator.kube.errors import NotFound
 
-        where, name = meant(client, service, namespace)
+        where, name = resolve_service(client, service, namespace)
         try:
             return where, name, await live(client, where, name)
         except NotFound as error:
-            raise missing(name, where) from error
+            raise no_such_service(name, where) from error
 
     where, name, made = on_cluster(kubeconfig, context, work)
     path = file or Path(f"{name}.json")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.manifests import catalogue, read, read_beside
+from ome_operator.cli.manifests import catalog_paths, read_manifests, read_referenced
 from ome_operator.cli.options import preflight_mode, roots
 from ome_operator.cli.output import Format, complain, emit_objects
 from ome_operator.errors import Unanswered
@@ -59,8 +59,8 @@ def render(
     from ome_operator.cli.live.cluster_from_manifests import gather, made
     from ome_operator.cli.live.linted import lines
 
-    given = read(files, namespace)
-    beside = read_beside(catalogue(catalog), files, namespace)
+    given = read_manifests(files, namespace)
+    beside = read_referenced(catalog_paths(catalog), files, namespace)
     looked = preflight_mode(preflight)
     cluster = gather(
         [*beside, *given], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked

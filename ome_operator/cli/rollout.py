@@ -10,7 +10,7 @@ import typer
 
 from ome_operator import keys
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, on_cluster, resolve_service
 from ome_operator.cli.output import say
 from ome_operator.errors import UserError
 from ome_operator.util.visible import visible
@@ -49,7 +49,7 @@ class Found(NamedTuple):
 @app.command(epilog="Example: ome history kimi-k2-instruct")
 def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """List the stored revisions, the newest last, with what changed in each and which one runs."""
-    from ome_operator.describe.history import lines
+    from ome_operator.describe.history import history_entries
 
     async def work(client: "Client") -> Found:
         return await _find(client, namespace, service)
@@ -57,7 +57,7 @@ def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
     found = on_cluster(kubeconfig, context, work)
     now = datetime.now(UTC)
     rows = [("NUMBER", "REVISION", "AGE", "STATE", "CHANGED")]
-    for item in lines(found.known, found.aim, found.service.status.get("slices") or ()):
+    for item in history_entries(found.known, found.aim, found.service.status.get("slices") or ()):
         age = _age(found.made[item.revision], now)
         rows.append((str(item.number), item.revision, age, item.state or "-", visible(item.changed or "-")))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
@@ -189,7 +189,7 @@ async def _find(client: "Client", namespace: str, name: str) -> Found:
     from ome_operator.core.rollout import target
     from ome_operator.kube.errors import NotFound
 
-    namespace, name = meant(client, name, namespace)
+    namespace, name = resolve_service(client, name, namespace)
     try:
         service = InferenceService.parse(await client.get("InferenceService", namespace, name))
     except NotFound as error:

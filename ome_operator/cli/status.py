@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ome_operator.cli.completing import services
-from ome_operator.cli.connect import Context, Kubeconfig, Namespace, meant, missing, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
 from ome_operator.cli.output import Format, Output, complain, console, emit
 from ome_operator.errors import Unanswered
 
@@ -65,7 +65,7 @@ def status(
         raise Unanswered("SERVICE is in a single namespace: leave out -A, or the name.")
 
     async def work(client: "Client") -> list["Tree"]:
-        where, name = meant(client, service, namespace)
+        where, name = resolve_service(client, service, namespace)
 
         async def look() -> list["Tree"]:
             return await _look(client, name, "" if everywhere else where)
@@ -79,16 +79,17 @@ def status(
 
 def _waves(kind: str, name: str, namespace: str, output: Format | None, kubeconfig: Kubeconfig, context: Context) -> int:
     """Print how far the last edit of an object is rolled out, and return the exit code."""
-    from ome_operator.cli.connect import inside
+    from ome_operator.cli.connect import namespace_or_default
     from ome_operator.cli.live.shared import found
     from ome_operator.cli.output import say
-    from ome_operator.describe.waves import complete, lines
+    from ome_operator.describe.waves import rollout_complete, wave_lines
 
     async def work(client: "Client") -> dict[str, Any]:
-        body = await found(client, kind, inside(client, namespace), name)
+        body = await found(client, kind, namespace_or_default(client, namespace), name)
         if body is None:
             raise Unanswered(
-                f"there is no {kind} {name}, neither in namespace {inside(client, namespace)} nor cluster-scoped."
+                f"there is no {kind} {name}, neither cluster-scoped nor in namespace "
+                f"{namespace_or_default(client, namespace)}."
             )
         return body
 
@@ -96,8 +97,8 @@ def _waves(kind: str, name: str, namespace: str, output: Format | None, kubeconf
     if output is not None:
         emit(output, (body.get("status") or {}).get("rollout") or {})
     else:
-        say("\n".join(lines(body)))
-    return 0 if complete(body) else 1
+        say("\n".join(wave_lines(body)))
+    return 0 if rollout_complete(body) else 1
 
 
 async def _look(client: "Client", service: str, namespace: str) -> list["Tree"]:
@@ -109,7 +110,7 @@ async def _look(client: "Client", service: str, namespace: str) -> list["Tree"]:
     except NotFound as error:
         if not service:
             raise
-        raise missing(service, namespace) from error
+        raise no_such_service(service, namespace) from error
     if not found:
         where = f"namespace {namespace}: use -A for all namespaces" if namespace else "this cluster"
         raise Unanswered(f"there is no InferenceService in {where}.")

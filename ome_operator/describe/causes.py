@@ -80,7 +80,7 @@ def _cause(tree: Tree, part: SliceView, role: RoleView, group: GroupView, ranks:
     which = f"--role {role.role}" + ("" if router else f" --group {group.group}")
     prose, command = shell.step(step(first.reason, tree, which, role.role))
     return Cause(
-        state=states.of(first.reason),
+        state=states.for_reason(first.reason),
         links=tuple(_links(tree, part, role, group, ranks)),
         reason=first.reason,
         message=first.message,
@@ -135,10 +135,16 @@ def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shel
         prose, command = shell.step(finding.next)
         links = head, Link("condition", finding.condition, ""), Link("reason", finding.reason, "")
         advisory = finding.condition in ("Advice", "ModelDrifted", "RuntimeDrifted")
-        state = State.OFF if advisory else states.of(finding.reason)
+        state = State.OFF if advisory else states.for_reason(finding.reason)
         yield Cause(state, links, finding.reason, finding.message, tuple(lacks(finding.message)), prose, command)
     if not tree.ready and not found.findings and not found.pods:
         command = shell("kubectl", "describe", "isvc", tree.name, "-n", tree.namespace)
         yield Cause(
-            states.of(tree.reason), (head, Link("reason", tree.reason, "")), tree.reason, tree.message, (), "", command
+            states.for_reason(tree.reason),
+            (head, Link("reason", tree.reason, "")),
+            tree.reason,
+            tree.message,
+            (),
+            "",
+            command,
         )

@@ -102,7 +102,7 @@ def _text(manifest: Manifest, revision: str) -> list[str]:
     return [line for line in text.splitlines() if not (group and line.strip() == f"{keys.GROUP_INDEX}: '{group}'")]
 
 
-def words(found: Iterable[Change]) -> str:
+def count_changes(found: Iterable[Change]) -> str:
     """Return the number of changes, such as `2 objects added, 1 changed`; "" for none."""
     counts = {ADDED: 0, CHANGED: 0, REMOVED: 0}
     for item in found:

@@ -67,7 +67,7 @@ class NodeRow:
         return sum(use.gpus for use in self.uses)
 
 
-def rows(trees: Iterable[Tree], nodes: Iterable[Node], records: Iterable[NodeRecord]) -> list[NodeRow]:
+def node_rows(trees: Iterable[Tree], nodes: Iterable[Node], records: Iterable[NodeRecord]) -> list[NodeRow]:
     """Return the nodes with GPUs, services or weights, ordered by name; nodes without GPUs come last."""
     uses, known = _uses(trees), {node.name: node for node in nodes}
     held = {record.node: record.holdings for record in records}
@@ -113,7 +113,7 @@ def _use(tree: Tree, role: str, group: int, ranks: list[Rank]) -> Use:
         place += f" {group} · {'rank' if len(ranks) == 1 else 'ranks'} {numbers(rank.rank for rank in ranks)}"
     bad = [rank for rank in ranks if not rank.ready]
     reason = bad[0].reason if bad else "draining" if any(rank.draining for rank in ranks) else ""
-    state = states.of(reason) if bad else State.ROLLING if reason else State.READY
+    state = states.for_reason(reason) if bad else State.ROLLING if reason else State.READY
     return Use(tree.namespace, tree.name, place, sum(rank.gpus for rank in ranks), state, reason)
 
 
@@ -123,7 +123,7 @@ _OF_WEIGHTS = {keys.MODEL_READY: State.READY, keys.MODEL_UPDATING: State.STARTIN
 def _weights(held: Holding) -> ModelHolding:
     state = _OF_WEIGHTS.get(held.state, State.OFF)
     ready = state is State.READY
-    said = size(held.total) if ready else f"{size(held.bytes)} of {size(held.total)}"
+    said = format_bytes(held.total) if ready else f"{format_bytes(held.bytes)} of {format_bytes(held.total)}"
     if state is State.STARTING and held.speed > 0:
         left = duration(max(0, held.total - held.bytes) / held.speed)
         said += f", {held.speed / 1e6:.0f} MB/s, {left} left"
@@ -140,7 +140,7 @@ def _part(some: int, all_: int) -> float:
     return min(1.0, max(0.0, some / all_)) if all_ > 0 else 0.0
 
 
-def size(amount: int) -> str:
+def format_bytes(amount: int) -> str:
     """Return a number of bytes in decimal units (MB, GB, TB)."""
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if amount >= factor:

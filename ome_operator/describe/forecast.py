@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ome_operator.core.observed.objects import Ref
-from ome_operator.describe.changes import Change, changes, words
+from ome_operator.describe.changes import Change, changes, count_changes
 from ome_operator.describe.history import differences
 from ome_operator.describe.outcome import Outcome, RoleOutcome
 from ome_operator.describe.text import count
@@ -65,17 +65,19 @@ def _sentence(
     made: tuple[Change, ...],
 ) -> str:
     if after is None:
-        return f"it would be deleted, and {words(made)}" if made else "it would be deleted"
+        return f"it would be deleted, and {count_changes(made)}" if made else "it would be deleted"
     if not after.manifests:
         problem = "; ".join(after.problems)
         rest = "; the running revision stays unchanged" if before and before.manifests else ""
         return f"it cannot start: {problem}{rest}"
     if before is None or not before.manifests:
-        return f"new: revision {after.revision} with {_listed(after.roles)}{_in_all(after.roles)}; {words(made)}"
+        return f"new: revision {after.revision} with {_listed(after.roles)}{_in_all(after.roles)}; {count_changes(made)}"
     scaled = _scaled(before.roles, after.roles)
     if before.revision == after.revision:
         router = ["the router's pods are replaced"] if _router(before) != _router(after) else []
-        return "; ".join(item for item in ["no new revision, no GPU pod restarts", *router, *scaled, words(made)] if item)
+        return "; ".join(
+            item for item in ["no new revision, no GPU pod restarts", *router, *scaled, count_changes(made)] if item
+        )
     because = "; ".join(why[:SAID]) + (f"; and {len(why) - SAID} more" if len(why) > SAID else "")
     what = "no pod runs that would restart"
     if restarts:

@@ -25,7 +25,7 @@ class HistoryEntry(NamedTuple):
     """How its inputs differ from those of the revision before it."""
 
 
-def lines(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[HistoryEntry]:
+def history_entries(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[HistoryEntry]:
     """Return the stored revisions, oldest first. `slices` is the field of that name in the service's status."""
     inputs = [item.data.get("inputs") or {} for item in known]
     pairs = zip(known, [None, *inputs], inputs, strict=False)

@@ -50,7 +50,7 @@ def labelled(pods: Iterable[Pod], choice: Choice) -> dict[str, str]:
 _ORDER = {keys.ENGINE: "a", keys.DECODER: "b", keys.ROUTER: "c"}
 
 
-def nothing(pods: Iterable[Pod], choice: Choice) -> str:
+def explain_no_pods(pods: Iterable[Pod], choice: Choice) -> str:
     """Return why no pod was chosen, and what could be chosen."""
     every = list(pods)
     both = any(pod.component == keys.DECODER for pod in every)
@@ -68,14 +68,14 @@ def nothing(pods: Iterable[Pod], choice: Choice) -> str:
     return f"no pod matches these options; the service has  {', '.join(groups)}"
 
 
-def seconds(text: str) -> int | None:
+def parse_seconds(text: str) -> int | None:
     """Parse a duration such as `90`, `30s`, `5m` or `1h30m` to seconds; None if it is invalid."""
     if not re.fullmatch(r"(\d+[hms])+|\d+", text):
         return None
     return int(text) if text.isdigit() else int(quantity.seconds(text))
 
 
-def moment(when: str) -> tuple[str, str]:
+def sort_key(when: str) -> tuple[str, str]:
     """Return a sort key for times in UTC: RFC 3339 without its zone, and the fraction. Times of one log, and of nodes that
     write UTC, can be compared.
     """

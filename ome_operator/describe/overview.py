@@ -53,7 +53,7 @@ class Row:
 def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     """Return the row of a service."""
     conditions = (body.get("status") or {}).get("conditions") or ()
-    state = states.service(tree, conditions)
+    state = states.service_state(tree, conditions)
     found = causes(tree, conditions, Shell()) if state is not State.READY else []
     worst = next((cause for cause in found if cause.pods), None)
     rolled = (said for said in conditions if said.get("type") == ROLLED_OUT and said.get("status") == "False")
@@ -117,14 +117,14 @@ class Wave:
 _WORDS = {"runtime": "Runtime", "acceleratorclass": "AcceleratorClass"}
 
 
-def on_their_way(shared: Iterable[Mapping[str, Any]], shell: Shell) -> list[Wave]:
+def active_waves(shared: Iterable[Mapping[str, Any]], shell: Shell) -> list[Wave]:
     """Return the rollout waves of these objects, stopped ones first."""
     found = []
     for body in shared:
         rollout = (body.get("status") or {}).get("rollout")
         if not rollout or rollout.get("state") == COMPLETE:
             continue
-        head, *rest = waves.lines(body)
+        head, *rest = waves.wave_lines(body)
         numbers = {name: int(rollout.get(name) or 0) for name in ("done", "rolling", "waiting", "failed", "services")}
         word = next((word for word, part in _WORDS.items() if part in body["kind"]), "model")
         name, where = body["metadata"]["name"], body["metadata"].get("namespace")

@@ -49,7 +49,7 @@ class Plot:
     """The largest value that is shown."""
 
 
-def read(text: str) -> dict[str, float]:
+def read_metrics(text: str) -> dict[str, float]:
     """Parse the metrics page of an engine, summed over labels. Values that are not finite numbers are left out."""
     found: dict[str, float] = {}
     for name, value in _LINE.findall(text):

@@ -113,7 +113,7 @@ def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
     return PreflightReport(round(seconds, 1), len(every), len(looked), nodes, tuple(findings), tuple(missed))
 
 
-def lines(seen: PreflightReport) -> list[str]:
+def report_lines(seen: PreflightReport) -> list[str]:
     """Return the report as lines for people."""
     every: list[FoundOnRank | Missed] = [*seen.findings, *seen.missed]
     services = {each.service for each in every}
@@ -148,7 +148,7 @@ def summary(seen: PreflightReport) -> str:
     return f"{ranks} on {count(len(seen.nodes), 'node')}: {found} in {seen.seconds:g} s"
 
 
-def standing(ranks: Sequence[Checkup]) -> str:
+def progress(ranks: Sequence[Checkup]) -> str:
     """Return the progress while ranks have not started; "" if all have started."""
     waits = [each for each in ranks if not (each.runs or each.over)]
     if not waits:

@@ -11,12 +11,12 @@ _OTHERS: Mapping[str, State] = {"NotSeen": State.WAITING, MISSING: State.STARTIN
 """Words in trees that are not reasons of a condition."""
 
 
-def of(reason: str) -> State:
+def for_reason(reason: str) -> State:
     """Return what a reason for not being ready means; a word that has no record is for a person."""
     return _OTHERS.get(reason) or record_of(reason).state
 
 
-def service(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
+def service_state(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
     """Return the state of a service. The reasons of its pods take precedence over that of its condition Ready, which repeats
     one of them.
     """
@@ -25,11 +25,11 @@ def service(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
     rolling = rolled.get("status") == "False" and revisions(tree) > 1
     if tree.ready:
         if rolling:
-            return State.HELD if of(rolled.get("reason") or "") is State.HELD else State.ROLLING
+            return State.HELD if for_reason(rolled.get("reason") or "") is State.HELD else State.ROLLING
         return State.HELD if (told.get(FROZEN) or {}).get("status") == "True" else State.READY
-    found = {of(tree.reason)}
-    if of(tree.reason) is not State.OFF:
-        found |= {of(reason) for reason in _reasons(tree)}
+    found = {for_reason(tree.reason)}
+    if for_reason(tree.reason) is not State.OFF:
+        found |= {for_reason(reason) for reason in _reasons(tree)}
     worst = min(found, key=lambda state: state.order)
     return State.ROLLING if worst is State.STARTING and rolling else worst
 

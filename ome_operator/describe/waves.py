@@ -8,7 +8,7 @@ from ome_operator.core.waves.terms import Terms, terms
 from ome_operator.describe.text import count
 
 
-def lines(body: Mapping[str, Any]) -> Iterator[str]:
+def wave_lines(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about the rollout waves of an object, from its body of the API server."""
     metadata, rollout = body["metadata"], (body.get("status") or {}).get("rollout")
     where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
@@ -33,7 +33,7 @@ def lines(body: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def complete(body: Mapping[str, Any]) -> bool:
+def rollout_complete(body: Mapping[str, Any]) -> bool:
     """Return whether every service that the last edit affects has it."""
     rollout = (body.get("status") or {}).get("rollout")
     if rollout is None:

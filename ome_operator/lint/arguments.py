@@ -19,12 +19,12 @@ ENDS = "The engine exits at once with code 2 and `unrecognized arguments`, and i
 
 def known(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
     """Yield every argument, on all ranks, of programs whose flags are known exactly."""
-    for role, start in every(subject):
+    for role, start in all_launches(subject):
         if start.line is not None:
             yield from ((role, start, given) for given in start.arguments if given.word.startswith("--"))
 
 
-def every(subject: Subject) -> Iterator[tuple[Role, Launch]]:
+def all_launches(subject: Subject) -> Iterator[tuple[Role, Launch]]:
     """Yield every known program of rank 0 and of the other ranks."""
     for role in subject.roles:
         yield from ((role, start) for start in (role.launch, role.others) if start is not None)
@@ -179,7 +179,7 @@ def _more(given: Argument) -> str:
     evidence="argparse keeps the last value of a repeated option.",
 )
 def flag_twice(subject: Subject) -> Iterator[Hit]:
-    for role, start in every(subject):
+    for role, start in all_launches(subject):
         seen: dict[str, Argument] = {}
         for given in start.arguments:
             name = given.flag.name if given.flag else given.word
@@ -199,7 +199,7 @@ def flag_twice(subject: Subject) -> Iterator[Hit]:
     evidence="Kubernetes, field `args` of a container: references to variables that do not exist are left unchanged.",
 )
 def variable_missing(subject: Subject) -> Iterator[Hit]:
-    for role, start in every(subject):
+    for role, start in all_launches(subject):
         missing = sorted(references(start.words) - start.names) if not start.open and not start.shell else []
         for name in missing:
             close = get_close_matches(name, sorted(start.names), 1, 0.7)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ome_operator.lint.division import engines, of
+from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import Launch, number
 from ome_operator.lint.sglang import Sizes
@@ -117,7 +117,7 @@ def flags_contradict(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         for pair in _PAIRS:
             if pair.holds(start, found):
-                yield Hit(of(role, start, pair.flag), pair.says, pair.remedy)
+                yield Hit(locate(role, start, pair.flag), pair.says, pair.remedy)
 
 
 @rule(
@@ -133,7 +133,9 @@ def served_name(subject: Subject) -> Iterator[Hit]:
         name = start.text("--served-model-name")
         if ":" in name and "://" not in name and not start.shell:
             said = f"--served-model-name is {name}"
-            yield Hit(of(role, start, "--served-model-name"), said, f"write --served-model-name={name.replace(':', '-')}")
+            yield Hit(
+                locate(role, start, "--served-model-name"), said, f"write --served-model-name={name.replace(':', '-')}"
+            )
 
 
 @rule(
@@ -150,7 +152,7 @@ def requests_few(subject: Subject) -> Iterator[Hit]:
         if most is not None and found.attention_dp and 0 < most < found.attention_dp:
             said = f"--max-running-requests is {most}, which is divided among {found.attention_dp} attention groups"
             remedy = f"write the number for all groups together, at least {found.attention_dp}"
-            yield Hit(of(role, start, "--max-running-requests"), said, remedy)
+            yield Hit(locate(role, start, "--max-running-requests"), said, remedy)
 
 
 RULES: tuple[Rule, ...] = (flags_contradict, served_name, requests_few)

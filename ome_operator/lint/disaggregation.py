@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ome_operator import keys
 from ome_operator.engines.routers import BOOTSTRAP_PORT
 from ome_operator.lint import locations
-from ome_operator.lint.division import of
+from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Launch, number
 from ome_operator.lint.sglang import sizes
@@ -43,7 +43,7 @@ def cache_types(subject: Subject) -> Iterator[Hit]:
         if {here, there} <= _PLAIN:
             return
         said = f"prefill has --kv-cache-dtype {here or 'auto'}, and decode has {there or 'auto'}"
-        yield Hit(of(role, start, "--kv-cache-dtype"), said, "write the same value for both")
+        yield Hit(locate(role, start, "--kv-cache-dtype"), said, "write the same value for both")
 
 
 @rule(
@@ -57,7 +57,7 @@ def page_sizes(subject: Subject) -> Iterator[Hit]:
     if (found := _differ(subject, "--page-size")) and found[2] and found[3]:
         role, start, here, there = found
         said = f"prefill has --page-size {here}, and decode has {there}"
-        yield Hit(of(role, start, "--page-size"), said, "write the same value for both")
+        yield Hit(locate(role, start, "--page-size"), said, "write the same value for both")
 
 
 @rule(
@@ -71,7 +71,7 @@ def page_size_alone(subject: Subject) -> Iterator[Hit]:
     if (found := _differ(subject, "--page-size")) and bool(found[2]) != bool(found[3]):
         role, start, here, there = found
         said = f"{'prefill' if here else 'decode'} has --page-size {here or there}, but the other role does not set it"
-        yield Hit(of(role, start, "--page-size"), said, "write the same value for both")
+        yield Hit(locate(role, start, "--page-size"), said, "write the same value for both")
 
 
 @rule(
@@ -85,7 +85,7 @@ def transfer_differs(subject: Subject) -> Iterator[Hit]:
     if found := _differ(subject, "--disaggregation-transfer-backend"):
         role, start, here, there = found
         said = f"prefill has --disaggregation-transfer-backend {here}, and decode has {there}"
-        yield Hit(of(role, start, "--disaggregation-transfer-backend"), said, "write the same value for both")
+        yield Hit(locate(role, start, "--disaggregation-transfer-backend"), said, "write the same value for both")
 
 
 @rule(
@@ -104,7 +104,7 @@ def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
     here, there = sizes(first).attention_tp, sizes(second).attention_tp
     if here and there and here != there:
         said = f"attention is divided over {here} GPUs in prefill and over {there} in decode"
-        yield Hit(of(role, second, "--tp-size"), said, "write the same TP / DP for both")
+        yield Hit(locate(role, second, "--tp-size"), said, "write the same TP / DP for both")
 
 
 @rule(
@@ -123,7 +123,7 @@ def drafts_apart(subject: Subject) -> Iterator[Hit]:
                 f"{'prefill' if here else 'decode'} has --speculative-algorithm {here or there}, but the other role has none"
             )
             yield Hit(
-                of(role, start, "--speculative-algorithm"),
+                locate(role, start, "--speculative-algorithm"),
                 said,
                 "write it for both roles with the same draft model, or for neither",
             )
@@ -142,7 +142,9 @@ def drafts_differ(subject: Subject) -> Iterator[Hit]:
         if (found := _differ(subject, flag)) and found[2] and found[3]:
             role, start, here, there = found
             yield Hit(
-                of(role, start, flag), f"prefill has {flag} {here}, and decode has {there}", "write the same value for both"
+                locate(role, start, flag),
+                f"prefill has {flag} {here}, and decode has {there}",
+                "write the same value for both",
             )
 
 
@@ -163,7 +165,9 @@ def prefill_pipeline(subject: Subject) -> Iterator[Hit]:
         if mode == "prefill" and stages is not None and stages > 1 and backend.startswith("mooncake"):
             said = f"prefill has --pp-size {stages}, and {backend} transfers the caches"
             yield Hit(
-                of(role, start, "--pp-size"), said, "remove --pp-size, or compare the answers with those of a single server"
+                locate(role, start, "--pp-size"),
+                said,
+                "remove --pp-size, or compare the answers with those of a single server",
             )
 
 
@@ -182,7 +186,9 @@ def contexts_differ(subject: Subject) -> Iterator[Hit]:
     whole = subject.model.facts.context_length if subject.model is not None else None
     if here and (longest := there or whole) and here < longest:
         said = f"prefill accepts {here} tokens, and decode accepts {longest}"
-        yield Hit(of(role, first, "--context-length"), said, "write the same value for both, or a larger one for prefill")
+        yield Hit(
+            locate(role, first, "--context-length"), said, "write the same value for both, or a larger one for prefill"
+        )
 
 
 @rule(
@@ -198,7 +204,7 @@ def mode_wrong(subject: Subject) -> Iterator[Hit]:
         mode = start.text("--disaggregation-mode") or "null"
         if "$" not in mode and role.title in ("prefill", "decode") and mode != role.title:
             said = f"{role.component} is the {role.title} role, but has --disaggregation-mode {mode}"
-            yield Hit(of(role, start, "--disaggregation-mode"), said, f"write --disaggregation-mode={role.title}")
+            yield Hit(locate(role, start, "--disaggregation-mode"), said, f"write --disaggregation-mode={role.title}")
 
 
 @rule(
@@ -219,7 +225,7 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
                 f"{told or 'missing, so that the router uses 8998'}"
             )
             yield Hit(
-                of(role, start, "--disaggregation-bootstrap-port"),
+                locate(role, start, "--disaggregation-bootstrap-port"),
                 said,
                 f'add {keys.BOOTSTRAP_PORT}: "{port}" to the annotations',
             )

@@ -21,7 +21,7 @@ def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
     yield from ((role, start, sizes(start)) for role, start in subject.launched(_PROGRAM))
 
 
-def of(role: Role, start: Launch, *names: str) -> Location:
+def locate(role: Role, start: Launch, *names: str) -> Location:
     """Return the location of the first of these flags that is given, or where arguments can be added."""
     given = next((given for name in names if (given := start.given(name)) is not None), None)
     return locations.argument(role, given) if given is not None else locations.arguments(role)
@@ -54,7 +54,7 @@ def nnodes_differ(subject: Subject) -> Iterator[Hit]:
         if start.given("--nnodes") is not None and found.nnodes is not None and found.nnodes != role.size:
             said = f"--nnodes is {found.nnodes}, but a group has {role.size} pod{'s' if role.size > 1 else ''}"
             remedy = f"write --nnodes=$(LWS_GROUP_SIZE), or set worker.size to {found.nnodes - 1}"
-            yield Hit(of(role, start, "--nnodes"), said, remedy)
+            yield Hit(locate(role, start, "--nnodes"), said, remedy)
 
 
 @rule(
@@ -99,7 +99,7 @@ def ranks_limits_differ(subject: Subject) -> Iterator[Hit]:
             here, there = start.text(name), role.others.text(name)
             if here != there:
                 said = f"rank 0 has {name} {here or 'unset'}, but the others have {there or 'unset'}"
-                yield Hit(of(role, start, name), said, "give all ranks the same arguments")
+                yield Hit(locate(role, start, name), said, "give all ranks the same arguments")
 
 
 @rule(
@@ -113,7 +113,7 @@ def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.tp and found.pp and found.nnodes and (found.tp * found.pp) % found.nnodes:
             said = f"TP {found.tp} times PP {found.pp} cannot be divided by {found.nnodes} nodes"
-            yield Hit(of(role, start, "--tp-size"), said, f"write --tp-size={role.gpus or found.nnodes * 8}")
+            yield Hit(locate(role, start, "--tp-size"), said, f"write --tp-size={role.gpus or found.nnodes * 8}")
 
 
 @rule(
@@ -128,7 +128,7 @@ def gpus_too_few(subject: Subject) -> Iterator[Hit]:
         if found.gpus is not None and role.gpus and found.gpus > role.gpus and start.text("--device") != "cpu":
             said = f"{_layout(found)} needs {found.gpus} GPUs, but a group has {role.gpus} ({role.size} × {role.per_pod})"
             yield Hit(
-                of(role, start, "--tp-size", "--pp-size"), said, f"write sizes whose product is {role.gpus}, or add pods"
+                locate(role, start, "--tp-size", "--pp-size"), said, f"write sizes whose product is {role.gpus}, or add pods"
             )
 
 
@@ -144,7 +144,7 @@ def gpus_idle(subject: Subject) -> Iterator[Hit]:
         if found.gpus is not None and role.gpus > found.gpus and start.text("--device") != "cpu":
             said = f"{_layout(found)} uses {found.gpus} GPUs, but a group has {role.gpus} ({role.size} × {role.per_pod})"
             yield Hit(
-                of(role, start, "--tp-size", "--pp-size"),
+                locate(role, start, "--tp-size", "--pp-size"),
                 said,
                 f"request {found.gpus} GPUs, or write sizes whose product is {role.gpus}",
             )
@@ -191,7 +191,7 @@ def dp_divides_tp(subject: Subject) -> Iterator[Hit]:
             divisors = [size for size in range(1, found.tp + 1) if found.tp % size == 0]
             close = min(divisors, key=lambda size: abs(size - (found.attention_dp or 1)))
             remedy = f"write {close}, which divides {found.tp}"
-            yield Hit(of(role, start, "--attn-dp-size", "--dp-size"), uneven.sentence, remedy)
+            yield Hit(locate(role, start, "--attn-dp-size", "--dp-size"), uneven.sentence, remedy)
 
 
 @rule(
@@ -208,10 +208,12 @@ def dp_both(subject: Subject) -> Iterator[Hit]:
             said = (
                 f"--dp-size {found.copies} makes complete copies, but --attn-dp-size {found.attention_dp} divides attention"
             )
-            yield Hit(of(role, start, "--dp-size"), said, "remove one of the two flags")
+            yield Hit(locate(role, start, "--dp-size"), said, "remove one of the two flags")
         elif (found.copies or 1) > 1 and (found.nnodes or 1) > 1:
             said = f"--dp-size {found.copies} makes complete copies, which cannot span {found.nnodes} nodes"
-            yield Hit(of(role, start, "--dp-size"), said, f"write --attn-dp-size={found.copies} to divide attention instead")
+            yield Hit(
+                locate(role, start, "--dp-size"), said, f"write --attn-dp-size={found.copies} to divide attention instead"
+            )
 
 
 @rule(
@@ -228,7 +230,7 @@ def heads_divide(subject: Subject) -> Iterator[Hit]:
             continue
         if uneven := division.heads(subject.model, found.attention_tp):
             remedy = f"add --attn-dp-size, so that TP / DP divides {attention.heads}"
-            yield Hit(of(role, start, "--attn-dp-size", "--tp-size"), uneven.sentence, remedy)
+            yield Hit(locate(role, start, "--attn-dp-size", "--tp-size"), uneven.sentence, remedy)
 
 
 @rule(
@@ -244,7 +246,7 @@ def ep_divides_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.tp and found.ep and (uneven := division.expert_groups(found.tp, found.ep)):
             remedy = f"write --ep-size={found.tp}, or use another divisor of {found.tp}"
-            yield Hit(of(role, start, "--ep-size"), uneven.sentence, remedy)
+            yield Hit(locate(role, start, "--ep-size"), uneven.sentence, remedy)
 
 
 @rule(
@@ -261,7 +263,7 @@ def experts_divide(subject: Subject) -> Iterator[Hit]:
             continue
         if uneven := division.experts(subject.model, found.ep, found.redundant):
             missing = found.redundant + -(subject.model.experts + found.redundant) % found.ep
-            place = of(role, start, "--ep-num-redundant-experts", "--ep-size", "--tp-size")
+            place = locate(role, start, "--ep-num-redundant-experts", "--ep-size", "--tp-size")
             yield Hit(place, uneven.sentence, f"write --ep-num-redundant-experts={missing}")
 
 
@@ -288,7 +290,7 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
                     f"choose sizes that cut it into at most {width // quantization.block[1]} pieces: a larger --ep-size, or "
                     f"--moe-dense-tp-size=1"
                 )
-                yield Hit(of(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
+                yield Hit(locate(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
 
 
 @rule(
@@ -303,7 +305,7 @@ def dense_tp(subject: Subject) -> Iterator[Hit]:
         dense = start.whole("--moe-dense-tp-size")
         if dense is not None and found.tp is not None and dense not in (1, found.tp):
             said = f"--moe-dense-tp-size is {dense}, but only 1 and TP ({found.tp}) are accepted"
-            yield Hit(of(role, start, "--moe-dense-tp-size"), said, "write --moe-dense-tp-size=1")
+            yield Hit(locate(role, start, "--moe-dense-tp-size"), said, "write --moe-dense-tp-size=1")
 
 
 @rule(
@@ -321,7 +323,7 @@ def chunk_pages(subject: Subject) -> Iterator[Hit]:
         if not decode and chunk and chunk > 0 and page and found.attention_dp and (chunk // found.attention_dp) % page:
             said = f"a chunk of {chunk // found.attention_dp} tokens on each rank is not a multiple of the page size {page}"
             remedy = f"write --chunked-prefill-size as a multiple of {page * found.attention_dp}"
-            yield Hit(of(role, start, "--chunked-prefill-size", "--page-size"), said, remedy)
+            yield Hit(locate(role, start, "--chunked-prefill-size", "--page-size"), said, remedy)
 
 
 RULES: tuple[Rule, ...] = (

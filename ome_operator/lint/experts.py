@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ome_operator.lint import locations
-from ome_operator.lint.division import engines, of
+from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number
 from ome_operator.lint.sglang import graph_batch, requests
@@ -79,7 +79,7 @@ def prefill_low_latency(subject: Subject) -> Iterator[Hit]:
         if found.deepep_mode == "low_latency" and start.text("--disaggregation-mode") != "decode":
             what = "prefill" if start.text("--disaggregation-mode") == "prefill" else "a server that also does prefill"
             remedy = f"write --deepep-mode={'normal' if what == 'prefill' else 'auto'}"
-            yield Hit(of(role, start, "--deepep-mode"), f"{what} has --deepep-mode low_latency", remedy)
+            yield Hit(locate(role, start, "--deepep-mode"), f"{what} has --deepep-mode low_latency", remedy)
 
 
 @rule(
@@ -92,7 +92,9 @@ def prefill_low_latency(subject: Subject) -> Iterator[Hit]:
 def decode_normal(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if found.deepep_mode == "normal" and start.text("--disaggregation-mode") == "decode":
-            yield Hit(of(role, start, "--deepep-mode"), "decode has --deepep-mode normal", "write --deepep-mode=low_latency")
+            yield Hit(
+                locate(role, start, "--deepep-mode"), "decode has --deepep-mode normal", "write --deepep-mode=low_latency"
+            )
 
 
 @rule(
@@ -106,7 +108,7 @@ def eplb_alone(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if start.on("--enable-eplb") and found.ep == 1:
             remedy = "add --moe-a2a-backend=deepep or --ep-size, or remove --enable-eplb"
-            yield Hit(of(role, start, "--enable-eplb"), "--enable-eplb is given, but EP is 1", remedy)
+            yield Hit(locate(role, start, "--enable-eplb"), "--enable-eplb is given, but EP is 1", remedy)
 
 
 @rule(
@@ -121,7 +123,7 @@ def redundant_alone(subject: Subject) -> Iterator[Hit]:
         if found.redundant and found.ep == 1:
             said = f"--ep-num-redundant-experts is {found.redundant}, but EP is 1"
             remedy = "add --moe-a2a-backend=deepep or --ep-size, or remove --ep-num-redundant-experts"
-            yield Hit(of(role, start, "--ep-num-redundant-experts"), said, remedy)
+            yield Hit(locate(role, start, "--ep-num-redundant-experts"), said, remedy)
 
 
 @rule(
@@ -137,7 +139,7 @@ def eplb_without_exchange(subject: Subject) -> Iterator[Hit]:
         asked = [name for name in ("--enable-eplb", "--ep-num-redundant-experts") if start.given(name)]
         if asked and not found.backend and found.ep and found.ep > 1:
             said = f"{asked[0]} is given without an all-to-all back end"
-            yield Hit(of(role, start, asked[0]), said, "add --moe-a2a-backend=deepep, or remove the flag")
+            yield Hit(locate(role, start, asked[0]), said, "add --moe-a2a-backend=deepep, or remove the flag")
 
 
 @rule(
@@ -152,7 +154,7 @@ def ep_ignored(subject: Subject) -> Iterator[Hit]:
         given = number(start.text("--ep-size")) if start.given("--ep-size") else None
         if found.backend and given is not None and found.ep is not None and given != found.ep:
             said = f"--ep-size is {given}, but {found.backend} sets EP to {found.ep}"
-            yield Hit(of(role, start, "--ep-size"), said, "remove --ep-size")
+            yield Hit(locate(role, start, "--ep-size"), said, "remove --ep-size")
 
 
 @rule(
@@ -167,7 +169,7 @@ def overlap_alone(subject: Subject) -> Iterator[Hit]:
         if start.on("--enable-two-batch-overlap") and not found.backend and found.attention_dp == 1:
             said = "--enable-two-batch-overlap is given without an all-to-all back end and without attention groups"
             yield Hit(
-                of(role, start, "--enable-two-batch-overlap"),
+                locate(role, start, "--enable-two-batch-overlap"),
                 said,
                 "add --moe-a2a-backend=deepep, or remove --enable-two-batch-overlap",
             )
@@ -184,7 +186,7 @@ def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         batch = graph_batch(start) or 0
         if found.backend == "flashinfer" and batch > FLASHINFER_MOST and start.text("--disaggregation-mode") != "prefill":
-            place = of(role, start, "--cuda-graph-bs-decode", "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs")
+            place = locate(role, start, "--cuda-graph-bs-decode", "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs")
             yield Hit(
                 place, f"the largest CUDA graph has {batch} requests per rank", f"write a value of at most {FLASHINFER_MOST}"
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 from ome_operator import quantity
 from ome_operator.lint import locations
-from ome_operator.lint.division import of
+from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number
 from ome_operator.lint.pods import DEVICES, SHM, needs_rdma
@@ -153,7 +153,7 @@ def host_loopback(subject: Subject) -> Iterator[Hit]:
         alone = len(role.leader["spec"]["containers"]) == 1  # another container in the pod may forward requests
         if alone and start.text("--host") in _LOOPBACK:
             said = f"--host is {start.text('--host')}{'' if start.given('--host') else ', the default'}"
-            yield Hit(of(role, start, "--host"), said, "write --host=0.0.0.0")
+            yield Hit(locate(role, start, "--host"), said, "write --host=0.0.0.0")
 
 
 @rule(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ome_operator.capacity.memory import DEFAULT_SHARE, GIB, SHARES, Memory, in_gib, memory
 from ome_operator.capacity.model import ModelFacts
-from ome_operator.lint.division import engines, of
+from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import Launch
 from ome_operator.lint.sglang import Sizes, options
@@ -87,7 +87,9 @@ def memory_short(subject: Subject) -> Iterator[Hit]:
                 f"a rank needs {needed.needed / GIB:.1f} GiB ({in_gib(needed.needed_parts)}), but {rank.share} of "
                 f"{rank.gpu}'s {rank.bytes / GIB:.0f} GiB is only {available / GIB:.1f}: {missing / GIB:.1f} GiB are missing"
             )
-            yield Hit(of(rank.role, rank.start, "--tp-size", "--mem-fraction-static"), said, _change(subject.model, rank))
+            yield Hit(
+                locate(rank.role, rank.start, "--tp-size", "--mem-fraction-static"), said, _change(subject.model, rank)
+            )
 
 
 def _change(model: ModelFacts, rank: _Rank) -> str:
@@ -126,7 +128,7 @@ def memory_beside(subject: Subject) -> Iterator[Hit]:
             )
             less = int((1 - beside / rank.bytes) * 100) / 100
             remedy = f"write --mem-fraction-static={less}, or use smaller batches"
-            yield Hit(of(rank.role, rank.start, "--mem-fraction-static"), said, remedy)
+            yield Hit(locate(rank.role, rank.start, "--mem-fraction-static"), said, remedy)
 
 
 RULES: tuple[Rule, ...] = (memory_short, memory_beside)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from ome_operator.lint import locations
-from ome_operator.lint.division import engines, of
+from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import number
 from ome_operator.lint.subject import Role, Subject, items
@@ -51,7 +51,7 @@ def model_elsewhere(subject: Subject) -> Iterator[Hit]:
             path = start.text(flag)
             if path.startswith("/") and "$" not in path and not _mounted(role, path):
                 remedy = "write $(MODEL_PATH), or mount a volume at this path"
-                yield Hit(of(role, start, flag), f"{flag} is {path}, but no volume is mounted there", remedy)
+                yield Hit(locate(role, start, flag), f"{flag} is {path}, but no volume is mounted there", remedy)
 
 
 def _mounted(role: Role, path: str) -> bool:
@@ -74,7 +74,7 @@ def context_beyond(subject: Subject) -> Iterator[Hit]:
         changed = _LONGER in start.names or start.given("--json-model-override-args") is not None
         if whole and asked and asked > whole and not changed:
             said = f"--context-length is {asked}, but the model supports {whole}"
-            yield Hit(of(role, start, "--context-length"), said, f"write a value of at most {whole}, or set {_LONGER}=1")
+            yield Hit(locate(role, start, "--context-length"), said, f"write a value of at most {whole}, or set {_LONGER}=1")
 
 
 @rule(
@@ -91,7 +91,7 @@ def quantization_differs(subject: Subject) -> Iterator[Hit]:
         if kind is not None and told in _OTHERS.get(kind.name, ()):
             said = f"--quantization is {told}, but the weights are quantized with {kind.name}"
             yield Hit(
-                of(role, start, "--quantization"),
+                locate(role, start, "--quantization"),
                 said,
                 "remove --quantization, because the engine reads it from config.json",
             )
@@ -126,7 +126,7 @@ def draft_missing(subject: Subject) -> Iterator[Hit]:
         if drafts in ("EAGLE3", "STANDALONE") and not start.text("--speculative-draft-model-path") and not own:
             said = f"--speculative-algorithm is {drafts}, but --speculative-draft-model-path is not given"
             yield Hit(
-                of(role, start, "--speculative-algorithm"),
+                locate(role, start, "--speculative-algorithm"),
                 said,
                 "add --speculative-draft-model-path with the path of a draft model",
             )

@@ -5,7 +5,7 @@ from typing import Any
 
 from ome_operator import keys, quantity
 from ome_operator.lint import locations
-from ome_operator.lint.division import of
+from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Launch, number
 from ome_operator.lint.subject import Manifest, Role, Subject, below, items
@@ -56,7 +56,7 @@ def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         apart = start.text("--disaggregation-mode") in ("prefill", "decode")
         if apart and _on_gpus(role, start) and (why := _tcp(start)):
-            place = of(role, start, "--disaggregation-transfer-backend")
+            place = locate(role, start, "--disaggregation-transfer-backend")
             yield Hit(
                 place, f"{why} sends KV caches over TCP", "remove this setting, and give the pods RDMA devices (docs/gpu.md)"
             )
@@ -178,7 +178,7 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
             port = number(server.text("--port"))
             if asked is not None and port is not None and asked != port:
                 said = f"the router connects to port {asked}, but {engine.title} listens on {port}"
-                yield Hit(of(role, start, "--service-discovery-port"), said, f"write --service-discovery-port={port}")
+                yield Hit(locate(role, start, "--service-discovery-port"), said, f"write --service-discovery-port={port}")
                 break
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from ome_operator.lint.division import engines, of
+from ome_operator.lint.division import engines, locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.subject import Subject
 
@@ -28,7 +28,7 @@ def address_own(subject: Subject) -> Iterator[Hit]:
         if not address or _OWN.fullmatch(address):
             said = f"--dist-init-addr is {address or 'not given'} in a group of {role.size} pods"
             remedy = "write --dist-init-addr=$(LWS_LEADER_ADDRESS):5757"
-            yield Hit(of(role, start, "--dist-init-addr", "--nnodes"), said, remedy)
+            yield Hit(locate(role, start, "--dist-init-addr", "--nnodes"), said, remedy)
 
 
 @rule(
@@ -47,7 +47,7 @@ def rank_fixed(subject: Subject) -> Iterator[Hit]:
         rank = others.whole("--node-rank")
         if rank is not None and (rank == 0 or role.size > 2):
             said = f"all pods but rank 0 have --node-rank {rank} in a group of {role.size} pods"
-            yield Hit(of(role, others, "--node-rank", "--nnodes"), said, "write --node-rank=$(LWS_WORKER_INDEX)")
+            yield Hit(locate(role, others, "--node-rank", "--nnodes"), said, "write --node-rank=$(LWS_WORKER_INDEX)")
 
 
 RULES: tuple[Rule, ...] = (address_own, rank_fixed)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from ome_operator import keys
 from ome_operator.lint import locations
-from ome_operator.lint.division import of
+from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Launch, number
 from ome_operator.lint.subject import Role, Subject, below
@@ -29,7 +29,7 @@ def mode_alone(subject: Subject) -> Iterator[Hit]:
         if role.title == "engine" and mode in ("prefill", "decode") and subject.service:
             said = f"the engine has --disaggregation-mode {mode}, but the service has no decoder"
             remedy = "add decoder: {} and router: {}, or remove the argument"
-            yield Hit(of(role, start, "--disaggregation-mode"), said, remedy)
+            yield Hit(locate(role, start, "--disaggregation-mode"), said, remedy)
 
 
 @rule(
@@ -83,7 +83,7 @@ def router_everywhere(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched(ROUTER):
         if start.on("--service-discovery") and start.given("--service-discovery-namespace") is None:
             remedy = "add --service-discovery-namespace=$(NAMESPACE)"
-            yield Hit(of(role, start, "--service-discovery"), "--service-discovery-namespace is not given", remedy)
+            yield Hit(locate(role, start, "--service-discovery"), "--service-discovery-namespace is not given", remedy)
 
 
 @rule(

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from ome_operator.cli.generate import bookshelf
-from ome_operator.cli.manifests import read
+from ome_operator.cli.manifests import read_manifests
 from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.manifests import manifests
 from tests.conftest import SOAK
@@ -52,13 +52,13 @@ RIGHT = {
 
 @pytest.mark.parametrize("path", CONFIG, ids=lambda path: str(path.relative_to(ROOT / "config")))
 def test_the_catalog(path: Path) -> None:
-    assert grave(found(read([path], "default"))) == KNOWN.get(str(path.relative_to(ROOT / "config")), [])
+    assert grave(found(read_manifests([path], "default"))) == KNOWN.get(str(path.relative_to(ROOT / "config")), [])
 
 
 def test_the_catalog_as_a_whole() -> None:
-    looked = looked_at(read([ROOT / "config"], "default"))
+    looked = looked_at(read_manifests([ROOT / "config"], "default"))
     assert len(looked) >= 24 and all(subject.roles for subject in looked)
-    assert grave(found(read([ROOT / "config"], "default"))) == [WAITS]
+    assert grave(found(read_manifests([ROOT / "config"], "default"))) == [WAITS]
 
 
 def test_every_answer_of_the_generator() -> None:
@@ -83,7 +83,7 @@ def test_every_answer_of_the_generator() -> None:
 
 @pytest.mark.parametrize("name", sorted(WORKING))
 def test_services_in_the_style_of_ome(name: str) -> None:
-    bodies = read([LINT / "working" / f"{name}.yaml"], "default")
+    bodies = read_manifests([LINT / "working" / f"{name}.yaml"], "default")
     programs = [start.engine for subject in looked_at(bodies) for role in subject.roles if (start := role.launch)]
     assert programs == WORKING[name]
     assert grave(found(bodies)) == RIGHT.get(name, [])

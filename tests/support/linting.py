@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ome_operator.cli.live.linted import subjects
-from ome_operator.cli.manifests import read, read_beside
+from ome_operator.cli.manifests import read_manifests, read_referenced
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Finding, Severity
@@ -19,7 +19,7 @@ LINT = ROOT / "tests/lint"
 @cache
 def catalog() -> list[dict[str, Any]]:
     """Models, runtimes and accelerator classes that come with `ome`."""
-    return read_beside([ROOT / "config"], [], "default")
+    return read_referenced([ROOT / "config"], [], "default")
 
 
 def looked_at(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[Subject]:
@@ -38,7 +38,7 @@ def found(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[Findi
 @cache
 def in_file(path: Path) -> tuple[Finding, ...]:
     """What is found in a file; several tests ask for the same."""
-    return tuple(found(read([path], "default")))
+    return tuple(found(read_manifests([path], "default")))
 
 
 def grave(findings: Iterable[Finding]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ome_operator.describe.log_selection import moment
+from ome_operator.describe.log_selection import sort_key
 from ome_operator.kube import errors
 from ome_operator.kube.podlogs import LogLine, Logs, Wanted
 
@@ -45,7 +45,7 @@ async def merged(logs: Logs, sources: list[Source], wanted: Wanted, show: Show, 
 
     streams = [lines(source) for source in sources]
     firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
-    heads = [(moment(line.when), number, line) for number, line in enumerate(firsts) if line is not None]
+    heads = [(sort_key(line.when), number, line) for number, line in enumerate(firsts) if line is not None]
     heapq.heapify(heads)
     while heads:
         _, number, line = heads[0]
@@ -54,7 +54,7 @@ async def merged(logs: Logs, sources: list[Source], wanted: Wanted, show: Show, 
         if after is None:
             heapq.heappop(heads)
         else:
-            heapq.heapreplace(heads, (moment(after.when), number, after))
+            heapq.heapreplace(heads, (sort_key(after.when), number, after))
     return failed
 
 
@@ -103,7 +103,7 @@ async def _until_gone(logs: Logs, source: Source, wanted: Wanted, item: _Followe
         before = item.last
         try:
             async for line in logs.lines(source.namespace, source.pod, source.container, part):
-                if moment(line.when) > moment(item.last):
+                if sort_key(line.when) > sort_key(item.last):
                     item.last, said = line.when, ""
                     show(source.label, line)
         except errors.NotFound:

@@ -15,7 +15,7 @@ from ome_operator.cli.live.trees import found, selector
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.preflight.on_demand import Trial, owned, patience, trial
 from ome_operator.describe.outcome import SURVIVES, Outcome, outcome
-from ome_operator.describe.preflight import Checkup, rank, standing
+from ome_operator.describe.preflight import Checkup, progress, rank
 from ome_operator.errors import OmeError, Unanswered
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Conflict, Forbidden, KubeError, NotFound, Transient
@@ -176,7 +176,7 @@ class Look:
                 waits = [each for each in ranks if not each.over]
                 if not waits or now > longest or (now > self._within and not any(each.runs for each in waits)):
                     return ranks
-                now_told = standing(ranks) if now >= SILENCE else ""
+                now_told = progress(ranks) if now >= SILENCE else ""
             if now_told and now_told != told:
                 self._say(now_told)
                 told = now_told

@@ -54,7 +54,7 @@ class TrafficSamples:
     async def _ask(self, read: ReadPage, namespace: str, found: list[LeaderPod], at: float) -> None:
         async def page(leader: LeaderPod) -> dict[str, float] | KubeError:
             try:
-                return plots.read(await read(namespace, leader.pod, leader.port, "metrics"))
+                return plots.read_metrics(await read(namespace, leader.pod, leader.port, "metrics"))
             except KubeError as error:
                 return error
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.connect import Context, Kubeconfig, inside, on_cluster
+from ome_operator.cli.connect import Context, Kubeconfig, namespace_or_default, on_cluster
 from ome_operator.cli.output import complain, say
 from ome_operator.errors import Unanswered
 
@@ -45,7 +45,7 @@ def ui(
         from ome_operator.machinery.health import PortTaken
 
         logs, pages = Logs(client.connection), PodPages(client.connection)
-        looker = Looker(client, namespace, fallback=inside(client, ""))
+        looker = Looker(client, namespace, fallback=namespace_or_default(client, ""))
         where = f"{context} · {client.connection.server}" if context else client.connection.server
         site = Site(client, Reads(logs.lines, pages.text), Feed(looker.look), shell, where)
         try:

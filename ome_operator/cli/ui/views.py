@@ -43,7 +43,7 @@ def services(board: Board, shell: Shell) -> Iterator[Section]:
     gpus = sum(row.gpus for row in rows)
     idle = sum(row.idle for row in rows)
     yield Section("summary", {"counted": overview.counted(rows), "services": len(rows), "gpus": gpus, "idle": idle})
-    yield Section("waves", {"waves": everywhere(overview.on_their_way(board.shared, shell))})
+    yield Section("waves", {"waves": everywhere(overview.active_waves(board.shared, shell))})
     words = {"broken": "act", "waiting": "on others"}
     yield Section("services", {"rows": rows, "words": words, "where": board.namespace})
     yield _rights(board)
@@ -68,7 +68,7 @@ def service(
     conditions = (body.get("status") or {}).get("conditions") or ()
     found = causes(tree, conditions, shell)
     safe: Tree = everywhere(tree)
-    yield Section("head", _head(safe, body, states.service(tree, conditions)))
+    yield Section("head", _head(safe, body, states.service_state(tree, conditions)))
     plotted = _plots(traffic)
     if not plotted.data["why"]:
         yield plotted
@@ -168,7 +168,7 @@ def _of_group(group: GroupView) -> State:
 def _of_rank(rank: Rank) -> State:
     if rank.draining:
         return State.ROLLING
-    return State.READY if rank.ready else states.of(rank.reason)
+    return State.READY if rank.ready else states.for_reason(rank.reason)
 
 
 def _rank(tree: Tree, role: str, group: GroupView, rank: Rank, shell: Shell) -> RankView:
@@ -198,7 +198,7 @@ def _history(board: Board, key: Key) -> list[Kept]:
     known = stored(board.children[key].values(), parsed.uid)
     aim = target.of(parsed, {revision.name: revision.number for revision in known})
     made = {revision.name: board.stored.get(f"{key[0]}/{revision.child.name}", "") for revision in known}
-    lines = history.lines(known, aim, parsed.status.get("slices") or ())
+    lines = history.history_entries(known, aim, parsed.status.get("slices") or ())
     return [Kept(line, made[line.revision]) for line in reversed(lines)]
 
 
@@ -238,7 +238,7 @@ def _actions(board: Board, key: Key, shell: Shell) -> Iterator[Any]:
 
 def nodes(board: Board, shell: Shell) -> Iterator[Section]:
     """Yield the sections of the page of nodes and weights."""
-    rows = everywhere(cluster.rows(board.trees.values(), board.nodes, board.records))
+    rows = everywhere(cluster.node_rows(board.trees.values(), board.nodes, board.records))
     yield Section(
         "capacity", {"totals": cluster.totals(rows), "rows": rows, "denied": visible(board.denied.get("nodes", ""))}
     )

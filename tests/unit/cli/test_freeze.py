@@ -101,7 +101,7 @@ def ome(monkeypatch: pytest.MonkeyPatch, api: FakeApi, *words: str) -> Result:
     async def opened(*_: Any) -> AsyncIterator[FakeApi]:
         yield api
 
-    monkeypatch.setattr(connect, "opened", opened)
+    monkeypatch.setattr(connect, "open_client", opened)
     return CliRunner().invoke(app, list(words))
 
 

@@ -47,7 +47,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     async def opened(*_: object) -> AsyncIterator[Server]:
         yield found
 
-    monkeypatch.setattr(connect, "opened", opened)
+    monkeypatch.setattr(connect, "open_client", opened)
     monkeypatch.chdir(tmp_path)
     return found
 

@@ -66,7 +66,7 @@ def ome(monkeypatch: pytest.MonkeyPatch, api: Looked, *words: object) -> Result:
     async def opened(*_: Any) -> AsyncIterator[Looked]:
         yield api
 
-    monkeypatch.setattr(connect, "opened", opened)
+    monkeypatch.setattr(connect, "open_client", opened)
     result = CliRunner().invoke(app, ["preflight", *map(str, words)])
     assert api.made == {}
     return result

@@ -42,7 +42,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, **rollout: Any) -> FakeApi:
     async def opened(*_: Any) -> AsyncIterator[FakeApi]:
         yield api
 
-    monkeypatch.setattr(connect, "opened", opened)
+    monkeypatch.setattr(connect, "open_client", opened)
     return api
 
 

@@ -85,7 +85,7 @@ def runtimes(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     async def opened(*_: Any) -> AsyncIterator[FakeApi]:
         yield api
 
-    monkeypatch.setattr(connect, "opened", opened)
+    monkeypatch.setattr(connect, "open_client", opened)
     return api
 
 

@@ -67,13 +67,13 @@ def test_a_service_that_is_well_has_no_causes() -> None:
     ],
 )
 def test_a_service_in_a_word(which: tuple[str, str], state: State) -> None:
-    assert states.service(board().trees[which], board().bodies[which]["status"]["conditions"]) is state
+    assert states.service_state(board().trees[which], board().bodies[which]["status"]["conditions"]) is state
 
 
 def test_a_reason_that_nobody_knows_is_for_a_person() -> None:
-    assert states.of("SomethingNew") is State.BROKEN
-    assert (states.of(Reason.UNSCHEDULABLE), states.of(MISSING)) == (State.WAITING, State.STARTING)
-    assert states.of(Reason.SCALED_TO_ZERO) is State.OFF
+    assert states.for_reason("SomethingNew") is State.BROKEN
+    assert (states.for_reason(Reason.UNSCHEDULABLE), states.for_reason(MISSING)) == (State.WAITING, State.STARTING)
+    assert states.for_reason(Reason.SCALED_TO_ZERO) is State.OFF
 
 
 def test_commands_reach_the_same_cluster_and_are_quoted() -> None:

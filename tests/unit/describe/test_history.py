@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator.core.observed import slices
 from ome_operator.core.rollout.target import TargetRevision, target
-from ome_operator.describe.history import before, changed, lines
+from ome_operator.describe.history import before, changed, history_entries
 from tests.unit.core.observed.test_revisions import stored
 
 BASE: dict[str, Any] = {
@@ -51,7 +51,7 @@ REJECTED = {"revision": "d", "edit": 3}
 def test_every_revision_with_what_it_is_now() -> None:
     aim = target("b", NUMBERS, "a", [REJECTED], "")
     slices = [{"revision": "b", "prefill": "1/2", "decode": "0/4"}, {"revision": "a", "prefill": "1/1"}]
-    found = {one.revision: (one.state, one.changed) for one in lines(KNOWN, aim, slices)}
+    found = {one.revision: (one.state, one.changed) for one in history_entries(KNOWN, aim, slices)}
     assert found == {
         "a": ("runs (prefill 1/1)", "the oldest stored revision"),
         "b": ("runs (prefill 1/2, decode 0/4), pinned", "n a → b"),

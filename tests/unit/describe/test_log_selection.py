@@ -3,7 +3,7 @@
 import pytest
 
 from ome_operator.core.observed.objects import Pod
-from ome_operator.describe.log_selection import Choice, labelled, moment, nothing, seconds
+from ome_operator.describe.log_selection import Choice, explain_no_pods, labelled, parse_seconds, sort_key
 from tests.support import parts
 from tests.support.simulator import World
 
@@ -44,19 +44,19 @@ def test_the_revision_is_told_where_there_are_two() -> None:
 
 
 def test_what_there_is_instead() -> None:
-    said = nothing(pods(engine={"minReplicas": 2}, decoder={}, router={}), Choice(group=7))
+    said = explain_no_pods(pods(engine={"minReplicas": 2}, decoder={}, router={}), Choice(group=7))
     assert "prefill (groups 0–1, ranks 0–1)" in said and "decode (groups 0, ranks 0–1)" in said and "router" in said
-    assert nothing((), Choice()) == "it has no pods"
+    assert explain_no_pods((), Choice()) == "it has no pods"
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [("90", 90), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("x", None), ("5 m", None)]
 )
 def test_durations(text: str, number: int | None) -> None:
-    assert seconds(text) == number
+    assert parse_seconds(text) == number
 
 
 def test_times_are_ordered_to_the_nanosecond() -> None:
     times = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000000001Z", "2026-01-01T00:00:00.1Z", "2026-01-01T00:00:01.05Z"]
-    assert sorted([times[2], times[0], times[3], times[1]], key=moment) == times
-    assert moment("") == ("", "")
+    assert sorted([times[2], times[0], times[3], times[1]], key=sort_key) == times
+    assert sort_key("") == ("", "")

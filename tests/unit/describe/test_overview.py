@@ -54,7 +54,7 @@ def wave(**more: Any) -> dict[str, Any]:
 
 
 def test_waves_that_are_over_are_not_shown_and_those_that_stopped_come_first() -> None:
-    found = overview.on_their_way(
+    found = overview.active_waves(
         [wave(state="Complete"), wave(), wave(state="Stopped", failed=1), {"metadata": {}}], Shell()
     )
     assert [(each.state, each.failed) for each in found] == [(State.BROKEN, 1), (State.ROLLING, 0)]
@@ -65,7 +65,7 @@ def test_waves_that_are_over_are_not_shown_and_those_that_stopped_come_first() -
 
 
 def test_nodes_have_their_groups_and_gpus() -> None:
-    found = {each.name: each for each in cluster.rows(board().trees.values(), board().nodes, board().records)}
+    found = {each.name: each for each in cluster.node_rows(board().trees.values(), board().nodes, board().records)}
     seventh = found["h200-07"]
     assert (seventh.held, seventh.gpus, seventh.product) == (8, 8, "NVIDIA-H200")
     assert [(use.place, use.state, use.reason) for use in seventh.uses] == [
@@ -76,13 +76,13 @@ def test_nodes_have_their_groups_and_gpus() -> None:
 
 
 def test_every_gpu_is_counted_in_a_single_place() -> None:
-    found = cluster.totals(cluster.rows(board().trees.values(), board().nodes, board().records))
+    found = cluster.totals(cluster.node_rows(board().trees.values(), board().nodes, board().records))
     assert found.gpus == found.serving + found.idle_held + found.free + found.away == 192
     assert (found.away, found.nodes_ready) == (16, 22)
 
 
 def test_nodes_that_nobody_may_list_are_known_by_their_pods() -> None:
-    found = cluster.rows(board().trees.values(), (), ())
+    found = cluster.node_rows(board().trees.values(), (), ())
     assert found[0].word == "not known" and found[0].gpus == -1 and found[0].uses
     assert cluster.totals(found).gpus == 0
 
@@ -98,7 +98,7 @@ def test_nodes_that_nobody_may_list_are_known_by_their_pods() -> None:
     ],
 )
 def test_weights_of_a_node(held: dict[str, Any], part: float, said: str) -> None:
-    (found,) = cluster.rows((), (), [from_api.record(console.record("n", held))])
+    (found,) = cluster.node_rows((), (), [from_api.record(console.record("n", held))])
     assert (round(found.weights[0].part, 2), found.weights[0].said) == (part, said)
 
 
@@ -115,7 +115,7 @@ def test_who_waits_for_what_is_told_once_for_alike_groups() -> None:
 
 
 def test_a_node_without_gpus_services_or_weights_is_no_row() -> None:
-    assert cluster.rows((), [node(console.node("plain", gpus=0))], ()) == []
+    assert cluster.node_rows((), [node(console.node("plain", gpus=0))], ()) == []
 
 
 # --- rollouts ---------------------------------------------------------------------------------------------------------

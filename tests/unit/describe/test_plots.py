@@ -20,15 +20,15 @@ vllm:num_requests_waiting many
 
 
 def test_a_page_is_summed_over_labels_and_what_is_no_number_is_left_out() -> None:
-    assert plots.read(PAGE) == {REQUESTS: 5, TOKENS: 7500, WAITS: 4}
-    assert plots.read('vllm:request_success_total{finished_reason="stop"} 1') == {REQUESTS: 1}
+    assert plots.read_metrics(PAGE) == {REQUESTS: 5, TOKENS: 7500, WAITS: 4}
+    assert plots.read_metrics('vllm:request_success_total{finished_reason="stop"} 1') == {REQUESTS: 1}
 
 
 @pytest.mark.parametrize(
     "text", ["", "<html>", "sglang:num_queue_reqs", "sglang:num_queue_reqs{", "\x00\n" * 9, "sglang:x{" + "}" * 10**6]
 )
 def test_any_text_is_read(text: str) -> None:
-    assert plots.read(text) == {}
+    assert plots.read_metrics(text) == {}
 
 
 def sample(at: float, pods: str = "a", **values: float) -> Sample:

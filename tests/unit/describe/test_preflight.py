@@ -6,7 +6,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.preflight.on_demand import RankKey, Trial, trial
 from ome_operator.describe.outcome import outcome
-from ome_operator.describe.preflight import Checkup, in_place, lines, rank, report, standing
+from ome_operator.describe.preflight import Checkup, in_place, progress, rank, report, report_lines
 from tests.support import parts
 
 DOWN = {"check": "links", "rank": 1, "said": "port 1 of mlx5_2 is DOWN (Disabled), not ACTIVE", "fix": "look at its cable"}
@@ -52,13 +52,13 @@ def ranks(*bodies: tuple[RankKey, dict[str, Any] | None], of: Trial = TRIAL) -> 
 def test_nothing_found() -> None:
     every = ranks(*((place, done(place, f"gpu-{place.rank}")) for place in TRIAL.pods))
     seen = report(every, 8.249)
-    assert lines(seen) == ["4 ranks on 2 nodes: nothing found in 8.2 s"] and (seen.findings, seen.missed) == ((), ())
-    assert all(each.over for each in every) and standing(every) == ""
+    assert report_lines(seen) == ["4 ranks on 2 nodes: nothing found in 8.2 s"] and (seen.findings, seen.missed) == ((), ())
+    assert all(each.over for each in every) and progress(every) == ""
 
 
 def test_a_finding_has_rank_node_cause_and_fix_and_is_told_a_single_time() -> None:
     seen = report(ranks((FIRST, done(FIRST, "gpu-6", DOWN)), (SECOND, done(SECOND, "gpu-7", DOWN))), 12)
-    assert lines(seen) == [
+    assert report_lines(seen) == [
         "prefill, rank 1 on node gpu-7: links: port 1 of mlx5_2 is DOWN (Disabled), not ACTIVE (look at its cable)",
         "2 ranks on 2 nodes: 1 finding in 12 s",
     ]
@@ -68,7 +68,7 @@ def test_a_finding_has_rank_node_cause_and_fix_and_is_told_a_single_time() -> No
 
 def test_a_rank_without_a_node_is_named_with_the_schedulers_sentence_and_not_as_absent() -> None:
     seen = report(ranks((FIRST, done(FIRST, "gpu-6", ABSENT)), (SECOND, unplaced(SECOND))), 200)
-    assert lines(seen) == [
+    assert report_lines(seen) == [
         "prefill, rank 1 has no node: Unschedulable: 0/24 nodes are available: 20 Insufficient nvidia.com/gpu.",
         "1 of 2 ranks on 1 node: nothing found in 200 s",
     ]
@@ -84,7 +84,7 @@ def test_ranks_that_wait_for_the_same_are_told_together_and_groups_have_their_nu
     of = made(size=4, decoder=False, groups=2)
     pull = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "engine:1"'}}
     bodies = [(place, unplaced(place, of) if place.rank else pod(place, "n", pull, of)) for place in of.pods]
-    told = lines(report(ranks(*bodies, of=of), 180))
+    told = report_lines(report(ranks(*bodies, of=of), 180))
     slow = 'ImagePullBackOff: container ome-container: Back-off pulling image "engine:1"'
     full = "Unschedulable: 0/24 nodes are available: 20 Insufficient nvidia.com/gpu."
     assert told == [
@@ -99,7 +99,7 @@ def test_ranks_that_wait_for_the_same_are_told_together_and_groups_have_their_nu
 def test_of_several_services_each_is_named() -> None:
     other = made(decoder=False, name="other")
     bodies = [rank(other, place, done(place, "n", DOWN, of=other)) for place in other.pods]
-    told = lines(report([*bodies, *ranks((SECOND, unplaced(SECOND)))], 9))
+    told = report_lines(report([*bodies, *ranks((SECOND, unplaced(SECOND)))], 9))
     assert told[0].startswith("team/other: engine, rank 1 on node n: links:")
     assert told[1].startswith("team/svc: prefill, rank 1 has no node:")
 
@@ -129,12 +129,12 @@ def test_a_pod_that_ended_without_a_word_found_not_nothing() -> None:
 
 def test_what_is_said_meanwhile() -> None:
     waits = ranks((FIRST, pod(FIRST, "n", RUNS, phase="Running")), (SECOND, unplaced(SECOND)))
-    assert standing(waits).startswith("1 of 2 ranks run, 1 placed: Unschedulable: 0/24 nodes")
+    assert progress(waits).startswith("1 of 2 ranks run, 1 placed: Unschedulable: 0/24 nodes")
 
 
 def test_words_of_strangers_give_the_terminal_no_orders() -> None:
     hostile = {**DOWN, "said": "x\x1b[2Jy\nforged", "rank": "1"}
-    (told, _) = lines(report(ranks((FIRST, done(FIRST, "n\x1b[31m", hostile))), 1))
+    (told, _) = report_lines(report(ranks((FIRST, done(FIRST, "n\x1b[31m", hostile))), 1))
     assert "\x1b" not in told and "\n" not in told
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.describe.waves import complete, lines
+from ome_operator.describe.waves import rollout_complete, wave_lines
 
 
 def runtime(**rollout: Any) -> dict[str, Any]:
@@ -14,7 +14,7 @@ def runtime(**rollout: Any) -> dict[str, Any]:
 
 
 def said(body: dict[str, Any]) -> str:
-    return "\n".join(lines(body))
+    return "\n".join(wave_lines(body))
 
 
 def test_a_wave_on_its_way() -> None:
@@ -23,7 +23,7 @@ def test_a_wave_on_its_way() -> None:
         "  4 of 200 services have generation 3, 6 in progress, 190 waiting, 0 failed\n"
         "  this wave covers the first 10 services"
     )
-    assert not complete(runtime(wave=2))
+    assert not rollout_complete(runtime(wave=2))
 
 
 def test_what_it_waits_for() -> None:
@@ -35,10 +35,10 @@ def test_what_it_waits_for() -> None:
 
 def test_the_end_of_it() -> None:
     done = runtime(state="Complete", done=200, rolling=0, waiting=0)
-    assert "all services have its last edit" in said(done) and complete(done)
-    assert "no service was changed by its last edit" in said(runtime()) and complete(runtime())
+    assert "all services have its last edit" in said(done) and rollout_complete(done)
+    assert "no service was changed by its last edit" in said(runtime()) and rollout_complete(runtime())
     done["metadata"]["generation"] = 4
-    assert "generation 4 by now" in said(done) and not complete(done)
+    assert "generation 4 by now" in said(done) and not rollout_complete(done)
 
 
 def test_an_annotation_that_cannot_be_read() -> None:

@@ -13,7 +13,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.cli.app import app
 from ome_operator.cli.live.cluster_from_manifests import gather
-from ome_operator.cli.manifests import read
+from ome_operator.cli.manifests import read_manifests
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.status.conditions import MESSAGE_LIMIT
@@ -50,7 +50,7 @@ def refused(bodies: list[dict[str, Any]]) -> bool:
 
 
 def test_what_is_shipped_gets_no_advice_and_is_not_refused() -> None:
-    found = said(read([ROOT / "config"], "default"))
+    found = said(read_manifests([ROOT / "config"], "default"))
     assert len(found) > 20 and {name: parts for name, parts in found.items() if parts} == {}
 
 
@@ -63,17 +63,17 @@ def test_nor_does_what_is_generated(words: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((LINT / "works").glob("*.yaml")), ids=lambda path: path.stem)
 def test_what_works_is_not_refused(path: Path) -> None:
-    assert not refused(read([path], "default"))
+    assert not refused(read_manifests([path], "default"))
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_only_what_the_parser_ends_at_is_refused(path: Path) -> None:
-    assert not refused(read([path], "default")) or path.parent.name in REFUSING
+    assert not refused(read_manifests([path], "default")) or path.parent.name in REFUSING
 
 
 def test_and_most_of_that() -> None:
     mine = [path for path in CORPUS if path.parent.name in REFUSING]
-    found = [path for path in mine if refused(read([path], "default"))]
+    found = [path for path in mine if refused(read_manifests([path], "default"))]
     assert len(found) >= len(mine) * 0.6, set(mine) - set(found)
 
 
@@ -111,14 +111,14 @@ def test_which_images_have_exactly_a_version(image: str, exact: bool) -> None:
 
 
 def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
-    (parts,) = said(read([LINT / "corpus/version-unknown/newer.yaml"], "default")).values()
+    (parts,) = said(read_manifests([LINT / "corpus/version-unknown/newer.yaml"], "default")).values()
     assert any("its flags are not checked" in part for part in parts)
 
 
 def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "KEPT", 3)
     judge = Validator()
-    cluster = gather(read([ROOT / "config"], "default"), model_agent=False)
+    cluster = gather(read_manifests([ROOT / "config"], "default"), model_agent=False)
     for kept in cluster.services():
         sync(kept.parsed, replace(cluster.deps(), judge=judge), Observed(), datetime(2026, 1, 1, tzinfo=UTC))
     assert judge.looked > 20 and len(judge._kept) == 3
@@ -126,7 +126,7 @@ def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_edit_of_the_model_or_of_the_gpus_is_looked_at_anew() -> None:
     judge = Validator()
-    cluster = gather(read([ROOT / "config"], "default"), model_agent=False)
+    cluster = gather(read_manifests([ROOT / "config"], "default"), model_agent=False)
     service = next(kept.parsed for kept in cluster.services() if kept.ref.name == "kimi-k2-tp16")
     deps = replace(cluster.deps(), judge=judge)
     for _ in range(3):

@@ -139,7 +139,7 @@ def on_cluster(monkeypatch: pytest.MonkeyPatch, api: FakeApi, *words: str) -> Re
     async def opened(*_: Any) -> AsyncIterator[FakeApi]:
         yield api
 
-    monkeypatch.setattr(connect, "opened", opened)
+    monkeypatch.setattr(connect, "open_client", opened)
     return CliRunner().invoke(app, ["plan", "compare", *words, *LAYOUT])
 
 

@@ -14,7 +14,7 @@ from ome_operator.cli import connect
 from ome_operator.cli.app import app
 from ome_operator.cli.live.linted import TOLD
 from ome_operator.cli.live.preview import preview
-from ome_operator.cli.manifests import read
+from ome_operator.cli.manifests import read_manifests
 from ome_operator.errors import Unanswered
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support import parts, yamls
@@ -32,7 +32,7 @@ def run(*words: object) -> Result:
 
 def broken(*names: str) -> list[dict[str, Any]]:
     """The objects of a file that the operator refuses, its service under these names in namespaces of their own."""
-    given = [*catalog(), *read([BROKEN], "default")]
+    given = [*catalog(), *read_manifests([BROKEN], "default")]
     services = [body for body in given if body["kind"] == "InferenceService"]
     others = [body for body in given if body["kind"] != "InferenceService"]
     copies = [
@@ -70,7 +70,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Any:
         async def opened(*_: object) -> AsyncIterator[FakeApi]:
             yield api
 
-        monkeypatch.setattr(connect, "opened", opened)
+        monkeypatch.setattr(connect, "open_client", opened)
 
     return made
 

@@ -11,7 +11,7 @@ import pytest
 from ome_operator.cli.live import preflight
 from ome_operator.cli.live.preflight import Look, Stopped
 from ome_operator.core.preflight.on_demand import Trial
-from ome_operator.describe.preflight import lines, report
+from ome_operator.describe.preflight import report, report_lines
 from ome_operator.kube import errors
 from tests.support.fake_api import Call
 from tests.support.looked import FULL, RUNS, Looked, Manifest, ended, healthy, status, unplaced
@@ -29,7 +29,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def looked(api: Looked, *trials: Trial, within: int = 60, said: list[str] | None = None) -> list[str]:
     """What a person is told."""
     look = Look(api, trials or (made(),), within, (said if said is not None else []).append)
-    return lines(report(*await look.run()))
+    return report_lines(report(*await look.run()))
 
 
 async def until(holds: Callable[[], bool]) -> None:
