@@ -22,10 +22,10 @@ class Latency(Spec):
 
 
 class Performance(Spec):
-    """Peak arithmetic rates."""
+    """Peak arithmetic rates of one accelerator."""
 
     fp16_tflops: int | None = None
-    """TFLOPS in FP16."""
+    """Peak FP16 rate in TFLOPS."""
     fp32_tflops: int | None = None
     """Has no effect."""
     int4_tops: int | None = None
@@ -36,30 +36,30 @@ class Performance(Spec):
 
 
 class Capabilities(Spec):
-    """What an accelerator of the class can do."""
+    """Hardware capabilities of one accelerator of the class."""
 
     memory_gb: Annotated[Quantity | None, Field(alias="memoryGB")] = None
-    """Memory of an accelerator: 141 or "141Gi"."""
+    """Memory of one accelerator, such as 141 or "141Gi". A number without a unit is in GB."""
     memory_bandwidth_gbps: Annotated[Quantity | None, Field(alias="memoryBandwidthGBps")] = None
-    """GB per second of memory, for the policy MostCapable."""
+    """Memory bandwidth of one accelerator in GB per second. The policy MostCapable compares it."""
     compute_capability: ReleaseNumber | None = None
-    """The vendor's architecture version, such as "9.0"."""
+    """Architecture version of the vendor, such as "9.0" (CUDA compute capability)."""
     clock_speed_mhz: Annotated[int | None, Field(alias="clockSpeedMHz")] = None
     """Has no effect."""
     level_zero_version: str | None = None
     """Has no effect."""
     features: list[str] | None = None
-    """What it can do, such as fp8, nvlink, rdma."""
+    """Features of the accelerator, such as fp8, nvlink or rdma."""
     performance: Performance | None = None
 
 
 class Cost(Spec):
-    """What an accelerator costs, for the policy Cheapest."""
+    """Cost of one accelerator. The policy Cheapest compares it."""
 
     per_hour: Quantity | None = None
-    """Price of an hour."""
+    """Price per hour."""
     per_million_tokens: Quantity | None = None
-    """Price of a million tokens, where perHour is equal."""
+    """Price per million tokens. It decides between classes with the same perHour."""
     spot_per_hour: Quantity | None = None
     """Has no effect."""
     tier: str | None = None
@@ -67,10 +67,10 @@ class Cost(Spec):
 
 
 class Discovery(Spec):
-    """How nodes that have the accelerator are recognised."""
+    """How the operator recognises nodes that have the accelerator."""
 
     node_selector: Labels | None = None
-    """Labels that such nodes carry."""
+    """Labels of the nodes that have the accelerator."""
     affinity: Open | None = None
     """Has no effect: use nodeSelector."""
     device_ids: Annotated[list[str] | None, Field(alias="deviceIDs")] = None
@@ -92,7 +92,7 @@ class AcceleratorResource(Spec):
     """An extended resource that pods request to get the accelerator."""
 
     name: str
-    """Resource name, such as nvidia.com/gpu."""
+    """Name of the extended resource, such as nvidia.com/gpu."""
     quantity: Quantity | None = None
     """Has no effect."""
     divisible: bool | None = None
@@ -100,88 +100,89 @@ class AcceleratorResource(Spec):
 
 
 class AcceleratorClassSpec(Spec):
-    """A kind of accelerator."""
+    """A kind of accelerator, such as the NVIDIA H200."""
 
     vendor: str | None = None
-    """Who makes it."""
+    """Manufacturer of the accelerator."""
     family: str | None = None
     """Architecture family, such as hopper."""
     model: str | None = None
-    """Product, such as h200."""
+    """Product name, such as h200."""
     capabilities: Capabilities
     discovery: Discovery
     resources: Annotated[list[AcceleratorResource] | None, ATOMIC] = None
-    """What containers ask for to get it; `ome generate` reads the first name, and nothing else does."""
+    """Extended resources that containers request to get the accelerator. Only `ome generate` reads them, and only the
+    first name."""
     cost: Cost | None = None
     integration: Integration | None = None
 
 
 class AcceleratorClassStatus(Spec):
-    """What the cluster has of the class."""
+    """Nodes and accelerators of the class in the cluster."""
 
     nodes: Annotated[list[str] | None, ATOMIC] = None
-    """Nodes that the discovery matches."""
+    """Nodes that match the discovery of the class."""
     available_nodes: int | None = None
-    """Nodes that are ready."""
+    """Number of matching nodes that are ready."""
     available_accelerators: int | None = None
-    """Accelerators of nodes that are ready."""
+    """Number of accelerators on matching nodes that are ready."""
     total_accelerators: int | None = None
-    """Accelerators of all nodes."""
+    """Number of accelerators on all matching nodes."""
     last_updated: str | None = None
     """Not written."""
     rollout: Annotated[Waves | None, ATOMIC_MAP] = None
     conditions: Conditions | None = None
-    """Ready, and Advice where something has no effect."""
+    """The conditions Ready and Advice. Advice lists the fields that have no effect."""
     observed_generation: int | None = None
-    """Generation of the spec that this is about."""
+    """Generation of the spec that this status describes."""
 
 
 class AcceleratorConstraints(Spec):
-    """What an accelerator must have."""
+    """Requirements that an accelerator class has to meet."""
 
     min_memory: int | None = None
-    """GB of memory of an accelerator at least."""
+    """Minimum memory of one accelerator in GB."""
     max_memory: int | None = None
-    """GB of memory at most."""
+    """Maximum memory of one accelerator in GB."""
     min_compute_performance_tflops: Annotated[int | None, Field(alias="minComputePerformanceTFLOPS")] = None
-    """FP16 TFLOPS at least."""
+    """Minimum FP16 rate in TFLOPS."""
     min_architecture_version: ReleaseNumber | None = None
-    """Compute capability at least, such as "9.0"."""
+    """Minimum compute capability, such as "9.0"."""
     required_features: list[str] | None = None
     """Features that the class must have, such as fp8."""
     preferred_precisions: list[str] | None = None
-    """Features that come first in the choice."""
+    """Features, such as fp8, that are preferred: classes that have them are chosen first."""
     excluded_classes: list[str] | None = None
-    """Names of classes that are not wanted."""
+    """Names of AcceleratorClasses that must not be chosen."""
     architecture_families: list[str] | None = None
-    """Families that are wanted, such as hopper."""
+    """Architecture families that are allowed, such as hopper."""
 
 
 class AcceleratorSelector(Spec):
-    """Which accelerator to use: a class by name, or the best of those that meet the constraints."""
+    """The accelerator to use: a class by name, or the best of the classes that meet the constraints."""
 
     accelerator_class: str | None = None
     """Name of an AcceleratorClass."""
     constraints: AcceleratorConstraints | None = None
     policy: Policy | None = None
-    """How to choose among classes that fit; BestFit when unset."""
+    """How to choose among the classes that meet the constraints; BestFit if unset."""
 
 
 class AcceleratorRequirements(Spec):
-    """Which accelerators a runtime can use."""
+    """The accelerators that a runtime can use."""
 
     accelerator_classes: list[str] | None = None
-    """Names of classes; without any, every class that meets the rest."""
+    """Names of AcceleratorClasses that the runtime can use. If unset, every class that meets the other requirements."""
     min_memory: int | None = None
-    """GB of memory of an accelerator at least."""
+    """Minimum memory of one accelerator in GB."""
     min_compute_performance_tflops: Annotated[int | None, Field(alias="minComputePerformanceTFLOPS")] = None
-    """FP16 TFLOPS at least."""
+    """Minimum FP16 rate in TFLOPS."""
     min_architecture_version: ReleaseNumber | None = None
-    """Compute capability at least."""
+    """Minimum compute capability, such as "9.0"."""
     required_features: list[str] | None = None
-    """Features that the class must have."""
+    """Features that the class must have, such as fp8."""
     preferred_precisions: list[str] | None = None
-    """Has no effect: a service says it."""
+    """Has no effect: set acceleratorSelector.constraints.preferredPrecisions of the service."""
 
 
 class AcceleratorClass(Object[AcceleratorClassSpec]):

@@ -1,8 +1,9 @@
-"""The base of everything that is parsed: specs that remember what was written, and rules that stand in the CRD too.
+"""Base classes of all parsed API objects: specs that remember which fields were set, and validation rules for Python and
+the CRD.
 
-A value that the user did not write stays unset, in the parsed object and in what `dump` gives back: a revision is what was
-written, and an operator with new defaults must not see a new revision (decisions 2). Defaults are therefore applied where
-a value is used, never here, and no CRD carries a `default:`.
+A field that the user did not set stays unset, in the parsed object and in the output of `dump`: a revision records what the
+user wrote, and an operator with new defaults must not create a new revision (decisions 2). Defaults are therefore applied
+where a value is used, never here, and no CRD has a `default:`.
 """
 
 from collections.abc import Callable
@@ -25,29 +26,31 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from ome_operator.api.docs import attribute_docs
 
 _YAML = {"spelling": "camelCase"}
-"""Validation context of `Spec.read`."""
+"""Validation context of `Spec.read`, which accepts only the camelCase spelling."""
 RULES_KEY = "x-kubernetes-validations"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition on a value, once in CEL for the API server and once in Python for everyone who has no server.
+    """A validation rule, written in CEL for the API server and in Python for callers without a server.
 
-    On a class it stands in `RULES` and sees the whole object; in `Annotated` it sees the value of the field.
+    A rule in `RULES` of a class checks the whole object; a rule in `Annotated` checks the value of that field.
     """
 
     cel: str
     message: str
-    """What is wrong and what to do about it. The field's path is put in front by whoever shows it."""
+    """What is wrong and how to correct it. The caller that shows the message puts the path of the field in front."""
     holds: Callable[[Any], bool]
     message_cel: str = ""
-    """CEL that makes the message from the object, where the object can show how to do it right."""
+    """CEL expression that computes the message from the object, for messages that propose a correct value."""
     say: Callable[[Any], str] | None = None
-    """The same in Python."""
+    """Python function that computes the same message as `message_cel`."""
     path: str = ""
-    """Which field it is about, where that is not the value it stands at, such as `.metadata.name`."""
+    """Path of the field that the rule is about, such as `.metadata.name`, if that differs from the value to which the
+    rule is attached."""
     at_creation: bool = False
-    """Checked only when the object is made: for what cannot be changed later, so that status can still be written."""
+    """Check only when the object is created. For fields that cannot be changed later: a violation must not block status
+    updates."""
 
     def check(self, value: Any) -> Any:
         """Return the value, or raise the error that becomes a sentence of `Invalid`."""
@@ -56,7 +59,7 @@ class Rule:
         return value
 
     def schema(self) -> dict[str, Any]:
-        """One entry of `x-kubernetes-validations`."""
+        """Return the rule as an entry of `x-kubernetes-validations`."""
         entry: dict[str, Any] = {"rule": self.cel, "message": self.message}
         if self.message_cel:
             entry["messageExpression"] = self.message_cel
@@ -76,7 +79,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Extension:
-    """Words that the schema of a field gets in the CRD and that mean nothing to Python, such as its list type."""
+    """Keywords that are added to the schema of a field in the CRD and have no effect in Python, such as its list type."""
 
     words: tuple[tuple[str, str | tuple[str, ...]], ...]
 
@@ -85,20 +88,22 @@ class Extension:
 
 
 def list_map(*keys: str) -> Extension:
-    """Mark a list whose items are told apart by these keys, so that several writers can apply to it."""
+    """Mark a list whose items are identified by these keys, so that several field managers can apply to it."""
     return Extension((("x-kubernetes-list-type", "map"), ("x-kubernetes-list-map-keys", keys)))
 
 
 ATOMIC = Extension((("x-kubernetes-list-type", "atomic"),))
-"""A list that has one writer and is replaced as a whole."""
+"""Mark a list that has one writer and is replaced completely."""
 
 ATOMIC_MAP = Extension((("x-kubernetes-map-type", "atomic"),))
-"""A map that has one writer. The server keeps a record of who wrote each field: of an atomic one it is a word, of others it
-made half of a service's size, which each of its writes and reads pays for."""
+"""Mark a map that has one writer. For an atomic map the server stores one entry in managedFields. For other maps it
+stores an entry for each field, which was half of the size of a service and slowed down each read and write."""
 
 
 class Spec(BaseModel):
-    """An immutable part of an object: snake_case here, camelCase in YAML. Unknown fields are left out, as a server would."""
+    """An immutable part of an object: snake_case in Python, camelCase in YAML. Unknown fields are dropped, as an API
+    server does.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -107,16 +112,16 @@ class Spec(BaseModel):
         strict=True,
         extra="ignore",
         protected_namespaces=(),
-        defer_build=True,  # parts are built into the kinds that are parsed: each by itself would be a third of a start
+        defer_build=True,  # the kinds build their parts: building each class by itself took a third of the start
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
-    """What holds between the fields."""
+    """Rules that compare several fields of the object."""
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
-        """`field: null` is the same as no field, which is what an API server makes of it."""
+        """Treat `field: null` like an absent field, as an API server does."""
         if not isinstance(data, dict) or None not in data.values():
             return data
         named = {field.alias for field in cls.model_fields.values()} | cls.model_fields.keys()
@@ -142,23 +147,25 @@ class Spec(BaseModel):
 
     @classmethod
     def read(cls, data: Any) -> Self:
-        """Parse what stands in YAML, where only the camelCase spelling counts. Raises pydantic's ValidationError."""
+        """Parse data from YAML, in which only the camelCase spelling is accepted. Raises pydantic's ValidationError."""
         return cls.model_validate(data, by_alias=True, by_name=False, context=_YAML)
 
     def dump(self) -> dict[str, Any]:
-        """The YAML that was written: camelCase, without anything that was not there."""
+        """Return the fields that were set, in camelCase as in the YAML."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
 class Inline(Spec):
-    """A part with a pod spec inline: every field that it does not name belongs to the pod."""
+    """A part of an object with an inline pod spec: every field that the class does not define belongs to the pod spec."""
 
     model_config = ConfigDict(extra="allow")
 
     @model_validator(mode="before")
     @classmethod
     def _no_snake_case(cls, data: Any, info: ValidationInfo) -> Any:
-        """Our own spelling in YAML would pass for a field of the pod and hide the field that was meant."""
+        """Reject the snake_case spelling in YAML: it would be taken for a field of the pod spec and the intended field
+        would stay unset.
+        """
         if info.context is _YAML and isinstance(data, dict):
             for key in data.keys() & cls.model_fields.keys():
                 alias = cls.model_fields[key].alias
@@ -168,5 +175,5 @@ class Inline(Spec):
 
     @property
     def pod(self) -> dict[str, Any]:
-        """The inline core/v1 PodSpec as it was written. Not to be changed in place."""
+        """The inline core/v1 PodSpec as it was written. Do not modify it in place."""
         return dict(self.model_extra or {})

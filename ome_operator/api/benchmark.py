@@ -12,28 +12,29 @@ from ome_operator.api.values import Count, FileUri, Labels, Name, Open
 
 
 class Endpoint(Spec):
-    """Any URL that speaks a known format."""
+    """A server at a URL that implements a known API."""
 
     url: Annotated[str, Field(min_length=1, max_length=2048)]
     """Address of the server, with or without /v1."""
     api_format: str
-    """openai (chat completions) or sglang (SGLang's own); oci-cohere and cohere are accepted and refused in a condition."""
+    """openai (chat completions) or sglang (SGLang's native API). oci-cohere and cohere are accepted, and a condition
+    reports that they are not supported."""
     model_name: str | None = None
-    """What the server calls its model."""
+    """Name of the model on the server."""
 
 
 class ServiceRef(Spec):
-    """An InferenceService."""
+    """A reference to an InferenceService."""
 
     name: Name
-    """Its name."""
+    """Name of the InferenceService."""
     namespace: Name
-    """Its namespace: another than the job's only where the service's annotation `ome.io/benchmark-namespaces` names the
-    job's."""
+    """Namespace of the InferenceService. It can differ from the namespace of the job only if the service's annotation
+    `ome.io/benchmark-namespaces` lists the namespace of the job."""
 
 
 class Target(Spec):
-    """What is tested: a service or a URL; the URL when both are there."""
+    """The target of the test: a service or a URL. If both are set, the URL is tested."""
 
     endpoint: Endpoint | None = None
     inference_service: ServiceRef | None = None
@@ -41,60 +42,60 @@ class Target(Spec):
     RULES = (
         Rule(
             "has(self.endpoint) || has(self.inferenceService)",
-            "name what to test: set endpoint or inferenceService",
+            "there is no target to test: set endpoint or inferenceService",
             lambda t: t.endpoint is not None or t.inference_service is not None,
         ),
     )
 
 
 class Dataset(Storage):
-    """A file of conversations or questions: on a claim, on a node, in an object store, or behind a URL."""
+    """A file of conversations or questions: on a PersistentVolumeClaim, on a node, in an object store or at a URL."""
 
     storage_uri: FileUri
-    """pvc://claim/file, local:///file, s3://, gs://, az://, oci://, https://."""
+    """Source of the file: pvc://claim/file, local:///file, s3://, gs://, az://, oci:// or https://."""
 
 
 class SecretRef(Spec):
-    """A Secret of the namespace."""
+    """A reference to a Secret of the same namespace."""
 
     name: Name
-    """Its name."""
+    """Name of the Secret."""
 
 
 class ServiceMetadata(Spec):
-    """What is tested, as it shall stand in the report."""
+    """Description of the tested service for the report."""
 
     engine: str
     """Engine, such as SGLang or vLLM."""
     version: str
     """Version of the engine."""
     gpu_type: str
-    """Such as H100."""
+    """Type of GPU, such as H100."""
     gpu_count: int
-    """GPUs of the service."""
+    """Number of GPUs of the service."""
 
 
 class PodOverride(Spec):
-    """What is different about the pod that sends the requests."""
+    """Changes to the pod that sends the requests."""
 
     image: str | None = None
-    """Image with SGLang's serving benchmark."""
+    """Container image that contains SGLang's serving benchmark."""
     env: Annotated[list[Open] | None, ATOMIC] = None
-    """More variables."""
+    """Additional environment variables."""
     env_from: Annotated[list[Open] | None, ATOMIC] = None
-    """More variables, from ConfigMaps and Secrets."""
+    """Additional environment variables from ConfigMaps and Secrets."""
     resources: Open | None = None
-    """Requests and limits."""
+    """Resource requests and limits."""
     node_selector: Labels | None = None
     """Labels that the node must have."""
     affinity: Open | None = None
     """A core/v1 Affinity."""
     tolerations: Annotated[list[Open] | None, ATOMIC] = None
-    """Taints of nodes that do not matter."""
+    """Tolerations of the pod."""
     volumes: Annotated[list[Open] | None, ATOMIC] = None
-    """More volumes."""
+    """Additional volumes."""
     volume_mounts: Annotated[list[Open] | None, ATOMIC] = None
-    """More mounts."""
+    """Additional volume mounts."""
 
 
 class BenchmarkSpec(Spec):
@@ -102,89 +103,91 @@ class BenchmarkSpec(Spec):
 
     endpoint: Target
     task: str
-    """text-to-text, image-to-text, text-to-embeddings or image-to-embeddings."""
+    """Task of the model: text-to-text, image-to-text, text-to-embeddings or image-to-embeddings."""
     traffic_scenarios: list[str] | None = None
-    """Sizes in tokens, such as D(100,100), N(480,240)/(300,150), U(50,200)/(50,200) or P(2000,500)/200; `dataset` for its
-    conversations, `gsm8k` for its questions."""
+    """Sizes of prompts and answers in tokens, such as D(100,100), N(480,240)/(300,150), U(50,200)/(50,200) or
+    P(2000,500)/200. `dataset` sends the conversations of the data set, `gsm8k` its questions."""
     num_concurrency: list[int] | None = None
-    """Numbers of requests in flight, a run for each."""
+    """Numbers of concurrent requests; each number is a separate run."""
     max_time_per_iteration: Count
-    """Minutes."""
+    """Maximum duration of a run in minutes."""
     max_requests_per_iteration: Count
-    """Requests of a run at most."""
+    """Maximum number of requests of a run."""
     additional_request_params: Labels | None = None
-    """Parameters of every request: JSON where a value is JSON, else text."""
+    """Parameters that are added to every request. A value that is valid JSON is sent as JSON, any other value as a
+    string."""
     dataset: Dataset | None = None
     tokenizer: str | None = None
-    """Name on the hub, or a path in the pod; the service's model, or modelName of the endpoint, when unset."""
+    """Name of the tokenizer on the Hugging Face hub, or its path in the pod. If unset: the model of the service, or
+    modelName of the endpoint."""
     output_location: Storage
-    """Where the results go: pvc://claim/path, local:///path, s3://, gs://, az:// or oci://."""
+    """Location of the results: pvc://claim/path, local:///path, s3://, gs://, az:// or oci://."""
     result_folder_name: str | None = None
-    """Folder in the output location; the job's own name when unset."""
+    """Folder in the output location; the name of the job if unset."""
     hugging_face_secret_reference: SecretRef | None = None
-    """Its `token` opens the hub for tokenizers and data sets."""
+    """Secret whose key `token` holds the Hugging Face token for tokenizers and data sets."""
     ttl_seconds_after_finished: Count | None = None
-    """Seconds that the Job and the logs of its pod stay; a day when unset."""
+    """Seconds for which the finished Job and the logs of its pod are kept; one day if unset."""
     service_metadata: ServiceMetadata | None = None
     pod_override: PodOverride | None = None
 
 
 class BenchmarkResult(Spec):
-    """A scenario at a number of requests in flight. Latencies are medians in milliseconds."""
+    """Result of a run: one scenario at one number of concurrent requests. Latencies are medians in milliseconds."""
 
     scenario: str
-    """The traffic."""
+    """Traffic scenario of the run."""
     concurrency: int
-    """Requests in flight."""
+    """Number of concurrent requests."""
     requests: int
-    """That were answered."""
+    """Number of requests that were answered."""
     failed: int | None = None
-    """Requests that failed."""
+    """Number of requests that failed."""
     unfinished: int | None = None
-    """Cut off or never sent, for the time was up."""
+    """Number of requests that were interrupted or never sent because the time of the run was over."""
     ttft: str | None = None
-    """Time to first token."""
+    """Time to first token in milliseconds."""
     tpot: str | None = None
-    """Time per output token after the first."""
+    """Time per output token after the first, in milliseconds."""
     tokens_per_second: str | None = None
-    """Output tokens."""
+    """Output tokens per second."""
     accuracy: str | None = None
-    """Share of the questions that were answered right."""
+    """Share of the questions that were answered correctly."""
 
 
 class BenchmarkReport(BenchmarkResult):
-    """All runs together; latencies and throughput of the run with the highest throughput."""
+    """Summary of all runs. Latencies and throughput are those of the run with the highest throughput."""
 
     results: Annotated[list[BenchmarkResult] | None, ATOMIC] = None
-    """The first of the runs; all of them are in the output location."""
+    """Results of the first runs. The output location holds the results of all runs."""
     output: str | None = None
-    """Where the results are."""
+    """Location of the results."""
     error: str | None = None
-    """What the first failed request, or run, said."""
+    """Error of the first request or run that failed."""
 
 
 class BenchmarkStatus(Spec):
-    """How the test went."""
+    """Progress and result of the test."""
 
     state: Literal["Pending", "Running", "Completed", "Failed"] | None = None
-    """How far it is."""
+    """State of the test."""
     start_time: str | None = None
-    """When its Job began."""
+    """Start time of the Job."""
     completion_time: str | None = None
-    """When its Job ended."""
+    """End time of the Job."""
     last_reconcile_time: str | None = None
     """Not written."""
     failure_message: str | None = None
-    """Why it failed."""
+    """Reason of the failure."""
     details: str | None = None
-    """What came out, in a sentence."""
+    """Summary of the result in one sentence."""
     started_generation: int | None = None
-    """The spec that runs or ran."""
+    """Generation of the spec that the Job was started with."""
     report: BenchmarkReport | None = None
     conditions: Conditions | None = None
-    """Complete, and Advice."""
+    """The conditions Complete and Advice."""
     observed_generation: int | None = None
-    """Generation of the spec that this is about."""
+    """Generation of the spec that this status describes."""
 
 
 class BenchmarkJob(Object[BenchmarkSpec]):

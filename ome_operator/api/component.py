@@ -1,4 +1,4 @@
-"""Engine, decoder and router, in a service and in a runtime: a pod spec inline and what stands beside it."""
+"""The components engine, decoder and router of a service or a runtime: an inline pod spec with additional fields."""
 
 from typing import Annotated, Literal
 
@@ -11,17 +11,17 @@ from ome_operator.api.values import Count, Duration, Labels, Open, Percent, Repl
 
 
 class PodPart(Inline):
-    """The leader of a group: a pod spec inline, and its main container."""
+    """The leader pod of a group: an inline pod spec and its main container."""
 
     runner: Open | None = None
-    """The main container; merged into the container of the same name."""
+    """The main container. It is merged into the container of the same name."""
 
 
 class WorkerPart(PodPart):
-    """The workers of a group."""
+    """The worker pods of a group: an inline pod spec and its main container."""
 
     size: Replicas | None = None
-    """Worker pods per group, the leader not counted."""
+    """Number of worker pods per group, without the leader."""
 
 
 class MigrationPolicy(Spec):
@@ -32,57 +32,61 @@ class MigrationPolicy(Spec):
 
 
 class Lifecycle(Spec):
-    """How the groups of a component live and die."""
+    """How groups of a component start, recover and are recycled."""
 
     restart_policy: Literal["None", "RecreateInstanceOnPodRestart"] | None = None
-    """None: groups are never recycled. Otherwise a group that loses a rank, or hangs, is recycled as a whole."""
+    """None: groups are never recycled. Otherwise all pods of a group are recycled if the group loses a rank or hangs."""
     self_heal_timeout: Duration | None = None
-    """How long a group whose containers restarted in place may take to meet again before it is recycled; 60s when unset."""
+    """Time that a group has to become ready again after its containers restarted in place; then it is recycled. 60s if
+    unset."""
     hang_timeout: Duration | None = None
-    """How long a leader that was ready may not be, while every rank runs, before its group is recycled; 60s when unset."""
+    """Time for which the leader may be unready after it was ready, while every rank runs; then the group is recycled. 60s
+    if unset."""
     max_recycles: Count | None = None
-    """Recycles in a row, with no ten minutes of being ready in between, after which a group is left as it is."""
+    """Maximum number of recycles in a row, without ten minutes of readiness in between. After that the group is not
+    recycled any more."""
     tolerated_lost_ranks: Count | None = None
-    """Ranks above 0 that the engine survives losing (elastic expert parallelism): only their pods are replaced."""
+    """Number of ranks above 0 that the engine can lose without failing (elastic expert parallelism). Only the pods of
+    these ranks are replaced."""
     force_delete_after: Duration | None = None
-    """Delete pods by force that stay Terminating for so long on a node that does not report or is gone; never when unset."""
+    """Time after which pods that are Terminating on an unreachable or deleted node are deleted by force; never if unset."""
     update_strategy: Open | None = None
-    """Has no effect: spec.rollout says it."""
+    """Has no effect: set spec.rollout."""
     ready_policy: Literal["AllPodReady", "None"] | None = None
-    """Has no effect: every pod must be ready."""
+    """Has no effect: every pod of a group must be ready."""
     instance_ready_timeout: Duration | None = None
-    """How long a group may take to get ready, from when all its pods are on nodes; then it is recycled. 75m when unset."""
+    """Time that a group has to become ready after all its pods are scheduled; then it is recycled. 75m if unset."""
     min_ready_seconds: Count | None = None
-    """Seconds that a new router has to be ready before an old one goes; for engines it has no effect."""
+    """Seconds for which a new router has to be ready before an old router is removed. Has no effect for engines."""
     migration_policy: MigrationPolicy | None = None
 
 
 class Scaled(Inline):
-    """What every component may say about its replicas, budgets and metadata."""
+    """Fields for replicas, disruption budgets and metadata, which every component has."""
 
     min_replicas: Replicas | None = None
-    """Groups to start with and to keep at least; 1 when unset."""
+    """Number of groups at the start and at least; 1 if unset."""
     max_replicas: Replicas | None = None
-    """Groups at most; minReplicas when unset. Above minReplicas the RoleScale of the component counts, which people change,
-    or an autoscaler that is asked for."""
+    """Maximum number of groups; minReplicas if unset. If it is greater than minReplicas, the RoleScale of the component
+    sets the number of groups. Users change the RoleScale, or an autoscaler if one is configured."""
     scale_target: int | None = None
-    """Target of scaleMetric, in percent of what pods request; 80 when unset."""
+    """Target value of scaleMetric in percent of the pods' requests; 80 if unset."""
     scale_metric: Literal["cpu", "memory", "concurrency", "rps"] | None = None
-    """cpu or memory asks for a HorizontalPodAutoscaler on what pods use. concurrency and rps are no metrics of pods, so no
-    autoscaler is made for them: autoscaler.hpa.metrics takes any metric."""
+    """cpu and memory create a HorizontalPodAutoscaler on the resource usage of the pods. concurrency and rps create none,
+    because they are no metrics of pods: autoscaler.hpa.metrics accepts any metric."""
     labels: Labels | None = None
     """Labels of the component's pods."""
     annotations: Labels | None = None
     """Annotations of the component's pods."""
     min_available: Percent | None = None
-    """Groups that voluntary disruptions leave running."""
+    """Number or percentage of groups that voluntary disruptions must leave running."""
     max_unavailable: Percent | None = None
-    """Groups that voluntary disruptions may take at once."""
+    """Number or percentage of groups that voluntary disruptions may take down at the same time."""
     deployment_strategy: DeploymentStrategy | None = None
     timeout_seconds: Count | None = None
-    """Longest request; pods that stop wait this long for theirs."""
+    """Maximum duration of a request in seconds. Pods that stop wait this long for their running requests."""
     container_concurrency: int | None = None
-    """Has no effect: the engine's arguments limit its requests."""
+    """Has no effect: the arguments of the engine limit its concurrent requests."""
     canary_traffic_percent: int | None = None
     """Has no effect."""
     keda_config: KedaConfig | None = None
@@ -91,35 +95,35 @@ class Scaled(Inline):
         Rule(
             "!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0"
             " || self.minReplicas <= self.maxReplicas",
-            "minReplicas is greater than maxReplicas: lower the one or raise the other",
+            "minReplicas is greater than maxReplicas: lower minReplicas or raise maxReplicas",
             lambda c: not c.max_replicas or c.min_replicas is None or c.min_replicas <= c.max_replicas,
         ),
         Rule(
             "!(has(self.minAvailable) && has(self.maxUnavailable))",
-            "minAvailable and maxUnavailable exclude each other: keep one of them",
+            "minAvailable and maxUnavailable are mutually exclusive: keep one of them",
             lambda c: c.min_available is None or c.max_unavailable is None,
         ),
     )
 
 
 class Component(Scaled):
-    """Engine, decoder or router. Fields that are not named here are those of a core/v1 PodSpec, inline."""
+    """An engine, decoder or router. All other fields are those of a core/v1 PodSpec, inline."""
 
     runner: Open | None = None
-    """The main container; merged into the container of the same name."""
+    """The main container. It is merged into the container of the same name."""
     leader: PodPart | None = None
-    """The first pod of each group, where groups span several nodes."""
+    """The first pod of each group, for groups of several nodes."""
     worker: WorkerPart | None = None
     """The other pods of each group."""
     config: Labels | None = None
     """Environment variables of a router."""
     accelerator_override: AcceleratorSelector | None = None
     autoscaler: Autoscaler | None = None
-    """Who changes the number of groups between minReplicas and maxReplicas."""
+    """What changes the number of groups between minReplicas and maxReplicas."""
     lifecycle: Lifecycle | None = None
     topology_key: Annotated[str | None, Field(max_length=317)] = None
-    """Node label: all pods of a group run on nodes with the same value."""
+    """Key of a node label. All pods of a group run on nodes with the same value of this label."""
     topology_spread: Literal["Preferred", "Required"] | None = None
-    """Whether groups should, or must, be spread over values of topologySpreadKey."""
+    """Whether groups should (Preferred) or must (Required) be spread over the values of topologySpreadKey."""
     topology_spread_key: Annotated[str | None, Field(max_length=317)] = None
-    """Node label over whose values groups are spread."""
+    """Key of the node label over whose values the groups are spread."""

@@ -1,4 +1,4 @@
-"""Conditions and other parts that the statuses of several kinds share."""
+"""Conditions and other parts of the status that several kinds share."""
 
 from typing import Annotated, Literal
 
@@ -8,22 +8,22 @@ from ome_operator.api.base import ATOMIC, Spec, list_map
 
 
 class Condition(Spec):
-    """One thing that is true, false or not known yet, with the reason in a word and in a sentence."""
+    """A condition of the object: true, false or unknown, with a reason and a message."""
 
     type: Annotated[str, Field(max_length=316)]
-    """Name of the condition."""
+    """Type of the condition."""
     status: Literal["True", "False", "Unknown"]
     """True, False or Unknown."""
     reason: str | None = None
-    """The reason in a word."""
+    """The reason as a CamelCase word."""
     message: str | None = None
     """The reason in sentences, and what to do."""
     severity: str | None = None
-    """Empty when it matters for readiness, else Info or Warning."""
+    """Empty if the condition matters for readiness, else Info or Warning."""
     last_transition_time: str | None = None
-    """When the status changed last."""
+    """Time of the last change of the status."""
     observed_generation: int | None = None
-    """Generation of the spec that this is about."""
+    """Generation of the spec that the condition describes."""
 
 
 Conditions = Annotated[list[Condition], list_map("type")]
@@ -33,40 +33,39 @@ class User(Spec):
     """A service that uses the object."""
 
     namespace: str
-    """Its namespace."""
+    """Namespace of the service."""
     name: str
-    """Its name."""
+    """Name of the service."""
 
 
 Users = Annotated[list[User], ATOMIC]
 
 
 class Waves(Spec):
-    """How far the last edit of the object has come over the services that it changes."""
+    """Progress of the rollout of the object's last edit to the services that use the object, in waves."""
 
     generation: int
-    """The generation that the edit made."""
+    """Generation of the object that contains the edit."""
     state: Literal["Rolling", "Baking", "Stopped", "Complete"]
-    """Rolling: a wave is on its way; Baking: it is whole, and the next waits; Stopped: a service failed; Complete: all have
-    the edit.
-    """
+    """Rolling: the services of a wave are being updated. Baking: the wave is complete, and the next wave has not begun.
+    Stopped: a service failed. Complete: all services have the edit."""
     wave: int
-    """The wave that it is, from 1."""
+    """Number of the current wave, from 1."""
     waves: int
     """Number of waves."""
     size: int
-    """Services that are reached when this wave ends, those of the waves before included."""
+    """Number of services that have the edit when this wave ends, including those of earlier waves."""
     services: int
-    """Services that the edit changes or has changed."""
+    """Number of services that the edit changes or has changed."""
     done: int
-    """Those that are whole with it."""
+    """Number of services that are complete with the edit."""
     rolling: int
-    """Those that are on their way, or have lost a group since they were whole."""
+    """Number of services that are being updated, or have lost a group after they were complete."""
     waiting: int
-    """Those that have not begun."""
+    """Number of services whose update has not begun."""
     failed: int
-    """Those that did not become whole with it in time, or rejected it."""
+    """Number of services that did not become complete with the edit in time, or rejected it."""
     failed_services: Users | None = None
-    """Their names, at most 10."""
+    """Services that failed, at most 10."""
     bakes_until: str | None = None
-    """When the next wave begins, while this wave is whole."""
+    """Time at which the next wave begins, if the current wave is complete."""

@@ -1,4 +1,4 @@
-"""What the fields of a class mean, from the texts below them: read when CRDs are generated, and at no other time."""
+"""Reads the descriptions of fields from the docstrings below them. Used only when the CRDs are generated."""
 
 import ast
 import inspect
@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def attribute_docs(cls: type) -> dict[str, str]:
-    """The text below each attribute of the class and its bases, by the attribute's name."""
+    """Return the docstring below each attribute of a class and its base classes, by attribute name."""
     out: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if one := _classes(base.__module__).get(base.__name__):

@@ -1,4 +1,4 @@
-"""Turn what pydantic says into sentences that name the field as it is spelled in YAML, and the fix."""
+"""Converts validation errors of pydantic to sentences that name the field as it is spelled in YAML, and the correction."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -10,28 +10,28 @@ from pydantic_core import ErrorDetails
 from ome_operator.util.json_limits import deeper
 
 SHOWN = 3
-"""How many errors one message shows; a person fixes the first ones first."""
+"""Maximum number of errors in one message; users correct the first errors first."""
 NESTED = 20
-"""Levels of a value that a message shows the beginning of: its text is made by recursion."""
+"""Maximum nesting depth of a value that a message shows: the value is converted to text by a recursive function."""
 
 
 @dataclass(frozen=True)
 class Invalid:
-    """An object that cannot be used as it is written: data, not an exception."""
+    """The result of parsing an invalid object. It is a value, not an exception."""
 
     why: str
-    """The first few errors, each a sentence that names the field and what to do."""
+    """The first few errors: each is a sentence that names the field and the correction."""
 
 
 def invalid(errors: Iterable[ErrorDetails], below: str = "") -> Invalid:
-    """Gather errors into one `Invalid`; `below` is the path of the part that was parsed."""
+    """Combine errors into one `Invalid`; `below` is the path of the part that was parsed."""
     sentences = [sentence(error, below) for error in errors]
     more = len(sentences) - SHOWN
     return Invalid("; ".join(sentences[:SHOWN]) + (f"; and {more} more" if more > 0 else ""))
 
 
 def sentence(error: ErrorDetails, below: str = "") -> str:
-    """One error in words, with the path in front."""
+    """Return the sentence for an error, with the path of the field in front."""
     where = path(below, error["loc"])
     context = error.get("ctx", {})
     words = _WORDS.get(error["type"])
@@ -41,7 +41,7 @@ def sentence(error: ErrorDetails, below: str = "") -> str:
 
 
 def path(below: str, loc: Iterable[int | str]) -> str:
-    """`spec.engine.tolerations[2].key`."""
+    """Return the path of a field, such as `spec.engine.tolerations[2].key`."""
     text = below
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -49,9 +49,9 @@ def path(below: str, loc: Iterable[int | str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it would stand in YAML, cut when it is long."""
+    """Return a value as YAML shows it, truncated to 60 characters."""
     if deeper(value, NESTED):
-        return f"a {'map' if isinstance(value, dict) else 'list'} with others in it"
+        return f"a {'map' if isinstance(value, dict) else 'list'} that contains other maps or lists"
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -65,12 +65,12 @@ def _should(kind: str) -> Callable[[Any, dict[str, Any]], str]:
 
 _WORDS: dict[str, Callable[[Any, dict[str, Any]], str]] = {
     "missing": lambda _, __: "is missing: set it",
-    "invalid_key": lambda _, __: "is a key that is no text: put quotes around it",
+    "invalid_key": lambda _, __: "is a key that is not a string: put quotes around it",
     "rule": lambda _, context: f"is refused: {context['sentence']}",
     "int_type": _should("a whole number without quotes"),
-    "int_or_string": _should("a whole number or a text"),
+    "int_or_string": _should("a whole number or a string"),
     "float_type": _should("a number without quotes"),
-    "string_type": _should("a text; put quotes around numbers, true and false"),
+    "string_type": _should("a string; put quotes around numbers, true and false"),
     "bool_type": _should("true or false without quotes"),
     "list_type": _should("a list"),
     "dict_type": _should("a map of keys and values"),

@@ -1,4 +1,4 @@
-"""Every kind that the operator defines: how it is called, what it is made of, what `kubectl get` shows."""
+"""The table of all kinds that the operator defines: names, specs, statuses and printer columns."""
 
 from dataclasses import dataclass
 
@@ -20,18 +20,18 @@ from ome_operator.api.base import Rule, Spec
 
 @dataclass(frozen=True)
 class Column:
-    """A printer column."""
+    """A printer column of `kubectl get`."""
 
     name: str
     path: str
     type: str = "string"
     wide: bool = False
-    """Shown by `-o wide` only."""
+    """Whether only `-o wide` shows the column."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind and its CRD."""
+    """A kind and the data of its CRD."""
 
     kind: str
     plural: str
@@ -44,12 +44,12 @@ class Kind:
     short: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     scale: bool = False
-    """Whether it has a scale subresource over spec.replicas, status.replicas and status.selector."""
+    """Whether the kind has a scale subresource with spec.replicas, status.replicas and status.selector."""
     spec_required: bool = True
 
     @property
     def crd(self) -> str:
-        """Name of the CRD, and of its file."""
+        """Name of the CRD and of its file."""
         return f"{self.plural}.{self.group}"
 
 
@@ -94,7 +94,7 @@ _SERVICE = (
     Column("Revision", ".status.revision"),
     _condition("Frozen", "Frozen", "reason"),
     _AGE,
-    Column("URL", ".status.url"),  # last: it is longer than a terminal leaves room for
+    Column("URL", ".status.url"),  # last, because it is wider than most terminals
     Column("Pinned", ".spec.rollout.revision", wide=True),
     Column("Model revision", ".spec.model.revision", wide=True),
     Column("Runtime revision", ".spec.runtime.revision", wide=True),

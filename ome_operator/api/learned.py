@@ -1,6 +1,7 @@
-"""What a model's own files say about it: learned on a node, shown in the model's status, never written to a spec.
+"""Facts that a model's own files state: an agent reads them on a node and the status of the model shows them; no spec is
+changed.
 
-Every field is absent where the files do not say it; `unknown` names what a reader would miss.
+A field is absent if the files do not state it; `unknown` lists the facts that are missing.
 """
 
 from typing import Annotated
@@ -9,104 +10,109 @@ from ome_operator.api.base import ATOMIC, Spec
 
 
 class Named(Spec):
-    """A format or a library, with its version where the files name it."""
+    """A file format or a library, with its version if the files state it."""
 
     name: str
-    """Name."""
+    """Name of the format or the library."""
     version: str | None = None
-    """Version in the files."""
+    """Version that the files state."""
 
 
 class Experts(Spec):
     """The experts of a mixture-of-experts layer."""
 
     routed: int
-    """Experts of which each token gets some."""
+    """Number of routed experts per layer. Each token is sent to `perToken` of them."""
     shared: int
-    """Experts that see every token; 0 when there are none."""
+    """Number of shared experts, which process every token; 0 if there are none."""
     per_token: int
-    """Routed experts that see one token (top-k)."""
+    """Number of routed experts that process one token (top-k)."""
     layers: int
-    """Layers that have experts."""
+    """Number of layers that have experts."""
 
 
 class Attention(Spec):
-    """The shapes of attention. The ranks and the parts of a head are those of multi-head latent attention (MLA)."""
+    """Shapes of the attention layers. The LoRA ranks and the parts of a head (rope, nope, v) are those of multi-head
+    latent attention (MLA).
+    """
 
     heads: int
-    """Query heads."""
+    """Number of query heads."""
     kv_heads: int
-    """Key and value heads."""
+    """Number of key and value heads."""
     head_dim: int | None = None
-    """Width of a head."""
+    """Dimension of a head."""
     kv_lora_rank: int | None = None
-    """Rank of keys and values."""
+    """Rank of the compressed keys and values."""
     q_lora_rank: int | None = None
-    """Rank of queries."""
+    """Rank of the compressed queries."""
     qk_rope_head_dim: int | None = None
-    """Width with a position."""
+    """Dimension of the part of a query or key head with a rotary position embedding."""
     qk_nope_head_dim: int | None = None
-    """Width without a position."""
+    """Dimension of the part of a query or key head without a position embedding."""
     v_head_dim: int | None = None
-    """Width of a value."""
+    """Dimension of a value head."""
     sliding_window: int | None = None
-    """Tokens that sliding layers look back."""
+    """Window of the sliding-window layers in tokens."""
     sliding_layers: int | None = None
-    """Layers whose cache stops growing at the window."""
+    """Number of sliding-window layers, whose KV cache does not grow beyond the window."""
 
 
 class Quantization(Spec):
-    """How weights are stored in fewer bits."""
+    """How the weights are quantized."""
 
     name: str
-    """fp8, int8, int4, mxfp4, nvfp4, awq, gptq, bitsandbytes, …; none for plain weights."""
+    """Name of the quantization: fp8, int8, int4, mxfp4, nvfp4, awq, gptq, bitsandbytes, …; none for weights that are not
+    quantized."""
     method: str | None = None
-    """The tool's name for it in the files, such as compressed-tensors or modelopt."""
+    """Name that the quantization tool writes into the files, such as compressed-tensors or modelopt."""
     bits: int | None = None
-    """Bits of a weight."""
+    """Bits per weight."""
     group_size: int | None = None
-    """Weights that share a scale."""
+    """Number of weights that share a scale."""
     block: Annotated[list[int] | None, ATOMIC] = None
-    """Rows and columns that share a scale, for FP8 in blocks."""
+    """Rows and columns of a block that shares a scale, for FP8 in blocks."""
 
 
 class Facts(Spec):
-    """Everything that is known of a model from its files."""
+    """All facts that are known of a model from its files."""
 
     architecture: str | None = None
-    """Class name, such as DeepseekV3ForCausalLM."""
+    """Name of the model class, such as DeepseekV3ForCausalLM."""
     model_type: str | None = None
-    """Family in config.json."""
+    """Value of `model_type` in config.json."""
     format: Named | None = None
     framework: Named | None = None
     parameters: int | None = None
-    """All parameters that a token may meet; draft layers (multi-token prediction) and vision towers are not counted."""
+    """Number of all parameters that a token can use. Draft layers (multi-token prediction) and vision towers are not
+    counted."""
     active_parameters: int | None = None
-    """Those that one token meets: the chosen experts, everything dense, and no input embedding (a look-up)."""
+    """Number of parameters that one token uses: the chosen experts and all dense layers, without the input embedding (a
+    table lookup)."""
     parameter_size: str | None = None
-    """The same in words, such as "1.03T"."""
+    """The number of all parameters as text, such as "1.03T"."""
     layers: int | None = None
-    """Layers without draft layers."""
+    """Number of layers without draft layers."""
     draft_layers: int | None = None
-    """Layers for multi-token prediction."""
+    """Number of draft layers (multi-token prediction)."""
     hidden_size: int | None = None
-    """Width of a layer."""
+    """Dimension of the hidden states."""
     vocabulary: int | None = None
-    """Tokens that it knows."""
+    """Number of tokens in the vocabulary."""
     context_length: int | None = None
-    """Tokens that it can look at."""
+    """Maximum context length in tokens."""
     experts: Experts | None = None
     attention: Attention | None = None
     quantization: Quantization | None = None
     dtype: str | None = None
-    """Type of what is not quantized, such as bfloat16."""
+    """Data type of the weights that are not quantized, such as bfloat16."""
     kv_bytes_per_token: dict[str, int] | None = None
-    """Cache of one token over all layers that keep every token, by cache type (bfloat16, fp8)."""
+    """Bytes of KV cache per token, over all layers that keep every token, by cache type (bfloat16, fp8)."""
     weight_bytes: int | None = None
     """Bytes of all tensors."""
     tensor_bytes: dict[str, int] | None = None
-    """Bytes of tensors by their type in the files, such as F8_E4M3."""
+    """Bytes of the tensors by their data type in the files, such as F8_E4M3."""
     pipeline: str | None = None
     """Class of a diffusion pipeline."""
     unknown: Annotated[list[str] | None, ATOMIC] = None
-    """What the files do not say, or say in a way that is not understood: a sentence each."""
+    """Facts that the files do not state, or state in a form that is not understood: one sentence each."""

@@ -1,4 +1,6 @@
-"""The older form of a service, rewritten into the present one. Pure: nothing is written back to the cluster."""
+"""Converts the older form of a service (`predictor`) to the present form, in memory only: nothing is written to the
+cluster.
+"""
 
 from typing import Any
 
@@ -8,9 +10,10 @@ from ome_operator.api.service import ServiceSpec
 
 
 def migrate(spec: ServiceSpec) -> ServiceSpec:
-    """The spec with `predictor` taken apart into model, runtime and engine.
+    """Return the spec with `predictor` replaced by model, runtime and engine.
 
-    It stays as it is when it has no predictor, an empty one, or already an engine or a model: then those count.
+    The spec is returned unchanged if it has no predictor, an empty predictor, or already an engine or a model: then these
+    count.
     """
     old = spec.predictor
     if old is None or (not old.model_fields_set and not old.pod) or spec.engine is not None or spec.model is not None:
@@ -26,7 +29,9 @@ def migrate(spec: ServiceSpec) -> ServiceSpec:
 
 
 def _model(old: PredictorModel, name: str) -> dict[str, Any]:
-    """The kind stays open: a model of the namespace or of the cluster, as it is found."""
+    """Return the model reference. Its kind stays unset: a BaseModel of the namespace or a ClusterBaseModel, whichever is
+    found.
+    """
     weights = old.fine_tuned_weights
     return {"name": name, **({} if weights is None else {"fineTunedWeights": list(weights)})}
 
@@ -44,7 +49,11 @@ def _engine(old: Predictor) -> dict[str, Any]:
 
 
 def _runner(old: Predictor) -> tuple[dict[str, Any], list[Any]]:
-    """The main container and the others: the first that is named after OME, else the first, else the model's own."""
+    """Return the main container and the other containers.
+
+    The main container is the first whose name contains "ome", else the first container, else the container of
+    `predictor.model`.
+    """
     containers = list(old.pod.get("containers") or ())
     if not containers:
         own = dict(old.model.container) if old.model is not None else {}
@@ -61,7 +70,7 @@ def _runner(old: Predictor) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _env(old: Predictor, env: list[Any]) -> list[Any]:
-    """The model's variables, and those that the older form had for its storage and protocol."""
+    """Return the environment variables, with STORAGE_URI and PROTOCOL_VERSION of the older form added."""
     if old.model is not None and old.model.storage_uri is not None:
         env = [*env, {"name": "STORAGE_URI", "value": old.model.storage_uri}]
     if old.model is not None and old.model.protocol_version is not None:

@@ -1,4 +1,4 @@
-"""ClusterBaseModel and BaseModel: the weights, where they come from, and what is known about them."""
+"""ClusterBaseModel and BaseModel: the weights of a model, their source, and the facts that are known about the model."""
 
 from typing import Annotated, Literal
 
@@ -12,25 +12,25 @@ from ome_operator.api.values import Labels, Name, NodePath, Open, ParameterCount
 
 
 class Version(Spec):
-    """A format or framework with a version, and how runtimes compare it."""
+    """A file format or framework with its version, and how runtimes compare the version."""
 
     name: Name
-    """Such as safetensors, transformers, gguf."""
+    """Name, such as safetensors, transformers or gguf."""
     version: ReleaseNumber | None = None
-    """Such as "1.0.0"; any when unset."""
+    """Version, such as "1.0.0"; any version if unset."""
     operator: str | None = None
-    """How a runtime's version has to compare with the model's: Equal (also when unset), GreaterThan, GreaterThanOrEqual."""
+    """How the runtime's version has to compare with the model's: Equal (default), GreaterThan or GreaterThanOrEqual."""
     weight: int | None = None
-    """Weight in the choice of a runtime; 1 when unset."""
+    """Weight in the choice of a runtime; 1 if unset."""
 
 
 class PipelinePart(Spec):
-    """A class and the library that has it."""
+    """A part of a diffusion pipeline: a class and the library that provides it."""
 
     library: str | None = None
-    """Library that has the class."""
+    """Library that provides the class."""
     type: str | None = None
-    """Class."""
+    """Name of the class."""
 
 
 class DiffusionPipeline(Spec):
@@ -44,140 +44,141 @@ class DiffusionPipeline(Spec):
     transformer: PipelinePart | None = None
     vae: PipelinePart | None = None
     additional_components: dict[str, PipelinePart] | None = None
-    """Other parts by their names."""
+    """Other parts of the pipeline by name."""
 
 
 class Storage(Spec):
-    """Where files come from and where nodes keep them."""
+    """Source of the files and their location on the nodes."""
 
     storage_uri: StorageUri
-    """hf://org/model[@revision], s3://, gs://, az://, oci://, pvc://[namespace:]claim/path, local:///path, vendor://, github://."""
+    """Source of the files: hf://org/model[@revision], s3://, gs://, az://, oci://, pvc://[namespace:]claim/path,
+    local:///path, vendor:// or github://."""
     path: NodePath | None = None
-    """Directory on the nodes; engines see the files under this path."""
+    """Directory on the nodes. The containers of engines see the files under the same path."""
     schema_path: str | None = None
     """Has no effect."""
     key: str | None = None
-    """Name of a Secret whose `token` opens the source."""
+    """Name of a Secret whose key `token` holds the credentials for the source."""
     parameters: Labels | None = None
-    """What opens the source: endpoint, region, account, verify, anonymous."""
+    """Parameters for access to the source: endpoint, region, account, verify, anonymous."""
     node_selector: Labels | None = None
-    """Nodes that shall hold the files."""
+    """Labels of the nodes that shall hold the files."""
     node_affinity: Open | None = None
     """Nodes that shall hold the files, as a core/v1 NodeAffinity."""
     download_policy: Literal["AlwaysDownload", "ReuseIfExists"] | None = None
-    """ReuseIfExists: files that are there and right are kept. AlwaysDownload has no effect."""
+    """ReuseIfExists: complete and valid files are kept. AlwaysDownload has no effect."""
 
 
 class ModelSpec(Spec):
-    """A model. What is not written is learned from its files and stands in the status."""
+    """A model. Facts that the spec does not state are read from the model's files and shown in the status."""
 
     storage: Storage
     model_format: Version | None = None
     model_framework: Version | None = None
     model_architecture: str | None = None
-    """Class name in config.json, such as DeepseekV3ForCausalLM."""
+    """Name of the model class in config.json, such as DeepseekV3ForCausalLM."""
     model_type: str | None = None
-    """Family in config.json, such as kimi_k2."""
+    """Value of `model_type` in config.json, such as kimi_k2."""
     model_parameter_size: ParameterCount | None = None
     """Number of parameters, such as "7B" or "1.04T"."""
     model_capabilities: list[str] | None = None
-    """What it does, such as TEXT_TO_TEXT."""
+    """Capabilities of the model, such as TEXT_TO_TEXT."""
     api_capabilities: list[str] | None = None
-    """What its API offers; it describes only."""
+    """APIs that the model offers. Informational only."""
     quantization: str | None = None
-    """How weights are stored: fp8, int4, nvfp4, mxfp4, compressed-tensors, …; from the files when unset."""
+    """Quantization of the weights: fp8, int4, nvfp4, mxfp4, compressed-tensors, …; read from the files if unset."""
     max_tokens: int | None = None
-    """Context length."""
+    """Maximum context length in tokens."""
     diffusion_pipeline: DiffusionPipeline | None = None
     model_configuration: Open | None = None
-    """Has no effect: the model's own files say it."""
+    """Has no effect: the operator reads the configuration from the model's files."""
     serving_mode: list[str] | None = None
     """Has no effect."""
     distribution: Literal["PerNode", "Sharded"] | None = None
     """PerNode: every node holds all files. Sharded has no effect."""
     vendor: str | None = None
-    """Who made it, for tables."""
+    """Vendor of the model, for printer columns."""
     version: str | None = None
-    """Version of the model, for tables."""
+    """Version of the model, for printer columns."""
     display_name: str | None = None
-    """Name for people, for tables."""
+    """Display name of the model, for printer columns."""
     disabled: bool | None = None
-    """No new service may use it, and agents fetch it no more; services that run stay."""
+    """If true, no new service can use the model and agents do not download it any more; existing services keep running."""
     compartment_id: Annotated[str | None, Field(alias="compartmentID")] = None
-    """It describes only."""
+    """Informational only."""
     additional_metadata: Labels | None = None
-    """It describes only."""
+    """Informational only."""
 
 
 class NodeProgress(Spec):
-    """How far a node is with the files."""
+    """Download progress of one node."""
 
     state: str | None = None
     """Ready, Updating or Failed."""
     bytes: int | None = None
-    """Bytes that are there."""
+    """Bytes that are on the node."""
     total: int | None = None
     """Bytes of the model."""
     speed: str | None = None
-    """Such as "900 MB/s"."""
+    """Download speed, such as "900 MB/s"."""
     eta: str | None = None
-    """Time that is left."""
+    """Estimated time until the download ends."""
     verified_at: str | None = None
-    """When the files were compared with their digests last."""
+    """Time at which the files were last compared with their digests."""
     message: str | None = None
-    """Why it failed."""
+    """Reason of the failure."""
 
 
 class PinnedWeights(Spec):
-    """What all nodes hold."""
+    """The revision of the weights that all nodes hold."""
 
     uri: str
-    """Where the files come from."""
+    """Source of the files."""
     revision: str
-    """What the URI stood for when the first node looked; it stays until the URI is another."""
+    """Revision that the URI resolved to on the first node. It stays the same until the URI changes."""
     directory: str | None = None
-    """Name of its directory on the nodes, below `.ome`."""
+    """Name of the directory below `.ome` on the nodes."""
 
 
 class ModelStatus(Spec):
-    """Where the files are, and who uses the model."""
+    """Nodes that hold the files, and services that use the model."""
 
     state: Literal["Creating", "Importing", "In_Transit", "In_Training", "Ready", "Failed"] | None = None
-    """How far the files are, in OME's words."""
+    """State of the files, in the terms of OME."""
     lifecycle: str | None = None
     """Not written."""
     nodes_ready: Annotated[list[str] | None, ATOMIC] = None
     """Nodes that hold the files, at most 50."""
     nodes_failed: Annotated[list[str] | None, ATOMIC] = None
-    """Nodes where the last try failed, at most 50."""
+    """Nodes on which the last download attempt failed, at most 50."""
     weights: PinnedWeights | None = None
     nodes: dict[str, NodeProgress] | None = None
-    """Progress per node."""
+    """Download progress by node."""
     summary: str | None = None
-    """Progress in a few words, such as "11/16 nodes, 71 %, 9 min"."""
+    """Download progress as text, such as "11/16 nodes, 71 %, 9 min"."""
     architecture: str | None = None
-    """From the spec, else from the files; the same for the next three."""
+    """Model class, from the spec or, if it is unset there, from the files."""
     size: str | None = None
-    """Number of parameters."""
+    """Number of parameters, from the spec or the files."""
     format: str | None = None
-    """Format of the files."""
+    """Format of the files, from the spec or the files."""
     quantization: str | None = None
-    """How weights are stored."""
+    """Quantization of the weights, from the spec or the files."""
     facts: Facts | None = None
-    """What the model's files say, as the agents read them."""
+    """Facts that the agents read from the model's files."""
     users: int | None = None
     """Number of services that use the model."""
     used_by: Users | None = None
     """Services that use the model, at most 50."""
     rollout: Annotated[Waves | None, ATOMIC_MAP] = None
     conditions: Conditions | None = None
-    """Ready, and Advice where something has no effect."""
+    """The conditions Ready and Advice. Advice lists the fields that have no effect."""
     observed_generation: int | None = None
-    """Generation of the spec that this is about."""
+    """Generation of the spec that this status describes."""
 
 
 class Model(Object[ModelSpec]):
-    """A parsed ClusterBaseModel or BaseModel; `kind` says which."""
+    """A parsed ClusterBaseModel or BaseModel; `kind` states which."""
 
     KINDS = ("ClusterBaseModel", "BaseModel")
     SPEC = ModelSpec

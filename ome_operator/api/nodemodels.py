@@ -1,6 +1,8 @@
-"""NodeModels: what one node has of the models. Its agent writes it; the operator makes labels and statuses of all of them.
+"""NodeModels: the models on one node. The agent of the node writes the status; the operator computes node labels and the
+statuses of models from all NodeModels.
 
-One object per node, so that no two agents ever write the same one, and an admission policy can hold each to its own.
+There is one object per node, so that no two agents write the same object and an admission policy can restrict each agent to
+its own object.
 """
 
 from typing import Annotated, Literal
@@ -16,76 +18,79 @@ class Removal(Spec):
     """An unused directory that the agent may remove."""
 
     directory: str
-    """Path on the node."""
+    """Path of the directory on the node."""
     offer: str
-    """The offer that this answers: it allows nothing after the agent has started again or changed its mind."""
+    """Value of the agent's offer that this removal answers. It is void after the agent has restarted or withdrawn the
+    offer."""
 
 
 class NodeModelsSpec(Spec):
-    """What the operator allows the agent. What a node is to hold say the models alone."""
+    """Removals that the operator allows the agent. Which files a node has to hold follows from the models, not from this
+    object.
+    """
 
     remove: Annotated[list[Removal] | None, ATOMIC] = None
-    """Directories of those that the agent offers to which nothing refers."""
+    """Directories that the agent has offered for removal and that nothing refers to."""
 
 
 class NodeModel(Spec):
-    """One model on this node."""
+    """A model on this node."""
 
     kind: str
     """Kind of the model."""
     namespace: str | None = None
-    """Its namespace; none for kinds of the whole cluster."""
+    """Namespace of the model; unset for cluster-scoped kinds."""
     name: str
-    """Its name."""
+    """Name of the model."""
     uri: Annotated[str, Field(max_length=2048)]
-    """Where the files come from."""
+    """Source of the files."""
     revision: str | None = None
-    """Commit, or digest of the listing, that the files are of."""
+    """Revision of the files: a commit, or a digest of the file listing."""
     state: Literal["Ready", "Updating", "Failed"]
-    """How far the files are."""
+    """State of the files."""
     directories: Annotated[list[str] | None, ATOMIC] = None
-    """Directory of the model's revision, once it is whole on this node: a digest beside the model's path, or a path."""
+    """Directories that hold the complete revision on this node: a digest next to the model's path, or a path."""
     bytes: int | None = None
-    """Bytes that are there."""
+    """Bytes that are on the node."""
     total: int | None = None
     """Bytes of the model."""
     speed: int | None = None
-    """Bytes per second."""
+    """Download speed in bytes per second."""
     message: str | None = None
-    """Why it failed."""
+    """Reason of the failure."""
     verified_at: str | None = None
-    """When the files were compared with their digests last."""
+    """Time at which the files were last compared with their digests."""
     facts: Facts | None = None
 
 
 class UnusedDirectory(Spec):
-    """A directory of weights that no model names for this node any more."""
+    """A directory of weights that no model refers to on this node any more."""
 
     directory: str
-    """Path on the node."""
+    """Path of the directory on the node."""
     models: Annotated[list[str] | None, ATOMIC] = None
-    """Node labels of the models that it was fetched for; absent when it is not whole."""
+    """Node labels of the models that the directory was downloaded for; unset if the directory is incomplete."""
     paths: Annotated[list[str] | None, ATOMIC] = None
-    """Paths of models that were symlinks to it."""
+    """Paths of models that were symlinks to the directory."""
     bytes: int | None = None
-    """Bytes that it holds."""
+    """Bytes of the files in the directory."""
     offer: str | None = None
-    """Since when the agent would remove it; absent where its policy is to keep."""
+    """Time since which the agent has offered to remove the directory; unset if the agent's policy is to keep it."""
 
 
 class NodeModelsStatus(Spec):
-    """Every model that this node has or is to have."""
+    """All models that this node holds or has to hold."""
 
     summary: str | None = None
-    """In a few words, for a table."""
+    """Summary for a printer column."""
     models: Annotated[list[NodeModel] | None, ATOMIC] = None
-    """Models."""
+    """Models that this node holds or has to hold."""
     unused: Annotated[list[UnusedDirectory] | None, ATOMIC] = None
-    """Directories that no model names."""
+    """Directories that no model refers to."""
 
 
 class NodeModels(Object[NodeModelsSpec]):
-    """A parsed NodeModels."""
+    """A parsed NodeModels object."""
 
     KINDS = ("NodeModels",)
     SPEC = NodeModelsSpec

@@ -1,4 +1,4 @@
-"""A parsed object of any kind: who it is, what was written, and the status as it stands on the server."""
+"""A parsed object of any kind: its metadata, its parsed spec and its unparsed status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from ome_operator.util.json_limits import deeper
 
 S = TypeVar("S", bound=Spec)
 DEEPEST = 50
-"""Levels of a spec. What is open is read by functions that call themselves, and nothing that means something is so deep."""
+"""Maximum nesting depth of a spec. Open fields are read by recursive functions, and no meaningful spec is deeper."""
 
 
 class Metadata(Spec):
-    """The part of an object's metadata that we read."""
+    """The fields of an object's metadata that the operator reads."""
 
     name: str
     namespace: str | None = None
@@ -31,7 +31,7 @@ class Metadata(Spec):
 
 
 class _Envelope(Spec):
-    """An object around its spec, which is parsed on its own so that paths in errors are short."""
+    """An object with an unparsed spec. The spec is parsed separately so that paths in errors are short."""
 
     kind: str | None = None
     metadata: Metadata
@@ -41,34 +41,34 @@ class _Envelope(Spec):
 
 @dataclass(frozen=True)
 class Object(Generic[S]):
-    """An object with a parsed spec. Make one with `parse`."""
+    """An object with a parsed spec. Create it with `parse`."""
 
     kind: str
     name: str
     namespace: str
-    """"" for cluster-wide kinds."""
+    """"" for cluster-scoped kinds."""
     uid: str
-    """"" for an object that is not on a server yet."""
+    """"" for an object that does not exist on a server yet."""
     generation: int
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     spec: S
     status: Mapping[str, Any]
-    """The status as it stands on the server, unparsed."""
+    """The status as stored on the server, unparsed."""
     deleting: bool
     created: str = ""
-    """When, as the server says; "" for an object that is not on a server yet."""
+    """The creation timestamp; "" for an object that does not exist on a server yet."""
 
     API_VERSION: ClassVar[str] = keys.API_VERSION
     KINDS: ClassVar[tuple[str, ...]]
-    """Names of the kinds that share this spec; the cluster-wide one first."""
+    """Names of the kinds that share this spec, the cluster-scoped kind first."""
     SPEC: ClassVar[type[Spec]]
     RULES: ClassVar[tuple[Rule, ...]] = ()
-    """What holds for the whole object, metadata included."""
+    """Rules for the whole object, including its metadata."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Self | Invalid:
-        """Parse an object as a server or a YAML file gives it. Never raises: what is wrong is said in `Invalid`."""
+        """Parse an object from a server or a YAML file. Never raises: an invalid object gives `Invalid`."""
         below = ""
         try:
             envelope = _Envelope.read(_plain(body))
@@ -105,7 +105,7 @@ class Object(Generic[S]):
         )
 
     def dump(self) -> dict[str, Any]:
-        """The object as a person would write it: no status, nothing that the server adds."""
+        """Return the object as a user would write it: without status and without the fields that the server sets."""
         metadata: dict[str, Any] = {"name": self.name}
         if self.namespace:
             metadata["namespace"] = self.namespace
@@ -117,11 +117,12 @@ class Object(Generic[S]):
 
 
 def _deepest(spec: dict[str, Any]) -> str:
-    """The beginning of the path to something below the deepest level, which there is."""
+    """Return the first parts of the path of a value below the deepest allowed level. Such a value must exist."""
     level: dict[int, tuple[tuple[int | str, ...], Any]] = {id(spec): ((), spec)}
     for _ in range(DEEPEST):
         below: dict[int, tuple[tuple[int | str, ...], Any]] = {}
-        for where, value in level.values():  # each once: YAML may name one thing in many places
+        # By id, so that each value is visited once: YAML aliases can refer to the same value many times.
+        for where, value in level.values():
             items = value.items() if isinstance(value, dict) else enumerate(value)
             below |= {id(one): ((*where, key), one) for key, one in items if isinstance(one, dict | list)}
         level = below
@@ -130,7 +131,7 @@ def _deepest(spec: dict[str, Any]) -> str:
 
 
 def _plain(body: Any) -> Any:
-    """The body as a dict where it is some other mapping (watchers hand out views)."""
+    """Return the body as a dict if it is another mapping, because watchers pass read-only views."""
     if not isinstance(body, Mapping):
         return body
     return {key: dict(value) if isinstance(value, Mapping) else value for key, value in body.items()}

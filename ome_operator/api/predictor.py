@@ -1,4 +1,4 @@
-"""The older form of a service: one `predictor` that names the model, the runtime and the pods."""
+"""The older form of a service: a `predictor` that names the model, the runtime and the pods."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ome_operator.api.component import Scaled, WorkerPart
 
 
 class PredictorModel(Inline):
-    """What to serve and with what; the fields that are not named are those of a core/v1 Container."""
+    """The model to serve and its runtime. All other fields are those of a core/v1 Container."""
 
     base_model: str | None = None
     """Name of the model."""
@@ -16,9 +16,9 @@ class PredictorModel(Inline):
     fine_tuned_weights: list[str] | None = None
     """Names of FineTunedWeights."""
     storage_uri: str | None = None
-    """Becomes the variable STORAGE_URI."""
+    """Value of the environment variable STORAGE_URI."""
     protocol_version: str | None = None
-    """Becomes the variable PROTOCOL_VERSION."""
+    """Value of the environment variable PROTOCOL_VERSION."""
     runtime_version: str | None = None
     """Has no effect."""
 
@@ -29,7 +29,7 @@ class PredictorModel(Inline):
 
 
 class Predictor(Scaled):
-    """Engine, model and runtime together; `migrate` takes them apart."""
+    """The engine, model and runtime in one object. `migrate` converts it to the present form."""
 
     model: PredictorModel | None = None
     worker_spec: WorkerPart | None = None

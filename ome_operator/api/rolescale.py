@@ -1,4 +1,4 @@
-"""RoleScale: the number of groups of one role, which autoscalers and people write (decisions 4)."""
+"""RoleScale: the number of groups of one role, which autoscalers and users set (decisions 4)."""
 
 from ome_operator.api.base import Spec
 from ome_operator.api.conditions import Conditions
@@ -7,21 +7,21 @@ from ome_operator.api.values import Count
 
 
 class RoleScaleSpec(Spec):
-    """How many groups are wanted, over all revisions. The operator sets it once, at creation."""
+    """The desired number of groups over all revisions. The operator sets it once, at creation."""
 
     replicas: Count | None = None
-    """Wanted groups."""
+    """Desired number of groups."""
 
 
 class RoleScaleStatus(Spec):
-    """How many there are."""
+    """The actual number of groups."""
 
     replicas: int | None = None
-    """Groups."""
+    """Number of groups."""
     ready_replicas: int | None = None
-    """Groups whose every pod is ready."""
+    """Number of groups whose pods are all ready."""
     selector: str | None = None
-    """Selects the leaders of the role, of every revision."""
+    """Label selector of the leader pods of the role, in all revisions."""
     conditions: Conditions | None = None
     """Not written."""
     observed_generation: int | None = None

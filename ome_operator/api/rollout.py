@@ -1,4 +1,4 @@
-"""How a service goes from one revision to the next."""
+"""Rollout settings: how a service changes from one revision to the next."""
 
 from typing import Annotated, Literal
 
@@ -11,29 +11,29 @@ from ome_operator.api.values import Count, Duration, IntOrString, Labels, Open, 
 
 
 def _one_of(*names: str) -> Rule:
-    """At most one of these fields."""
+    """Return the rule that at most one of these fields is set."""
     attributes = [to_snake(name) for name in names]
     return Rule(
         f"[{', '.join(f'has(self.{name})' for name in names)}].filter(x, x).size() <= 1",
-        f"{', '.join(names[:-1])} and {names[-1]} exclude each other: keep one of them",
+        f"{', '.join(names[:-1])} and {names[-1]} are mutually exclusive: keep one of them",
         lambda value: sum(getattr(value, name) is not None for name in attributes) <= 1,
     )
 
 
 class RollingUpdate(Spec):
-    """Group by group."""
+    """Replace the groups one after another."""
 
     max_surge: Percent | None = None
-    """Groups above the wanted number; 0 when unset, which needs no spare accelerator."""
+    """Number or percentage of groups above the desired number; 0 if unset, which needs no spare accelerator."""
     max_unavailable: Percent | None = None
-    """Groups that may be missing; 1 when unset."""
+    """Number or percentage of groups that may be missing; 1 if unset."""
 
 
 class Pause(Spec):
-    """A stop: for a time, or until someone promotes."""
+    """A pause of the rollout: for a duration, or until a user promotes it."""
 
     duration: Duration | None = None
-    """Without it the annotation ome.io/rollout-promote ends the pause."""
+    """Duration of the pause. If unset, the annotation ome.io/rollout-promote ends the pause."""
 
 
 class Metric(Spec):
@@ -44,13 +44,13 @@ class Metric(Spec):
     query: str
     """Query in PromQL."""
     operator: Literal["LT", "LTE", "GT", "GTE"]
-    """How the result is compared with the threshold."""
+    """Operator that compares the result with the threshold."""
     threshold: str
-    """A number."""
+    """Threshold, a number as text."""
 
 
 class Analysis(Spec):
-    """Metrics that decide whether a step was good."""
+    """Metrics that decide whether a step succeeded."""
 
     interval: Duration | None = None
     """Has no effect yet."""
@@ -65,18 +65,18 @@ class Analysis(Spec):
 
 
 class Step(Spec):
-    """One stage of a canary."""
+    """One step of a canary rollout."""
 
     capacity: IntOrString | None = None
-    """Groups on the new revision: a count, or a share such as "25%"."""
+    """Number or percentage of groups on the new revision, such as 2 or "25%"."""
     traffic: Annotated[int, Field(ge=0, le=100)] | None = None
-    """Percent of the requests for the new revision."""
+    """Percentage of the requests that the new revision receives."""
     pause: Pause | None = None
     analysis: Analysis | None = None
 
 
 class Prometheus(Spec):
-    """Where analyses ask."""
+    """The Prometheus server that analyses query."""
 
     server_address: str | None = None
     """Has no effect yet."""
@@ -87,7 +87,7 @@ class Prometheus(Spec):
 
 
 class Canary(Spec):
-    """A growing share of groups and requests."""
+    """A canary rollout: the new revision receives a growing share of groups and requests."""
 
     steps: Annotated[list[Step] | None, Field(max_length=20), ATOMIC] = None
     """Has no effect yet."""
@@ -99,54 +99,57 @@ class Canary(Spec):
 
 
 class MaintainRatio(Spec):
-    """How far prefill and decode may drift from their ratio, in percent."""
+    """Maximum deviation from the ratio of prefill and decode groups, in percent."""
 
     tolerance: Annotated[int, Field(ge=0, le=100)] | None = None
-    """Has no effect: prefill and decode step together."""
+    """Has no effect: prefill and decode are replaced in the same steps."""
 
 
 class RolloutGroup(Spec):
-    """Components that roll together, and how."""
+    """Components that are rolled out in the same steps, and their strategy."""
 
     components: Annotated[list[Role], Field(min_length=1, max_length=3), ATOMIC]
-    """Components that it is for."""
+    """Components of the group."""
     order: Annotated[list[Role] | None, Field(max_length=3), ATOMIC] = None
-    """Has no effect: prefill and decode step together."""
+    """Has no effect: prefill and decode are replaced in the same steps."""
     canary: Canary | None = None
     blue_green: Open | None = None
-    """The new slice is complete before the old slice goes."""
+    """Delete the old slice after the new slice is complete."""
     rolling_update: RollingUpdate | None = None
     recreate: Open | None = None
-    """The old slice goes, then the new slice comes."""
+    """Delete the old slice before the new slice is created."""
     soak: Duration | None = None
-    """Wait after the group, before the next group."""
+    """Time to wait after this group before the next group."""
     maintain_ratio: MaintainRatio | None = None
 
     RULES = (_one_of("canary", "blueGreen", "rollingUpdate", "recreate"),)
 
 
 class Rollout(Spec):
-    """How a service goes from one revision to the next. A strategy directly below is the short form for all components."""
+    """How a service changes from one revision to the next. A strategy directly in this object is the short form for all
+    components.
+    """
 
     groups: Annotated[list[RolloutGroup] | None, Field(max_length=3), ATOMIC] = None
-    """A strategy for components; all of them follow the first."""
+    """Strategies by component. All components follow the first strategy."""
     blue_green: Open | None = None
-    """Short form: the new slice is complete before the old slice goes."""
+    """Short form: delete the old slice after the new slice is complete."""
     rolling_update: RollingUpdate | None = None
-    """Short form: group by group."""
+    """Short form: replace the groups one after another."""
     recreate: Open | None = None
-    """Short form: the old slice goes, then the new slice comes."""
+    """Short form: delete the old slice before the new slice is created."""
     pairing_protocol: Annotated[str | None, Field(max_length=253)] = None
-    """Opaque: engine and decoder pods pair only when theirs are equal or unset."""
+    """Has no effect: prefill and decode of different revisions are never paired."""
     paused: bool | None = None
-    """New revisions are recorded and not rolled out."""
+    """If true, new revisions are recorded but not rolled out."""
     revision: Annotated[str | None, Field(max_length=253)] = None
-    """Pin: this revision is served whatever the spec says."""
+    """Name of the revision to serve, whatever the spec contains (a pin)."""
     restarted_at: Annotated[str | None, Field(max_length=64)] = None
-    """A new value makes a new revision: a restart on demand."""
+    """A new value creates a new revision, which restarts all pods."""
     ready_timeout: Duration | None = None
-    """How long a new slice may go without another pod becoming ready before it counts as failed; "1h" when unset."""
+    """Time without another ready pod after which a new slice has failed; "1h" if unset."""
     on_failure: Literal["Hold", "Rollback"] | None = None
-    """What then becomes of it: it stays (Hold, when unset), or the revision that was whole last comes back (Rollback)."""
+    """What happens to a new slice that failed. Hold (default): it stays. Rollback: the revision that was complete last is
+    restored."""
 
     RULES = (_one_of("groups", "blueGreen", "rollingUpdate", "recreate"),)

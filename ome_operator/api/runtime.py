@@ -1,4 +1,4 @@
-"""ClusterServingRuntime and ServingRuntime: which models an engine can serve, and the pods that do it."""
+"""ClusterServingRuntime and ServingRuntime: the models that an engine can serve, and the pods that serve them."""
 
 from typing import Annotated, Any
 
@@ -14,66 +14,66 @@ from ome_operator.api.values import Labels, Open, ReleaseNumber, Replicas
 
 
 class Parallelism(Spec):
-    """How an engine divides a model."""
+    """How an engine divides a model over GPUs."""
 
     tensor_parallel_size: int | None = None
-    """GPUs that share each layer."""
+    """Number of GPUs that share each layer (tensor parallelism)."""
     pipeline_parallel_size: int | None = None
-    """Stages that a request passes; 1 when unset."""
+    """Number of pipeline stages; 1 if unset."""
     data_parallel_size: int | None = None
     """Has no effect."""
 
 
 class AcceleratorOverride(Spec):
-    """What is different on a class of accelerators."""
+    """Changes for one accelerator class."""
 
     tensor_parallelism_override: Parallelism | None = None
     runtime_args_override: list[str] | None = None
-    """Arguments that replace those of the same name."""
+    """Arguments that replace the runtime's arguments of the same names."""
     environment_override: Labels | None = None
-    """Variables of the main container."""
+    """Environment variables of the main container."""
     min_memory_per_billion_params: int | None = None
     """Has no effect."""
 
 
 class SupportedModelFormat(Spec):
-    """A kind of model that the runtime serves."""
+    """A kind of model that the runtime can serve."""
 
     name: str | None = None
-    """Format, where modelFormat is unset."""
+    """Name of the format, if modelFormat is unset."""
     version: ReleaseNumber | None = None
     """Has no effect: use modelFormat.version."""
     model_format: Version | None = None
     model_framework: Version | None = None
     model_architecture: str | None = None
-    """Class name in config.json."""
+    """Name of the model class in config.json."""
     model_type: str | None = None
-    """Has no effect: architectures are compared."""
+    """Has no effect: modelArchitecture is compared instead."""
     quantization: str | None = None
-    """How the weights are stored; plain weights when unset."""
+    """Quantization of the weights; if unset, only weights that are not quantized match."""
     diffusion_pipeline: DiffusionPipeline | None = None
     auto_select: bool | None = None
-    """Whether services that name no runtime may get it."""
+    """Whether the runtime can be chosen for services that name no runtime."""
     priority: int | None = None
-    """Factor of the weights in the choice; 1 when unset."""
+    """Factor for the weights in the choice of a runtime; 1 if unset."""
     accelerator_config: dict[str, AcceleratorOverride] | None = None
-    """By the name of an AcceleratorClass."""
+    """Changes by name of the AcceleratorClass."""
 
 
 class ModelSizeRange(Spec):
-    """Sizes of models that the runtime fits, such as "500B" to "2T"."""
+    """Range of model sizes that the runtime can serve, such as "500B" to "2T"."""
 
     min: str | None = None
-    """Fewest parameters."""
+    """Minimum number of parameters."""
     max: str | None = None
-    """Most parameters."""
+    """Maximum number of parameters."""
 
 
 class PodParts(Spec):
-    """The pod spec below all components, in the fields that a runtime may set there."""
+    """The fields of the pod spec that a runtime can set for all components."""
 
     containers: Annotated[list[Open] | None, ATOMIC] = None
-    """Containers; the runner of a component merges into that of its name."""
+    """Containers. The runner of a component is merged into the container of the same name."""
     volumes: Annotated[list[Open] | None, ATOMIC] = None
     """Volumes."""
     node_selector: Labels | None = None
@@ -81,17 +81,17 @@ class PodParts(Spec):
     affinity: Open | None = None
     """A core/v1 Affinity."""
     tolerations: Annotated[list[Open] | None, ATOMIC] = None
-    """Taints of nodes that do not matter."""
+    """Tolerations of the pods."""
     image_pull_secrets: Annotated[list[Open] | None, ATOMIC] = None
-    """Secrets that open registries."""
+    """Secrets for pulling images from registries."""
     scheduler_name: str | None = None
     """Scheduler of the pods."""
     dns_policy: str | None = None
     """DNS policy of the pods."""
     host_network: bool | None = None
-    """Pods use the node's network."""
+    """Whether the pods use the network namespace of the node."""
     host_ipc: Annotated[bool | None, Field(alias="hostIPC")] = None
-    """Pods share memory with the node."""
+    """Whether the pods use the IPC namespace of the node."""
     labels: Labels | None = None
     """Labels of the pods."""
     annotations: Labels | None = None
@@ -107,26 +107,26 @@ POD_FIELDS = set(PodParts.model_fields) - {"labels", "annotations"}
 
 
 class Workers(PodParts):
-    """The pod spec below all workers."""
+    """The pod spec that is the base of all worker pods."""
 
     size: Replicas | None = None
-    """Worker pods per group of the engine, where no worker says it."""
+    """Number of worker pods per engine group, if the worker of the engine does not set it."""
 
 
 class RuntimeSpec(PodParts):
-    """An engine: the models that it serves and the pods of each component."""
+    """An engine: the models that it can serve, and the pods of each component."""
 
     supported_model_formats: Annotated[list[SupportedModelFormat] | None, ATOMIC] = None
-    """Models that the runtime serves."""
+    """Models that the runtime can serve."""
     model_size_range: ModelSizeRange | None = None
     protocol_versions: list[str] | None = None
-    """Has no effect: clients speak what the engine speaks."""
+    """Has no effect: the engine determines the protocol."""
     disabled: bool | None = None
-    """No new service may use it; those that run stay."""
+    """If true, no new service can use the runtime; existing services keep running."""
     engine_config: Component | None = None
-    """Pods of the engine, or of prefill."""
+    """Pods of the engine, or of prefill if there is a decoder."""
     decoder_config: Component | None = None
-    """Pods of decode."""
+    """Pods of the decoder."""
     router_config: Component | None = None
     """Pods of the router."""
     accelerator_requirements: AcceleratorRequirements | None = None
@@ -134,31 +134,31 @@ class RuntimeSpec(PodParts):
 
 
 class RuntimeStatus(Spec):
-    """What the runtime is, in words for a table, and who uses it."""
+    """Summary of the runtime for printer columns, and the services that use it."""
 
     engine: str | None = None
-    """Engine and version, such as "sglang 0.5.3"."""
+    """Name and version of the engine, such as "sglang 0.5.3"."""
     roles: str | None = None
-    """Such as "prefill+decode+router"."""
+    """Roles of the runtime, such as "prefill+decode+router"."""
     nodes: str | None = None
-    """Nodes per replica of each role, such as "4+12"."""
+    """Number of nodes per replica of each role, such as "4+12"."""
     gpus: str | None = None
-    """Accelerators of a replica of each role, such as "128"."""
+    """Number of accelerators per replica of each role, such as "128"."""
     strategy: str | None = None
-    """How each role divides the model, as far as its arguments say it, such as "TP32 DP32 EP + TP96 DP96 EP"."""
+    """How each role divides the model, as far as its arguments state it, such as "TP32 DP32 EP + TP96 DP96 EP"."""
     users: int | None = None
     """Number of services that use the runtime."""
     used_by: Users | None = None
     """Services that use the runtime, at most 50."""
     rollout: Annotated[Waves | None, ATOMIC_MAP] = None
     conditions: Conditions | None = None
-    """Ready, and Advice where something has no effect."""
+    """The conditions Ready and Advice. Advice lists the fields that have no effect."""
     observed_generation: int | None = None
-    """Generation of the spec that this is about."""
+    """Generation of the spec that this status describes."""
 
 
 class Runtime(Object[RuntimeSpec]):
-    """A parsed ClusterServingRuntime or ServingRuntime; `kind` says which."""
+    """A parsed ClusterServingRuntime or ServingRuntime; `kind` states which."""
 
     KINDS = ("ClusterServingRuntime", "ServingRuntime")
     SPEC = RuntimeSpec

@@ -1,4 +1,4 @@
-"""How many replicas a component has and who decides it."""
+"""Scaling settings: the number of replicas of a component, and what changes it."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ Role = Literal["engine", "decoder", "router"]
 
 
 class AuthenticationRef(Spec):
-    """A KEDA authentication object."""
+    """A reference to a KEDA authentication object."""
 
     name: str | None = None
     """Name of the object."""
@@ -20,7 +20,7 @@ class AuthenticationRef(Spec):
 
 
 class KedaConfig(Spec):
-    """KEDA with a Prometheus trigger, the older spelling."""
+    """The older form of the KEDA settings, with one Prometheus trigger."""
 
     enable_keda: bool | None = None
     """Has no effect."""
@@ -38,16 +38,16 @@ class KedaConfig(Spec):
 
 
 class Hpa(Spec):
-    """Handed on to a HorizontalPodAutoscaler."""
+    """Settings of the HorizontalPodAutoscaler that is created."""
 
     metrics: Annotated[list[Open] | None, ATOMIC] = None
-    """Metrics as autoscaling/v2 has them; they replace scaleMetric and scaleTarget."""
+    """Metrics in the form of autoscaling/v2. They replace scaleMetric and scaleTarget."""
     behavior: Open | None = None
-    """How fast it scales, as autoscaling/v2 has it."""
+    """Scaling behavior in the form of autoscaling/v2."""
 
 
 class Keda(Spec):
-    """Handed on to a KEDA ScaledObject."""
+    """Settings of a KEDA ScaledObject."""
 
     triggers: Annotated[list[Open] | None, ATOMIC] = None
     """Has no effect yet."""
@@ -64,34 +64,34 @@ class Keda(Spec):
 
 
 class Autoscaler(Spec):
-    """What scales a component; stronger than the annotation ome.io/autoscalerClass."""
+    """What changes the number of replicas of a component. It takes precedence over the annotation ome.io/autoscalerClass."""
 
     class_: Annotated[Literal["HPA", "KEDA", "External", "None"], Field(alias="class")]
-    """HPA: a HorizontalPodAutoscaler is made. External and KEDA: an autoscaler of yours changes the RoleScale. None: nobody
-    does, and minReplicas counts."""
+    """HPA: the operator creates a HorizontalPodAutoscaler. External and KEDA: an autoscaler that you create changes the
+    RoleScale. None: no autoscaler; minReplicas is used."""
     hpa: Hpa | None = None
     keda: Keda | None = None
 
     RULES = (
         Rule(
             "self.class != 'KEDA' || has(self.keda)",
-            "class KEDA needs triggers: add keda.triggers",
+            "class KEDA requires triggers: add keda.triggers",
             lambda a: a.class_ != "KEDA" or a.keda is not None,
         ),
     )
 
 
 class Proportional(Spec):
-    """Roles that follow another role."""
+    """Components whose replicas follow the replicas of another component."""
 
     anchor: Role | None = None
-    """The role whose replicas the others follow; engine when unset."""
+    """Component whose replicas the others follow; engine if unset."""
     ratios: dict[str, Number] | None = None
-    """Replicas per replica of the anchor: 1 is parity, 0.25 one for every four, rounded up."""
+    """Replicas per replica of the anchor, rounded up: 1 gives the same number, 0.25 gives one replica for every four."""
 
 
 class ScalingPolicy(Spec):
-    """How the components of a service scale relative to each other."""
+    """How the components of a service are scaled relative to each other."""
 
     mode: Literal["Independent", "Proportional", "Pinned"] | None = None
     """Has no effect yet."""
@@ -99,16 +99,16 @@ class ScalingPolicy(Spec):
 
 
 class DeploymentUpdate(Spec):
-    """Bounds of a rolling update."""
+    """Limits of a rolling update."""
 
     max_surge: Percent | None = None
-    """Groups above the wanted number."""
+    """Number or percentage of groups above the desired number."""
     max_unavailable: Percent | None = None
-    """Groups that may be missing."""
+    """Number or percentage of groups that may be missing."""
 
 
 class DeploymentStrategy(Spec):
-    """How pods are replaced, the older spelling of `rollout`."""
+    """The older form of `rollout`: how pods are replaced."""
 
     type: str | None = None
     """RollingUpdate or Recreate."""

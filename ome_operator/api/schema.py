@@ -1,7 +1,7 @@
-"""Structural OpenAPI v3 schemas, as Kubernetes wants them, from the parsed specs.
+"""Converts the JSON schemas that pydantic generates to structural OpenAPI v3 schemas for CRDs.
 
-pydantic's JSON schema says the same with other means: references, `null` alternatives, titles, defaults. Those are
-resolved, and what is open is marked so, because a server prunes everything that a schema does not name.
+pydantic uses references, `null` alternatives, titles and defaults, which Kubernetes does not allow. They are resolved or
+removed. Open maps are marked, because an API server prunes every field that the schema does not name.
 """
 
 from typing import Any
@@ -17,20 +17,20 @@ _KEPT = (
 
 
 def structural(spec: type[Spec]) -> Json:
-    """The schema of a spec or status, complete in itself and without any default."""
+    """Return the schema of a spec or status, with all references resolved and without defaults."""
     json = spec.model_json_schema(by_alias=True)
     return _node(json, json.get("$defs", {}))
 
 
 def root(kind: str, spec: type[Spec], status: type[Spec], rules: tuple[Rule, ...], spec_required: bool) -> Json:
-    """The schema of a whole object."""
+    """Return the schema of a whole object."""
     out: Json = {
         "type": "object",
         "description": f"{kind}: {_sentence(spec)}",
         "properties": {
             "apiVersion": {"type": "string", "description": "Group and version of the kind."},
             "kind": {"type": "string", "description": "Name of the kind."},
-            "metadata": {"type": "object"},  # the server refuses any word about it
+            "metadata": {"type": "object"},  # the API server allows no description here
             "spec": structural(spec),
             "status": structural(status),
         },
@@ -38,7 +38,7 @@ def root(kind: str, spec: type[Spec], status: type[Spec], rules: tuple[Rule, ...
     if spec_required:
         out["required"] = ["spec"]
     if rules:
-        # A bound for the cost of the rules; the server's own limit is the same.
+        # The rules need a maximum length for their cost estimate; the server's own limit is the same.
         name = {"type": "string", "maxLength": 253}
         out["properties"]["metadata"]["properties"] = {"name": name}
         out[RULES_KEY] = [rule.schema() for rule in rules]
@@ -50,13 +50,13 @@ def _sentence(spec: type[Spec]) -> str:
 
 
 def _node(json: Json, defs: dict[str, Json]) -> Json:
-    """One schema with its references and alternatives resolved."""
+    """Return a schema with its references and alternatives resolved."""
     json = _resolved(json, defs)
     out: Json = {key: json[key] for key in _KEPT if key in json}
     out |= {key: value for key, value in json.items() if key.startswith("x-kubernetes-")}
     if "const" in json:
         out |= {"type": "string", "enum": [json["const"]]}
-    if json.get("properties"):  # the server drops empty ones, and every apply would look like a change
+    if json.get("properties"):  # the server drops empty properties, and then every apply would look like a change
         out["properties"] = {name: _node(field, defs) for name, field in json["properties"].items()}
     if "items" in json:
         out["items"] = _node(json["items"], defs)
@@ -71,7 +71,9 @@ def _node(json: Json, defs: dict[str, Json]) -> Json:
 
 
 def _resolved(json: Json, defs: dict[str, Json]) -> Json:
-    """The schema behind references and `X | None`; the words of the field win over those of its type."""
+    """Return the schema behind references and `X | None`. The description of the field takes precedence over that of its
+    type.
+    """
     while True:
         if "$ref" in json:
             inner = defs[json["$ref"].removeprefix("#/$defs/")]

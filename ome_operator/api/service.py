@@ -1,4 +1,4 @@
-"""InferenceService: a model, a runtime and the components that serve it."""
+"""InferenceService: a model, a runtime and the components that serve the model."""
 
 import re
 from typing import Annotated
@@ -14,11 +14,12 @@ from ome_operator.api.scaling import KedaConfig, ScalingPolicy
 from ome_operator.api.values import Name, Open, matches
 
 NAME_LENGTH = 50
-"""Longest name of a service: names of its children add up to 13 characters and end below a label's 63."""
+"""Maximum length of a service's name: the names of its child objects add up to 13 characters and must fit into a label of
+63."""
 _NAME = f"^[a-z]([-a-z0-9]{{0,{NAME_LENGTH - 2}}}[a-z0-9])?$"
 _PART = f"[a-z][-a-z0-9]{{0,{NAME_LENGTH - 2}}}[a-z0-9]"
 EXAMPLE = "kimi-k2"
-"""A name that is proposed for names of which nothing can be kept."""
+"""The proposed name if no part of a given name is valid."""
 
 
 def _pins_only_what_it_does_not_follow(what: str) -> Rule:
@@ -35,55 +36,55 @@ class ModelRef(Spec):
     name: Name
     """Name of the model."""
     kind: str | None = None
-    """ClusterBaseModel or BaseModel; when unset, a BaseModel of the namespace comes before a ClusterBaseModel."""
+    """ClusterBaseModel or BaseModel. If unset, a BaseModel of the namespace takes precedence over a ClusterBaseModel."""
     api_group: str | None = None
-    """ome.io."""
+    """API group of the model, ome.io."""
     fine_tuned_weights: Annotated[list[str] | None, ATOMIC] = None
-    """Names of FineTunedWeights: LoRA weights beside the model, or merged weights in its place."""
+    """Names of FineTunedWeights: LoRA weights in addition to the model, or merged weights in place of the model."""
     overlays: Annotated[list[Open] | None, ATOMIC] = None
     """Has no effect yet."""
     auto_sync: bool | None = None
-    """Follow edits of the model; true when unset."""
+    """Follow edits of the model; true if unset."""
     revision: Name | None = None
-    """The model as a kept revision of the service has it, with autoSync false."""
+    """Name of a stored revision of the service whose model is used. Requires autoSync: false."""
 
     RULES = (_pins_only_what_it_does_not_follow("model"),)
 
 
 class RuntimeRef(Spec):
-    """The runtime to serve it with. Without a name the best match is chosen once and kept."""
+    """The runtime that serves the model. If no name is set, the best match is chosen once and kept."""
 
     name: Name | None = None
     """Name of the runtime."""
     kind: str | None = None
     """ClusterServingRuntime or ServingRuntime."""
     api_group: str | None = None
-    """ome.io."""
+    """API group of the runtime, ome.io."""
     auto_sync: bool | None = None
-    """Follow edits of the runtime; true when unset."""
+    """Follow edits of the runtime; true if unset."""
     revision: Name | None = None
-    """The runtime as a kept revision of the service has it, with autoSync false."""
+    """Name of a stored revision of the service whose runtime is used. Requires autoSync: false."""
 
     RULES = (_pins_only_what_it_does_not_follow("runtime"),)
 
 
 class ServiceSpec(Spec):
-    """A component exists only if it is named. engine + decoder means prefill and decode apart."""
+    """A service. Only the components that are set exist. With engine and decoder, prefill and decode are disaggregated."""
 
     model: ModelRef | None = None
     runtime: RuntimeRef | None = None
     engine: Component | None = None
-    """The engine, or prefill when there is a decoder."""
+    """The engine, or prefill if there is a decoder."""
     decoder: Component | None = None
-    """Decode."""
+    """The decoder (decode)."""
     router: Component | None = None
-    """The router before engines and decoders."""
+    """The router in front of engines and decoders."""
     accelerator_selector: AcceleratorSelector | None = None
     keda_config: KedaConfig | None = None
     rollout: Rollout | None = None
     scaling_policy: ScalingPolicy | None = None
     deployment_mode: str | None = None
-    """Has no effect: what is made follows from the components."""
+    """Has no effect: the components determine which objects are created."""
     traffic: Open | None = None
     """Has no effect yet."""
     placement: Open | None = None
@@ -96,30 +97,33 @@ class ServiceSpec(Spec):
     RULES = (
         Rule(
             "!has(self.decoder) || has(self.engine)",
-            "decoder needs an engine that does the prefill: add engine, or rename decoder to engine",
+            "decoder requires an engine for prefill: add engine, or rename decoder to engine",
             lambda s: s.decoder is None or s.engine is not None,
         ),
     )
 
     @property
     def components(self) -> dict[str, Component]:
-        """The components that the service names, always in the same order."""
+        """The components that the service sets, always in the same order."""
         named = {keys.ENGINE: self.engine, keys.DECODER: self.decoder, keys.ROUTER: self.router}
         return {role: component for role, component in named.items() if component is not None}
 
 
 def propose_name(name: str) -> str:
-    """A valid name of a service that resembles this name, or is the name where that is valid.
+    """Return the name if it is valid, else a similar valid name.
 
-    It is the first part of the name that is valid, and `EXAMPLE` where no part is. The rule below says the same in CEL.
+    The similar name is the first valid part of the name, or `EXAMPLE` if no part is valid. The rule below computes the same
+    in CEL.
     """
     if matches(_NAME)(name):
         return name
     plain = "".join(letter.lower() if letter.isascii() else letter for letter in name)
-    plain = plain.replace(".", "-").replace("_", "-").replace(" ", "-")  # no API server sees names with blanks
+    plain = (
+        plain.replace(".", "-").replace("_", "-").replace(" ", "-")
+    )  # the API server accepts no names with blanks, so CEL does not replace them
     stem = plain if re.match("[a-z]", plain) else f"m-{plain}"
     found = re.search(_PART, f"{stem} {EXAMPLE}")
-    assert found is not None  # EXAMPLE is
+    assert found is not None  # EXAMPLE always matches
     return found[0]
 
 

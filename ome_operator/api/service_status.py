@@ -1,4 +1,4 @@
-"""The status of an InferenceService: what OME's users know, and what we tell beyond it."""
+"""The status of an InferenceService: the fields of OME and the additional fields of this operator."""
 
 from typing import Annotated, Literal
 
@@ -12,10 +12,10 @@ _State = Literal["", "Pending", "Standby", "Loading", "Loaded", "FailedToLoad"]
 
 
 class Address(Spec):
-    """Where something answers."""
+    """Address of the service."""
 
     url: str | None = None
-    """Where it answers."""
+    """URL of the service."""
     name: str | None = None
     """Not written."""
     audience: str | None = None
@@ -28,7 +28,7 @@ class SelectedAccelerator(Spec):
     """The accelerator that was chosen."""
 
     accelerator_class: str
-    """Name of the class."""
+    """Name of the AcceleratorClass."""
     reason: str | None = None
     """Not written."""
     node_selector: Labels | None = None
@@ -55,66 +55,66 @@ class Traffic(Spec):
 
 
 class RolloutHold(Spec):
-    """Why a rollout does not move."""
+    """Reason why a rollout does not proceed."""
 
     gate: str
-    """What it waits for."""
+    """The gate that the rollout waits for."""
     reason: str
-    """Why, in a word."""
+    """The reason as a CamelCase word."""
     target: str | None = None
     """The revision that waits."""
     since: str | None = None
-    """Since when."""
+    """Time since which the rollout waits."""
 
 
 class Failure(Spec):
-    """How a container ended, kept after its pod is gone."""
+    """End of a container, kept after its pod is deleted."""
 
     pod_name: str
-    """The pod."""
+    """Name of the pod."""
     container_name: str | None = None
-    """The container."""
+    """Name of the container."""
     reason: str | None = None
-    """Why, in a word."""
+    """The reason as a CamelCase word."""
     exit_code: int | None = None
     """Exit code of the container."""
     message: str | None = None
-    """Its last log lines."""
+    """Last lines of the container's log."""
     time: str | None = None
-    """When it ended."""
+    """Time at which the container ended."""
 
 
 class ComponentStatus(Spec):
-    """One component, over all revisions."""
+    """Status of a component over all revisions."""
 
     ready: str | None = None
-    """Ready pods of those wanted, such as "12/12"."""
+    """Ready pods and desired pods, such as "12/12"."""
     replicas: int | None = None
-    """Groups."""
+    """Number of groups."""
     ready_replicas: int | None = None
-    """Groups whose every pod is ready."""
+    """Number of groups whose pods are all ready."""
     updated_replicas: int | None = None
-    """Groups of the newest revision."""
+    """Number of groups of the newest revision."""
     groups: int | None = None
     """Not written: see replicas."""
     ready_groups: int | None = None
     """Not written: see readyReplicas."""
     current_revision: str | None = None
-    """Revision that was whole last."""
+    """The revision that was complete last."""
     update_revision: str | None = None
-    """Wanted revision."""
+    """The desired revision."""
     rollout_hold: RolloutHold | None = None
     last_failure: Failure | None = None
     selected_accelerator: SelectedAccelerator | None = None
     url: str | None = None
-    """Where the component answers inside the cluster."""
+    """URL of the component inside the cluster."""
     rest_url: Annotated[str | None, Field(alias="restURL")] = None
     """Not written."""
     address: Address | None = None
     latest_created_revision: str | None = None
-    """Wanted revision."""
+    """The desired revision."""
     latest_ready_revision: str | None = None
-    """Revision that was whole last."""
+    """The revision that was complete last."""
     latest_rolledout_revision: str | None = None
     """Not written."""
     previous_rolledout_revision: str | None = None
@@ -124,207 +124,210 @@ class ComponentStatus(Spec):
 
 
 class SliceStatus(Spec):
-    """One revision on the cluster: ready pods of those that exist, per role."""
+    """A revision in the cluster, with ready pods and existing pods of each role, such as "4/4"."""
 
     revision: Annotated[str, Field(max_length=253)]
     """Name of the revision."""
     state: str | None = None
     """Not written."""
     engine: str | None = None
-    """Ready pods of the engine."""
+    """Ready pods and existing pods of the engine."""
     prefill: str | None = None
-    """Ready pods of prefill."""
+    """Ready pods and existing pods of prefill."""
     decode: str | None = None
-    """Ready pods of decode."""
+    """Ready pods and existing pods of decode."""
     decoder: str | None = None
     """Not written: see decode."""
     router: str | None = None
-    """Ready pods of the router."""
+    """Ready pods and existing pods of the router."""
     components: Annotated[dict[str, ComponentStatus] | None, ATOMIC_MAP] = None
     """Not written."""
 
 
 class RejectedRevision(Spec):
-    """A revision that never became ready. It is not tried again before an edit or the annotation ome.io/rollout-retry."""
+    """A revision that never became ready. It is tried again only after an edit or with the annotation
+    ome.io/rollout-retry.
+    """
 
     revision: Annotated[str, Field(max_length=253)]
     """Name of the revision."""
     edit: int | None = None
-    """Number of the newest revision then."""
+    """Number of the newest revision at the time of the rejection."""
     retry: str | None = None
-    """Value of the annotation then."""
+    """Value of the annotation ome.io/rollout-retry at the time of the rejection."""
     reason: str | None = None
-    """Why, in a word."""
+    """The reason as a CamelCase word."""
     message: str | None = None
-    """Why, in a sentence."""
+    """The reason in a sentence."""
     time: str | None = None
-    """When."""
+    """Time of the rejection."""
 
 
 class RolloutProgress(Spec):
-    """How far the new slice is, and since when it has not come farther."""
+    """Progress of the new slice."""
 
     revision: str | None = None
     """The new revision."""
     ready_pods: int | None = None
-    """Most pods that were ready."""
+    """Highest number of pods that were ready at the same time."""
     since: str | None = None
-    """Since when."""
+    """Time since which the number has not increased."""
 
 
 class PlacementStatus(Spec):
-    """Where the service stands beside others that wait for the same nodes."""
+    """State of the service's admission in competition with other services that wait for the same nodes."""
 
     revision: str | None = None
     """The revision that is about to be placed."""
     waiting: Annotated[dict[str, int] | None, ATOMIC_MAP] = None
-    """Component to the groups that are not made for now."""
+    """Number of groups that are not created for now, by component."""
     since: str | None = None
-    """When the present try, or the wait for the next, began; empty while its pods hold no node and nobody wants it."""
+    """Start of the current try, or of the wait for the next; "" if the try has ended, no pod has a node and no gang wants
+    them."""
     first: str | None = None
-    """When it began to wait."""
+    """Time at which the service began to wait."""
     tries: int | None = None
-    """Tries in a row that failed although it had seemed to fit."""
+    """Number of consecutive tries that failed although the groups had seemed to fit."""
     trying: bool | None = None
-    """Whether groups are made and not all on nodes; else it waits for its turn."""
+    """True if groups exist that are not all bound to nodes; false if the service is queued for admission."""
     sure: bool | None = None
-    """Whether it seemed to fit when the present try began."""
+    """Whether the groups seemed to fit when the current try began."""
     priority: int | None = None
-    """Priority of its pods, by their PriorityClass."""
+    """Priority of the pods, from their PriorityClass."""
     refused: str | None = None
-    """Why pods could not be created in its last try, as with a quota."""
+    """Reason why pods could not be created in the last try, for example a quota."""
     anew: bool | None = None
-    """Whether all of it was given back after it had served."""
+    """Whether all groups were given back after the service had served."""
 
 
 class GroupStatus(Spec):
-    """One group: its recorded start, and how often and why it was recycled."""
+    """A group of pods: its start, and the number and reasons of its recycles."""
 
     name: Annotated[str, Field(max_length=253)]
-    """Name of its leader's pod."""
+    """Name of the leader pod."""
     component: str | None = None
-    """engine or decoder."""
+    """Component of the group: engine or decoder."""
     revision: str | None = None
-    """Its revision."""
+    """Revision of the group."""
     index: int | None = None
-    """Number of the group, as in its label ome.io/group. Numbers may have holes."""
+    """Number of the group, as in its label ome.io/group. The numbers are not always consecutive."""
     phase: str | None = None
     """Pending, Preflight, Starting, Ready, NotReady, NodeLost, SystemicFault, Restarting, Recycling or Failed."""
     since: str | None = None
-    """When the phase began."""
+    """Time at which the phase began."""
     incarnation: int | None = None
-    """How many times it came up, whoever restarted it."""
+    """Number of times that the group started, including restarts by Kubernetes or users."""
     ready_since: str | None = None
-    """When it became ready."""
+    """Time at which the group became ready."""
     members: Labels | None = None
-    """Rank to the pod's start that belongs to this incarnation."""
+    """Start of the pod that belongs to this incarnation, by rank."""
     node: str | None = None
-    """Of the leader."""
+    """Node of the leader."""
     recycles: int | None = None
-    """How often it was recycled."""
+    """Number of recycles of the group."""
     recycles_in_a_row: int | None = None
-    """Recycles since it stayed ready for ten minutes."""
+    """Number of recycles since the group was last ready for ten minutes."""
     recycled_at: str | None = None
-    """When it was recycled last."""
+    """Time of the last recycle."""
     last_failure: Failure | None = None
     preflight: Annotated[list[str] | None, ATOMIC] = None
-    """What the check before its engine found: rank, node, cause and fix. Absent where it found nothing."""
+    """Findings of the preflight check of the group: rank, node, cause and correction; unset if there are none."""
 
 
 class ModelCopies(Spec):
-    """Copies of the model that are loaded."""
+    """Number of copies of the model that are loaded."""
 
     failed_copies: int | None = None
-    """Groups that failed."""
+    """Number of groups that failed."""
     total_copies: int | None = None
-    """Groups that are ready."""
+    """Number of groups that are ready."""
 
 
 class ModelRevisionStates(Spec):
-    """How the model's loading goes."""
+    """State of loading the model."""
 
     active_model_state: _State | None = None
-    """State of what serves."""
+    """State of the model that serves."""
     target_model_state: _State | None = None
-    """State of what comes."""
+    """State of the model that is being rolled out."""
 
 
 class FailureInfo(Spec):
     """The last failure to load the model."""
 
     reason: str | None = None
-    """Why, in OME's word."""
+    """The reason, in the terms of OME."""
     message: str | None = None
-    """Why, in a sentence."""
+    """The reason in a sentence."""
     location: str | None = None
-    """Where."""
+    """Location of the failure."""
     model_revision_name: str | None = None
-    """The revision."""
+    """Revision of the model that failed."""
     exit_code: int | None = None
     """Exit code of the container."""
     time: str | None = None
-    """When."""
+    """Time of the failure."""
 
 
 class LoadedModel(Spec):
-    """The model as the service has it."""
+    """State of the model in the service."""
 
     transition_status: Literal["", "UpToDate", "InProgress", "BlockedByFailedLoad", "InvalidSpec"] | None = None
-    """How far the wanted model is, in OME's words."""
+    """Progress to the desired model, in the terms of OME."""
     model_revision_states: ModelRevisionStates | None = None
     model_copies: ModelCopies | None = None
     last_failure_info: FailureInfo | None = None
 
 
 class ReachedEdit(Spec):
-    """An edit of a runtime, a model or an accelerator class that the service became whole with."""
+    """An edit of a runtime, a model or an accelerator class with which the service became complete."""
 
     kind: str
     """Kind of the object."""
     namespace: str | None = None
-    """Its namespace, where it has one."""
+    """Namespace of the object; unset for cluster-scoped kinds."""
     name: str
-    """Its name."""
+    """Name of the object."""
     uid: str
-    """Its UID."""
+    """UID of the object."""
     generation: int
-    """The generation that the edit made."""
+    """Generation of the object that contains the edit."""
     time: str
-    """When the service became whole."""
+    """Time at which the service became complete with the edit."""
 
 
 class ServiceStatus(Spec):
-    """How the service is, and why it is not better."""
+    """The observed state of the service, with the reasons if it is not ready."""
 
     url: str | None = None
-    """Where it answers inside the cluster."""
+    """URL of the service inside the cluster."""
     address: Address | None = None
     runtime: str | None = None
-    """Name of the runtime that serves."""
+    """Name of the runtime that serves the model."""
     revision: str | None = None
-    """The wanted revision; old→new while two exist."""
+    """The desired revision; old→new while two revisions exist."""
     observed_generation: int | None = None
-    """Generation of the spec that this is about."""
+    """Generation of the spec that this status describes."""
     conditions: Conditions | None = None
-    """What is true and what is not, with the reason and what to do."""
+    """Conditions of the service, with the reason and what to do."""
     components: Annotated[dict[str, ComponentStatus] | None, ATOMIC_MAP] = None
-    """engine, decoder and router."""
+    """Status of engine, decoder and router."""
     slices: Annotated[list[SliceStatus] | None, ATOMIC] = None
-    """Each revision on the cluster."""
+    """All revisions in the cluster."""
     groups: Annotated[list[GroupStatus] | None, ATOMIC] = None
-    """Groups with their starts and failures."""
+    """Groups of pods, with their starts and failures."""
     placement: PlacementStatus | None = None
-    """Only while groups are not on nodes, and placement.gangs of the chart is not switched off."""
+    """Set only while groups are not bound to nodes and the chart value placement.gangs is enabled."""
     progress: RolloutProgress | None = None
-    """Only while the new slice is not whole."""
+    """Set only while the new slice is incomplete."""
     rejected: Annotated[list[RejectedRevision] | None, ATOMIC] = None
     """Revisions that never became ready and are not tried again."""
     reached: Annotated[list[ReachedEdit] | None, ATOMIC] = None
-    """Edits of objects that it shares with other services, and that it became whole with."""
+    """Edits of shared objects with which the service became complete."""
     last_runtime_sync_token: str | None = None
-    """Value of the annotation ome.io/runtime-sync that was acted on last."""
+    """Last value of the annotation ome.io/runtime-sync that was processed."""
     last_model_sync_token: str | None = None
-    """Value of the annotation ome.io/model-sync that was acted on last."""
+    """Last value of the annotation ome.io/model-sync that was processed."""
     messages: Annotated[list[str] | None, ATOMIC] = None
     """Not written."""
     model_status: Annotated[LoadedModel | None, ATOMIC_MAP] = None

@@ -1,4 +1,4 @@
-"""The short kinds of group sglang.ai/v1: a model by its hub name, and a service in two lines."""
+"""The short kinds of the group sglang.ai/v1: a model by its repository name, and a service in two lines."""
 
 from ome_operator.api.base import Spec
 from ome_operator.api.conditions import Conditions
@@ -12,58 +12,58 @@ class HuggingFace(Spec):
     """A repository of the Hugging Face hub."""
 
     repo: Name
-    """owner/name."""
+    """Repository as owner/name."""
     revision: str | None = None
-    """Branch, tag or commit; main when unset."""
+    """Branch, tag or commit; main if unset."""
 
 
 class Source(Spec):
-    """Where the model comes from."""
+    """Source of the model."""
 
     huggingface: HuggingFace | None = None
     storage_uri: StorageUri | None = None
-    """Any place that a ClusterBaseModel of ome.io can name."""
+    """Storage URI in any form that a ClusterBaseModel of ome.io accepts."""
 
 
 class SglangModelSpec(Spec):
-    """A model by its source."""
+    """A model, described by its source."""
 
     source: Source
     path: str | None = None
-    """Directory on the nodes; /mnt/models/<name> when unset."""
+    """Directory on the nodes; /mnt/models/<name> if unset."""
 
 
 class ShortModelStatus(Spec):
-    """Copied from the model that was made of it."""
+    """Status of the ome.io model that was created from this object."""
 
     state: str | None = None
-    """How far the files are."""
+    """State of the files."""
     conditions: Conditions | None = None
-    """Those of the model that was made."""
+    """Conditions of the ome.io model."""
     observed_generation: int | None = None
-    """Generation of the spec that this is about."""
+    """Generation of the spec that this status describes."""
 
 
 class ServingSpec(Spec):
-    """A model and the engine that serves it; the rest is chosen."""
+    """A model and the engine that serves it. All other settings are chosen by the operator."""
 
     base_model: Name
-    """Name of a BaseModel of the namespace, or of a ClusterBaseModel."""
+    """Name of a BaseModel of the namespace or of a ClusterBaseModel."""
     runtime: Name | None = None
-    """An engine, such as sglang, or the name of a runtime."""
+    """Name of an engine, such as sglang, or of a runtime."""
 
 
 class ServingStatus(Spec):
-    """Copied from the service that was made of it."""
+    """Status of the InferenceService that was created from this object."""
 
     url: str | None = None
-    """Where it answers inside the cluster."""
+    """URL of the service inside the cluster."""
     runtime: str | None = None
-    """Name of the runtime that serves."""
+    """Name of the runtime that serves the model."""
     conditions: Conditions | None = None
-    """Those of the service that was made."""
+    """Conditions of the InferenceService."""
     observed_generation: int | None = None
-    """Generation of the spec that this is about."""
+    """Generation of the spec that this status describes."""
 
 
 class SglangModel(Object[SglangModelSpec]):

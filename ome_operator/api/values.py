@@ -1,4 +1,4 @@
-"""Kinds of values that several specs share, each with its check and its words in the CRD."""
+"""Types of values that several specs share, each with its validation rule and its schema in the CRD."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Open = dict[str, Any]
 
 
 class _IntOrString:
-    """A whole number or a text, kept as what it was."""
+    """An integer or a string, kept in the type in which it was written."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._check)
@@ -26,12 +26,14 @@ class _IntOrString:
     @staticmethod
     def _check(value: Any) -> int | str:
         if isinstance(value, bool) or not isinstance(value, int | str):
-            raise PydanticCustomError("int_or_string", "must be a whole number or a text")
+            raise PydanticCustomError("int_or_string", "must be a whole number or a string")
         return value
 
 
 class _Number:
-    """A number in any spelling: `1`, `0.25`, `"0.25"`, `"250m"`. A CRD has no type for that, so it stays open there."""
+    """A number in any spelling: `1`, `0.25`, `"0.25"`, `"250m"`. A CRD has no type for this, so the schema allows any
+    value.
+    """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._check)
@@ -47,14 +49,14 @@ class _Number:
 
 
 def matches(pattern: str) -> Callable[[Any], bool]:
-    """Whether a value is spelled like the whole pattern, as CEL's `matches` with `^…$` says it."""
+    """Return a function that checks whether the whole value matches the pattern, like `matches` with `^…$` in CEL."""
     compiled = re.compile(pattern.removeprefix("^").removesuffix("$"))
     return lambda value: compiled.fullmatch(str(value)) is not None
 
 
 IntOrString = Annotated[int | str, _IntOrString()]
 Quantity = IntOrString
-"""An amount as Kubernetes writes it: `80`, `"80Gi"`, `"500m"`."""
+"""An amount in Kubernetes notation: `80`, `"80Gi"`, `"500m"`."""
 Number = Annotated[int | float | str, _Number()]
 
 _PERCENT = "^[0-9]{1,9}%?$"
@@ -67,7 +69,7 @@ Percent = Annotated[
         matches(_PERCENT),
     ),
 ]
-"""A count or a share."""
+"""A count or a percentage."""
 
 DURATION = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$"
 Duration = Annotated[
@@ -82,19 +84,19 @@ SCHEMES = ("hf", "s3", "gs", "az", "oci", "pvc", "local", "vendor", "github")
 def _starts(schemes: tuple[str, ...], example: str) -> Rule:
     pattern = f"^({'|'.join(schemes)})://.+$"
     words = ", ".join(f"{one}://" for one in schemes)
-    said = f"start it with one of {words} and then name the place, for example {example}"
+    said = f"start it with one of {words}, followed by the location, for example {example}"
     return Rule(f"self.matches('{pattern}')", said, matches(pattern))
 
 
 _HUB = "^hf://[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(@[^ @]+)?$"
 _OF_A_HUB = Rule(
     f"!self.startsWith('hf://') || self.matches('{_HUB}')",
-    "write hf://owner/name or hf://owner/name@revision, without blanks, for example hf://moonshotai/Kimi-K2-Instruct",
+    "write hf://owner/name or hf://owner/name@revision, without spaces, for example hf://moonshotai/Kimi-K2-Instruct",
     lambda uri: not uri.startswith("hf://") or matches(_HUB)(uri),
 )
 StorageUri = Annotated[str, Field(max_length=2048), _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct"), _OF_A_HUB]
 FileUri = Annotated[str, Field(max_length=2048), _starts((*SCHEMES, "https", "http"), "https://example.com/questions.jsonl")]
-"""Where a file comes from, which may also be a plain URL."""
+"""Source of a file. In addition to storage URIs, http and https URLs are allowed."""
 
 _ABOVE = "(^|/)[.][.](/|$)"
 NodePath = Annotated[
@@ -106,7 +108,7 @@ NodePath = Annotated[
         lambda path: path.startswith("/") and not matches("^[/.]*$")(path) and re.search(_ABOVE, path) is None,
     ),
 ]
-"""A directory of a node. Pods mount it, so the root would give them the whole node."""
+"""A directory on a node. The root is refused, because pods mount the directory and would get the whole file system."""
 
 _SIZE = "^ *[0-9]+([.][0-9]+)? *[KMBTkmbt]?$"
 ParameterCount = Annotated[
@@ -118,14 +120,15 @@ ParameterCount = Annotated[
         matches(_SIZE),
     ),
 ]
-"""How many parameters a model has."""
+"""Number of parameters of a model."""
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """Name of an object."""
 Count = Annotated[int, Field(ge=0)]
 LARGEST = 1000
-"""Groups of a component, and workers of a group: each is a StatefulSet or a pod of its own, and one pass plans them all."""
+"""Maximum number of groups of a component, and of workers of a group. Each is a StatefulSet or a pod, and one
+reconciliation plans all of them."""
 Replicas = Annotated[int, Field(ge=0, le=LARGEST)]
 ReleaseNumber = Annotated[str, Field(max_length=253)]
-"""A version such as "4.51.0" or "9.0", of which the numbers are compared."""
+"""A version such as "4.51.0" or "9.0". Versions are compared by their numbers."""
 Labels = dict[str, str]

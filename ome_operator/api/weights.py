@@ -1,4 +1,4 @@
-"""FineTunedWeight: weights that stand on a base model."""
+"""FineTunedWeight: weights that were trained from a base model."""
 
 from typing import Annotated
 
@@ -11,40 +11,40 @@ from ome_operator.api.values import Name, Open
 
 
 class ObjectRef(Spec):
-    """Another object."""
+    """A reference to another object."""
 
     name: Name
-    """Its name."""
+    """Name of the object."""
     namespace: str | None = None
-    """Its namespace; none for kinds of the whole cluster."""
+    """Namespace of the object; unset for cluster-scoped kinds."""
 
 
 class FineTunedWeightSpec(Spec):
-    """Weights and the model that they were trained on."""
+    """Fine-tuned weights and their base model."""
 
     base_model_ref: ObjectRef
     model_type: str
-    """LoRA, merged, and so on."""
+    """Type of the weights, such as LoRA or merged."""
     storage: Storage
     hyper_parameters: Open | None = None
-    """It describes only."""
+    """Informational only."""
     configuration: Open | None = None
-    """`merged_weights: true` says that the weights hold the whole model."""
+    """`merged_weights: true` states that the files hold the whole model."""
     training_job_ref: ObjectRef | None = None
     vendor: str | None = None
-    """It describes only."""
+    """Informational only."""
     version: str | None = None
-    """It describes only."""
+    """Informational only."""
     display_name: str | None = None
-    """It describes only."""
+    """Informational only."""
     disabled: bool | None = None
-    """No new service may use it."""
+    """If true, no new service can use the weights."""
     compartment_id: Annotated[str | None, Field(alias="compartmentID")] = None
-    """It describes only."""
+    """Informational only."""
 
 
 class FineTunedWeightStatus(ModelStatus):
-    """The same as a model's."""
+    """Status of the weights. It has the same fields as the status of a model."""
 
 
 class FineTunedWeight(Object[FineTunedWeightSpec]):

@@ -104,17 +104,17 @@ def test_every_field_of_users_yaml_is_taken_and_kept(served: Cluster, kind: Kind
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("decoder needs an engine that does the prefill: add engine", {"decoder": {}}),
+    ("decoder requires an engine for prefill: add engine", {"decoder": {}}),
     ("minReplicas is greater than maxReplicas: lower", {"engine": {"minReplicas": 3, "maxReplicas": 2}}),
-    ("minAvailable and maxUnavailable exclude each other", {"router": {"minAvailable": 1, "maxUnavailable": 1}}),
+    ("minAvailable and maxUnavailable are mutually exclusive", {"router": {"minAvailable": 1, "maxUnavailable": 1}}),
     ('write a count such as 1, or a share such as "25%"', {"engine": {"maxUnavailable": "some"}}),
     ('write a count such as 1, or a share such as "25%"', {"rollout": {"rollingUpdate": {"maxSurge": -1}}}),
-    ("class KEDA needs triggers: add keda.triggers", {"engine": {"autoscaler": {"class": "KEDA"}}}),
+    ("class KEDA requires triggers: add keda.triggers", {"engine": {"autoscaler": {"class": "KEDA"}}}),
     ("set autoSync to false or remove revision", {"runtime": {"name": "r", "revision": "x"}}),
     ("revision pins the model", {"model": {"name": "m", "revision": "x"}}),
-    ("groups, blueGreen, rollingUpdate and recreate exclude each other", {"rollout": {"recreate": {}, "blueGreen": {}}}),
+    ("groups, blueGreen, rollingUpdate and recreate are mutually exclusive", {"rollout": {"recreate": {}, "blueGreen": {}}}),
     (
-        "canary, blueGreen, rollingUpdate and recreate exclude each other",
+        "canary, blueGreen, rollingUpdate and recreate are mutually exclusive",
         {"rollout": {"groups": [{"components": ["engine"], "recreate": {}, "blueGreen": {}}]}},
     ),
     ('write a duration such as "90s"', {"engine": {"lifecycle": {"instanceReadyTimeout": "soon"}}}),

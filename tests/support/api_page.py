@@ -1,4 +1,4 @@
-"""docs/api.md, from the kinds and from the list of what has no effect."""
+"""Generates docs/api.md from the parsed kinds and from the list of fields that have no effect."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -10,16 +10,17 @@ from tests.support.fields import bare
 
 HEAD = """# API reference
 
-Every field of every kind, as `kubectl explain` has it. A field in bold has to be there. Fields that are accepted and do
-nothing are listed at the end; the condition `Advice` of an object names those that it has.
+This page lists every field of every kind, with the description that `kubectl explain` shows. Fields in bold are required.
+The last chapters list the fields that are accepted but have no effect. The condition `Advice` of an object names those that
+the object sets.
 
-Written from the Python models by `pytest tests/golden --update-golden`.
+`pytest tests/golden --update-golden` generates this page from the Python models.
 """
 OPEN_POD = "*any other field*"
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of docs/api.md."""
     parts = [HEAD, *_contents(), *(_kind(kind) for kind in KINDS)]
     parts += ["\n# Parts\n", *(_part(item) for item in sorted(_classes(), key=lambda item: item.__name__))]
     return "".join([*parts, *_without_effect(), *_annotations()])
@@ -35,8 +36,8 @@ def _title(kind: Kind) -> str:
 
 
 def _kind(kind: Kind) -> str:
-    where = "in a namespace" if kind.namespaced else "for the whole cluster"
-    short = f"; short: `{', '.join(kind.short)}`" if kind.short else ""
+    where = "namespaced" if kind.namespaced else "cluster-scoped"
+    short = f"; short name: `{', '.join(kind.short)}`" if kind.short else ""
     said = f"\n## {_title(kind)}\n\n`{kind.group}/{kind.version}`, {where}{short}. {_words(kind.spec)}\n"
     return f"{said}\n### spec of {_title(kind)}\n{_table(kind.spec)}\n### status of {_title(kind)}\n{_table(kind.status)}"
 
@@ -51,7 +52,7 @@ def _table(part: type[Spec]) -> str:
     if issubclass(part, Inline):
         container = part.__name__ == "PredictorModel"
         rows.append(f"| {OPEN_POD} | | Fields of a core/v1 {'Container' if container else 'PodSpec'}. |\n")
-    return "\n| field | type | |\n|---|---|---|\n" + "".join(rows)
+    return "\n| field | type | description |\n|---|---|---|\n" + "".join(rows)
 
 
 def _row(field: Any, node: Mapping[str, Any]) -> str:
@@ -71,13 +72,13 @@ def _type(annotation: Any, node: Mapping[str, Any]) -> str:
     if "enum" in node:
         return ", ".join(f"`{item}`" for item in node["enum"] if item)
     if node.get("x-kubernetes-int-or-string"):
-        return "number or text"
-    words = {"string": "text", "integer": "number", "boolean": "true or false", "object": "map, as it is written"}
+        return "integer or string"
+    words = {"string": "string", "integer": "integer", "boolean": "boolean", "object": "object (kept as written)"}
     return words.get(node.get("type", ""), "number in any spelling")
 
 
 def _classes() -> set[type[Spec]]:
-    """Parts that the kinds are made of."""
+    """Return the classes that the specs and statuses of all kinds contain."""
     found: set[type[Spec]] = set()
     todo = [item for kind in KINDS for item in (kind.spec, kind.status)]
     top = {*todo}
@@ -110,7 +111,7 @@ def _anchor(title: str) -> str:
     return title.lower().replace(" ", "-").replace(".", "")
 
 
-# --- what has no effect -------------------------------------------------------------------------------------------------
+# --- fields without effect ------------------------------------------------------------------------------------------------
 
 
 def _without_effect() -> Iterator[str]:
@@ -143,7 +144,7 @@ def _shown(value: Any) -> str:
 
 
 def _annotations() -> Iterator[str]:
-    yield "\n# Annotations\n\nThose that are read:\n\n| annotation | on |\n|---|---|\n"
+    yield "\n# Annotations\n\nThe operator reads these annotations:\n\n| annotation | on |\n|---|---|\n"
     where: dict[str, list[str]] = {}
     for kind, names in READ.items():
         for name in names:
@@ -152,6 +153,7 @@ def _annotations() -> Iterator[str]:
         for name in names:
             where.setdefault(name, []).append(f"`annotations` of {component}")
     yield from (f"| `{name}` | {', '.join(on)} |\n" for name, on in sorted(where.items()))
-    yield "\nThose of OME that have no effect where they are not listed above, and what to do instead:\n\n"
+    yield "\nThese annotations of OME have no effect on objects that are not listed above. "
+    yield "The second column states what to do instead:\n\n"
     yield "| annotation | |\n|---|---|\n"
     yield from (f"| `{name}` | {hint} |\n" for name, hint in sorted(ANNOTATIONS.items()))

@@ -75,11 +75,11 @@ def _wrong_one(value: Any, where: str, field: str) -> str:
     if field in _MAPS:
         return f"{where} must be a map"
     if field in _TEXTS and not isinstance(value, str):
-        return f"{where} is {shown(value)}: write a text; put quotes around numbers, true and false"
+        return f"{where} is {shown(value)}: write a string; put quotes around numbers, true and false"
     if field in _NUMBERS and quantity.whole(value) is None:
         return f"{where} must be a whole number"
     if field == "value" and not isinstance(value, str | int | float):
-        return f"{where} is {shown(value)}: write a text, a number, true or false"
+        return f"{where} is {shown(value)}: write a string, a number, true or false"
     return _wrong_amount(value, where) if field in _AMOUNTS else ""
 
 

@@ -167,7 +167,7 @@ def whole(film: Film, service: str, wanted: Mapping[str, int], size: int) -> lis
 
 
 MESSAGES = {
-    "exclude each other": {"blueGreen": {}, "recreate": {}},
+    "are mutually exclusive": {"blueGreen": {}, "recreate": {}},
     'write a count such as 1, or a share such as "25%"': {"rollingUpdate": {"maxSurge": "many"}},
     "should be greater than or equal to 0": {"groups": [{"components": ["engine"], "maintainRatio": {"tolerance": -1}}]},
 }

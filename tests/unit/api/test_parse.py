@@ -141,7 +141,7 @@ WRONG = [
         {"acceleratorSelector": {"constraints": {"minArchitectureVersion": "9" * 5000}}},
         "minArchitectureVersion is too long: keep it below 254 characters",
     ),
-    ({"engine": {"labels": {"a": 1}}}, "spec.engine.labels.a is 1: write a text; put quotes around numbers"),
+    ({"engine": {"labels": {"a": 1}}}, "spec.engine.labels.a is 1: write a string; put quotes around numbers"),
     (
         {"engine": {"scaleMetric": "gpu"}},
         "spec.engine.scaleMetric is \"gpu\": write 'cpu', 'memory', 'concurrency' or 'rps'",
@@ -150,15 +150,15 @@ WRONG = [
     ({"engine": {"worker": {"size": True}}}, "spec.engine.worker.size is true: write a whole number"),
     ({"engine": {"runner": []}}, "spec.engine.runner is []: write a map of keys and values"),
     ({"engine": {"minAvailable": "half"}}, "spec.engine.minAvailable is refused: write a count such as 1, or a share"),
-    ({"engine": {"minAvailable": True}}, "spec.engine.minAvailable is true: write a whole number or a text"),
+    ({"engine": {"minAvailable": True}}, "spec.engine.minAvailable is true: write a whole number or a string"),
     ({"engine": {"timeoutSeconds": -5}}, "spec.engine.timeoutSeconds is -5: write 0 or more"),
     ({"engine": {"minReplicas": 3, "maxReplicas": 2}}, "spec.engine is refused: minReplicas is greater than maxReplicas"),
     ({"engine": {"minAvailable": 1, "maxUnavailable": 1}}, "spec.engine is refused: minAvailable and maxUnavailable"),
-    ({"engine": {"autoscaler": {"class": "KEDA"}}}, "spec.engine.autoscaler is refused: class KEDA needs triggers"),
+    ({"engine": {"autoscaler": {"class": "KEDA"}}}, "spec.engine.autoscaler is refused: class KEDA requires triggers"),
     ({"model": {}}, "spec.model.name is missing: set it"),
     ({"model": {"name": ""}}, "spec.model.name is empty: give it a value"),
     ({"model": {"name": "m", "fineTunedWeights": "w"}}, 'spec.model.fineTunedWeights is "w": write a list'),
-    ({"decoder": {}}, "spec is refused: decoder needs an engine that does the prefill"),
+    ({"decoder": {}}, "spec is refused: decoder requires an engine for prefill"),
     ({"runtime": {"revision": "r"}}, "spec.runtime is refused: revision pins the runtime"),
     ({"model": {"name": "m", "revision": "r"}}, "spec.model is refused: revision pins the model"),
     ({"rollout": {"paused": "yes"}}, 'spec.rollout.paused is "yes": write true or false without quotes'),
@@ -168,7 +168,7 @@ WRONG = [
     ),
     (
         {"rollout": {"groups": [{"components": ["engine"], "recreate": {}, "canary": {}}]}},
-        "spec.rollout.groups[0] is refused: canary, blueGreen, rollingUpdate and recreate exclude each other",
+        "spec.rollout.groups[0] is refused: canary, blueGreen, rollingUpdate and recreate are mutually exclusive",
     ),
     ({"rollout": {"groups": [{"components": []}]}}, "spec.rollout.groups[0].components has 0 entries: give at least 1"),
     ({"rollout": {"groups": [{"components": ["engine"]}] * 4}}, "spec.rollout.groups has 4 entries: keep at most 3"),
@@ -228,9 +228,9 @@ def test_many_errors_are_counted() -> None:
         ([], "the object is []: write a map of keys and values"),
         (None, "the object is null: write a map of keys and values"),
         ({"metadata": {}}, "metadata.name is missing: set it"),
-        ({"metadata": {"name": "a", "labels": {"x": 1}}}, "metadata.labels.x is 1: write a text"),
+        ({"metadata": {"name": "a", "labels": {"x": 1}}}, "metadata.labels.x is 1: write a string"),
         ({"metadata": {"name": "a"}, "spec": []}, "spec is []: write a map of keys and values"),
-        ({"metadata": {"name": 7}}, "metadata.name is 7: write a text"),
+        ({"metadata": {"name": 7}}, "metadata.name is 7: write a string"),
     ],
 )
 def test_a_body_that_is_no_object_is_said_so(body: Any, why: str) -> None:
@@ -265,7 +265,7 @@ def test_a_benchmark_names_what_it_tests() -> None:
     """Neither a service nor a URL."""
     one = BenchmarkJob.parse({"metadata": {"name": "b"}, "spec": {"endpoint": {}}})
     assert isinstance(one, Invalid)
-    assert "spec.endpoint is refused: name what to test" in one.why
+    assert "spec.endpoint is refused: there is no target to test" in one.why
 
 
 @pytest.mark.parametrize(

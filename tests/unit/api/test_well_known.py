@@ -62,7 +62,7 @@ def test_other_models_may_be_added_and_count_first(tmp_path: Path) -> None:
     [
         ("models: [{name: a, repositories: [], facts: {}}]", "models[0].repositories has 0 entries"),
         ("models: [{name: a, repositories: [b], facts: {layers: x}}]", "models[0].facts.layers"),
-        ("[1]", ""), ("a: [", "is no YAML"),
+        ("[1]", ""), ("a: [", "is not valid YAML"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_names_the_file_and_the_field(tmp_path: Path, text: str, words: str) -> None:

@@ -74,7 +74,7 @@ def test_what_is_valid_is_rendered_as_it_is(case: str) -> None:
                 assert kind == "nodeAffinity" or spec[field][kind] == value[kind]  # the model's nodes are added there
 
 
-TEXT = "write a text; put quotes around numbers, true and false"
+TEXT = "write a string; put quotes around numbers, true and false"
 GRACE = "at.terminationGracePeriodSeconds must be a whole number"
 AMOUNT = 'write an amount such as 8, "500m" or "80Gi"'
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -103,7 +103,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "what a toleration compares": (
         {"tolerations": [{"operator": [None]}]},
-        "at.tolerations[0].operator is [null]: write a text; put quotes around numbers, true and false",
+        "at.tolerations[0].operator is [null]: write a string; put quotes around numbers, true and false",
     ),
     "fields of nodes": (
         {"affinity": {"nodeAffinity": {"preferred": [{"matchFields": [{"operator": "In"}]}]}}},
@@ -119,7 +119,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "value": (
         {"env": [{"name": "A", "value": {"a": 1}}]},
-        'at.env[0].value is {"a": 1}: write a text, a number, true or false',
+        'at.env[0].value is {"a": 1}: write a string, a number, true or false',
     ),
     "grace that int() refuses": ({"terminationGracePeriodSeconds": "²"}, GRACE),
     "grace without end": ({"terminationGracePeriodSeconds": "9" * 5000}, GRACE),
