@@ -1,6 +1,7 @@
-"""The operator's settings: an option of `ome operator` is a field that is annotated with an `Option`, declared once.
+"""The operator's settings. Each option of `ome operator` is declared once, as a field that is annotated with an `Option`.
 
-The flag, the key of a configuration file, the chart's value and the table in docs/options.md follow from that declaration.
+The flag, the key of the configuration file, the chart value and the row in docs/options.md are derived from this
+declaration.
 """
 
 from ome_operator.settings.policy import UNEXPOSED, Exposure, Policy

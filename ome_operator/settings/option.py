@@ -9,57 +9,57 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 
 class Form(Enum):
-    """How the value of an option is written, at a flag and in a file."""
+    """The form of an option's value, at a flag and in a configuration file."""
 
-    TEXT = "text"
+    TEXT = "string"
     WHOLE = "whole number"
     NUMBER = "number"
     SWITCH = "true or false"
-    LIST = "list of texts"
+    LIST = "list of strings"
     """A flag that can be repeated."""
     STEPS = "list"
-    """At a flag a text with commas; in a file that text, or a list of whole numbers and texts."""
+    """At a flag, values separated by commas; in a file the same string, or a list of integers and strings."""
     DURATION = "duration"
-    """A text such as `5m`; the field holds seconds."""
+    """A string such as `5m`; the field holds seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What the command line, a configuration file, the chart and the documentation need of a setting.
+    """Metadata of a setting for the command line, the configuration file, the chart and the documentation.
 
-    The docstring below the annotated field continues `help` in the chart's pages and in docs/options.md. Its reason for the
-    default is written there.
+    The docstring below the annotated field continues `help` in the chart's pages and in docs/options.md. It states the
+    reason for the default.
     """
 
     flag: str
-    """Such as `--gang-timeout`; without the dashes it is the key of a configuration file."""
+    """Flag, such as `--gang-timeout`. Without the dashes it is the key in the configuration file."""
     help: str
-    """A sentence for `--help`."""
+    """Description in one sentence, for `--help`."""
     value: str = ""
-    """Path of the chart value that is this option, such as `placement.timeout`: its description, type, bounds and default
-    are written from here."""
+    """Path of the chart value that sets this option, such as `placement.timeout`. The description, type, bounds and
+    default of the chart value are generated from this declaration."""
     part_of: str = ""
-    """Path of a chart value that sets this option and does something else too; the chart itself describes that value."""
+    """Path of a chart value that sets this option and has other effects too. The chart itself describes that value."""
     chart_default: Any = None
-    """Default of the chart's value where it differs from the field's."""
+    """Default of the chart value, if it differs from the default of the field."""
     chart_least: float | None = None
-    """The least number of the chart's value where it differs from `ge`."""
+    """Minimum of the chart value, if it differs from `ge`."""
     form: Form | None = None
-    """None: by the type of the field."""
+    """Form of the value; if None, it follows from the type of the field."""
     ge: float | None = None
-    """The least number."""
+    """Minimum value."""
     le: float | None = None
-    """The largest number."""
+    """Maximum value."""
     choices: tuple[str, ...] = ()
-    """The only texts, without regard to capitals."""
+    """The allowed values, compared without regard to case."""
     pattern: str = ""
-    """Regular expression that the text, or each text of a list, matches from its beginning to its end."""
+    """Regular expression that has to match the whole value, or each value of a list."""
     fix: str = ""
-    """What to write instead of a text that is none of `choices` or does not match `pattern`."""
+    """What to write instead of a value that is not in `choices` or does not match `pattern`."""
     env: str = ""
-    """Environment variable that is read where there is no flag."""
+    """Environment variable that is read if the flag is not set."""
     computed: bool = False
-    """Whether the operator computes the value when nobody sets it; `help` describes how."""
+    """Whether the operator computes the value if it is not set. `help` describes how."""
 
 
 @dataclass(frozen=True)
@@ -67,29 +67,29 @@ class Declared:
     """An option together with the field that it sets."""
 
     path: tuple[str, ...]
-    """Names of the fields that lead to it, such as ("policy", "exposure", "kind")."""
+    """Names of the fields that lead to the field of the option, such as ("policy", "exposure", "kind")."""
     option: Option
     form: Form
     default: Any
-    """Of the field."""
+    """Default of the field."""
     owner: type
-    """Class that has the field."""
+    """Class that defines the field."""
     converts: type
-    """Type that a text is converted to: str, int, float, bool or Path."""
+    """Type to which a string is converted: str, int, float, bool or Path."""
 
     @property
     def key(self) -> str:
-        """Return its name in a configuration file."""
+        """Return the option's name in a configuration file."""
         return self.option.flag.removeprefix("--")
 
     @property
     def parameter(self) -> str:
-        """Return its name as a parameter of the command."""
+        """Return the option's name as a parameter of the command."""
         return self.key.replace("-", "_")
 
     @property
     def written(self) -> Any:
-        """Return the default as a person would write it at a flag; None where the operator computes the value."""
+        """Return the default in the form of a flag's value; None if the operator computes the value."""
         if self.option.computed or self.form is Form.LIST:
             return None
         if self.form is Form.SWITCH:
@@ -99,12 +99,12 @@ class Declared:
         return f"{self.default / 60:.0f}m" if self.form is Form.DURATION else self.default
 
     def chosen(self, text: str) -> str | None:
-        """Return the choice that a person wrote, without regard to capitals; None if it is none."""
+        """Return the choice that equals the text without regard to case; None if there is none."""
         return next((choice for choice in self.option.choices if choice.lower() == text.strip().lower()), None)
 
     @property
     def fix(self) -> str:
-        """Return what to write, such as "write a number from 0 to 3600."."""
+        """Return what to write, such as "write a number from 0 to 3600"."""
         option = self.option
         if option.fix:
             return option.fix
@@ -117,11 +117,11 @@ class Declared:
 
 
 _EXAMPLES: Mapping[Form, str] = {
-    Form.TEXT: "a text, in quotes where YAML would read something else",
+    Form.TEXT: "a string, in quotes if YAML would read another type",
     Form.WHOLE: "a whole number",
     Form.NUMBER: "a number",
     Form.SWITCH: "true or false",
-    Form.LIST: "a list of texts, such as [a, b]",
+    Form.LIST: "a list of strings, such as [a, b]",
     Form.STEPS: 'a list of whole numbers and percentages, such as [1, "50%", "100%"]',
     Form.DURATION: "a duration such as 90s, 5m or 1h30m",
 }
@@ -137,7 +137,7 @@ _FORMS: Mapping[Any, Form] = {
 
 
 def options(of: type, path: tuple[str, ...] = ()) -> Iterator[Declared]:
-    """Yield the options of a class of settings and of the classes that its fields hold, in the order of their fields."""
+    """Yield the options of a settings class and of the settings classes of its fields, in the order of the fields."""
     defaults = _defaults(of)
     for name, hint in get_type_hints(of, include_extras=True).items():
         bare = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
@@ -158,14 +158,14 @@ def _defaults(of: type) -> Mapping[str, Any]:
 
 
 def _without_none(hint: Any) -> Any:
-    """Return X of `X | None`."""
+    """Return X for the type `X | None`."""
     if get_origin(hint) in (Union, types.UnionType):
         return next(part for part in get_args(hint) if part is not types.NoneType)
     return hint
 
 
 def assembled(of: type, values: Mapping[tuple[str, ...], Any]) -> Any:
-    """Return an object of a class of settings with these values at these paths, and defaults at all others."""
+    """Return an object of a settings class with these values at these paths. All other fields have their defaults."""
     nested: dict[str, dict[tuple[str, ...], Any]] = {}
     given: dict[str, Any] = {}
     for path, value in values.items():

@@ -1,4 +1,4 @@
-"""The settings on which decisions about services depend."""
+"""The settings that influence decisions about services."""
 
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -7,7 +7,7 @@ from ome_operator.settings.option import Form, Option
 
 
 class Exposure(NamedTuple):
-    """The objects that make services reachable from outside of the cluster."""
+    """The objects that make services reachable from outside the cluster."""
 
     kind: Annotated[
         str,
@@ -19,11 +19,11 @@ class Exposure(NamedTuple):
             fix="write Ingress or HTTPRoute, or leave it out.",
         ),
     ] = ""
-    """The default is empty because an object needs rights on that kind (docs/exposure.md)."""
+    """The default is empty because the operator needs permissions for that kind (docs/exposure.md)."""
     domain: Annotated[
         str, Option(flag="--expose-domain", help="Hosts are SERVICE.NAMESPACE.DOMAIN.", value="exposure.domain")
     ] = ""
-    """The annotations ome.io/ingress-… give a service other hosts, or none (docs/exposure.md)."""
+    """The annotations ome.io/ingress-… of a service set other hosts or disable the exposure (docs/exposure.md)."""
     ingress_class: Annotated[
         str,
         Option(
@@ -35,7 +35,7 @@ class Exposure(NamedTuple):
     gateway: Annotated[
         str, Option(flag="--gateway", help="Gateway of the HTTPRoutes, as namespace/name.", value="exposure.gateway")
     ] = ""
-    """The Gateway has to admit routes from the services' namespaces."""
+    """The Gateway has to accept routes from the services' namespaces."""
 
 
 UNEXPOSED = Exposure()
@@ -43,7 +43,7 @@ UNEXPOSED = Exposure()
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """The settings on which decisions about services depend: the core receives them unchanged (`Deps.policy`).
+    """The settings that influence decisions about services. The core receives them unchanged (`Deps.policy`).
 
     Recordings contain these fields under their names (docs/recorder.md).
     """
@@ -56,22 +56,22 @@ class Policy:
             value="clusterWideKinds",
         ),
     ] = True
-    """False needs a list of namespaces to watch (`watchNamespaces`, `--watch-namespace`): the operator then has no
-    ClusterRole, and services use only BaseModels and ServingRuntimes of their own namespace (docs/namespaces.md)."""
+    """False requires a list of namespaces to watch (`watchNamespaces`, `--watch-namespace`): the operator then has no
+    ClusterRole, and services can use only BaseModels and ServingRuntimes of their own namespace (docs/namespaces.md)."""
     gang_timeout: Annotated[
         float,
         Option(
             flag="--gang-timeout",
-            help="Seconds within which all pods of a gang must be on nodes, or it releases its nodes. 0: no limit.",
+            help="Seconds within which all pods of a gang must be on nodes; otherwise it releases its nodes. 0: no limit.",
             value="placement.timeout",
             ge=0,
             le=3600,
             chart_least=5,
         ),
     ] = 60.0
-    """A gang is the first groups of a service, or a later group; the time begins with its first pod on a node. A gang that
-    released its nodes is queued for admission (docs/placement.md). With the annotation `ome.io/ignore-fit`, or after an
-    autoscaler's event about a pod, the limit is 20 minutes. In the chart
+    """A gang is the first groups of a service, or a later group. The time begins when the first pod of the gang is on a
+    node. A gang that released its nodes is queued for admission (docs/placement.md). With the annotation
+    `ome.io/ignore-fit`, or after an autoscaler's event about a pod, the limit is 20 minutes. In the chart
     `placement.gangs: false` sets no limit."""
     preflight: Annotated[
         str,
@@ -82,27 +82,28 @@ class Policy:
             choices=("Off", "Warn", "Require"),
         ),
     ] = "Off"
-    """In YAML, write `"Off"` in quotes: without them it is read as false. The annotation `ome.io/preflight` of a service or
-    its runtime takes precedence. A change applies to revisions that are made later, and restarts nothing
-    (docs/preflight.md). The default is Off because the checks have not been tried on a GPU yet."""
+    """In YAML, write `"Off"` in quotes, because YAML reads Off without quotes as false. The annotation `ome.io/preflight`
+    of a service or its runtime takes precedence. A change applies to revisions that are created later and restarts no
+    pods (docs/preflight.md). The default is Off because the checks have not been tested on a GPU yet."""
     observe: Annotated[
         bool,
         Option(
             flag="--observe",
-            help="Write nothing but statuses, which report what the operator would do.",
+            help="Write only statuses, which report what the operator would do.",
             value="operator.observe",
         ),
     ] = False
-    """The chart's ClusterRole then permits nothing else (docs/observe-freeze.md)."""
+    """The chart's ClusterRole then permits no other writes (docs/observe-freeze.md)."""
     observe_namespaces: Annotated[
         frozenset[str],
         Option(
             flag="--observe-namespace",
-            help="Namespaces in which nothing but statuses is written.",
+            help="Namespaces in which the operator writes only statuses.",
             value="operator.observeNamespaces",
         ),
     ] = frozenset()
-    """The operator works in all others. The annotation `ome.io/observe: "true"` does the same for a single service."""
+    """The operator writes as usual in all other namespaces. The annotation `ome.io/observe: "true"` has the same effect
+    for a single service."""
     registry_image: Annotated[
         str,
         Option(
@@ -111,7 +112,8 @@ class Policy:
             part_of="registry.image",
         ),
     ] = ""
-    """There is no default because anybody could take an image name without a registry on a public registry."""
+    """There is no default, because an image name without a registry would refer to a public registry, where anyone could
+    publish that image."""
     router_keys: Annotated[
         bool,
         Option(
@@ -120,12 +122,12 @@ class Policy:
             part_of="rbac.createSecrets",
         ),
     ] = True
-    """It needs the right to create Secrets."""
+    """The operator then needs permission to create Secrets."""
     model_agent: Annotated[
         bool,
         Option(
             flag="--model-agent",
-            help="Agents on the nodes fetch weights (`ome agent`): pods mount the agents' directories.",
+            help="Agents on the nodes download weights (`ome agent`), and pods mount the agents' directories.",
             part_of="agent.enabled",
         ),
     ] = False
@@ -134,7 +136,7 @@ class Policy:
         tuple[str, ...],
         Option(
             flag="--agent-root",
-            help="Directories that agents write below, as their --root; without any /mnt/models.",
+            help="Directories in which agents store models, as their option --root; if unset: /mnt/models.",
             part_of="agent.roots",
         ),
     ] = ("/mnt/models",)
@@ -142,25 +144,25 @@ class Policy:
         str,
         Option(
             flag="--network-policies",
-            help="Create NetworkPolicies, with which engines receive only traffic from pods of their service.",
+            help="Create NetworkPolicies that allow only pods of the same service to connect to engines.",
             part_of="networkPolicy.services",
             form=Form.SWITCH,
         ),
     ] = ""
-    """The default is off because it needs rights on NetworkPolicies, and other clients of the pods then need a policy of
-    yours (docs/security.md)."""
+    """The default is off because the operator needs permissions for NetworkPolicies, and you have to create policies for
+    other clients of the pods (docs/security.md)."""
     models_per_namespace: Annotated[
         int,
         Option(
             flag="--models-per-namespace",
-            help="Most BaseModels of a namespace that are handled, the oldest first; 0: all.",
+            help="Maximum number of BaseModels per namespace that are handled, the oldest first; 0: all.",
             value="modelsPerNamespace",
             ge=0,
         ),
     ] = 100
-    """In the chart the agents have the same limit. The status of any other BaseModel reports that it is not handled;
-    ClusterBaseModels always are. The limit exists because all tenants share the work for models (10 s for each node with
-    2,000)."""
+    """The chart gives the agents the same limit. The status of a BaseModel beyond the limit reports that it is not
+    handled; ClusterBaseModels are always handled. The limit exists because all tenants share the work for models (10 s
+    for each node with 2,000 models)."""
     scrapes_engines: Annotated[
         bool,
         Option(
@@ -173,10 +175,10 @@ class Policy:
         tuple[str, ...],
         Option(
             flag="--pull-secret",
-            help="Secrets in users' namespaces with which pods there pull the operator's own images.",
+            help="Secrets in users' namespaces for pulling the operator's own images there.",
             value="image.userPullSecrets",
         ),
     ] = ()
-    """These pods are routers with their registry, and benchmarks. You create the Secrets in those namespaces; the operator
-    writes only their names, because it cannot read Secrets."""
+    """These pods are routers with the registry sidecar, and benchmarks. You create the Secrets in those namespaces. The
+    operator writes only their names, because it cannot read Secrets."""
     exposure: Exposure = UNEXPOSED

@@ -13,30 +13,30 @@ _POLICY = Policy()
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Read once at the start, from the command line and a file (`ome operator --config`). Fields without an Option are
-    constants that tests replace.
+    """The settings, which are read once at the start from the command line and a file (`ome operator --config`). Fields
+    without an Option are constants that tests replace.
     """
 
     kubeconfig: Annotated[
         Path | None,
-        Option(flag="--kubeconfig", help="Kubeconfig file. Without it: the ServiceAccount of this pod.", env="KUBECONFIG"),
+        Option(flag="--kubeconfig", help="Kubeconfig file. If unset: the ServiceAccount of this pod.", env="KUBECONFIG"),
     ] = None
     context: Annotated[str | None, Option(flag="--context", help="Context of the kubeconfig.")] = None
-    """Without it: the kubeconfig's current context."""
+    """The default is the current context of the kubeconfig."""
 
-    # --- where it works ----------------------------------------------------------------------------------------------
+    # --- scope --------------------------------------------------------------------------------------------------------
     watch_namespaces: Annotated[
         tuple[str, ...],
         Option(
             flag="--watch-namespace",
-            help="Namespaces that the operator works in (docs/namespaces.md); without any: all.",
+            help="Namespaces in which the operator works (docs/namespaces.md); if unset: all.",
             value="watchNamespaces",
             pattern="[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
-            fix="write the name of a namespace, and the option once for each.",
+            fix="write the name of a namespace, and repeat the option for each namespace.",
         ),
     ] = ()
-    """With a list, the chart gives the operator a Role in each of these namespaces, which must exist, and in a ClusterRole
-    only what belongs to no namespace. Without it, it needs rights in all namespaces."""
+    """With a list, the chart gives the operator a Role in each of these namespaces, which must exist, and a ClusterRole
+    only for cluster-scoped objects. Without a list, the operator needs permissions in all namespaces."""
     operator_class: Annotated[
         str,
         Option(
@@ -44,10 +44,11 @@ class Settings:
             help=f"Act on objects whose label {keys.OPERATOR_CLASS} has this value; empty: on objects without the label.",
             value="operatorClass",
             pattern="([a-z0-9]([-a-z0-9]{0,28}[a-z0-9])?)?",
-            fix="write at most 30 of a-z, 0-9 and -, such as team-b.",
+            fix="write at most 30 of the characters a-z, 0-9 and -, such as team-b.",
         ),
     ] = ""
-    """A second operator on a cluster needs a class, as with Ingress controllers; every name of the chart then ends in it."""
+    """A second operator in a cluster needs a class, as with Ingress controllers. All names in the chart then end with the
+    class."""
     policy: Policy = _POLICY
 
     # --- leader election --------------------------------------------------------------------------------------------
@@ -55,89 +56,96 @@ class Settings:
         str,
         Option(
             flag="--identity",
-            help="Name of this process in the Lease. Without it the pod's UID, or a random name outside of a pod.",
+            help="Name of this process in the Lease. If unset: the pod's UID, or a random name outside a pod.",
             env="POD_UID",
             computed=True,
         ),
     ] = "ome-operator"
-    """A restarted container of the same pod continues at once with the pod's UID."""
+    """A restarted container of the same pod has the same UID and therefore continues with the Lease immediately."""
     leader_election: Annotated[
         bool,
         Option(flag="--leader-election", help="Work only while holding the Lease.", value="operator.leaderElection"),
     ] = True
-    """Replicas agree by a Lease on which of them works. Without it there can be only a single replica: switch it off only
-    for tests, and for a single process that a person runs by hand."""
+    """The replicas elect the active replica by a Lease. Without leader election there can be only a single replica:
+    switch it off only for tests, and for a single process that a person runs manually."""
     lease_namespace: Annotated[
         str,
         Option(
             flag="--namespace-of-lease",
-            help="Namespace of the Lease for leader election. Without it the pod's own, or ome outside of a pod.",
+            help="Namespace of the Lease for leader election. If unset: the namespace of the pod, or ome outside a pod.",
             computed=True,
         ),
     ] = "ome"
     lease_name: str = "ome-operator"
     lease_duration: float = 15.0
-    """What client-go's operators use: a crashed leader is replaced within this time."""
+    """The default of operators that use client-go. A crashed leader is replaced within this time."""
     lease_renew: float = 10.0
-    """A leader that cannot renew for so long exits. Less than the duration, so that there are never two leaders."""
+    """A leader that cannot renew the Lease within this time exits. It is shorter than `lease_duration`, so that there are
+    never two leaders."""
     lease_retry: float = 2.0
     lease_patience: float = 30.0
-    """A leader whose event loop has not answered for so long renews no more: another shall work."""
+    """A leader whose event loop was blocked for this time stops renewing the Lease, so that another replica takes over."""
     silence: float = 60.0
-    """A process whose event loop has not answered for so long ends: outside of a cluster nobody probes it."""
+    """A process whose event loop was blocked for this time exits, because outside a cluster there are no probes."""
 
     @property
     def own_name(self) -> str:
-        """What the chart calls the operator's Lease, ServiceAccount and policies."""
+        """The name that the chart gives to the operator's Lease, ServiceAccount and policies."""
         return self.lease_name + (f"-{self.operator_class}" if self.operator_class else "")
 
     # --- watching ---------------------------------------------------------------------------------------------------
     audit_interval: float = 600.0
-    """Each kind's UIDs are compared with a list this often, whatever its watch says, and soon after each relist, which may
-    lose deletions for good (decisions 1)."""
+    """Interval at which the UIDs of each kind are compared with a list, independent of the events of its watch. The
+    comparison also runs soon after each relist, which can lose deletions permanently (decisions 1)."""
     audit_debounce: float = 1.0
-    """After a relist, so that one audit follows several."""
+    """Delay of the comparison after a relist, so that several relists cause one comparison."""
     watch_server_timeout: int = 600
-    """Watches are opened anew by the server after this time; load balancers then spread them again."""
+    """Time after which the API server ends a watch. The reopened watches are distributed by load balancers again."""
     request_timeout: float = 30.0
     connections: Annotated[int, Option(flag="--connections", help="Connections to the API server.")] = 32
-    """More do not make the API server faster: it took 212 applies a second from one process on a small machine."""
+    """More connections do not make the API server faster: it processed 212 applies per second from one process on a small
+    machine."""
 
     # --- work -------------------------------------------------------------------------------------------------------
     workers: Annotated[int, Option(flag="--workers", help="Services that are reconciled at the same time.")] = 10
-    """Most workers wait for a status write; with 7 a service's last pod waited for them (100 services of 11 pods, the
-    slowest 2 %: 0.8 s from the last pod to Ready instead of 0.65 s)."""
+    """Most workers wait for a status write. With 7 workers the last pod of a service waited for a worker (100 services of
+    11 pods, the slowest 2 %: 0.8 s from the last pod to Ready instead of 0.65 s)."""
     long_passes: int = 4
-    """Among them, passes over services of which nothing exists yet. Each applies a dozen objects, so four keep an API server
-    busy; more only let status writes wait longer in line (measured: 31 s from a service's last pod to Ready with 8 of 8)."""
+    """Maximum number of workers that reconcile services without any objects. Each such reconciliation applies a dozen
+    objects, so four keep an API server busy; more only delay status writes (measured: 31 s from a service's last pod
+    to Ready with 8 of 8 workers)."""
     shared_passes: int = 4
-    """Among them, passes that an edit of a shared object caused (decisions 37): others find workers however many services
-    share it."""
+    """Maximum number of workers for reconciliations that an edit of a shared object caused (decisions 37). The other
+    workers stay available, no matter how many services share the object."""
     shared_share: float = 0.2
-    """Part of the event loop's time that these get while there is other work."""
+    """Share of the event loop's time for these reconciliations while there is other work."""
     child_delay: float = 0.1
-    """A burst of pod events becomes one pass. What turns a service Ready, the last of its pods, waits for nothing."""
+    """Delay that combines a burst of pod events into one reconciliation. The last pod of a service, which makes it Ready,
+    is not delayed."""
     child_spacing: float = 0.25
-    """At least so long between two passes of a key that only its children made dirty."""
+    """Minimum time between two reconciliations of a key that only events of its children enqueued."""
     catalog_delay: float = 1.0
-    """Statuses of models, runtimes and accelerator classes wait so long: a hundred new services are one write. An edit of
-    such an object is looked at, and told to its services, at once, and so long after the former."""
+    """Delay of status writes of models, runtimes and accelerator classes, so that a hundred new services cause one write.
+    An edit of such an object is processed and passed to its services immediately, but not sooner than this time after
+    the previous edit."""
     backoff_first: float = 0.5
     backoff_last: float = 300.0
     resync: float = 600.0
-    """Every key is looked at again after about this time, whatever happens."""
+    """Interval at which every key is reconciled even without events."""
     status_interval: float = 10.0
-    """Counts of a status that nothing depends on are written at most this often (decisions 17)."""
+    """Minimum interval between status writes in which only informational counts change (decisions 17)."""
     status_rate: float = 10.0
-    """So many statuses a second, of all services, in which only numbers in sentences changed (decisions 17)."""
+    """Maximum number of status writes per second, over all services, in which only numbers in messages change (decisions
+    17)."""
     failures_after: float = 3.0
-    """Events of a workload are read when pods have been missing for so long (decisions 15)."""
+    """Time for which pods have to be missing before the events of their workload are read (decisions 15)."""
     starts_after: float = 10.0
-    """Events about a pod are read when no container of it has run for so long: nearly all have their volumes by then."""
+    """Time for which no container of a pod has run before the events about the pod are read. Nearly all pods have their
+    volumes by then."""
     foreign_writer_pause: float = 300.0
-    """For so many seconds after a foreign write of its status a service is left alone (decisions 24)."""
+    """Seconds for which a service is not reconciled after a foreign controller wrote its status (decisions 24)."""
     guard_delay: float = 1.0
-    """When a guard finds a pod that must not exist, the pass is repeated after this time."""
+    """Delay before the reconciliation is repeated when a guard finds a pod that must not exist."""
     waves: Annotated[
         tuple[str, ...],
         Option(
@@ -147,9 +155,9 @@ class Settings:
             form=Form.STEPS,
         ),
     ] = ("1", "5%", "25%", "100%")
-    """A shared edit is an edit of a runtime, a model or an accelerator class. Each wave ends later than the wave before; the
-    last always has all services (docs/rollouts.md). The annotation `ome.io/rollout-waves` of the object, such as
-    `1, 5%, 25%`, takes precedence."""
+    """A shared edit is an edit of a runtime, a model or an accelerator class. Each wave ends with more services than the
+    previous wave, and the last wave contains all services (docs/rollouts.md). The annotation `ome.io/rollout-waves` of
+    the object, such as `1, 5%, 25%`, takes precedence."""
     bake: Annotated[
         float,
         Option(
@@ -164,7 +172,7 @@ class Settings:
         int,
         Option(
             flag="--max-concurrent-services",
-            help="Most services that an edit of a runtime, model or accelerator class replaces at a time; 0: a whole wave.",
+            help="Maximum number of services that a shared edit replaces at the same time; 0: all services of a wave.",
             value="operator.maxConcurrentServices",
             ge=0,
         ),
@@ -178,16 +186,16 @@ class Settings:
             value="lint.refuse",
         ),
     ] = True
-    """A revision is refused only if its version of SGLang is known exactly; the revision that serves continues. The
-    annotation `ome.io/lint-ignore` of a service overrides a rule. The condition `Advice` reports all other findings of
-    `ome lint`, whatever this option is. The default is on because a wrong refusal costs an annotation, and a missing
-    refusal moves all GPUs of a service."""
+    """A revision is refused only if its version of SGLang is known exactly; the revision that serves stays. The
+    annotation `ome.io/lint-ignore` of a service disables a rule. The condition `Advice` reports all other findings of
+    `ome lint`, independent of this option. The default is on because a wrong refusal can be corrected with an
+    annotation, while a missing refusal replaces the pods on all GPUs of a service."""
 
     # --- freezing (docs/observe-freeze.md) --------------------------------------------------------------------------
     freeze_interval: float = 2.0
-    """Seconds between two looks at the Lease, which says whether all is frozen: each look is a read of a small object."""
+    """Interval in seconds at which the Lease that freezes all services is read, which is a read of a small object."""
 
-    # --- what is rendered -------------------------------------------------------------------------------------------
+    # --- rendering --------------------------------------------------------------------------------------------------
     router_watch: Annotated[
         float,
         Option(
@@ -197,13 +205,13 @@ class Settings:
             ge=0,
         ),
     ] = 0.0
-    """The default is 0 because outside of the cluster the registries of routers have no address that the operator could
-    reach, or somebody else has that address. The chart sets 60."""
+    """The default is 0 because outside the cluster the operator cannot reach the addresses of router pods, or the addresses
+    belong to other machines. The chart sets 60."""
     well_known_models: Annotated[
         str,
         Option(
             flag="--well-known-models",
-            help="Facts of well-known models: a file or folder; `package`: those of this program; empty: none.",
+            help="Facts of well-known models: a file or directory; `package`: those of this program; empty: none.",
             part_of="wellKnownModels.enabled",
         ),
     ] = "package"
@@ -220,27 +228,28 @@ class Settings:
         str,
         Option(
             flag="--tools-image",
-            help="Image (images/agent) that fetches data sets and makes reports; empty: BenchmarkJobs are refused.",
+            help="Image (images/agent) that downloads data sets and writes reports; empty: BenchmarkJobs are refused.",
             part_of="benchmark.toolsImage",
         ),
     ] = ""
-    """There is no default because anybody could take an image name without a registry on a public registry."""
+    """There is no default, because an image name without a registry would refer to a public registry, where anyone could
+    publish that image."""
 
     # --- the process ------------------------------------------------------------------------------------------------
     address: Annotated[
         str,
         Option(
             flag="--address",
-            help="Address of probes and metrics; empty: every address. Without it: empty, with a kubeconfig 127.0.0.1.",
+            help="Address of probes and metrics; empty: all addresses. If unset: empty, with a kubeconfig 127.0.0.1.",
             computed=True,
         ),
     ] = ""
-    """The kubelet probes the pod's address. With a kubeconfig the operator is a process on a person's machine."""
+    """The kubelet probes the pod's address. With a kubeconfig, the operator usually runs on a developer's machine."""
     health_port: Annotated[
         int,
         Option(
             flag="--health-port",
-            help="Port of /healthz and /readyz; 0: a free port. Without it 8081, with a kubeconfig 18081.",
+            help="Port of /healthz and /readyz; 0: a free port. If unset: 8081, with a kubeconfig 18081.",
             computed=True,
         ),
     ] = 8081
@@ -248,21 +257,21 @@ class Settings:
         int,
         Option(
             flag="--metrics-port",
-            help="Port of /metrics; 0: a free port. Without it 8080, with a kubeconfig 18080.",
+            help="Port of /metrics; 0: a free port. If unset: 8080, with a kubeconfig 18080.",
             computed=True,
         ),
     ] = 8080
-    """18080 with a kubeconfig because a port-forward to a service listens on 8080."""
+    """With a kubeconfig the default is 18080, because a port-forward to a service usually listens on 8080."""
     metrics_per_service: Annotated[
         int,
         Option(
             flag="--metrics-per-service",
-            help="Services with metrics of their own; the others are summed.",
+            help="Number of services with their own metrics; the others are summed.",
             value="metrics.perService",
             ge=0,
         ),
     ] = 100
-    """Such a service has some ten series, so a scrape of 100 services is 100 KB (docs/metrics.md)."""
+    """Each of these services has about ten series, so a scrape of 100 services is 100 KB (docs/metrics.md)."""
     recorder_memory: Annotated[
         int,
         Option(
@@ -272,7 +281,7 @@ class Settings:
             ge=0,
         ),
     ] = 16
-    """The command is `kill -USR1` (docs/recorder.md)."""
+    """Send the signal with `kill -USR1` (docs/recorder.md)."""
     log_format: Annotated[
         str,
         Option(
@@ -283,15 +292,15 @@ class Settings:
             chart_default="json",
         ),
     ] = "console"
-    """The default is console for people, and in the chart json for log collectors."""
+    """The default is console for terminals; in the chart it is json for log collectors."""
     log_level: Annotated[
         str,
         Option(
             flag="--log-level",
-            help="Least level that is logged: DEBUG, INFO, WARNING or ERROR.",
+            help="Minimum level that is logged: DEBUG, INFO, WARNING or ERROR.",
             value="operator.logLevel",
             choices=("DEBUG", "INFO", "WARNING", "ERROR"),
         ),
     ] = "INFO"
     stop_grace: float = 10.0
-    """Passes that run may finish for so long after SIGTERM."""
+    """Seconds that running reconciliations have to finish after SIGTERM."""

@@ -55,7 +55,7 @@ def wrong(value: Any, where: str, field: str = "") -> str:
         return _wrong_entries(value, where, field)
     if field in _LISTS_OF_TEXTS:
         fine = isinstance(value, list) and all(isinstance(one, str | int | float) for one in value)
-        return "" if fine else f"{where} must be a list of texts"
+        return "" if fine else f"{where} must be a list of strings"
     if isinstance(value, Mapping) and field not in _LEAVES:
         return _wrong_map(value, where, field)
     if isinstance(value, list) and field not in _MAPS | _LEAVES:

@@ -54,7 +54,7 @@ def test_a_fix_names_what_may_be_written() -> None:
         "write a whole number of at least 1.",
         "write a number from 0 to 1.",
         "write On or Off.",
-        "write a list of texts, such as [a, b].",
+        "write a list of strings, such as [a, b].",
     ]
     assert (FOUND["mode"].chosen(" off"), FOUND["mode"].chosen("none")) == ("Off", None)
 

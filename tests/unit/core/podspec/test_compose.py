@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[Data, Data, str]] = {
     "args as a text": (
         {"engineConfig": BOX},
         {"leader": {"runner": {"args": "--x"}}},
-        "spec.engine.leader.runner.args must be a list of texts",
+        "spec.engine.leader.runner.args must be a list of strings",
     ),
     "a container without a name": (
         {"pod": {"containers": [{"image": "i"}]}},

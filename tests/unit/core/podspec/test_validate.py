@@ -111,7 +111,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "values of labels": (
         {"topologySpreadConstraints": [{"labelSelector": {"matchExpressions": [{"key": "a", "values": "b"}]}}]},
-        "at.topologySpreadConstraints[0].labelSelector.matchExpressions[0].values must be a list of texts",
+        "at.topologySpreadConstraints[0].labelSelector.matchExpressions[0].values must be a list of strings",
     ),
     "needs of pods": (
         {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
