@@ -142,7 +142,7 @@ def generated(bodies: Bodies) -> str:
 
 
 def fetched(bodies: Bodies) -> str:
-    """What an agent asks for, of every model and all weights."""
+    """Return what an agent downloads for every model and all fine-tuned weights."""
     asked: list[Any] = []
 
     def source(uri: str, access: Access) -> Source:
@@ -150,7 +150,7 @@ def fetched(bodies: Bodies) -> str:
         raise Refused("that was all")
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work, "source", source)
+        patch.setattr(work, "open_source", source)
         patch.setattr(Roots, "disk_message", lambda *_: "")  # this machine has no such roots
         secret = Path(folder) / "elsewhere/token"
         secret.parent.mkdir()
