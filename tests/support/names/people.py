@@ -146,7 +146,9 @@ def _paths(value: Any, at: str) -> Iterator[str]:
 def ports() -> Iterator[str]:
     """Yield ports: constants, defaults of settings and options, and those in pods."""
     for module in (module for package in walk.PACKAGES for module in walk.modules(package)):
-        yield from (str(value) for name, value in vars(module).items() if "PORT" in name and type(value) is int)
+        yield from (
+            str(value) for name, value in vars(module).items() if "PORT" in name and type(value) is int and value < 65535
+        )
     yield from (f"{name} {value}" for name, value in vars(Settings()).items() if name.endswith("_port"))
     yield from (f"{name}" for kind, name in _written() if kind == "port")
     for _, item in walk.nodes("ome_operator.preflight"):
