@@ -1,4 +1,4 @@
-"""A cluster in memory that is read over a fake API, and bodies as a real server would have them."""
+"""A cluster in memory that is read through a fake API, and bodies as a real API server returns them."""
 
 import math
 import random
@@ -26,21 +26,21 @@ BYTES = 1_029_173_256_192
 
 @dataclass
 class Cluster:
-    """Objects by kind; tests change them."""
+    """Objects by kind. Tests change them."""
 
     objects: dict[str, list[Manifest]] = field(default_factory=dict)
     logs: dict[str, list[str]] = field(default_factory=dict)
-    """Pod → its last lines."""
+    """Pod → its last log lines."""
     metrics: dict[str, "Engine | Exception"] = field(default_factory=dict)
-    """Pod → its pages of metrics, a page for each time that it is asked."""
+    """Pod → its metrics, with a page for each request."""
     refused: dict[str, Exception] = field(default_factory=dict)
-    """Kind → what the API server says instead."""
+    """Kind → the error that the API server returns for it."""
 
     def add(self, kind: str, *bodies: Manifest) -> None:
         self.objects.setdefault(kind, []).extend(bodies)
 
     def api(self) -> FakeApi:
-        """A client that reads them, and nothing else: a write is not answered."""
+        """Return a client that reads the objects. Writes are not answered."""
 
         def listed(call: Call) -> Any:
             if call.kind in self.refused:
@@ -51,37 +51,37 @@ class Cluster:
         return Namespaced({"list_objects": listed})
 
     async def read(self, _: str, pod: str, container: str, wanted: Wanted) -> Any:
-        """As `Logs.lines`."""
+        """Read logs like `Logs.lines`."""
         if pod not in self.logs:
             raise NotFound(f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating', 404)
         for text in self.logs[pod][-(wanted.tail or 100) :]:
             yield LogLine("2026-01-01T00:00:00Z", text)
 
     async def page(self, _: str, pod: str, port: int, page: str) -> str:
-        """As `PodPages.text`."""
+        """Read metrics like `PodPages.text`."""
         found = self.metrics.get(pod, Transient(f"dial tcp: {pod}:{port}: connection refused"))
         if isinstance(found, Exception):
             raise found
         return found.page()
 
     def reads(self) -> Reads:
-        """What pages read of pods."""
+        """Return the functions that read logs and metrics of pods."""
         return Reads(self.read, self.page)
 
     def seen(self) -> Board:
-        """What a look at it comes to."""
+        """Return the board for these objects."""
         read = {kind: (bodies, "") for kind, bodies in self.objects.items()}
         return board(NOW, "", self.objects["InferenceService"], read)
 
     def vanish(self, namespace: str) -> None:
-        """Somebody deletes a namespace with all that is in it."""
+        """Delete a namespace with everything in it."""
         for bodies in self.objects.values():
             bodies[:] = [body for body in bodies if body["metadata"].get("namespace") != namespace]
 
 
 @dataclass
 class Engine:
-    """Metrics of an engine that serves since its first page; rates go up and down."""
+    """Metrics of an engine that has served since its first page. The rates vary."""
 
     rate: float = 6.0
     seed: int = 1
@@ -104,7 +104,7 @@ class Engine:
 
 
 class Namespaced(FakeApi):
-    """Lists know their namespace."""
+    """A fake API whose lists are limited to their namespace."""
 
     async def list_objects(
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
@@ -117,12 +117,12 @@ class Namespaced(FakeApi):
 
 
 def ago(**time: float) -> str:
-    """So long ago, in RFC 3339."""
+    """Return a time in the past, in RFC 3339."""
     return (NOW - timedelta(**time)).isoformat()
 
 
 def child(live: Live, uid: str, **since: float) -> Manifest:
-    """An object of a service."""
+    """Return an object of a service."""
     metadata = {**live.manifest["metadata"], "uid": f"{uid}.{live.uid}", "resourceVersion": str(live.version)}
     metadata["ownerReferences"] = [{"kind": "InferenceService", "uid": uid, "controller": True, "name": "x"}]
     metadata["creationTimestamp"] = ago(**since or {"days": 3})
@@ -130,7 +130,7 @@ def child(live: Live, uid: str, **since: float) -> Manifest:
 
 
 def pod(facts: Pod) -> Manifest:
-    """A pod with these facts; `reason` says what its status looks like."""
+    """Return a pod with these facts. `reason` determines its status."""
     router = facts.component == keys.ROUTER
     labels = {
         keys.MANAGED_BY: keys.MANAGER,
@@ -177,7 +177,7 @@ def _status(facts: Pod, box: str) -> Manifest:
 
 
 def service(world: World, pods: Iterable[Pod], name: str, namespace: str, **metadata: Any) -> Manifest:
-    """The service with the status that the operator gives it for these pods."""
+    """Return the service with the status that the operator writes for these pods."""
     found = world.service
     said = sync(found, world.deps, replace(world.observed(), pods=tuple(pods)), world.now).status
     body: Manifest = {
@@ -201,7 +201,7 @@ def service(world: World, pods: Iterable[Pod], name: str, namespace: str, **meta
 
 
 def node(name: str, *, gpus: int = 8, ready: bool = True, cordoned: bool = False) -> Manifest:
-    """A node of GPUs."""
+    """Return a node with GPUs."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -215,7 +215,7 @@ def node(name: str, *, gpus: int = 8, ready: bool = True, cordoned: bool = False
 
 
 def record(name: str, *models: Manifest) -> Manifest:
-    """What an agent says of its node."""
+    """Return the record that an agent writes about its node."""
     return {
         "apiVersion": keys.API_VERSION,
         "kind": "NodeModels",
@@ -225,13 +225,13 @@ def record(name: str, *models: Manifest) -> Manifest:
 
 
 def held(model: str, state: str = "Ready", part: float = 1.0, **more: Any) -> Manifest:
-    """A model on a node."""
+    """Return the entry of a model in the record of a node."""
     found = {"kind": "ClusterBaseModel", "name": model, "uri": f"hf://x/{model}", "revision": "abc", "state": state}
     return {**found, "bytes": int(BYTES * part), "total": BYTES, **more}
 
 
 def event(of: Manifest, reason: str, message: str, type_: str = "Warning", **since: float) -> Manifest:
-    """An event about an object."""
+    """Return an event about an object."""
     metadata = of["metadata"]
     about = {"kind": of["kind"], "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]}
     return {

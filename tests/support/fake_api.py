@@ -11,20 +11,20 @@ from ome_operator.kube.client import Applied, Client, Manifest
 
 
 class Call(NamedTuple):
-    """What was asked."""
+    """A request that was made."""
 
     verb: str
     """Name of the client's method."""
     kind: str
     name: str
     body: Manifest = {}  # noqa: RUF012 (nobody changes it)
-    """What was sent, {} for reads and deletions."""
+    """Body that was sent; {} for reads and deletions."""
     uid: str = ""
     subresource: str = ""
     selector: str = ""
-    """Of labels or fields."""
+    """Label or field selector."""
     namespace: str = ""
-    """Of a list."""
+    """Namespace of a list."""
 
 
 class FakeApi(Client):
@@ -38,11 +38,11 @@ class FakeApi(Client):
         self.answers, self.calls = dict(answers or {}), list[Call]()
 
     def kinds(self, verb: str) -> list[str]:
-        """Kinds that were asked for by this method, in this order."""
+        """Return the kinds that were requested by this method, in order."""
         return [call.kind for call in self.calls if call.verb == verb]
 
     def bodies(self, verb: str) -> list[Manifest]:
-        """What was sent by this method, in this order."""
+        """Return the bodies that were sent by this method, in order."""
         return [call.body for call in self.calls if call.verb == verb]
 
     async def _answer(self, call: Call) -> Any:

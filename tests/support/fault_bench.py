@@ -1,4 +1,4 @@
-"""Where faults happen: an operator behind a proxy, lives that are disturbed, and the account of what that cost."""
+"""Injects faults: an operator behind a proxy, scenarios that are disturbed, and the measured cost of the faults."""
 
 import os
 import signal
@@ -20,43 +20,45 @@ from tests.support.scenario import STEPS, Life, State, well
 UNDISTURBED = "undisturbed"
 RIGHT_WITHIN_S = 30.0
 QUIET_S = 2.5
-"""No time-out of a life is longer, so an operator that wrote nothing for so long has nothing left to do."""
+"""Seconds without a write after which the operator has nothing left to do, because no time-out of a scenario is longer."""
 LOOK_EVERY_S = 0.5
-"""A look reads all that there is, at the API server that has the work to do."""
+"""Seconds between two checks. Each check reads all objects from the API server, which is busy with the test."""
 POKE_EVERY_S = 0.15
 
 Poke = Callable[[int], None]
-"""Called again and again while a step goes on, with the number of writes since it began."""
+"""Called repeatedly during a step with the number of writes since its start."""
 Disturb = Callable[[int, Life], AbstractContextManager[Poke | None]]
-"""Disturbs a step, given by its number, while the context is open."""
+"""Disturbs a step, given by its number, inside the `with` block."""
 
 
 class Cost(NamedTuple):
-    """What a step took, or what it took above an undisturbed one; None where there is nothing to compare with."""
+    """The cost of a step, or its difference to an undisturbed step; None where there is nothing to compare with."""
 
     seconds: float
-    """From its begin, or the last fault in it, until all was right: always of the step itself."""
+    """Seconds from the start of the step, or from its last fault, until the state was correct. This is always the value of
+    the step itself.
+    """
     requests: int | None = None
     writes: int | None = None
 
 
 @dataclass
 class Account:
-    """What was tried, and what the steps cost that it disturbed."""
+    """The faults that were injected, and the cost of the disturbed steps."""
 
     tried: Counter[str] = field(default_factory=Counter)
     costs: dict[str, list[Cost]] = field(default_factory=lambda: defaultdict(list))
 
     @contextmanager
     def fault(self, kind: str) -> Iterator[None]:
-        """One fault, and how long it takes until the block is left."""
+        """Count a fault, and measure the time until the end of the `with` block."""
         began = time.monotonic()
         yield
         self.tried[kind] += 1
         self.costs[kind].append(Cost(time.monotonic() - began))
 
     def lines(self) -> Iterator[str]:
-        """The table: median and maximum over the steps."""
+        """Yield the table: median and maximum over the steps."""
         yield f"{'':<36}{'faults':>8}" + "".join(
             f"{head:>24}" for head in ("seconds until right", "requests above usual", "writes above usual")
         )
@@ -72,7 +74,7 @@ def _spread(column: tuple[Any, ...], digits: int) -> str:
 
 
 class Field:
-    """One cluster, one operator behind one proxy."""
+    """A cluster with an operator behind a proxy."""
 
     def __init__(self, rig: Rig, account: Account) -> None:
         self.rig, self.account = rig, account
@@ -81,16 +83,16 @@ class Field:
         root = rig.cluster.at.root
         self._clock, self._kubeconfig = root / "operator.clock", root / "proxied.kubeconfig"
         self.right: list[State] = []
-        """What there was after each step of an undisturbed life."""
+        """The state after each step of an undisturbed run."""
         self.usual: list[Cost] = []
-        """What each took."""
+        """The cost of each undisturbed step."""
         self._lives = 0
         self._kind = ""
         self._struck = 0.0
 
     # --- operators --------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Start the proxy, and an operator behind it in the place of the one that runs."""
+        """Start the proxy, and replace the running operator by one behind the proxy."""
         self.proxy.start()
         self.rig.stop()
         self.clock(0)
@@ -98,19 +100,21 @@ class Field:
         self.rig.leads()
 
     def stop(self) -> None:
-        """End both."""
+        """Stop the proxy and the operator."""
         self.rig.stop()
         self.proxy.stop()
 
     def _start(self, process: str, *words: str, kubeconfig: Path | None = None) -> int:
-        """Start an operator; its port of probes."""
+        """Start an operator, and return the port of its probes."""
         env = {CHILD: str(self._child(process)), CLOCK: str(self._clock)}
         self.rig.start(process, *words, program="tests.support.restarting_operator", kubeconfig=kubeconfig, env=env)
         return self.rig.port
 
     @contextmanager
     def second(self, *words: str) -> Iterator[Callable[[], str]]:
-        """A second operator, with these words on its command line, not behind the proxy; what it says of itself."""
+        """Run a second operator with these arguments, not behind the proxy. Yields a function that returns the state that it
+        reports.
+        """
         port = self._start("second", *words)
         try:
             self.rig.wait("the second operator has started", lambda: said(port) in ("standby", "leading"), 60)
@@ -122,25 +126,27 @@ class Field:
         return self.rig.cluster.at.root / f"{process}.child"
 
     def signal(self, number: int = signal.SIGKILL) -> None:
-        """To the operator behind the proxy; it starts again at once when it ends."""
+        """Send a signal to the operator behind the proxy. It is restarted if it ends."""
         os.kill(self.pid(), number)
 
     def pid(self) -> int:
-        """Of the operator behind the proxy."""
+        """Return the process ID of the operator behind the proxy."""
         return int(self._child(self.rig.process).read_text())
 
     def clock(self, off: float) -> None:
-        """The operators' wall clock jumps to so many seconds off the true time."""
+        """Set the operators' wall clock to this number of seconds off the true time."""
         self._clock.write_text(str(off))
 
     def struck(self) -> None:
-        """Note that a fault happened just now."""
+        """Record that a fault happened now."""
         self.account.tried[self._kind] += 1
         self._struck = time.monotonic()
 
     # --- lives ------------------------------------------------------------------------------------------------------
     def live(self, *kinds: tuple[str, Disturb]) -> None:
-        """A life, each step of which is disturbed by one of these (the last are not); right after each, quiet in the end."""
+        """Run a scenario in which each step except the last ones is disturbed by one of these faults. The state must be
+        correct after each step, and the operator quiet at the end.
+        """
         self._lives += 1
         namespace = f"life{self._lives}-{os.getpid()}"
         self.rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -194,7 +200,7 @@ class Field:
         return since
 
     def _wait_right(self, life: Life, number: int, poke: Poke | None, begun: int) -> float:
-        """Wait until all is as it should be after a step; when that was."""
+        """Wait until the state is correct after a step, and return when that was."""
         while True:
             struck = self._struck
             try:
@@ -226,11 +232,11 @@ class Field:
 
 @contextmanager
 def undisturbed(number: int, life: Life) -> Iterator[None]:
-    """Nothing happens but the step."""
+    """Run the step without a fault."""
     yield
 
 
 def difference(state: State, right: State) -> dict[str, Any]:
-    """What is not as it should be: what there is, and what should be there."""
+    """Return the differences between the actual and the correct state."""
     names = sorted(state.keys() | right.keys())
     return {name: (state.get(name), right.get(name)) for name in names if state.get(name) != right.get(name)}

@@ -27,21 +27,21 @@ ORIGINALS = "0ddba11" + "0" * 33
 
 @dataclass
 class Answer:
-    """What to do to one answer with file bytes."""
+    """A fault in the answer to one request for file bytes."""
 
     status: int = 0
-    """Answer this instead of bytes."""
+    """Status that is returned instead of bytes."""
     cut: int | None = None
-    """Close the connection after so many bytes."""
+    """Number of bytes after which the connection is closed."""
     wrong: bool = False
-    """Change one byte."""
+    """Whether one byte is changed."""
     whole: bool = False
-    """Ignore the range."""
+    """Whether the requested range is ignored."""
 
 
 @dataclass
 class Sent:
-    """One answer."""
+    """A response that was sent."""
 
     name: str
     start: int
@@ -50,28 +50,28 @@ class Sent:
 
 @dataclass
 class Hub:
-    """One model, `org/model`, at one commit. Change `files` or `fault` between requests."""
+    """A fake hub with one model, `org/model`, at one commit. Tests change `files` or `fault` between requests."""
 
     files: dict[str, bytes]
     original: dict[str, bytes] = field(default_factory=dict)
-    """Files of another model, `org/original`, at a commit of its own; smaller than `lfs_from`."""
+    """Files of another model, `org/original`, at its own commit. They are smaller than `lfs_from`."""
     lfs_from: int = 1024
-    """Files of this size or more are LFS objects: SHA-256, and a redirect."""
+    """Minimum size of LFS objects, which have a SHA-256 and are served through a redirect."""
     rate: float = 0.0
-    """Bytes per second of one answer; 0: as fast as it goes."""
+    """Bytes per second of one response; 0 for no limit."""
     token: str = ""
     fault: Callable[[int, str], Answer] = lambda number, name: Answer()
-    """Called with the number of the request for bytes and the file's name."""
+    """Called with the number of the request for bytes and the name of the file."""
     sent: list[Sent] = field(default_factory=list)
     listings: list[str] = field(default_factory=list)
-    """Revisions that were asked for."""
+    """Revisions that were requested."""
     tokens: list[tuple[str, str]] = field(default_factory=list)
     """(path, Authorization) of every request."""
     url: str = ""
     etag: Callable[[bytes], str] = lambda data: hashlib.md5(data).hexdigest()
-    """Of an object in the bucket."""
+    """Returns the ETag of an object in the bucket."""
     cdn: str = "localhost"
-    """Host that large files are redirected to: another one than the hub's own 127.0.0.1."""
+    """Host that large files are redirected to. It differs from the hub's own 127.0.0.1."""
 
     @property
     def size(self) -> int:
@@ -84,7 +84,7 @@ class Hub:
         return sum(one.count for one in self.sent)
 
     def app(self) -> web.Application:
-        """The routes."""
+        """Return the web application with all routes."""
         app = web.Application(middlewares=[self._seen])
         app.router.add_get("/api/models/org/{repo:model|original}/revision/{revision}", self._model)
         app.router.add_get("/api/models/org/model/tree/{revision}", self._tree)
@@ -113,11 +113,11 @@ class Hub:
         return web.json_response({"id": "org/model", "modelId": "org/model", "sha": commit, "siblings": siblings})
 
     def _repository(self, request: web.Request) -> tuple[dict[str, bytes], str]:
-        """Files and commit of the model that is asked for."""
+        """Return files and commit of the requested model."""
         return (self.original, ORIGINALS) if request.match_info.get("repo") == "original" else (self.files, COMMIT)
 
     async def _tree(self, request: web.Request) -> web.StreamResponse:
-        """What snapshot_download lists; the agent does not ask for it."""
+        """Return the list that snapshot_download requests. The agent does not use it."""
         entries = []
         for name, data in self.files.items():
             entry = {"type": "file", "path": name, "size": len(data), "oid": blob(data)}
@@ -127,7 +127,7 @@ class Hub:
         return web.json_response(entries)
 
     def sibling(self, name: str, data: bytes) -> dict[str, Any]:
-        """A file as the model's description lists it."""
+        """Return a file's entry in the description of the model."""
         entry: dict[str, Any] = {"rfilename": name, "size": len(data), "blobId": blob(data)}
         if len(data) >= self.lfs_from:
             entry["lfs"] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "pointerSize": 134}
@@ -195,7 +195,7 @@ class Hub:
 async def pour(
     request: web.Request, response: web.StreamResponse, body: bytes | bytearray, cut: int | None, told: Sent, rate: float
 ) -> None:
-    """Send a body as slowly as it shall be, up to where it is cut, and count what went out."""
+    """Send a body at the configured rate up to the configured cut, and count the sent bytes."""
     step = 64 * 1024
     for at in range(0, len(body), step):
         piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])
@@ -214,7 +214,7 @@ DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
 def blob(data: bytes) -> str:
-    """Git's id of a file."""
+    """Return Git's ID of a file."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
@@ -226,7 +226,7 @@ def _range(text: str, size: int) -> tuple[int, int]:
 
 
 def model(seed: int, sizes: list[int]) -> dict[str, bytes]:
-    """Files of a model: a configuration, and weights of these sizes."""
+    """Return the files of a model: a configuration, and weights of these sizes."""
     chance = random.Random(seed)
     config = b'{"architectures": ["DeepseekV3ForCausalLM"]}'
     files = {"config.json": config, "empty.txt": b"", "tokenizer/vocab.txt": b"a\nb\n"}
@@ -236,12 +236,12 @@ def model(seed: int, sizes: list[int]) -> dict[str, bytes]:
 
 
 class Server(Protocol):
-    """What can be served."""
+    """A server that can be run in a thread."""
 
     url: str
 
     def app(self) -> web.Application:
-        """Its routes."""
+        """Return the web application."""
 
 
 S = TypeVar("S", bound=Server)
@@ -249,14 +249,16 @@ S = TypeVar("S", bound=Server)
 
 @contextmanager
 def served(hub: S, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> Iterator[S]:
-    """The server in a thread of its own, at an address of this machine."""
+    """Run the server in its own thread, at an address of this machine."""
     with in_thread(hub.app(), (address,), tls) as port:
         hub.url = f"{'https' if tls else 'http'}://{address}:{port}"
         yield hub
 
 
 def certificate(folder: Path, addresses: Sequence[str] = ()) -> ssl.SSLContext:
-    """For a server on loopback and at these addresses; `<folder>/ca.crt` is the authority that SSL_CERT_FILE names."""
+    """Write a certificate for a server on loopback and at these addresses. `<folder>/ca.crt` is the authority for
+    SSL_CERT_FILE.
+    """
     folder.mkdir(exist_ok=True)
     Authority(folder).server("server", addresses)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -266,7 +268,9 @@ def certificate(folder: Path, addresses: Sequence[str] = ()) -> ssl.SSLContext:
 
 @contextmanager
 def in_thread(app: web.Application, addresses: Sequence[str], context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """Serve in a thread of its own, at addresses of this machine; the port, which is the same at each."""
+    """Run the server in its own thread at these addresses of this machine. Yields the port, which is the same at each
+    address.
+    """
     loop, ready, ports = asyncio.new_event_loop(), threading.Event(), list[int]()
 
     async def start() -> web.AppRunner:

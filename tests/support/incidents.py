@@ -22,20 +22,22 @@ FOLDER = Path(__file__).parents[1] / "incidents"
 SERVICE = Ref("InferenceService", "team", "svc")
 Change = Callable[[Observed], Observed]
 BEFORE, AFTER = 2, 16
-"""Passes that are kept before and after the fault."""
+"""Number of passes that are kept before and after the fault."""
 
 
 class Story:
-    """A service whose passes are recorded, as an operator would."""
+    """A service whose passes are recorded as an operator records them."""
 
     def __init__(self, shape: Shape, seed: int = 1) -> None:
         self.world = World(shape.service(), shape.deps(), seed)
         self.kept, self.around = Recorder(2**30, BEFORE + AFTER), SharedNodes()
         self.change: Change = lambda observed: observed
-        """What the fault makes of what passes see."""
+        """Changes what the passes observe, according to the fault."""
 
     def passes(self, count: int, refused: tuple[str, str] | None = None) -> None:
-        """So many passes, with steps of the cluster in between. `refused`: the object that the API server does not take."""
+        """Run this number of passes with steps of the cluster in between. `refused` is an object that the API server
+        refuses.
+        """
         for _ in range(count):
             plan = self.look()
             taken = tuple(each for each in plan.apply if (each.kind, each.manifest["metadata"]["name"]) != refused)
@@ -43,7 +45,7 @@ class Story:
             self.world.step()
 
     def look(self) -> Plan:
-        """A pass that is not carried out."""
+        """Run a pass without carrying it out."""
         world = self.world
         ear = PassRecorder(world.service, world.deps, self.change(world.observed()))
         plan = sync(world.service, ear.deps, ear.observed, world.now)
@@ -51,18 +53,18 @@ class Story:
         return plan
 
     def file(self, why: str) -> bytes:
-        """The recording."""
+        """Return the recording."""
         passes = self.kept.of(SERVICE)
         return recording.encode(recording.to_json({"team/svc": passes}, "0", why, datetime(2026, 1, 1, tzinfo=UTC)), True)
 
     def leader(self, group: int = 0) -> str:
-        """Name of the leader of a group of the engine."""
+        """Return the name of the leader of an engine group."""
         return next(
             pod.name for pod in self.world.pods.values() if pod.group == group and pod.rank == 0 and _engine(pod.name)
         )
 
     def child(self, kind: str) -> Live:
-        """The first object of a kind."""
+        """Return the first object of a kind."""
         return next(child for child in self.world.children.values() if child.key[0] == kind)
 
 
@@ -74,7 +76,7 @@ USUAL = Shape(size=2, engines=2, decoders=1)
 
 
 def settled(shape: Shape = USUAL) -> Story:
-    """A service that is Ready, with the passes before the fault."""
+    """Return a story of a service that is Ready, with the passes before the fault."""
     story = Story(shape)
     story.world.settle()
     story.passes(BEFORE)
@@ -82,7 +84,7 @@ def settled(shape: Shape = USUAL) -> Story:
 
 
 def operator_killed() -> Story:
-    """In the middle of a rollout: what passes had learned is forgotten."""
+    """The operator is killed in the middle of a rollout, and loses what passes had learned."""
     story = settled(Shape(size=2, engines=2, strategy="surge"))
     story.world.edit(deps=Shape(size=2, engines=2, strategy="surge", image="b").deps())
     story.passes(4)
@@ -92,7 +94,7 @@ def operator_killed() -> Story:
 
 
 def requests_fail() -> Story:
-    """The API server refuses the Service of a new service, then takes it."""
+    """The API server refuses the Service of a new service at first, and accepts it later."""
     story, key = Story(Shape()), ("Service", "svc")
     story.passes(1, key)
     story.change = lambda seen: replace(seen, refusals={**seen.refusals, key: Refusal("ServerError", "HTTP 503: try later")})
@@ -104,7 +106,7 @@ def requests_fail() -> Story:
 
 
 def watches_lag() -> Story:
-    """Pods are seen as they were up to three steps ago, while a rank is lost."""
+    """Passes see pods as they were up to three steps ago, while a rank is lost."""
     story = settled()
     story.world.lag = 3
     story.world.lose(story.leader())
@@ -113,7 +115,7 @@ def watches_lag() -> Story:
 
 
 def _clock(jump: timedelta) -> Callable[[], Story]:
-    """It jumps while a group starts again, and back to the true time."""
+    """The clock jumps while a group restarts, and returns to the true time."""
 
     def story() -> Story:
         found = settled()
@@ -129,7 +131,7 @@ def _clock(jump: timedelta) -> Callable[[], Story]:
 
 
 def two_operators() -> Story:
-    """Another manager writes the status: hands off, until it is gone."""
+    """Another manager writes the status, and the operator does not interfere until it is gone."""
     story = settled()
     story.change = lambda seen: replace(seen, another="manager")
     story.passes(3)
@@ -139,7 +141,7 @@ def two_operators() -> Story:
 
 
 def stranger_edits_the_router() -> Story:
-    """A Deployment is not as applied any more."""
+    """Another user edits the Deployment of the router."""
     story = settled()
     story.child("Deployment").owned = "edited"
     story.passes(4)
@@ -147,7 +149,7 @@ def stranger_edits_the_router() -> Story:
 
 
 def stranger_deletes_a_stateful_set() -> Story:
-    """That of the workers of a group."""
+    """Another user deletes the StatefulSet of the workers of a group."""
     story = settled()
     key = next(key for key in story.world.children if key[0] == "StatefulSet" and key[1].endswith("-0-w"))
     del story.world.children[key]
@@ -156,7 +158,7 @@ def stranger_deletes_a_stateful_set() -> Story:
 
 
 def stranger_has_the_name() -> Story:
-    """A Service of somebody else has the name that the service needs."""
+    """Another user's Service has the name that the service needs."""
     story = Story(Shape())
     metadata = {"name": "svc", "labels": {}}
     story.world.children["Service", "svc"] = Live({"kind": "Service", "metadata": metadata}, "theirs", 1, "somebody", "", "")
@@ -168,7 +170,7 @@ LABELS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
 
 
 def _on_nodes() -> tuple[Story, LivePod, dict[str, Node]]:
-    """A service each of whose pods has a node, a leader of it, and the nodes."""
+    """Return a service whose pods are all on nodes, a leader of it, and the nodes."""
     story = settled()
     for number, pod in enumerate(story.world.pods.values()):
         pod.node = f"node-{number}"
@@ -179,7 +181,7 @@ def _on_nodes() -> tuple[Story, LivePod, dict[str, Node]]:
 
 
 def node_lost() -> Story:
-    """The node of a leader does not report any more, and its pod is told to go."""
+    """The node of a leader stops reporting, and its pod is marked for deletion."""
     story, lost, nodes = _on_nodes()
     silent = Node(lost.node, 2, LABELS, False, 8, alive=False)
     story.world.edit(deps=replace(story.world.deps, nodes={**nodes, lost.node: silent}))
@@ -190,7 +192,7 @@ def node_lost() -> Story:
 
 
 def node_tainted() -> Story:
-    """A taint drives the pod of a leader off its node, and keeps others away from it."""
+    """A taint evicts the pod of a leader from its node, and keeps other pods away."""
     story, lost, nodes = _on_nodes()
     taint = Taint("test", "", "NoExecute")
     story.world.edit(
@@ -208,7 +210,7 @@ def node_tainted() -> Story:
 
 
 def node_deleted() -> Story:
-    """A Node is deleted, and the pod that was on it at once, as its machine is gone."""
+    """A Node is deleted, and its pod at once, because the machine no longer exists."""
     story, lost, nodes = _on_nodes()
     story.world.edit(deps=replace(story.world.deps, nodes={name: nodes[name] for name in nodes if name != lost.node}))
     del story.world.pods[lost.name]
@@ -217,7 +219,7 @@ def node_deleted() -> Story:
 
 
 def template_edited() -> Story:
-    """A stranger edits the template of a StatefulSet while a rank is lost: its new pod is made of another template."""
+    """Another user edits the template of a StatefulSet while a rank is lost, so that the new pod has another template."""
     story = settled()
     lost, old = story.leader(), {pod.uid for pod in story.world.pods.values()}
 
@@ -298,7 +300,7 @@ INCIDENTS: dict[str, Callable[[], Story]] = {
     "rank-deleted": rank_deleted,
     "group-drained": drained,
 }
-"""Name of the file -> what happens."""
+"""Name of each file → the function that creates its story."""
 ROWS: dict[str, tuple[str, ...]] = {
     "operator killed": ("operator-killed",),
     "requests fail": ("requests-fail",),
@@ -310,17 +312,17 @@ ROWS: dict[str, tuple[str, ...]] = {
     "template changed, rank lost": ("template-edited",),
     "one failure, one recycle": ("rank-exits", "rank-hangs", "rank-evicted", "rank-deleted", "group-drained"),
 }
-"""Row of docs/faults.md -> its files."""
+"""Row of docs/faults.md → names of its files."""
 UNSEEN: dict[str, str] = {
     "API server killed": "a write without an answer is no part of what a pass sees; that what it sees is old: watches-lag",
     "etcd hangs": "the same",
     "suspended past its Lease": "no pass is made meanwhile, and whether writes may be sent is asked below the passes",
 }
-"""Row without a file -> why a pass cannot tell it from an undisturbed pass."""
+"""Row without a file → why a pass does not differ from an undisturbed pass."""
 
 
 def files() -> Iterator[tuple[str, bytes]]:
-    """Name and content of each recording."""
+    """Yield name and content of each recording."""
     for name, make in INCIDENTS.items():
         yield f"{name}.json.gz", make().file(f"docs/faults.md: {name}")
 

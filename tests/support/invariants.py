@@ -74,7 +74,7 @@ def a_change_meets_the_object_that_is_meant(key: Key, found: Live | None, uid: s
 
 
 def nothing_is_written_while_it_goes(found: Live) -> None:
-    """An object that is being deleted is left alone until it is gone."""
+    """An object that is being deleted is not written until it is gone."""
     assert not found.deleting, f"{found.key} is written while it goes"
 
 
@@ -141,7 +141,7 @@ def leaders_go_before_their_workers(pods: Iterable[LivePod], found: Live, roles:
 
 
 def _leading(pods: Iterable[LivePod]) -> set[str]:
-    """The roles that have a ready leader."""
+    """Return the roles that have a ready leader."""
     return {pod.labels[keys.COMPONENT] for pod in pods if pod.ready and keys.WORKER_INDEX in pod.labels}
 
 
@@ -163,12 +163,12 @@ def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
 
 
 def _leads(found: Live) -> bool:
-    """Whether it is the StatefulSet of a leader."""
+    """Return whether the object is the StatefulSet of a leader."""
     return found.key[0] == "StatefulSet" and keys.WORKER_INDEX in found.labels
 
 
 def _same_group(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two sets of labels name the same group of the same slice."""
+    """Return whether two sets of labels name the same group of the same slice."""
     return _same(one, other, keys.COMPONENT, keys.REVISION, keys.GROUP_INDEX)
 
 
@@ -204,7 +204,7 @@ def a_group_starts_beside_another_revision_only_within_the_surge(
 
 
 def _most(service: InferenceService, objects: Iterable[Live], role: str) -> int:
-    """Groups of a role that the user allows over all revisions."""
+    """Return the maximum number of groups of a role over all revisions that the user permits."""
     part, rollout = getattr(service.spec, role), service.spec.rollout
     wanted = int(part.min_replicas) if part and part.min_replicas is not None else 1
     scales = [live for live in objects if live.key[0] == "RoleScale" and live.labels[keys.COMPONENT] == role]

@@ -1,4 +1,4 @@
-"""`ome lint` over files and bodies, as findings."""
+"""Runs `ome lint` on files and bodies, and returns the findings."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -18,7 +18,7 @@ LINT = ROOT / "tests/lint"
 
 @cache
 def catalog() -> list[dict[str, Any]]:
-    """Models, runtimes and accelerator classes that come with `ome`."""
+    """Return the models, runtimes and accelerator classes that are shipped with `ome`."""
     return read_referenced([ROOT / "config"], [], "default")
 
 
@@ -31,16 +31,16 @@ def looked_at(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[S
 
 
 def found(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[Finding]:
-    """What is found in them."""
+    """Return the findings for these bodies."""
     return [finding for subject in looked_at(bodies, whole) for finding in rules.check(subject)]
 
 
 @cache
 def in_file(path: Path) -> tuple[Finding, ...]:
-    """What is found in a file; several tests ask for the same."""
+    """Return the findings for a file. Cached, because several tests use the same files."""
     return tuple(found(read_manifests([path], "default")))
 
 
 def grave(findings: Iterable[Finding]) -> list[str]:
-    """Rule and sentence of all that is no note."""
+    """Return rule and sentence of all findings that are not notes."""
     return [f"{each.rule.id}: {each.hit.says}" for each in findings if each.rule.severity != Severity.NOTE]

@@ -1,4 +1,4 @@
-"""Objects and pods as the simulated cluster has them."""
+"""Objects and pods of the simulated cluster."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +9,7 @@ from ome_operator.core.observed import route
 from ome_operator.core.observed.objects import Child, Manifest, Pod, Times
 
 Key = tuple[str, str]
-"""Kind and name."""
+"""Kind and name of an object."""
 
 
 @dataclass
@@ -25,20 +25,20 @@ class Live:
     deleting: bool = False
     status: Manifest = field(default_factory=dict)
     changed: str = ""
-    """When the operator changed it last, in RFC 3339."""
+    """Time of the operator's last change, in RFC 3339."""
 
     @property
     def key(self) -> Key:
-        """Kind and name."""
+        """Return kind and name."""
         return self.manifest["kind"], self.manifest["metadata"]["name"]
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels."""
+        """Return the labels."""
         return dict(self.manifest["metadata"].get("labels") or {})
 
     def facts(self, service: InferenceService) -> Child:
-        """What a pass over the service sees of it."""
+        """Return what a pass over the service sees of the object."""
         kind, name = self.key
         content = None
         if kind == "ControllerRevision":
@@ -56,7 +56,7 @@ class Live:
 
 @dataclass
 class LivePod:
-    """A pod and how long it resists."""
+    """A pod with the time that it takes to terminate."""
 
     name: str
     uid: str
@@ -66,30 +66,30 @@ class LivePod:
     grace: int
     ready: bool = False
     since: str = ""
-    """When it became ready; "" where a test made it so."""
+    """Time at which it became ready; "" if a test set it ready."""
     deleting: bool = False
     left: int = 0
     template: str = ""
     draining: str = ""
     node: str = ""
-    """Only where a test schedules pods."""
+    """Name of its node, only in tests that schedule pods."""
 
     @property
     def group(self) -> int:
-        """Number of its group; 0 for routers."""
+        """Return the number of its group; 0 for routers."""
         return int(self.labels.get(keys.GROUP_INDEX, "0"))
 
     @property
     def rank(self) -> int:
-        """0 for leaders and routers."""
+        """Return its rank; 0 for leaders and routers."""
         return int(self.labels.get(keys.POD_INDEX, "0"))
 
     def serves(self, now: datetime) -> None:
-        """It becomes ready."""
+        """Make the pod ready."""
         self.ready, self.since = True, now.isoformat()
 
     def facts(self, service: InferenceService) -> Pod:
-        """What a pass over the service sees of it."""
+        """Return what a pass over the service sees of the pod."""
         return Pod(
             namespace=service.namespace, name=self.name, uid=self.uid, version=1, service=service.name,
             component=self.labels[keys.COMPONENT], revision=self.labels[keys.REVISION], group=self.group, rank=self.rank,

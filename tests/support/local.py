@@ -1,4 +1,4 @@
-"""What tests of `ome local` ask of a cluster and of its etcd."""
+"""Helpers of tests of `ome local` for its cluster and etcd."""
 
 import http.client
 import ssl
@@ -15,7 +15,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
-    """Poll until it is so."""
+    """Poll until `seen` returns True."""
     until = time.monotonic() + within_s
     while not seen():
         assert time.monotonic() < until, f"not within {within_s} s: {what}"
@@ -23,7 +23,7 @@ def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> N
 
 
 def statefulset(name: str, replicas: int = 1, **labels: str) -> dict[str, Any]:
-    """Pods of one GPU each."""
+    """Return a StatefulSet whose pods have one GPU each."""
     container = {"name": "c", "image": "example.com/none:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     return {
         "apiVersion": "apps/v1",
@@ -43,7 +43,7 @@ def statefulset(name: str, replicas: int = 1, **labels: str) -> dict[str, Any]:
 
 
 def ready(cluster: Cluster, name: str) -> int:
-    """Ready pods of a StatefulSet; -1 while the API server does not answer."""
+    """Return the number of ready pods of a StatefulSet; -1 if the API server does not respond."""
     try:
         found = cluster.api().get(f"/apis/apps/v1/namespaces/default/statefulsets/{name}")
     except (ApiError, ApiUnreachable):
@@ -52,7 +52,7 @@ def ready(cluster: Cluster, name: str) -> int:
 
 
 def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
-    """The pod, or None."""
+    """Return the pod, or None."""
     try:
         return dict(cluster.api().get(f"{PODS}/{name}"))
     except ApiError as error:
@@ -61,7 +61,7 @@ def pod(cluster: Cluster, name: str) -> dict[str, Any] | None:
 
 
 def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
-    """What etcd answers; "" where it answers nothing, or refuses."""
+    """Return etcd's answer; "" if it does not answer or refuses."""
     handlers = [urllib.request.ProxyHandler({}), *([urllib.request.HTTPSHandler(context=context)] if context else [])]
     try:
         with urllib.request.build_opener(*handlers).open(urllib.request.Request(url, body), timeout=5) as answer:
@@ -71,7 +71,7 @@ def asked(url: str, body: bytes, context: ssl.SSLContext | None = None) -> str:
 
 
 def trusting(file: Path | None = None) -> ssl.SSLContext:
-    """A client that takes any server, with this certificate."""
+    """Return a TLS context that accepts any server and presents this certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if file is not None:
@@ -80,7 +80,7 @@ def trusting(file: Path | None = None) -> ssl.SSLContext:
 
 
 def listens(pid: int) -> list[int]:
-    """The ports of a process (Linux)."""
+    """Return the ports on which a process listens (Linux)."""
     sockets = {str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink()}
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return [int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]

@@ -11,31 +11,31 @@ from tests.support.fake_api import Call, FakeApi
 
 Manifest = dict[str, Any]
 Play = Callable[[Manifest, int], Manifest]
-"""From a pod and how often pods were listed since the first was made, its node and status."""
+"""Returns node and status of a pod from its body and the number of lists of pods since the first creation."""
 FULL = "0/24 nodes are available: 20 Insufficient nvidia.com/gpu."
 RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 
 
 def status(node: str = "", state: Manifest | None = None, **more: Any) -> Manifest:
-    """What a pod's status and node become."""
+    """Return the node and status of a pod."""
     boxes = [{"name": keys.RUNNER, "state": state}] if state is not None else []
     return {"node": node, "status": {"phase": "Pending", "containerStatuses": boxes, **more}}
 
 
 def ended(node: str, *findings: Any, message: str | None = None, code: int = 0) -> Manifest:
-    """A check that has ended."""
+    """Return the status of a check that has ended."""
     said = json.dumps({"preflight": 1, "findings": findings, "more": 0}) if message is None else message
     return status(node, {"terminated": {"exitCode": code, "message": said}}, phase="Succeeded")
 
 
 def unplaced() -> Manifest:
-    """A pod for which the scheduler finds no node."""
+    """Return the status of a pod for which the scheduler finds no node."""
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL}
     return status(conditions=[said])
 
 
 def healthy(pod: Manifest, looks: int) -> Manifest:
-    """Placed at once, running at the second look, and then nothing was found."""
+    """Schedule the pod at once, let it run at the second list, and end it without findings."""
     node = f"gpu-{pod['metadata']['name'].rpartition('-')[2]}"
     return status(node) if looks < 2 else status(node, RUNS) if looks < 3 else ended(node)
 

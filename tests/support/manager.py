@@ -1,4 +1,4 @@
-"""A leader in this process, with a pure side that a test supplies, on the real API server."""
+"""A leader in this process on the real API server. A test supplies the pure functions."""
 
 import asyncio
 import itertools
@@ -24,34 +24,34 @@ _NUMBER = itertools.count()
 
 
 def refuse(before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
-    """Like sync.refuse_spec, without times."""
+    """Refuse a spec like sync.refuse_spec, without times."""
     return Plan(status=status("False", reason, why))
 
 
 def status(ready: str, reason: str, message: str = "") -> dict[str, Any]:
-    """A status with one condition."""
+    """Return a status with one condition."""
     since = "2026-01-01T00:00:00Z"
     one = {"type": "Ready", "status": ready, "reason": reason, "message": message, "lastTransitionTime": since}
     return {"conditions": [one]}
 
 
 def silent(*_: Any) -> dict[str, Any]:
-    """The status of an object of a catalog that has nothing to say."""
+    """Return the status of a catalog object without anything to report."""
     return {}
 
 
 def wall() -> datetime:
-    """The time of day."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 def idle(service: InferenceService, deps: Deps, seen: Observed, now: datetime) -> Plan:
-    """Want nothing."""
+    """Return a plan that wants nothing."""
     return Plan(status=dict(service.status))
 
 
 class Counted:
-    """Requests by verb and kind."""
+    """Counts requests by verb and kind."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, int]] = []
@@ -60,7 +60,7 @@ class Counted:
         self.requests.append((verb, kind, code))
 
     def writes(self) -> list[tuple[str, str, int]]:
-        """All but reads."""
+        """Return all requests except reads."""
         return [one for one in self.requests if one[0] not in ("get", "list")]
 
 
@@ -68,7 +68,7 @@ class Counted:
 async def leading(
     connection: Connection, sync: Sync = idle, settings: Settings | None = None
 ) -> AsyncIterator[tuple[Manager, Informer, Counted]]:
-    """A leader at work."""
+    """Run a leader inside the `with` block."""
     settings, counted = settings or Settings(), Counted()
     client, session = Client(connection, count=counted), connection.session(limit=0, agent="test")
     quiet = replace(CORE, model_status=silent, runtime_status=silent, accelerator_status=silent)
@@ -98,7 +98,7 @@ async def leading(
 
 
 async def until(what: str, holds: Callable[[], bool], seconds: float = 15.0) -> None:
-    """Wait for something that happens on its own."""
+    """Wait for something that happens without further action."""
     try:
         async with asyncio.timeout(seconds):
             while not holds():  # noqa: ASYNC110
@@ -108,18 +108,18 @@ async def until(what: str, holds: Callable[[], bool], seconds: float = 15.0) -> 
 
 
 def service(**spec: Any) -> dict[str, Any]:
-    """A service with a name of its own."""
+    """Return a service with a unique name."""
     name = {"name": f"s{next(_NUMBER)}", "namespace": "default"}
     return {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "metadata": name, "spec": {"engine": {}, **spec}}
 
 
 def labels(owner: str) -> dict[str, str]:
-    """Labels of a child."""
+    """Return the labels of a child object."""
     return {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: owner}
 
 
 def small_role(name: str, owner: str, uid: str = "") -> dict[str, Any]:
-    """A child."""
+    """Return a child object."""
     metadata: dict[str, Any] = {"name": name, "namespace": "default", "labels": labels(owner)}
     if uid:
         reference = {"apiVersion": keys.API_VERSION, "kind": "InferenceService", "name": owner, "uid": uid}

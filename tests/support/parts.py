@@ -15,17 +15,17 @@ from tests.support import yamls
 
 ROOT = Path(__file__).parents[2]
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Of YAML that is ours; each process of tests reads all of config/."""
+"""YAML loader for trusted files. Each test process reads all of config/."""
 NAMESPACE, NAME, UID = "team", "svc", "uid-of-svc"
 
 
 def container(name: str = "ome-container", **more: Any) -> dict[str, Any]:
-    """A main container with an image."""
+    """Return a main container with an image."""
     return {"name": name, "image": "engine:1", **more}
 
 
 def service(spec: dict[str, Any] | None = None, name: str = NAME, **more: Any) -> InferenceService:
-    """A service; `more` are components and other fields of its spec, `spec` replaces all of it."""
+    """Return a service. `more` are components and other fields of its spec; `spec` replaces the complete spec."""
     body: dict[str, Any] = {"model": {"name": "tiny"}, "runtime": {"name": "rt"}, **more} if spec is None else spec
     annotations = body.pop("annotations", {})
     metadata = {"name": name, "namespace": NAMESPACE, "uid": UID, "generation": 1, "annotations": annotations}
@@ -33,31 +33,31 @@ def service(spec: dict[str, Any] | None = None, name: str = NAME, **more: Any) -
 
 
 def runtime(name: str = "rt", **spec: Any) -> Runtime:
-    """A ClusterServingRuntime with exactly this spec."""
+    """Return a ClusterServingRuntime with exactly this spec."""
     return good(Runtime.parse({"kind": "ClusterServingRuntime", "metadata": {"name": name}, "spec": spec}))
 
 
 def model(uri: str = "hf://test/tiny", name: str = "tiny", **spec: Any) -> Model:
-    """A ClusterBaseModel."""
+    """Return a ClusterBaseModel."""
     body = yamls.model(name, uri)
     body["spec"] |= spec
     return good(Model.parse(body))
 
 
 def digest(body: dict[str, Any]) -> str:
-    """What agents call the directory of a model, or of weights that were trained on it."""
+    """Return the name that agents give the directory of a model, or of weights that were trained on it."""
     kind = FineTunedWeight if body["kind"] == "FineTunedWeight" else Model
     return weights(good(kind.parse(body))).digest
 
 
 def accelerator(name: str, **spec: Any) -> AcceleratorClass:
-    """An AcceleratorClass."""
+    """Return an AcceleratorClass."""
     whole = {"capabilities": {"memoryGB": "141"}, "discovery": {}, **spec}
     return good(AcceleratorClass.parse({"kind": "AcceleratorClass", "metadata": {"name": name}, "spec": whole}))
 
 
 def deps(*objects: Model | Runtime | AcceleratorClass, nodes: int = 64) -> Deps:
-    """What services may refer to; every model is on `nodes` nodes."""
+    """Return the objects that services may refer to. Every model is on `nodes` nodes."""
     models = {Ref(one.kind, one.namespace, one.name): one for one in objects if isinstance(one, Model)}
     return Deps(
         models=dict(models),
@@ -79,7 +79,7 @@ def changed(deps: Deps, **fields: Any) -> Deps:
 
 
 def simple(size: int = 1, decoder: bool = False, router: bool = True, image: str = "engine:1", **engine: Any) -> Runtime:
-    """A runtime whose groups have `size` pods of one GPU."""
+    """Return a runtime whose groups have `size` pods with one GPU each."""
     box = container(image=image, args=["--port=30000"], resources={"limits": {"nvidia.com/gpu": 1}})
     part: dict[str, Any] = {"runner": box, **({"worker": {"size": size - 1}} if size > 1 else {}), **engine}
     spec: dict[str, Any] = {"engineConfig": part}
@@ -93,7 +93,7 @@ def simple(size: int = 1, decoder: bool = False, router: bool = True, image: str
 
 
 def applied(bodies: list[dict[str, Any]], nodes: int = 64) -> tuple[InferenceService, Deps]:
-    """The one service among these bodies, as its API server would give it, and what it refers to."""
+    """Return the only service among these bodies as an API server returns it, and its dependencies."""
     (body,) = [one for one in bodies if one["kind"] == "InferenceService"]
     service = {**body, "metadata": {**body["metadata"], "uid": UID, "generation": 1}}
     found = [good(kind.parse(one)) for one in bodies for kind in (Model, Runtime) if one["kind"] in kind.KINDS]
@@ -101,7 +101,7 @@ def applied(bodies: list[dict[str, Any]], nodes: int = 64) -> tuple[InferenceSer
 
 
 def kimi(file: str = "kimi-k2-pd-rt") -> tuple[InferenceService, Deps]:
-    """The shipped Kimi K2 sample on one of the shipped runtimes, and what it refers to."""
+    """Return the shipped Kimi K2 sample on one of the shipped runtimes, and its dependencies."""
     config = ROOT / "config"
     body = read(config / "samples/isvc/moonshotai/kimi-k2-pd.yaml")[1]
     body["spec"]["runtime"]["name"] = file
@@ -110,7 +110,7 @@ def kimi(file: str = "kimi-k2-pd-rt") -> tuple[InferenceService, Deps]:
 
 
 def shipped(sample: str) -> tuple[InferenceService, Deps]:
-    """A sample of config/samples/isvc, and what it refers to; every model is on enough nodes."""
+    """Return a sample of config/samples/isvc and its dependencies. Every model is on enough nodes."""
     (body,) = [one for one in read(ROOT / "config/samples/isvc" / sample) if one["kind"] == "InferenceService"]
     named = ((Model, body["spec"]["model"]), (Runtime, body["spec"]["runtime"]))
     found = [in_config(reference["name"], *kind.KINDS) for kind, reference in named]
@@ -118,7 +118,7 @@ def shipped(sample: str) -> tuple[InferenceService, Deps]:
 
 
 def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
-    """The object of `config` that has this name and one of these kinds."""
+    """Return the object of `config` with this name and one of these kinds."""
     found = [body for body in catalog() if body["kind"] in kinds and body["metadata"]["name"] == name]
     assert len(found) <= 1, f"{name} is there more than once"
     return found[0] if found else None
@@ -126,23 +126,23 @@ def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
 
 @cache
 def catalog() -> list[dict[str, Any]]:
-    """Every object of `config`."""
+    """Return every object of `config`."""
     return [one for path in sorted((ROOT / "config").rglob("*.yaml")) for one in read(path) if one]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The documents of a YAML file."""
+    """Return the documents of a YAML file."""
     return list(yaml.load_all(path.read_text(), LOADER))
 
 
 def good(parsed: Any) -> Any:
-    """What was parsed, which must not be Invalid."""
+    """Return the parsed object, which must not be Invalid."""
     assert not isinstance(parsed, Invalid), parsed.why
     return parsed
 
 
 def invalid_runtime() -> Invalid:
-    """What is left of a runtime that cannot be read."""
+    """Return the result of parsing an invalid runtime."""
     found = Runtime.parse({"kind": "ClusterServingRuntime", "metadata": {"name": "rt"}, "spec": {"disabled": "yes"}})
     assert isinstance(found, Invalid)
     return found

@@ -1,4 +1,4 @@
-"""A Prometheus as tests ask it, and alert rules whose times are divided."""
+"""A client for Prometheus, and alert rules with shortened times."""
 
 import json
 import re
@@ -27,37 +27,37 @@ from ome_local.spec import Kept, Spec
 
 T = TypeVar("T")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Without a proxy that this machine may name."""
+"""URL opener without any proxy of this machine."""
 
 
 class Prometheus:
-    """Its HTTP API."""
+    """Client of Prometheus' HTTP API."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def get(self, path: str, **query: str) -> Any:
-        """The data of an answer; what it refuses is an error."""
+        """Return the data of a response. An error response raises."""
         with _DIRECT.open(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
             return json.loads(answer.read())["data"]
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
-        """Series of an expression, now."""
+        """Return the current series of an expression."""
         found: list[dict[str, Any]] = self.get("query", query=expression)["result"]
         return found
 
     def alerts(self, *states: str) -> set[str]:
-        """Names of the alerts in these states; without any: that fire."""
+        """Return the names of alerts in these states, by default of firing alerts."""
         return {
             each["labels"]["alertname"] for each in self.get("alerts")["alerts"] if each["state"] in (states or ("firing",))
         }
 
     def rules(self) -> set[str]:
-        """Names of the alerts that it knows."""
+        """Return the names of all defined alerts."""
         return {rule["name"] for group in self.get("rules")["groups"] for rule in group["rules"]}
 
     def targets(self) -> dict[str, list[dict[str, str]]]:
-        """Job → labels of those that answer."""
+        """Return for each job the labels of the targets that answer."""
         found: dict[str, list[dict[str, str]]] = {}
         for each in self.get("targets", state="active")["activeTargets"]:
             if each["health"] == "up":
@@ -66,7 +66,7 @@ class Prometheus:
 
 
 def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: float = 0.2) -> T:
-    """Poll until it is true; says what was awaited, and what was seen last."""
+    """Poll until `seen` returns a true value. Fails with what was awaited and what was seen last."""
     end = time.monotonic() + within_s
     last: T | None = None
     while time.monotonic() < end:
@@ -126,7 +126,7 @@ def joined(cluster: Cluster, rules: Mapping[str, Any] | None = None) -> Iterator
 BY = 10
 UNITS = {"s": 1, "m": 60, "h": 3600}
 _RANGE = re.compile(r"(?:(?<=\[)|(?<=offset ))(\d+)([smh])\b")
-"""Of a window, and of an offset."""
+"""Matches the duration of a window or of an offset."""
 _LIMIT = re.compile(r"> (\d+)\b(?!\.)")
 
 
@@ -141,7 +141,7 @@ def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float
 
 
 def _shorter(expression: str, by: float) -> str:
-    """A comparison is of seconds where what is compared is a metric of seconds."""
+    """Return an expression with shorter limits. A limit is in seconds if the compared metric is in seconds."""
     parts = [_RANGE.sub(lambda found: _short(int(found[1]), found[2], by), part) for part in expression.split(" or ")]
     return " or ".join(
         _LIMIT.sub(lambda found: f"> {int(found[1]) / by:g}", part) if _is_time(part) else part for part in parts

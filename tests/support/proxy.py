@@ -23,11 +23,11 @@ from ome_local.kubeapi import load
 
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 HOP = ("Host", "Content-Length", "Transfer-Encoding", "Connection")
-"""Headers that belong to one connection."""
+"""Headers that belong to a single connection."""
 
 
 class Sent(NamedTuple):
-    """One request of the operator."""
+    """A request of the operator."""
 
     method: str
     path: str
@@ -35,17 +35,19 @@ class Sent(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        """Whether it changes something, the Lease not counted. Who asks as whom he works changes nothing, by POST."""
+        """Whether the request changes something other than the Lease. A POST that only asks for the current user does
+        not.
+        """
         return self.method in WRITES and not self.lease and "/selfsubjectreviews" not in self.path
 
     @property
     def lease(self) -> bool:
-        """Whether it is about leader election."""
+        """Whether the request is about leader election."""
         return "/leases" in self.path
 
 
 class Answer(NamedTuple):
-    """The proxy answers itself, and the API server never hears of the request."""
+    """The proxy answers itself, and the API server does not receive the request."""
 
     code: int
     reason: str
@@ -53,18 +55,18 @@ class Answer(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The connection ends without an answer, and the request never arrives."""
+    """The connection is closed without an answer, and the API server does not receive the request."""
 
 
 class Unheard(NamedTuple):
-    """The request is carried out, and the connection ends without an answer."""
+    """The request is carried out, but the connection is closed without an answer."""
 
     then: Callable[[], None] = lambda: None
-    """Called when it was carried out."""
+    """Called after the request was carried out."""
 
 
 class Late(NamedTuple):
-    """The request arrives after so many seconds."""
+    """The request arrives after a delay in seconds."""
 
     seconds: float
 
@@ -74,7 +76,7 @@ Judge = Callable[[Sent], Verdict]
 
 
 class Proxy:
-    """Runs in a thread of its own, in which judges are asked too."""
+    """The proxy. It runs in its own thread, in which judges are called too."""
 
     def __init__(self, upstream: Path) -> None:
         config = load(upstream)
@@ -84,24 +86,24 @@ class Proxy:
         self._watches: dict[asyncio.Task[None], web.Request] = {}
         self._judges: list[Judge] = []
         self.requests = 0
-        """All that came, the Lease not counted."""
+        """Number of received requests, without those for the Lease."""
         self.writes = 0
         self.port = 0
 
     # --- its life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Returns when it listens."""
+        """Start the proxy, and return when it listens."""
         self._thread.start()
         self._call(self._start())
 
     def stop(self) -> None:
-        """End it and everything that runs through it."""
+        """Stop the proxy and all connections through it."""
         self._call(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig that names the proxy, with the token file of the one upstream."""
+        """Write a kubeconfig with the proxy's address and the token file of the original one."""
         kubeconfig.with_token_file(
             path,
             name="proxied",
@@ -114,7 +116,9 @@ class Proxy:
 
     @contextmanager
     def judging(self, judge: Judge) -> Iterator[None]:
-        """Let this judge decide while the context is open; of several the first one that has something against a request."""
+        """Let a judge decide about requests inside the `with` block. Of several judges, the first one with a verdict
+        decides.
+        """
         self._judges.append(judge)
         try:
             yield
@@ -145,22 +149,24 @@ class Proxy:
 
     # --- watches ----------------------------------------------------------------------------------------------------
     def cut(self) -> None:
-        """Every watch ends in the middle."""
+        """Close every watch in the middle."""
         self._loop.call_soon_threadsafe(self._cut)
 
     def expire(self) -> None:
-        """Every watch hears that its resourceVersion is too old, and has to list again."""
+        """Answer every watch that its resourceVersion is too old, so that it has to list again."""
         for pump in list(self._watches):
             self._loop.call_soon_threadsafe(pump.cancel)
 
     def hold(self, seconds: float, lose: bool = False) -> None:
-        """Watches tell nothing for so long; then what was held back comes at once, or never, and they expire."""
+        """Hold back all events of watches for this number of seconds. Then they arrive at once, or, with `lose`, never, and
+        the watches expire.
+        """
         self._loop.call_soon_threadsafe(self._hold, seconds, lose)
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Watches tell nothing while the context is open, those that are opened meanwhile neither: each is answered at once,
-        and what it tells comes when the context ends.
+        """Hold back all events of watches inside the `with` block, also of watches that are opened meanwhile. The events
+        arrive at its end.
         """
         self._loop.call_soon_threadsafe(self._flowing.clear)
         try:
@@ -225,7 +231,7 @@ class Proxy:
         return response
 
     async def _pump(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
-        """Pass whole lines on."""
+        """Pass on complete lines."""
         rest = b""
         async for chunk in answer.content.iter_any():
             await self._flowing.wait()
@@ -234,7 +240,7 @@ class Proxy:
 
 
 def _abort(request: web.Request) -> web.Response:
-    """Nobody is told anything."""
+    """Close the connection without an answer."""
     if request.transport is not None:
         with suppress(RuntimeError):
             request.transport.abort()

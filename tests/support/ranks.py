@@ -19,19 +19,19 @@ from ome_operator.core.rollout.retire import hurry
 
 STEP = 5.0
 LATE = 3
-"""Steps after which a probe has surely seen that a leader answers: it asks every 5 s."""
+"""Number of steps after which a probe has certainly noticed a leader's answer. It runs every 5 s."""
 NODE = "node"
 
 
 @dataclass
 class Rank:
-    """A pod and the engine in it."""
+    """A pod with its engine."""
 
     uid: str
     restarts: int = 0
     running: bool = True
     start: int = 0
-    """Number of the start that it belongs to; 0 while it waits for the others."""
+    """Number of the start that the rank belongs to; 0 while it waits for the others."""
     hung: bool = False
     deleting: bool = False
     left: float = 0.0
@@ -40,36 +40,36 @@ class Rank:
 
     @property
     def works(self) -> bool:
-        """Whether it takes part."""
+        """Whether the rank takes part in its start."""
         return self.running and not self.deleting
 
 
 @dataclass
 class Truth:
-    """What a group really is."""
+    """The true state of a group."""
 
     size: int
     ranks: dict[int, Rank] = field(default_factory=dict)
     ready: bool = False
-    """What the leader's probe says."""
+    """Result of the leader's probe."""
     late: int = 0
-    """Steps for which the probe has not seen that this is otherwise."""
+    """Number of steps for which the probe result has been outdated."""
     silence: int = 0
-    """Steps for which the leader does not answer though all is well."""
+    """Number of steps for which the leader does not answer although it is healthy."""
     failures: int = 0
-    """How often it was made to fail."""
+    """How often the test made the group fail."""
     stubborn: bool = False
-    """Whether ranks whose start is lost wait for ever instead of ending."""
+    """Whether ranks whose start is lost wait forever instead of ending."""
 
     @property
     def together(self) -> int:
-        """The start that all ranks belong to and work in; 0 when they do not."""
+        """Return the start to which all ranks belong and in which they work; 0 if there is none."""
         starts = {one.start if one.works and not one.hung else 0 for one in self.ranks.values()}
         return starts.pop() if len(self.ranks) == self.size and len(starts) == 1 else 0
 
 
 class Fleet:
-    """The groups of one role, and an operator that may die at any moment."""
+    """The groups of a role, and an operator that may die at any moment."""
 
     def __init__(self, sizes: list[int], policy: RecoveryPolicy, seed: int) -> None:
         self.chance, self.policy = random.Random(seed), policy
@@ -77,14 +77,14 @@ class Fleet:
         self.stored: dict[str, GroupRecord] = {}
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.off = timedelta(0)
-        """By how much the operator's clock is wrong."""
+        """Deviation of the operator's clock."""
         self.deleted: list[str] = []
         self._count = 0
 
     # --- what the operator sees and does ------------------------------------------------------------------------------
 
     def groups(self) -> list[Group]:
-        """The facts."""
+        """Return the facts of all groups."""
         return [
             Group(f"g{number}", "engine", "r", number, truth.size, f"group {number}", ranks(self._pods(number, truth)))
             for number, truth in enumerate(self.truths)
@@ -104,7 +104,7 @@ class Fleet:
         ]  # fmt: skip
 
     def operate(self, survives: int = 99, stores: bool = True) -> None:
-        """One pass; the operator dies after so many deletions, or does not get its status written."""
+        """Run one pass. The operator dies after `survives` deletions, or its status is not stored."""
         groups = self.groups()
         steps, _ = together(groups, self.stored, self.policy, lambda _: False, self.now + self.off)
         doomed = [
@@ -129,7 +129,7 @@ class Fleet:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Some time passes."""
+        """Let some time pass."""
         self.now += timedelta(seconds=STEP)
         for truth in self.truths:
             self._controllers(truth)
@@ -178,7 +178,7 @@ class Fleet:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def fail(self, number: int, rank: int, how: str, stubborn: bool) -> None:
-        """A rank ends, is deleted, hangs, or the leader is silent for a moment."""
+        """Let a rank end, be deleted or hang, or let the leader be silent for a moment."""
         truth = self.truths[number % len(self.truths)]
         one = truth.ranks.get(rank % truth.size)
         if how == "silent":
@@ -200,7 +200,7 @@ class Fleet:
             one.hung = True
 
     def jump(self, off: timedelta) -> None:
-        """The operator's clock is wrong by so much from now on."""
+        """Set the deviation of the operator's clock."""
         for number, truth in enumerate(self.truths):
             known = self.stored.get(f"g{number}")
             # A jump ahead ends the wait for a leader that is silent: nothing tells that from a hang (docs/faults.md).
@@ -209,7 +209,7 @@ class Fleet:
         self.off = off
 
     def heal(self) -> None:
-        """Nothing hangs any more."""
+        """End all hangs."""
         for truth in self.truths:
             for one in truth.ranks.values():
                 one.hung = False

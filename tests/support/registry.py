@@ -1,4 +1,4 @@
-"""A real OCI registry, the program `oras` that fills it, and a front that makes it slow, broken or closed."""
+"""A real OCI registry, the program `oras` that fills it, and a front that makes it slow, broken or protected."""
 
 import base64
 import os
@@ -25,7 +25,7 @@ GOMODS = Path(__file__).parent / "gomods"
 
 
 def programs() -> dict[str, Path]:
-    """The registry and oras, built once; skips where they cannot be."""
+    """Return the paths of the registry and of oras, which are built once. Skips the test if that is not possible."""
     try:
         return ensure.provide([REGISTRY, ORAS])
     except UserError as error:
@@ -34,7 +34,7 @@ def programs() -> dict[str, Path]:
 
 @contextmanager
 def running(program: Path) -> Iterator[str]:
-    """The address (host:port) of an empty registry."""
+    """Run an empty registry, and yield its address (host:port)."""
     process = subprocess.Popen([program, "-port", "0"], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -49,7 +49,7 @@ def running(program: Path) -> Iterator[str]:
 
 
 def push(program: Path, folder: Path, reference: str, *files: str) -> str:
-    """`oras push` of files (`path[:type]`) below a folder; the digest of the artifact."""
+    """Push files (`path[:type]`) below a folder with oras, and return the digest of the artifact."""
     done = subprocess.run(
         [program, "push", "--plain-http", reference, *files],
         cwd=folder, env={**os.environ, "DOCKER_CONFIG": str(folder)}, capture_output=True, text=True, check=False,
@@ -62,18 +62,18 @@ def push(program: Path, folder: Path, reference: str, *files: str) -> str:
 
 @dataclass
 class Front:
-    """What is asked instead of the registry, and asks it."""
+    """A server in front of the registry that forwards requests."""
 
     registry: str
-    """host:port"""
+    """Address (host:port) of the registry."""
     scheme: str = ""
-    """How one has to authenticate: basic or bearer; "" for not at all."""
+    """Required authentication: basic or bearer; "" for none."""
     user: str = "puller:s3cret"
     uses: int = 1000
-    """Requests for which a token is good."""
+    """Number of requests for which a token is valid."""
     rate: float = 0.0
     fault: Callable[[int, str], Answer] = lambda number, name: Answer()
-    """Called with the number of the request for a blob and its SHA-256."""
+    """Called with the number of the request for a blob and the SHA-256 of the blob."""
     sent: list[Sent] = field(default_factory=list)
     refused: int = 0
     url: str = ""
@@ -81,16 +81,16 @@ class Front:
 
     @property
     def host(self) -> str:
-        """As a URI names it."""
+        """Return the host as it is written in a URI."""
         return self.url.removeprefix("http://")
 
     @property
     def total(self) -> int:
-        """Bytes of blobs sent so far."""
+        """Return the bytes of blobs sent so far."""
         return sum(one.count for one in self.sent)
 
     def app(self) -> web.Application:
-        """The routes."""
+        """Return the web application."""
         app = web.Application()
         app.router.add_get("/token", self._token)
         app.router.add_get("/v2/{rest:.+}", self._answer)

@@ -22,17 +22,19 @@ from tests.support import loaded
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ("--set", "image.repository=registry.example.com/ome-operator")
-"""What the chart does not install without."""
+"""Values without which the chart does not install."""
 OURS = ("--sidecar-image=registry.example.com/ome-operator:1", "--tools-image=registry.example.com/ome-agent:1")
-"""As the chart tells the operator."""
+"""Options that the chart passes to the operator."""
 USER = "system:serviceaccount:ome:ome-operator"
 FORKED = "forked"
-"""The program of most starts: `tests/support/loaded.py`."""
+"""Program that starts most operators: `tests/support/loaded.py`."""
 Manifest = dict[str, Any]
 T = TypeVar("T")
 
 PATIENCE = 3 if "PYTEST_XDIST_WORKER" in os.environ else 1
-"""Times the limits of waiting: two suites on one machine slow each other down, and a wait that ends early costs nothing."""
+"""Factor of all time limits. Two suites on one machine slow each other down, and a long limit costs nothing if the test
+passes.
+"""
 KINDS = {
     "InferenceService": ("apis/ome.io/v1beta1", "inferenceservices"),
     "ClusterBaseModel": ("apis/ome.io/v1beta1", "clusterbasemodels"),
@@ -69,7 +71,7 @@ CLUSTER_WIDE = {
 
 
 def is_ready(body: Mapping[str, Any]) -> bool:
-    """The condition of a pod or a node."""
+    """Return whether a pod or a node is Ready."""
     return any(one["type"] == "Ready" and one["status"] == "True" for one in body.get("status", {}).get("conditions", ()))
 
 
@@ -79,21 +81,21 @@ def _condition(service: Mapping[str, Any], type_: str) -> Manifest:
 
 
 def path(kind: str, namespace: str = "", name: str = "") -> str:
-    """URL path of a kind, or of one object."""
+    """Return the URL path of a kind or of an object."""
     prefix, plural = KINDS[kind]
     where = "" if kind in CLUSTER_WIDE or not namespace else f"namespaces/{namespace}/"
     return f"/{prefix}/{where}{plural}" + (f"/{name}" if name else "")
 
 
 def probes(request: Request) -> bool:
-    """Whether a request only asks what the admission policies refuse, or as whom it was sent."""
+    """Return whether a request only tests what the admission policies refuse, or as which user it was sent."""
     dry = "dryRun=All" in request.uri and (request.name == PROBE or request.resource == "nodes")
     read = request.verb == "get" and request.resource.startswith("validatingadmissionpolic")
     return dry or read or request.resource == "selfsubjectreviews"
 
 
 def said(port: int) -> str:
-    """What an operator says of itself; "" while it does not answer, or not yet."""
+    """Return the state that an operator reports; "" while it does not respond."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
             return str(answer.read().decode())
@@ -102,7 +104,7 @@ def said(port: int) -> str:
 
 
 class Rig:
-    """The cluster, the charts, the operator."""
+    """A cluster with the charts and the operator."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -112,7 +114,9 @@ class Rig:
 
     # --- the operator -----------------------------------------------------------------------------------------------
     def install(self, *values: str) -> None:
-        """Both charts, as the demo installs them, with values of a test; the chart of CRDs, which has none, once."""
+        """Install both charts as the demo does, with the values of a test. The chart of CRDs has no values, and is installed
+        once.
+        """
         crds = ["ome-crd", str(ROOT / "charts/ome-crd"), "-n", "ome", "--create-namespace"]
         if not self.api.get(path("Secret", "ome") + "?labelSelector=owner%3Dhelm,status%3Ddeployed,name%3Dome-crd")["items"]:
             self.cluster.helm("upgrade", "--install", *crds)
@@ -125,7 +129,7 @@ class Rig:
                 self.wait(f"{kind} can be read", lambda kind=kind: self.stored(kind))
 
     def stored(self, kind: str) -> bool:
-        """Whether it can be listed: the storage of a kind that was just defined answers 429 for a moment."""
+        """Return whether the kind can be listed. For a moment, the storage of a newly defined kind answers 429."""
         try:
             self.api.get(path(kind))
         except ApiError as error:
@@ -142,7 +146,7 @@ class Rig:
         kubeconfig: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Start an operator: forked from a loaded process, or by the module of a `program`, "ome_operator" as shipped."""
+        """Start an operator: forked from a loaded process, or from the module of a `program`, such as "ome_operator"."""
         port, metrics = choose(2)
         words = [
             "operator", "--kubeconfig", str(kubeconfig or self.kubeconfig), "--namespace-of-lease", "ome",
@@ -158,12 +162,12 @@ class Rig:
         self.port, self.metrics_port = port, metrics
 
     def stop(self, number: int = signal.SIGTERM, process: str = "operator") -> None:
-        """End an operator."""
+        """Stop an operator."""
         if self.cluster.process(process):
             self.cluster.stop(process, number)
 
     def restart(self, number: int = signal.SIGKILL, program: str = FORKED) -> None:
-        """End it and start it, or another version of it, again at once."""
+        """Stop the operator and start it, or another version of it, at once."""
         self.stop(number)
         self.start(program=program)
 
@@ -173,7 +177,7 @@ class Rig:
 
     # --- objects ----------------------------------------------------------------------------------------------------
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        """The object, or None."""
+        """Return the object, or None."""
         try:
             found: Manifest = self.api.get(path(kind, namespace, name))
             return found
@@ -183,23 +187,23 @@ class Rig:
             raise
 
     def all(self, kind: str, namespace: str, selector: str = "") -> list[Manifest]:
-        """All objects of a kind in a namespace."""
+        """Return all objects of a kind in a namespace."""
         query = f"?labelSelector={selector}" if selector else ""
         items: list[Manifest] = self.api.get(path(kind, namespace) + query)["items"]
         return items
 
     def create(self, body: Mapping[str, Any]) -> Manifest:
-        """POST it."""
+        """Create an object with POST."""
         made: Manifest = self.api.request("POST", path(body["kind"], body["metadata"].get("namespace", "")), body)
         return made
 
     def patch(self, kind: str, namespace: str, name: str, body: Mapping[str, Any]) -> Manifest:
-        """JSON merge patch."""
+        """Apply a JSON merge patch."""
         done: Manifest = self.api.request("PATCH", path(kind, namespace, name), body, "application/merge-patch+json")
         return done
 
     def delete(self, kind: str, namespace: str, name: str, **options: Any) -> None:
-        """Delete it; absent is fine."""
+        """Delete an object that may not exist."""
         try:
             self.api.request("DELETE", path(kind, namespace, name), {"propagationPolicy": "Background", **options})
         except ApiError as error:
@@ -207,16 +211,15 @@ class Rig:
                 raise
 
     def clear(self, namespace: str) -> None:
-        """Delete services and workloads: Kubernetes' collector takes 30 s to learn a new kind of owner, as ours is."""
+        """Delete services and workloads. Kubernetes' garbage collector takes 30 s to learn a new kind of owner."""
         for kind in ("InferenceService", "StatefulSet", "Deployment"):
             for one in self.all(kind, namespace):
                 self.delete(kind, namespace, one["metadata"]["name"])
 
     # --- waiting ----------------------------------------------------------------------------------------------------
     def wait(self, what: str, holds: Callable[[], T], seconds: float = 30.0, *, often: bool = False) -> T:
-        """Poll until it is true, the longer the less often; says what was awaited when it never is.
-
-        `often`: ten times a second for as long as it lasts, where each look sees what must never be.
+        """Poll until `holds` returns a true value, at growing intervals. Fails with `what` after the time limit. `often`:
+        poll ten times a second, for tests in which each poll checks what must never happen.
         """
         began = time.monotonic()
         end = began + seconds * PATIENCE
@@ -237,11 +240,11 @@ class Rig:
         raise AssertionError(f"{what}: not within {seconds:.0f} s (last: {seen!r})\noperator:\n{tail}")
 
     def condition(self, namespace: str, name: str, type_: str) -> Manifest:
-        """One condition of a service, {} when it has none."""
+        """Return a condition of a service; {} if it does not exist."""
         return _condition(self.get("InferenceService", namespace, name) or {}, type_)
 
     def ready(self, namespace: str, name: str, seconds: float = 30.0) -> Manifest:
-        """Wait for Ready for the generation that is stored now; the service."""
+        """Wait until the service is Ready for its current generation, and return it."""
 
         def holds() -> Manifest:
             service = self.get("InferenceService", namespace, name) or {"metadata": {}}
@@ -268,13 +271,13 @@ class Rig:
 
     # --- counting ---------------------------------------------------------------------------------------------------
     def requests(self, since: int) -> list[Request]:
-        """What the operator sent since a mark, without its Lease, its name, and its looks at the admission policies."""
+        """Return the operator's requests since a mark, without those for its Lease, its name and the admission policies."""
         aside = ("leases", "selfsubjectreviews")  # which the operator reads to say as whom it works
         sent = [each for each in self.cluster.audit(since) if each.user == USER and each.resource not in aside]
         return [each for each in sent if not probes(each)]
 
     def quiet(self, seconds: float = 2.0, limit: float = 30.0) -> None:
-        """Wait until the operator has written nothing for so long."""
+        """Wait until the operator has written nothing for this number of seconds."""
         mark, writes = self.cluster.audit_mark(), 0
         began = wrote = time.monotonic()
         while time.monotonic() < wrote + seconds:

@@ -11,32 +11,32 @@ from ome_operator.core.rollout.planner import Bounds, GroupCounts, Share, stay, 
 
 STARTING, READY, ENDING = "starting", "ready", "ending"
 WHOLE = 60
-"""All wanted groups: every number up to six divides it."""
+"""Number of all wanted groups. It is divisible by all numbers up to six."""
 DRAIN = 2
-"""Steps between the decision that a group goes and its end."""
+"""Number of steps between the decision to remove a group and its end."""
 
 
 @dataclass
 class Role:
-    """The groups of one role of one slice."""
+    """The groups of a role in a slice."""
 
     states: dict[int, str] = field(default_factory=dict)
-    """Number -> state."""
+    """Group number → state."""
     marks: dict[int, int] = field(default_factory=dict)
-    """Number of a group that is to go -> steps since that was decided."""
+    """Number of a group that is being removed → steps since the decision."""
 
     def order(self) -> list[int]:
-        """The groups that stay for now, the one that is worth most first."""
+        """Return the groups that stay for now, the most valuable first."""
         there = [number for number, state in self.states.items() if state != ENDING]
         return sorted(there, key=lambda number: (number in self.marks, self.states[number] != READY, number))
 
     def groups(self) -> GroupCounts:
-        """What the planner sees."""
+        """Return the counts that the planner sees."""
         ready = tuple(self.states[number] == READY for number in self.order())
         return GroupCounts(len(ready), ready, len(self.states))
 
     def scale(self, count: int) -> None:
-        """Have so many groups: those that are worth least are drained and end, new ones start."""
+        """Scale to this number of groups: the least valuable groups are drained and end, and new ones start."""
         order = self.order()
         self.marks = {number: self.marks.get(number, 0) + 1 for number in order[count:]}
         for number in order[count:]:
@@ -48,7 +48,7 @@ class Role:
 
 @dataclass
 class Rollout:
-    """One service, from the first revision to the last edit."""
+    """A service, from its first revision to its last edit."""
 
     chance: random.Random
     wanted: Share
@@ -57,23 +57,23 @@ class Rollout:
     target: str = "r0"
     paused: bool = False
     broken: int = 0
-    """How often a bound had to give way because three revisions were in each other's way."""
+    """How often a bound had to be violated because three revisions existed."""
     faults: float = 0.0
-    """How likely a ready group falters in a step."""
+    """Probability with which a ready group fails in a step."""
 
     def seen(self) -> dict[str, dict[str, GroupCounts]]:
-        """What the planner sees."""
+        """Return the counts that the planner sees."""
         return {name: {role: one.groups() for role, one in roles.items()} for name, roles in self.slices.items()}
 
     def plan(self) -> dict[str, Share]:
-        """What the planner says, checked against the bounds."""
+        """Return the planner's decision, checked against the bounds."""
         seen = self.seen()
         said = stay(self.wanted, self.target, seen) if self.paused else step(self.wanted, self.target, seen, self.bounds)
         self.check(seen, said)
         return said
 
     def act(self) -> None:
-        """One step: the plan is carried out as far as draining allows, and some groups change their state."""
+        """Run a step: carry out the plan as far as draining permits, and change the state of some groups."""
         for name, share in self.plan().items():
             for role, count in share.items():
                 self.slices.setdefault(name, {}).setdefault(role, Role()).scale(count)
@@ -98,23 +98,23 @@ class Rollout:
     # --- what must hold -----------------------------------------------------------------------------------------------
 
     def least(self) -> int:
-        """The capacity that the weaker bound asks for."""
+        """Return the capacity that the weaker bound requires."""
         if self.bounds.alone:
             return 0
         missing = {role: min(count, self.bounds.unavailable.get(role, 0)) for role, count in self.wanted.items()}
         return min((count - missing[role]) * WHOLE // count for role, count in self.wanted.items())
 
     def paired(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
-        """What the slices serve, each for itself."""
+        """Return the capacity of the slices if each serves only within itself."""
         shares = ([ready(kept, seen, name, role) * WHOLE // n for role, n in self.wanted.items()] for name in seen)
         return sum(min(one) for one in shares)
 
     def summed(self, kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]]) -> int:
-        """The smallest share, over the roles, of the wanted groups that are ready in any slice."""
+        """Return the smallest share, over the roles, of wanted groups that are ready in any slice."""
         return min(sum(ready(kept, seen, name, role) for name in seen) * WHOLE // n for role, n in self.wanted.items())
 
     def check(self, seen: Mapping[str, Mapping[str, GroupCounts]], said: Mapping[str, Share]) -> None:
-        """The bounds, before anything is carried out."""
+        """Check the bounds before anything is carried out."""
         before = {name: {role: one.have for role, one in roles.items()} for name, roles in seen.items()}
         assert said.keys() == before.keys() | {self.target}
         after, least = {name: said[name] for name in seen}, self.least()
@@ -139,14 +139,16 @@ class Rollout:
 
     @property
     def done(self) -> bool:
-        """Whether the target is complete and alone."""
+        """Return whether only the target exists and is complete."""
         if self.slices.keys() != {self.target}:
             return False
         mine = self.slices[self.target]
         return all(mine[role].groups() == GroupCounts(n, (True,) * n, n) for role, n in self.wanted.items())
 
     def settle(self, steps: int = 400) -> int:
-        """Steps until it is done; counts of the target never fall on the way, and others never rise."""
+        """Return the number of steps until the rollout is done. Counts of the target must never fall, and others must never
+        rise.
+        """
         for number in range(steps):
             if self.done:
                 return number
@@ -162,7 +164,7 @@ class Rollout:
 
 
 def ready(kept: Mapping[str, Share], seen: Mapping[str, Mapping[str, GroupCounts]], name: str, role: str) -> int:
-    """Groups that are ready and kept."""
+    """Return the number of ready groups among those that are kept."""
     return sum(seen[name][role].ready[: kept[name].get(role, 0)]) if role in seen[name] else 0
 
 
@@ -188,7 +190,7 @@ def story(chance: random.Random) -> tuple[int, int, int]:
 
 
 def bounds(chance: random.Random, wanted: Share) -> Bounds:
-    """Any bounds that a strategy can make."""
+    """Return random bounds that a strategy can produce."""
     kind = chance.random()
     if kind < 0.1:
         return Bounds({}, dict(wanted), alone=True)

@@ -24,25 +24,27 @@ GIVEN = ("clusterIP", "clusterIPs")
 RUNTIMES = (yamls.runtime("l-solo"), yamls.runtime("l-pairs", size=2, decoder=True))
 
 REMAINS = "deleted services of which something is left"
-"""The garbage collector learns of a new cluster's kinds every 30 s only."""
+"""Message for remaining objects of deleted services. The garbage collector learns the kinds of a new cluster only every 30
+s.
+"""
 
 State = dict[str, Any]
-"""Kind and name -> what matters of it."""
+"""Kind and name → the relevant part of the object."""
 
 
 class Place(NamedTuple):
-    """Where a pod belongs."""
+    """The place of a pod in a service."""
 
     service: str
     component: str
     revision: str
     group: str
-    """Of a router: its place in the order of names."""
+    """Number of the group. For a router: its position in the order of names."""
     rank: str = "0"
 
 
 class Life:
-    """One life, in a namespace of its own that exists."""
+    """A run of the scenario in its own existing namespace."""
 
     def __init__(self, rig: Rig, namespace: str) -> None:
         self.rig, self.namespace = rig, namespace
@@ -56,7 +58,7 @@ class Life:
 
     # --- what there is ----------------------------------------------------------------------------------------------
     def state(self) -> State:
-        """Everything that the operator made, and what the services say of themselves."""
+        """Return everything that the operator created, and the statuses of the services."""
         found: State = {}
         of = set()
         for kind in OBJECTS:
@@ -74,18 +76,18 @@ class Life:
         return found
 
     def pods(self) -> dict[Place, Manifest]:
-        """The operator's pods."""
+        """Return the operator's pods by place."""
         out: dict[Place, Manifest] = {}
         for pod in sorted(self.rig.all("Pod", self.namespace, MINE), key=lambda one: str(one["metadata"]["name"])):
             out[_place(pod, out)] = pod
         return out
 
     def starts(self) -> dict[Place, str]:
-        """Which start of which pod is at each place."""
+        """Return which start of which pod is at each place."""
         return {place: pod["metadata"]["uid"] + _restarts(pod) for place, pod in self.pods().items()}
 
     def strangers(self) -> dict[str, str]:
-        """Versions of what somebody else made."""
+        """Return the versions of objects of other users."""
         found = ((kind, body["metadata"]) for kind in STRANGE for body in self._foreign(kind))
         return {f"{kind} {one['name']}": one["resourceVersion"] for kind, one in found}
 
@@ -102,27 +104,27 @@ class Life:
 
     # --- what happens -----------------------------------------------------------------------------------------------
     def create(self, name: str, runtime: str, *parts: str, **spec: Any) -> None:
-        """A service."""
+        """Create a service."""
         self.rig.create(yamls.service(self.namespace, name, runtime, *parts, **spec))
 
     def edit(self, name: str, **spec: Any) -> None:
-        """Change a service."""
+        """Edit a service."""
         self.rig.patch("InferenceService", self.namespace, name, {"spec": spec})
 
     def scale(self, role: str, replicas: int) -> None:
-        """What an autoscaler does."""
+        """Scale a role as an autoscaler does."""
         self.rig.patch("RoleScale", self.namespace, role, {"spec": {"replicas": replicas}})
 
     def loses(self, kind: str, name: str) -> None:
-        """Somebody deletes an object, and what hangs on it."""
+        """Delete an object and what depends on it."""
         self.rig.delete(kind, self.namespace, name)
 
     def strike(self, change: Callable[[Manifest], None], service: str, component: str, group: str, rank: str) -> None:
-        """Something happens to a rank."""
+        """Change the status of a rank, as a fault does."""
         write_status(self.rig, self.pod(service, component, group, rank), change)
 
     def pod(self, service: str, component: str, group: str = "0", rank: str = "0") -> Manifest:
-        """The pod at a place, whatever its revision."""
+        """Return the pod at a place, whatever its revision."""
         wanted = service, component, group, rank
         (found,) = (pod for place, pod in self.pods().items() if (*place[:2], *place[3:]) == wanted)
         return found
@@ -134,7 +136,7 @@ class Step(NamedTuple):
     name: str
     act: Callable[[Life], None]
     concerns: Callable[[Place], bool]
-    """Which pods it may cost: all others must be the same ones afterwards."""
+    """Returns whether a pod may be replaced by the step. All other pods must stay the same."""
 
 
 def _come_up(life: Life) -> None:
@@ -184,7 +186,7 @@ STEPS = (
 
 
 def _strangers(namespace: str) -> Iterator[Manifest]:
-    """What somebody else has in the namespace, with names and labels that look like ours."""
+    """Yield objects of other users in the namespace, whose names and labels resemble the operator's."""
 
     def body(api: str, kind: str, name: str, labels: Mapping[str, str], **more: Any) -> Manifest:
         metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
@@ -221,7 +223,7 @@ def _told(service: Manifest) -> Any:
 
 
 def well(state: State) -> bool:
-    """Whether every pod is ready, and every service with all its groups as it is written now."""
+    """Return whether every pod is ready, and every service has all groups of its current spec."""
     told = [one for name, one in state.items() if name.startswith("InferenceService")]
     ready = all(pod[0] for name, pod in state.items() if name.startswith("Pod "))
     return (

@@ -1,4 +1,4 @@
-"""Any shape of a service, for property tests."""
+"""Random shapes of services, for property tests."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,13 +22,13 @@ GATEWAY = Exposure("HTTPRoute", "models.example.com", "", "infra/edge")
 
 @dataclass(frozen=True)
 class Shape:
-    """What a user wrote, in a few numbers."""
+    """The shape of a service as a user configures it, in a few numbers."""
 
     size: int = 2
-    """Pods of a group."""
+    """Number of pods of a group."""
     engines: int = 1
     decoders: int = 0
-    """Groups; 0 is no decoder."""
+    """Number of decoder groups; 0 for no decoder."""
     router: bool = True
     scaled: bool = False
     """Whether an autoscaler may add a group."""
@@ -36,15 +36,15 @@ class Shape:
     paused: bool = False
     pin: str = ""
     rollback: bool = False
-    """Whether a slice that fails gives way to the one before."""
+    """Whether a failing slice is rolled back to the previous one."""
 
     strategy: str = ""
-    """A strategy of STRATEGIES; "" for the default."""
+    """Name of a strategy in STRATEGIES; "" for the default."""
     gateway: bool = False
-    """Whether an HTTPRoute leads to it."""
+    """Whether an HTTPRoute exposes the service."""
 
     def service(self) -> InferenceService:
-        """The service."""
+        """Return the service."""
         extra = {"maxReplicas": self.engines + 1, "scaleMetric": "cpu"} if self.scaled else {}
         spec: dict[str, Any] = {"engine": {"minReplicas": self.engines, **extra}}
         if self.decoders:
@@ -60,7 +60,7 @@ class Shape:
         return parts.service(**spec, **({"rollout": rollout} if rollout else {}))
 
     def deps(self, model: bool = True, runtime: bool = True) -> Deps:
-        """What it refers to."""
+        """Return its dependencies."""
         found = [parts.model()] if model else []
         if runtime:
             found.append(parts.simple(self.size, decoder=True, image=self.image))
@@ -68,12 +68,12 @@ class Shape:
 
     @property
     def pods(self) -> int:
-        """Pods that it has when all is well."""
+        """Return the number of its pods in the steady state."""
         return (self.engines + self.decoders) * self.size + self.router
 
 
 def shapes(**fixed: Any) -> st.SearchStrategy[Shape]:
-    """Any shape, with these parts fixed."""
+    """Return a strategy for random shapes with these fixed parts."""
     free: dict[str, st.SearchStrategy[Any]] = {
         "size": st.integers(1, 3),
         "engines": st.integers(0, 3),
@@ -92,21 +92,21 @@ lags = st.integers(0, 3)
 
 
 class Shaped(Protocol):
-    """A story of a service, whose shape changes."""
+    """A story of a service whose shape changes."""
 
     shape: Shape
 
 
 def edit(story: Shaped, value: int) -> None:
-    """Another image, so another revision."""
+    """Change the image, which creates a new revision."""
     story.shape = replace(story.shape, image="abc"[value % 3])
 
 
 def grow(story: Shaped, value: int) -> None:
-    """Another number of groups."""
+    """Change the number of groups."""
     story.shape = replace(story.shape, engines=1 + value % 3)
 
 
 def reshape(story: Shaped, value: int) -> None:
-    """With or without a router and a decoder."""
+    """Add or remove a router and a decoder."""
     story.shape = replace(story.shape, router=bool(value & 1), decoders=value >> 1 & 1)

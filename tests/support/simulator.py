@@ -33,7 +33,7 @@ TICK = 10
 
 
 class World:
-    """One service's namespace."""
+    """The namespace of one service."""
 
     def __init__(self, service: InferenceService, deps: Deps, seed: int) -> None:
         self.service, self.deps, self.chance = service, deps, random.Random(seed)
@@ -45,16 +45,16 @@ class World:
         self.turn = NO_TURN
         self.healthy: Callable[[LivePod], bool] = lambda _: True
         self.verdict: Callable[[str], str] = lambda _: ""
-        """Revision -> answer of the dry run."""
+        """Revision → answer of the dry run."""
         self.room: Callable[[Needs], str] = lambda _: ""
-        """What is found of the room on nodes."""
+        """Returns what is found about capacity on nodes."""
         self.now = START
         self.strict = False
-        """Whether every pass is checked to be pure and deterministic (slow)."""
+        """Whether every pass is checked to be pure and deterministic, which is slow."""
         self.watcher: Callable[[Plan], None] = lambda _: None
-        """Sees every plan before it is carried out."""
+        """Receives every plan before it is carried out."""
         self.lag = 0
-        """How many steps the pods that `sync` sees may be behind."""
+        """Maximum number of steps by which the pods that `sync` sees may be outdated."""
         self.log: list[str] = []
         self._seen: list[tuple[Pod, ...]] = []
         self._numbers = itertools.count(1)
@@ -62,7 +62,7 @@ class World:
     # --- what sync sees -----------------------------------------------------------------------------------------------
 
     def observed(self) -> Observed:
-        """The facts; the pods perhaps some steps old."""
+        """Return the facts. The pods may be some steps old."""
         pods = tuple(one.facts(self.service) for one in self.pods.values())
         self._seen = [*self._seen[-self.lag :], pods] if self.lag else [pods]
         children, may_roll = {key: one.facts(self.service) for key, one in self.children.items()}, self.may_roll
@@ -78,7 +78,7 @@ class World:
     # --- carrying out a plan ------------------------------------------------------------------------------------------
 
     def sync(self) -> Plan:
-        """One pass."""
+        """Run one pass."""
         observed = self.observed()
         before = copy.deepcopy((self.service, observed)) if self.strict else None
         plan = sync(self.service, self.deps, observed, self.now)
@@ -88,7 +88,7 @@ class World:
         return plan
 
     def carry_out(self, plan: Plan) -> None:
-        """Every effect, as the executor does it."""
+        """Carry out every effect as the executor does."""
         self.watcher(plan)
         invariants.a_service_that_is_held_is_only_told_of(self.service, self.deps, plan)
         for check in plan.check:
@@ -138,7 +138,7 @@ class World:
         return True
 
     def _stored(self, key: tuple[str, str]) -> bool:
-        """Whether there is an object of this service."""
+        """Return whether an object of this service exists."""
         return key in self.children and self.children[key].owner == self.service.uid
 
     def _born(self, manifest: Manifest) -> None:
@@ -196,7 +196,7 @@ class World:
         del self.children[found.key]
 
     def _roles(self, revision: str) -> tuple[str, ...]:
-        """The roles that a stored revision has."""
+        """Return the roles of a stored revision."""
         stored = (child for child in self.children.values() if child.key[0] == "ControllerRevision")
         kept = [child.manifest["data"]["workloads"] for child in stored if child.labels[keys.REVISION] == revision]
         return tuple(kept[0]) if kept else ()
@@ -221,7 +221,7 @@ class World:
     # --- controllers --------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Some of what controllers and kubelets have to do happens; whether anything was left to do."""
+        """Carry out some of the work of controllers and kubelets. Return whether any was left."""
         self.now += timedelta(seconds=TICK)
         todo = [*self._workloads(), *self._collect(), *self._kubelets()]
         for act in todo:
@@ -277,7 +277,7 @@ class World:
         self.pods[name] = LivePod(name, f"pod-{next(self._numbers)}", labels, workload, one.uid, grace)
 
     def _collect(self) -> Iterable[Callable[[], None]]:
-        """The garbage collector: pods of workloads that are gone."""
+        """Run the garbage collector: remove pods of deleted workloads."""
         uids = {one.uid for one in self.children.values()}
         for pod in self.pods.values():
             if pod.workload_uid not in uids and not pod.deleting:
@@ -301,30 +301,30 @@ class World:
             self.pods.pop(pod.name, None)
 
     def lose(self, name: str) -> None:
-        """Somebody deletes a pod."""
+        """Delete a pod, as another user."""
         self._terminate(self.pods[name], self.pods[name].grace)
 
     def restart(self) -> None:
-        """The operator starts anew: what passes learned is forgotten."""
+        """Restart the operator: it forgets what passes learned."""
         self.checks, self.refusals = {}, {}
 
     # --- whole stories ------------------------------------------------------------------------------------------------
 
     def edit(self, service: InferenceService | None = None, deps: Deps | None = None) -> None:
-        """The user changes something; the status stays."""
+        """Change the service or its dependencies as a user does. The status stays."""
         if service is not None:
             status, uid = self.service.status, self.service.uid
             self.service = replace(service, status=status, uid=uid, generation=self.service.generation + 1)
         self.deps = deps or self.deps
 
     def run(self, passes: int) -> None:
-        """Some passes, with some steps of the cluster in between."""
+        """Run some passes with some steps of the cluster in between."""
         for _ in range(passes):
             self.carry_out(self.sync())
             self.step()
 
     def settle(self, passes: int = 400) -> Plan:
-        """Pass after pass until nothing happens any more; the last plan, which must be empty."""
+        """Run passes until nothing changes any more, and return the last plan, which must be empty."""
         for _ in range(passes):
             plan = self.sync()
             before = self.service.status
@@ -340,10 +340,10 @@ class World:
         raise AssertionError(f"not quiet after {passes} passes: {effects(plan)}\n{self.log[-20:]}")
 
     def alive(self, component: str = "") -> dict[str, str]:
-        """Name -> UID of the pods that are there and not going."""
+        """Return name and UID of the pods that exist and are not terminating."""
         there = (pod for pod in self.pods.values() if not pod.deleting)
         return {pod.name: pod.uid for pod in there if component in ("", pod.labels[keys.COMPONENT])}
 
     def condition(self, type_: str) -> Mapping[str, Any]:
-        """A condition of the service, {} when it has none."""
+        """Return a condition of the service; {} if it does not exist."""
         return next((one for one in self.service.status.get("conditions", ()) if one["type"] == type_), {})

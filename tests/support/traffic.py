@@ -1,4 +1,4 @@
-"""Requests to a service that runs on this machine: one, many, or without end while something is broken."""
+"""Sends requests to a service on this machine: one, many, or a continuous stream during a fault."""
 
 import asyncio
 import itertools
@@ -11,44 +11,44 @@ from typing import Any
 import aiohttp
 
 PATIENCE_S = 10.0
-"""A request that takes longer has failed."""
+"""Seconds after which a request counts as failed."""
 GREEDY = {"temperature": 0, "max_new_tokens": 8}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one request."""
+    """The result of a request."""
 
     began: float
-    """Monotonic seconds."""
+    """Start of the request in monotonic seconds."""
     seconds: float
     error: str
-    """"" = tokens came."""
+    """Error message; "" if tokens were returned."""
 
 
 @dataclass
 class Report:
-    """What became of all."""
+    """The results of all requests."""
 
     answers: list[Answer] = field(default_factory=list)
 
     @property
     def failed(self) -> list[Answer]:
-        """Those without tokens."""
+        """Return the requests without tokens."""
         return [one for one in self.answers if one.error]
 
     def last_failure(self, since: float) -> float:
-        """Seconds from a moment until the last request that was to fail began; 0 when none did."""
+        """Return the seconds from a moment until the start of the last request that failed; 0 if none failed."""
         return max((one.began - since for one in self.failed), default=0.0)
 
     def percentile(self, share: float) -> float:
-        """Seconds within which this share of the successful requests was answered."""
+        """Return the seconds within which this share of the successful requests was answered."""
         took = sorted(one.seconds for one in self.answers if not one.error)
         return took[min(len(took) - 1, int(share * len(took)))]
 
 
 async def generate(session: aiohttp.ClientSession, url: str, text: str, within_s: float = 30.0, **more: Any) -> Answer:
-    """One request for a few tokens."""
+    """Send a request for a few tokens."""
     began = time.monotonic()
     body = {"text": text, "sampling_params": GREEDY, **more}
     error = ""
@@ -63,7 +63,9 @@ async def generate(session: aiohttp.ClientSession, url: str, text: str, within_s
 
 @asynccontextmanager
 async def stream_of(url: str, per_second: float) -> AsyncIterator[Report]:
-    """So many requests a second while the block runs, each with a connection of its own, whatever became of the others."""
+    """Send this number of requests per second inside the `with` block, each over its own connection and independent of the
+    others.
+    """
     report = Report()
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
 
@@ -89,7 +91,9 @@ async def stream_of(url: str, per_second: float) -> AsyncIterator[Report]:
 
 
 async def burst(url: str, count: int, concurrency: int, urls: Sequence[str] = (), **more: Any) -> Report:
-    """So many requests, `concurrency` at a time; the same also goes to the other `urls`, whose answers do not count."""
+    """Send this number of requests, `concurrency` at a time. The same requests also go to the other `urls`, whose answers
+    are not counted.
+    """
     report, numbers = Report(), iter(range(1, count + 1))  # room 0 counts as none
 
     async def client(session: aiohttp.ClientSession) -> None:

@@ -1,4 +1,4 @@
-"""A browser without a screen, for the pages of `ome ui`."""
+"""A headless browser for the pages of `ome ui`."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ KIMI = "/service/kimi-k2-instruct/kimi-k2-instruct"
 
 
 class Visitor:
-    """A browser without a screen."""
+    """A headless browser."""
 
     def __init__(self, session: aiohttp.ClientSession, address: Address, site: Site, api: FakeApi, looker: Looker) -> None:
         self.session, self.address, self.site, self.api, self.looker = session, address.open, site, api, looker
@@ -48,21 +48,21 @@ class Visitor:
 
 
 class Stream:
-    """What the server sends, event by event."""
+    """The server-sent events of a page, one by one."""
 
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self._answer = answer
         self.shown: dict[str, str] = {}
-        """Section → HTML, as a page would have it by now."""
+        """Section → its current HTML, as a page would show it."""
 
     async def until(self, section: str, text: str) -> str:
-        """Read on until a section has this text; the section."""
+        """Read events until a section contains this text, and return the section."""
         while text not in self.shown.get(section, ""):
             await self.look()
         return self.shown[section]
 
     async def look(self) -> dict[str, Any]:
-        """Read on until the next look was told."""
+        """Read events until the next poll is reported."""
         while True:
             async with asyncio.timeout(10):
                 block = await self._answer.content.readuntil(b"\n\n")
