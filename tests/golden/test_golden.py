@@ -143,7 +143,7 @@ def test_a_stored_slice_is_stamped_alike_for_ever(case: str) -> None:
     owner = meta.Owner(labels[keys.SERVICE], stored["metadata"]["namespace"], reference["uid"])
     sets = {one["metadata"]["name"]: one for one in golden if one["kind"] == "StatefulSet"}
     for role in statefulsets.stored(stored["data"]).values():
-        numbers = [number for number in range(len(sets)) if statefulsets.sets(role, number)[0] in sets]
+        numbers = [number for number in range(len(sets)) if statefulsets.set_names(role, number)[0] in sets]
         for one in statefulsets.stamp(owner, role, numbers):
             assert one == bare(sets.pop(one["metadata"]["name"]))
         first, later = (statefulsets.stamp(owner, role, [number]) for number in (0, 12345))

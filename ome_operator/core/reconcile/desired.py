@@ -14,7 +14,7 @@ from ome_operator.core.reconcile.plan import ApplyStatus, Create, EnsureSecret
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, meta, networkpolicy, registry_sidecar, router, scaling, services
 from ome_operator.core.render.pod_template import port
-from ome_operator.core.render.statefulsets import Stored, sets, stamp
+from ome_operator.core.render.statefulsets import Stored, set_names, stamp
 from ome_operator.core.resolve.ome_labels import carried
 from ome_operator.core.rollout import pod_secrets
 from ome_operator.core.rollout.drain import Held, hold
@@ -73,7 +73,7 @@ def desired(
         manifests += _engines(intent, revision, held)
         if revision in replicas:
             manifests += _router(snapshot, intent, revision, held, replicas[revision])
-            manifests += [services.of_slice(intent.owner, revision, ports[keys.ROUTER])] if traffic else []
+            manifests += [services.slice_service(intent.owner, revision, ports[keys.ROUTER])] if traffic else []
     manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.autoscaled]
     far = tuple(
         progress(role, snapshot.pods, snapshot.observed.failures)
@@ -281,7 +281,7 @@ def _sets(intent: Intent, held: Held, revision: str, component: str) -> list[str
     role = intent.roles(revision).get(component)
     if role is None:
         return []
-    return [name for number in held[revision, component].wanted for name in sets(role, number)]
+    return [name for number in held[revision, component].wanted for name in set_names(role, number)]
 
 
 def _scale_status(

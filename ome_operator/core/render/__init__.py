@@ -1,1 +1,3 @@
-"""Manifests of everything that a service gets. Fresh dicts with only the fields that we own, in canonical spelling."""
+"""Render the manifests of all objects of a service: new dicts that hold only the fields that the operator owns, in
+canonical form.
+"""

@@ -1,4 +1,4 @@
-"""Labels, selectors and metadata that every object of ours carries."""
+"""Labels, selectors and metadata that all objects of the operator have in common."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from ome_operator.core.observed.objects import Manifest
 
 
 class Owner(NamedTuple):
-    """The InferenceService that a manifest belongs to."""
+    """The InferenceService that owns a manifest."""
 
     name: str
     namespace: str
@@ -16,7 +16,7 @@ class Owner(NamedTuple):
 
 
 def labels(service: str, component: str = "", revision: str = "") -> dict[str, str]:
-    """Labels of an object of a service; empty parts are left out."""
+    """Return the labels of an object of a service; empty arguments are left out."""
     out = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: service}
     if component:
         out[keys.COMPONENT] = component
@@ -26,19 +26,19 @@ def labels(service: str, component: str = "", revision: str = "") -> dict[str, s
 
 
 def leaders(service: str, component: str) -> dict[str, str]:
-    """Selects the pods of a component that serve HTTP, in every slice."""
+    """Return the selector of a component's pods that serve HTTP (leaders or routers), in all slices."""
     first = {} if component == keys.ROUTER else {keys.WORKER_INDEX: "0"}
     return {**labels(service, component), **first}
 
 
 def address(owner: Owner, component: str, revision: str, group: int) -> str:
-    """DNS name of the leader of a group, within the cluster."""
+    """Return the DNS name, within the cluster, of the leader pod of a group."""
     pod = names.leader_pod(names.stem(owner.name, component, revision), group)
     return f"{pod}.{names.headless(owner.name)}.{owner.namespace}"
 
 
 def manifest(owner: Owner, api_version: str, kind: str, name: str, labels: Mapping[str, str], body: Manifest) -> Manifest:
-    """An object in the service's namespace, owned by the service."""
+    """Return an object in the service's namespace whose controlling owner is the service."""
     reference = {
         "apiVersion": keys.API_VERSION,
         "kind": "InferenceService",
@@ -52,5 +52,5 @@ def manifest(owner: Owner, api_version: str, kind: str, name: str, labels: Mappi
 
 
 def requirement(selector: Mapping[str, str]) -> str:
-    """A label selector in the API's spelling."""
+    """Return a label selector as a string of the Kubernetes API: "key=value,key=value"."""
     return ",".join(f"{key}={value}" for key, value in selector.items())

@@ -1,8 +1,8 @@
-"""NetworkPolicies of a service, where the operator was told to make them: who may reach which of its pods.
+"""Render the NetworkPolicies of a service, if the operator's options enable them: which pods may connect to which pods.
 
-Engines hear only pods of their service. Routers hear everybody on the port that people use, and the operator on that of the
-registry. Policies add up: whoever else has to reach a pod, such as a Prometheus, gets a policy of its own.
-Kubelets always may.
+Engines accept connections only from pods of their service. Routers accept connections from everywhere on the serving port,
+and from the operator's namespace on the port of the worker registry. NetworkPolicies are additive: to admit another client,
+such as a Prometheus, users create their own policy. The kubelet is always admitted.
 """
 
 from ome_operator import keys, names
@@ -11,17 +11,21 @@ from ome_operator.core.render import meta
 from ome_operator.util.memoize import memoize_by_identity
 
 NAMESPACE = "kubernetes.io/metadata.name"
-"""Label of every namespace, written by the API server."""
+"""Label with the namespace's name, which the API server sets on every namespace."""
 
 
 @memoize_by_identity(1024)
 def policies(owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, operator: str) -> list[Manifest]:
-    """A policy for each component. `front`: the component behind the URL. `operator`: its namespace, "" for no policies."""
+    """Return one policy for each component.
+
+    `ports` lists the components and their serving ports, `front` is the component behind the service's URL, and `operator`
+    is the operator's namespace; "" disables policies.
+    """
     return [_policy(owner, name, port, name == front, operator) for name, port in ports] if operator else []
 
 
 def _policy(owner: meta.Owner, component: str, port: int, front: bool, operator: str) -> Manifest:
-    """Ingress only: what pods may ask for is nobody's business here."""
+    """Return the policy of one component. It restricts ingress only; egress of the pods stays unrestricted."""
     allowed: list[Manifest] = [{"from": [{"podSelector": {"matchLabels": meta.labels(owner.name)}}]}]
     if front or component == keys.ROUTER:
         allowed.append({"ports": [_tcp(port)]})

@@ -1,6 +1,7 @@
-"""Pod templates of engines: the composed pod spec, and on top of it a list of features (`FEATURES`), each a function.
+"""Render the pod templates of engines: the composed pod spec, then a list of features (`FEATURES`), each applied by a
+function.
 
-A new feature of engine pods is another function in that list (docs/architecture.md).
+To add a feature to engine pods, add a function to that list (docs/architecture.md).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,37 +23,38 @@ from ome_operator.core.weights.mount import VOLUME, Mount, mount, placed
 from ome_operator.engines import servers
 
 DRAIN_MARGIN = 15
-"""Seconds that a leader gets beyond its longest request, for endpoints to notice that it goes (decisions 11)."""
+"""Seconds in the termination grace period of a leader beyond its longest request, so that endpoints are updated in time
+(decisions 11)."""
 
 
 class Context(NamedTuple):
-    """Where the pods of a component belong, and what was chosen for them."""
+    """The identity of a component's revision, and what was selected for its pods."""
 
     service: str
     namespace: str
     revision: str
     weights: Sequence[Mapping[str, str]]
-    """Stored identities (`core.weights.mount.Weights` as dicts) of the model and of LoRA weights."""
+    """Stored identities (`core.weights.mount.Weights` as dicts) of the model, and then of the LoRA weights."""
     accelerator: Mapping[str, Any]
-    """What the chosen accelerator class adds to this component, {} without one."""
+    """What the selected accelerator class adds to this component; {} if no class was selected."""
     directories: Sequence[str] = ()
-    """Directories of their revisions, in the same order; see `core.weights.mount.mount`."""
+    """Directories of the revisions of `weights`, in the same order; see `core.weights.mount.mount`."""
     labels: Mapping[str, str] = MappingProxyType({})
-    """Labels of OME; a label that the user wrote takes precedence."""
+    """Labels that OME defines; a label from the user takes precedence."""
     collector: str = ""
-    """HOST:PORT that spans are sent to, "" for no spans. Only for a group of which `traces_refusal` is ""."""
+    """HOST:PORT of the collector that receives spans; "" disables tracing. Set it only if `traces_refusal` returns ""."""
     title: str = ""
     """The role that spans name: engine, prefill or decode."""
     preflight: str = OFF
-    """The mode of the check before the engine starts."""
+    """The mode of the preflight check that runs before the engine starts."""
 
 
 class RankContext(NamedTuple):
-    """The pod of a group that is rendered: its leader, or any of its workers."""
+    """The pod to render: the leader of a group, or any of its workers."""
 
     context: Context
     composed: Composed
-    """Of its group; labels and annotations are those of this rank."""
+    """The composed pods of the group; the labels and annotations are those of this rank."""
     leads: bool
 
     @property
@@ -62,21 +64,21 @@ class RankContext(NamedTuple):
 
     @property
     def leader(self) -> Manifest:
-        """The engine's container of the group's leader, with its whole command line."""
+        """The engine container of the group's leader, with its complete command line."""
         return command_line(self.composed.leader["containers"][0], self.context)
 
 
 PodFeature = Callable[[Manifest, RankContext], Manifest]
-"""Adds a feature to the pod spec of a rank, and returns the new spec; the spec that it gets is never changed."""
+"""Add a feature to the pod spec of a rank and return the new spec; the given spec is not modified."""
 
 
 def leader(context: Context, composed: Composed) -> Manifest:
-    """Pod template of rank 0."""
+    """Return the pod template of rank 0."""
     return _template(RankContext(context, composed, leads=True), composed.leader, {keys.WORKER_INDEX: "0"})
 
 
 def worker(context: Context, composed: Composed) -> Manifest:
-    """Pod template of the ranks above 0. Like the leader's, it gets the label `ome.io/group` when a group is stamped."""
+    """Return the pod template of the ranks above 0. `stamp` adds the label `ome.io/group` later, as for the leader."""
     if composed.worker is None:
         raise ValueError("a group of a single pod has no workers")
     own = composed._replace(labels=composed.worker_labels, annotations=composed.worker_annotations)
@@ -84,7 +86,7 @@ def worker(context: Context, composed: Composed) -> Manifest:
 
 
 def traces_refusal(context: Context, composed: Composed) -> str:
-    """Why the engines of a group cannot send spans, as a sentence; "" if each of its ranks can."""
+    """Return a sentence that explains why the engines of a group cannot send spans, or "" if all ranks can."""
     pods = [composed.leader, *([composed.worker] if composed.worker is not None and composed.size > 1 else [])]
     mains = (command_line(pod["containers"][0], context) for pod in pods)
     refusals = (traces.why_not(main, composed.annotations, context.title) for main in mains)
@@ -92,29 +94,29 @@ def traces_refusal(context: Context, composed: Composed) -> str:
 
 
 def command_line(container: Manifest, context: Context) -> Manifest:
-    """The engine's container with the arguments that the accelerator class and LoRA adapters add."""
+    """Return the engine container with the arguments that the accelerator class and the LoRA adapters add."""
     main = dict(container)
     if extra := context.accelerator.get("args"):
         main["args"] = override(main.get("args") or [], extra)
     if sizes := divided(context.accelerator):
         own = {*flags(extra or ()), *(context.accelerator.get(OWN) or ())}
         main = servers.with_parallelism(main, sizes, own)
-    return servers.with_adapters(main, {each["name"]: each["path"] for each in context.weights[1:]})
+    return servers.with_adapters(main, {adapter["name"]: adapter["path"] for adapter in context.weights[1:]})
 
 
-def _template(rank: RankContext, pod: Manifest, marks: Mapping[str, str]) -> Manifest:
+def _template(rank: RankContext, pod: Manifest, more: Mapping[str, str]) -> Manifest:
     context, composed = rank.context, rank.composed
     main, *others = pod["containers"]
     spec = {**pod, "containers": [command_line(main, context), *others]}
     for feature in FEATURES:
         spec = feature(spec, rank)
-    theirs = {key: value for key, value in composed.labels.items() if key not in (keys.WORKER_INDEX, keys.GROUP_INDEX)}
-    labels = {**context.labels, **theirs, **meta.labels(context.service, composed.component, context.revision), **marks}
+    users = {key: value for key, value in composed.labels.items() if key not in (keys.WORKER_INDEX, keys.GROUP_INDEX)}
+    labels = {**context.labels, **users, **meta.labels(context.service, composed.component, context.revision), **more}
     return {"metadata": {"labels": labels, **_annotations(composed)}, "spec": spec}
 
 
 def _environment(pod: Manifest, rank: RankContext) -> Manifest:
-    """Variables with the pod's identity, its place in the group, its model, and what the accelerator class sets."""
+    """Add variables: the pod's identity, its rank and group, its model, and the variables of the accelerator class."""
     context, composed = rank.context, rank.composed
     group = _leader_env(context, composed) if rank.leads else _worker_env(context, composed)
     model = [
@@ -128,7 +130,7 @@ def _environment(pod: Manifest, rank: RankContext) -> Manifest:
 
 
 def _weights(pod: Manifest, rank: RankContext) -> Manifest:
-    """The directories of the model and of LoRA weights, and an affinity to the nodes that hold them."""
+    """Mount the directories of the model and of the LoRA weights, and require or prefer nodes that have them."""
     context, spec = rank.context, dict(pod)
     for weights, directory in placed(context.weights, context.directories):
         volume = VOLUME if weights is context.weights[0] else f"{VOLUME}-{names.digest(weights['name'])}"
@@ -142,7 +144,7 @@ def _weights(pod: Manifest, rank: RankContext) -> Manifest:
 
 
 def _nodes(pod: Manifest, rank: RankContext) -> Manifest:
-    """The node selector of the accelerator class; a label that the user wrote takes precedence."""
+    """Add the node selector of the accelerator class; a label from the user takes precedence."""
     selector = rank.context.accelerator.get("nodeSelector")
     return {**pod, "nodeSelector": {**selector, **(pod.get("nodeSelector") or {})}} if selector else pod
 
@@ -156,7 +158,7 @@ def _ssh_keys(pod: Manifest, rank: RankContext) -> Manifest:
 
 
 def _defaults(pod: Manifest, rank: RankContext) -> Manifest:
-    """Fields of the pod spec that the user left open."""
+    """Set fields of the pod spec that the user left unset."""
     spec = dict(pod)
     spec.setdefault("automountServiceAccountToken", False)
     spec.setdefault("enableServiceLinks", False)
@@ -169,7 +171,7 @@ def _defaults(pod: Manifest, rank: RankContext) -> Manifest:
 
 
 def _probes(pod: Manifest, rank: RankContext) -> Manifest:
-    return probes.watched(pod, port(rank.leader) if rank.leads else None)
+    return probes.with_probes(pod, port(rank.leader) if rank.leads else None)
 
 
 def _traces(pod: Manifest, rank: RankContext) -> Manifest:
@@ -185,8 +187,8 @@ def _preflight(pod: Manifest, rank: RankContext) -> Manifest:
     context, composed = rank.context, rank.composed
     if context.preflight == OFF:
         return pod
-    whose = context.service, context.namespace, context.revision
-    facts = preflight.group(*whose, composed.component, composed.size, port(rank.leader, 0))
+    identity = context.service, context.namespace, context.revision
+    facts = preflight.group(*identity, composed.component, composed.size, port(rank.leader, 0))
     return preflight.guarded(pod, context.preflight, facts)
 
 
@@ -199,18 +201,18 @@ FEATURES: tuple[PodFeature, ...] = (
     _defaults,
     _probes,
     _traces,
-    _preflight,  # last: its container copies the engine's
+    _preflight,  # must be last: its container is a copy of the engine container
 )
-"""What every engine pod gets beyond runtime and service, in this order."""
+"""The features of every engine pod beyond what runtime and service specify, in the order in which they are applied."""
 
 
 def _with_weights(pod: Manifest, weights: Mount) -> Manifest:
-    """The pod with the model's directory in its main container, unless the user mounts something there."""
+    """Mount the model's directory in the main container, unless the user mounts a volume at the same path."""
     main = pod["containers"][0]
     mounts, volumes = main.get("volumeMounts") or [], pod.get("volumes") or []
-    if any(one["mountPath"].rstrip("/") == weights.mount["mountPath"] for one in mounts):
+    if any(entry["mountPath"].rstrip("/") == weights.mount["mountPath"] for entry in mounts):
         return pod
-    name, taken = weights.volume["name"], {one["name"] for one in volumes}
+    name, taken = weights.volume["name"], {entry["name"] for entry in volumes}
     while name in taken:
         name += "-weights"
     main = {**main, "volumeMounts": [*mounts, {**weights.mount, "name": name}]}
@@ -228,7 +230,7 @@ def _parallelism(context: Context, composed: Composed) -> int:
 
 
 def base_env(service: str, namespace: str) -> list[Manifest]:
-    """Variables of every container that we start, routers included."""
+    """Return the variables that every container of the operator gets, including routers."""
     return [
         {"name": "INFERENCESERVICE_NAME", "value": service},
         {"name": "NAMESPACE", "value": namespace},
@@ -238,7 +240,9 @@ def base_env(service: str, namespace: str) -> list[Manifest]:
 
 
 def field(path: str) -> Manifest:
-    """A downward API reference; apiVersion is said because the server would add it inside an atomic map."""
+    """Return a downward API reference. It includes apiVersion because the API server would add that field inside an
+    atomic map.
+    """
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
 
@@ -265,13 +269,14 @@ def _worker_env(context: Context, composed: Composed) -> list[Manifest]:
 
 
 def add_env(container: Manifest, ours: list[Manifest]) -> Manifest:
-    """The container with our variables first, so that the user's may refer to them; a variable the user set stays his.
+    """Return the container with `ours` before the user's variables, so that the user's variables can refer to them. A
+    variable that the user set keeps the user's value.
 
-    A reference sees only what stands before it, and ours refer to each other: a user's variable of our name takes our
-    place, unless it refers to others itself.
+    A reference is expanded only if its variable stands earlier in the list, and our variables refer to each other. A user's
+    variable with the name of one of ours therefore takes the place of ours, unless its value contains references.
     """
-    theirs = {one["name"]: one for one in container.get("env") or ()}
-    first = {one["name"]: one for one in ours}
+    theirs = {variable["name"]: variable for variable in container.get("env") or ()}
+    first = {variable["name"]: variable for variable in ours}
     for name in first.keys() & theirs.keys():
         if "$(" in str(theirs[name].get("value", "")):
             del first[name]
@@ -281,7 +286,9 @@ def add_env(container: Manifest, ours: list[Manifest]) -> Manifest:
 
 
 def require(affinity: Manifest, expression: Manifest) -> Manifest:
-    """The affinity with one more required node expression: terms are alternatives, so each one gets it."""
+    """Return the affinity with one more required node expression, added to every term because terms are alternatives
+    (OR).
+    """
     node = dict(affinity.get("nodeAffinity") or {})
     required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = required.get("nodeSelectorTerms") or [{}]
@@ -291,24 +298,28 @@ def require(affinity: Manifest, expression: Manifest) -> Manifest:
 
 
 def prefer(affinity: Manifest, expression: Manifest) -> Manifest:
-    """The affinity with one more node expression that the scheduler rather meets."""
+    """Return the affinity with one more preferred node expression."""
     node = dict(affinity.get("nodeAffinity") or {})
-    found = node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    wish = {"weight": 1, "preference": {"matchExpressions": [expression]}}
-    node["preferredDuringSchedulingIgnoredDuringExecution"] = [*found, wish]
+    existing = node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    preference = {"weight": 1, "preference": {"matchExpressions": [expression]}}
+    node["preferredDuringSchedulingIgnoredDuringExecution"] = [*existing, preference]
     return {**affinity, "nodeAffinity": node}
 
 
 def port(container: Mapping[str, Any], default: int = 8080) -> int:
-    """Where a container serves HTTP: its port called http, its first port, its `--port` argument, or what its engine has."""
+    """Return the port on which a container serves HTTP.
+
+    The first that exists: the port whose name starts with http, the first port, the `--port` argument, the default port of
+    the engine, `default`.
+    """
     ports = container.get("ports") or ()
-    for one in sorted(ports, key=lambda one: not str(one.get("name", "")).startswith("http")):
-        return int(one["containerPort"])
+    for entry in sorted(ports, key=lambda entry: not str(entry.get("name", "")).startswith("http")):
+        return int(entry["containerPort"])
     parts = (*(container.get("command") or ()), *(container.get("args") or ()))
     words = [word for part in parts for word in str(part).split()]
     for before, word in pairwise(words):
-        if before == "--port" and (said := quantity.whole(word)) is not None:
-            return said
+        if before == "--port" and (number := quantity.whole(word)) is not None:
+            return number
     known = servers.server(container)
-    said_so = (quantity.whole(word[7:]) for word in words if word.startswith("--port="))
-    return next((one for one in said_so if one is not None), known.port if known else default)
+    numbers = (quantity.whole(word[7:]) for word in words if word.startswith("--port="))
+    return next((entry for entry in numbers if entry is not None), known.port if known else default)

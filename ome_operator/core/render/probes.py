@@ -1,33 +1,36 @@
-"""What the pods of a known engine get so that a dead process ends its pod, and a slow start is not taken for death."""
+"""Add a PID 1 and probes to the pods of known engines, so that a dead process ends its pod and a slow start is not
+killed.
+"""
 
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.engines.servers import probes, server, trusts_dummy
 
 
-def watched(pod: Manifest, port: int | None) -> Manifest:
-    """The pod spec with a PID 1 that is not the engine, and with probes on the `port` where rank 0 serves (None above it).
+def with_probes(pod: Manifest, port: int | None) -> Manifest:
+    """Return the pod spec with a PID 1 that is not the engine, and with probes on `port`, where rank 0 serves.
 
-    What the user says stays. An engine is many processes: as PID 1 it would have to collect those that others leave behind,
-    and SGLang as PID 1 leaves the container running for minutes when it dies during start-up, and then it ends with code 0.
+    `port` is None for ranks above 0, which get no probes. Values from the user are kept. An engine consists of many
+    processes, and as PID 1 it would have to reap orphans. SGLang as PID 1 keeps the container running for minutes after it
+    dies during start-up, and then exits with code 0.
     """
     main = pod["containers"][0]
-    found = server(main)
-    if found is None:
+    engine = server(main)
+    if engine is None:
         return pod
     out = pod if "shareProcessNamespace" in pod or pod.get("hostPID") else {**pod, "shareProcessNamespace": True}
     if port is None:
         return out
-    missing = {name: probe for name, probe in probes(found, port).items() if name not in main}
+    missing = {name: probe for name, probe in probes(engine, port).items() if name not in main}
     return {**out, "containers": [{**main, **missing}, *pod["containers"][1:]]}
 
 
 def advice(worker: Manifest) -> tuple[str, ...]:
-    """What is wrong with the probes of the pods above rank 0, given their spec."""
+    """Return sentences about unsuitable probes in the pod spec of the ranks above 0."""
     main = worker["containers"][0]
-    found = server(main)
-    if found is None or not trusts_dummy(found, main):
+    engine = server(main)
+    if engine is None or not trusts_dummy(engine, main):
         return ()
     return (
-        f"a probe of the workers asks {found.health}, which ranks above 0 answer with 200 whatever happens: move it from "
-        "runner to leader.runner",
+        f"a probe of the workers requests {engine.health}, to which ranks above 0 always respond with 200: move the probe "
+        "from runner to leader.runner",
     )

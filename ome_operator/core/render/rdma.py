@@ -1,6 +1,7 @@
-"""RDMA for pods that ask for it by annotation: environment, shared memory and devices (docs/security.md).
+"""Configure RDMA for pods that request it by annotation: environment, shared memory and devices (docs/security.md).
 
-IPC_LOCK instead of `privileged`: registering memory with a NIC needs to lock it, nothing more.
+The container gets the capability IPC_LOCK instead of `privileged`: to register memory with a NIC, a process has to lock the
+memory and needs no other privilege.
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,7 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
         "NCCL_IB_TIMEOUT": "22",
         "UCX_TLS": "tcp",
         "UCX_NET_DEVICES": "eth0",
-        # What OME's profile of this name sets besides, so that a runtime written for it behaves as it did there.
+        # OME's profile of this name sets these variables, too, so that a runtime written for OME behaves the same here.
         "NCCL_DEBUG": "INFO",
         "NCCL_SOCKET_NTHREADS": "16",
         "NCCL_IB_HCA": f"={','.join(f'mlx5_{number}' for number in range(18) if number not in (2, 11))}",
@@ -42,7 +43,7 @@ PROFILES: Mapping[str, Mapping[str, str]] = {
         "IB_RX_QUEUE_LEN": "8192",
     },
 }
-"""Environment per profile: NCCL's and UCX's documented variables for the fabric."""
+"""Environment per profile: variables of NCCL and UCX for the fabric, as their documentation names them."""
 DEFAULT = "oci-roce"
 
 _SHM = {"name": "dshm", "emptyDir": {"medium": "Memory"}}
@@ -50,42 +51,46 @@ _DEVICES = {"name": "devinf", "hostPath": {"path": "/dev/infiniband"}}
 
 
 def advice(annotations: Mapping[str, str], containers: list[str]) -> list[str]:
-    """Sentences about annotations that name a profile or container that does not exist."""
+    """Return sentences about annotations that name an unknown profile or container."""
     if annotations.get(keys.RDMA_INJECT) != "true":
         return []
-    said = []
+    sentences = []
     if (profile := annotations.get(keys.RDMA_PROFILE, DEFAULT)) not in PROFILES:
-        said.append(f"annotation {keys.RDMA_PROFILE}: {profile!r} is not a profile; use one of {', '.join(PROFILES)}")
+        sentences.append(f"annotation {keys.RDMA_PROFILE}: {profile!r} is not a profile; use one of {', '.join(PROFILES)}")
     if (name := annotations.get(keys.RDMA_CONTAINER) or containers[0]) not in containers:
-        said.append(f"annotation {keys.RDMA_CONTAINER}: there is no container {name!r}, only {', '.join(containers)}")
-    return said
+        sentences.append(f"annotation {keys.RDMA_CONTAINER}: there is no container {name!r}, only {', '.join(containers)}")
+    return sentences
 
 
 def inject(pod: Manifest, annotations: Mapping[str, str]) -> Manifest:
-    """The pod spec with RDMA for the container that the annotations name (default: the runner); what the user set wins."""
+    """Return the pod spec with RDMA for the container that an annotation names (default: the runner); the user's values
+    take precedence.
+    """
     if annotations.get(keys.RDMA_INJECT) != "true":
         return pod
     name = annotations.get(keys.RDMA_CONTAINER) or pod["containers"][0]["name"]
     env = PROFILES.get(annotations.get(keys.RDMA_PROFILE, DEFAULT), {})
-    box = next((one for one in pod["containers"] if one["name"] == name), None)
+    box = next((entry for entry in pod["containers"] if entry["name"] == name), None)
     if box is None:
         return pod
-    mounted = {one["mountPath"].rstrip("/") for one in box.get("volumeMounts") or ()}
-    volumes = [one for one, path in ((_SHM, "/dev/shm"), (_DEVICES, "/dev/infiniband")) if path not in mounted]
+    mounted = {entry["mountPath"].rstrip("/") for entry in box.get("volumeMounts") or ()}
+    volumes = [entry for entry, path in ((_SHM, "/dev/shm"), (_DEVICES, "/dev/infiniband")) if path not in mounted]
     mounts = [{"name": "dshm", "mountPath": "/dev/shm"}, {"name": "devinf", "mountPath": "/dev/infiniband"}]
     added = {
         "env": [{"name": key, "value": value} for key, value in env.items()],
-        "volumeMounts": [one for one in mounts if one["mountPath"] not in mounted],
+        "volumeMounts": [entry for entry in mounts if entry["mountPath"] not in mounted],
     }
     security = merge(box.get("securityContext") or {}, {"capabilities": {"add": _capabilities(box)}})
     wider = {**merge(added, box), "securityContext": security}
-    out = {**pod, "containers": [wider if one is box else one for one in pod["containers"]]}
+    out = {**pod, "containers": [wider if entry is box else entry for entry in pod["containers"]]}
     if volumes:
         out["volumes"] = merge(volumes, pod.get("volumes") or [], "volumes")
     return out
 
 
 def _capabilities(container: Manifest) -> list[str]:
-    """What the container asks for, and IPC_LOCK, without which it cannot register memory with a NIC."""
-    asked = ((container.get("securityContext") or {}).get("capabilities") or {}).get("add") or []
-    return [*asked, *(["IPC_LOCK"] if not {"IPC_LOCK", "ALL"} & {*asked} else [])]
+    """Return the capabilities that the container requests, and IPC_LOCK, which the registration of memory with a NIC
+    requires.
+    """
+    requested = ((container.get("securityContext") or {}).get("capabilities") or {}).get("add") or []
+    return [*requested, *(["IPC_LOCK"] if not {"IPC_LOCK", "ALL"} & {*requested} else [])]

@@ -1,7 +1,7 @@
-"""The router of a slice: Deployment, ServiceAccount, and a Role that can only see pods.
+"""Render the router of a slice: its Deployment and ServiceAccount, and a Role that permits only reading pods.
 
-It belongs to the slice (its selectors carry the revision) but not to the revision: it is rendered by the running operator
-and updated in place, so that a log level never reloads a terabyte of weights (decisions 5).
+The router belongs to the slice (its selectors contain the revision) but is not part of the revision: the running operator
+renders it and updates it in place, so that a changed log level never reloads a terabyte of weights (decisions 5).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,10 @@ from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, sglang_rout
 from ome_operator.util.memoize import memoize_by_identity
 
 ENDPOINT_LAG = 15
-"""Seconds that endpoints may lag behind a router that goes; it keeps serving so long (decisions 11)."""
+"""Seconds by which endpoints may lag behind a terminating router. The router serves during this time (decisions 11)."""
 LEADER_ADDRESS = {keys.ENGINE: "$(ENGINE_LEADER_ADDRESS)", keys.DECODER: "$(DECODER_LEADER_ADDRESS)"}
-"""What a router's argument says where the address of a leader belongs; the argument stands there once for each leader."""
+"""Placeholders in a router's arguments for the address of a leader. An argument with a placeholder is repeated for each
+leader."""
 ROLLING, RECREATE = "RollingUpdate", "Recreate"
 T = TypeVar("T")
 GRACE = "--shutdown-grace-period-secs"
@@ -31,33 +32,34 @@ RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "wa
 
 
 class RouterSettings(NamedTuple):
-    """What a router gets besides its own pod spec: from its slice, its service and the operator."""
+    """Settings of a router that do not come from its pod spec but from its slice, its service and the operator."""
 
     leaders: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Addresses of the leaders, by component, where it `names_leaders`."""
+    """(component, addresses of its leaders) for each component, if `names_leaders` is true for the router."""
     replaced: Manifest | None = None
-    """How its pods are, from `replacement`."""
+    """The result of `replacement`: how the router's pods are replaced; None for the default."""
     labels: tuple[tuple[str, str], ...] = ()
-    """What its engines carry too, so they come from what is stored: they restart no router while it lives."""
+    """OME's labels, as the engines of the slice carry them. They are read from the stored templates, so that a change of
+    these labels does not restart the routers of existing slices."""
     key: str = "false"
-    """Whether it gets a key for its control plane, as `takes_key` reads it."""
+    """Whether the router's control plane gets a key: a value that `takes_key` understands."""
     collector: str = ""
-    """Where it sends its spans, if it can; "" for nowhere."""
+    """HOST:PORT of the collector for the router's spans; "" disables them."""
 
 
 @memoize_by_identity(1024)
 def access(owner: meta.Owner, composed: Composed) -> list[Manifest]:
-    """Role and RoleBinding of the routers of a service, and their ServiceAccount unless the user names his own."""
+    """Return the Role and RoleBinding of a service's routers, and a ServiceAccount unless the user names one."""
     name = names.component(owner.name, keys.ROUTER)
-    theirs = composed.leader.get("serviceAccountName")
+    account = composed.leader.get("serviceAccountName")
     labels = meta.labels(owner.name, keys.ROUTER)
     rbac = "rbac.authorization.k8s.io"
     binding = {
         "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": theirs or name, "namespace": owner.namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": account or name, "namespace": owner.namespace}],
     }
     return [
-        *([] if theirs else [meta.manifest(owner, "v1", "ServiceAccount", name, labels, {})]),
+        *([] if account else [meta.manifest(owner, "v1", "ServiceAccount", name, labels, {})]),
         meta.manifest(owner, f"{rbac}/v1", "Role", name, labels, {"rules": RULES}),
         meta.manifest(owner, f"{rbac}/v1", "RoleBinding", name, labels, binding),
     ]
@@ -72,7 +74,7 @@ def deployment(
     sidecar: Sidecar,
     settings: RouterSettings,
 ) -> Manifest:
-    """The router Deployment of a slice."""
+    """Return the router Deployment of a slice."""
     pod = composed.leader
     main = _container(owner, revision, composed, settings)
     spec: Manifest = {"serviceAccountName": names.component(owner.name, keys.ROUTER), "enableServiceLinks": False, **pod}
@@ -94,51 +96,59 @@ def deployment(
 
 
 def _container(owner: meta.Owner, revision: str, composed: Composed, settings: RouterSettings) -> Manifest:
-    """The main container."""
+    """Return the main container of the router's pod."""
     pod = composed.leader
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
     if settings.leaders:
         main = {**main, "args": _with_addresses([str(word) for word in main["args"]], dict(settings.leaders))}
     if takes_key(main, settings.key):
-        main = router_key.given(main, owner.name)
-    if settings.collector and not untraced(composed):
+        main = router_key.with_key(main, owner.name)
+    if settings.collector and not traces_refusal(composed):
         origin = traces.SpanOrigin(owner.name, owner.namespace, revision, keys.ROUTER)
         main = traces.traced(main, settings.collector, origin)
     drains = _draining(main, pod)
     return {"terminationMessagePolicy": "FallbackToLogsOnError", **own_slice(_watchful(main), revision), **drains}
 
 
-def untraced(composed: Composed) -> str:
-    """Why a router cannot send its spans, as a sentence; "" where it can."""
+def traces_refusal(composed: Composed) -> str:
+    """Return a sentence that explains why a router cannot send spans, or "" if it can."""
     return traces.why_not(composed.leader["containers"][0], composed.annotations, keys.ROUTER)
 
 
 @memoize_by_identity(1024)
 def replacement(above: Component | None, below: Component | None) -> Manifest:
-    """How pods of a router are replaced by others of its slice: unless somebody says otherwise, none goes before another is
-    ready. From `deploymentStrategy` and `lifecycle` of the service and, below it, of the runtime.
+    """Return the Deployment fields that control how a router's pods are replaced within its slice.
+
+    The values come from `deploymentStrategy` and `lifecycle` of the service (`above`), and then of the runtime (`below`). By
+    default a pod is deleted only when its replacement is ready.
     """
-    asked = _first(one.deployment_strategy for one in (above, below) if one is not None)
-    lives = _first(one.lifecycle for one in (above, below) if one is not None)
-    waits = {"minReadySeconds": lives.min_ready_seconds} if lives is not None and lives.min_ready_seconds else {}
-    if asked is not None and asked.type == RECREATE:
-        return {"strategy": {"type": RECREATE}, **waits}
-    bounds = asked.rolling_update if asked is not None else None
+    strategy = _first(component.deployment_strategy for component in (above, below) if component is not None)
+    lifecycle = _first(component.lifecycle for component in (above, below) if component is not None)
+    seconds = lifecycle.min_ready_seconds if lifecycle is not None else None
+    more = {"minReadySeconds": seconds} if seconds else {}
+    if strategy is not None and strategy.type == RECREATE:
+        return {"strategy": {"type": RECREATE}, **more}
+    bounds = strategy.rolling_update if strategy is not None else None
     surge = 1 if bounds is None or bounds.max_surge is None else bounds.max_surge
-    missing = bounds.max_unavailable if bounds is not None else None
-    if missing is None:  # both zero would be refused
-        missing = 1 if quantity.part(surge, 100, up=True) == 0 else 0
-    elif quantity.part(missing, 100, up=True) == 0 == quantity.part(surge, 100, up=True):
+    unavailable = bounds.max_unavailable if bounds is not None else None
+    if unavailable is None:  # the API server rejects a strategy in which both are zero
+        unavailable = 1 if quantity.part(surge, 100, up=True) == 0 else 0
+    elif quantity.part(unavailable, 100, up=True) == 0 == quantity.part(surge, 100, up=True):
         surge = 1
-    return {"strategy": {"type": ROLLING, "rollingUpdate": {"maxUnavailable": missing, "maxSurge": surge}}, **waits}
+    return {
+        "strategy": {"type": ROLLING, "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}},
+        **more,
+    }
 
 
 def advice(router: Component | None, where: str) -> list[str]:
-    """What of a router's `deploymentStrategy` is not understood; `where` the router stands."""
-    asked = router.deployment_strategy if router is not None else None
-    if asked is None or asked.type in (None, ROLLING, RECREATE):
+    """Return a sentence if the type of a router's `deploymentStrategy` is unknown; `where` is the field path of the
+    router.
+    """
+    strategy = router.deployment_strategy if router is not None else None
+    if strategy is None or strategy.type in (None, ROLLING, RECREATE):
         return []
-    return [f"{where}.deploymentStrategy.type {asked.type} is unknown: write {ROLLING} or {RECREATE}"]
+    return [f"{where}.deploymentStrategy.type {strategy.type} is unknown: write {ROLLING} or {RECREATE}"]
 
 
 def _first(values: Iterable[T | None]) -> T | None:
@@ -146,29 +156,37 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def _configured(container: Manifest, config: Mapping[str, str], ours: list[Manifest]) -> Manifest:
-    """The container with `config` as variables, sorted by name, behind ours; they count more than the runner's own."""
-    theirs = [one for one in container.get("env") or () if one["name"] not in config]
-    given = [{"name": name, "value": value} for name, value in sorted(config.items())]
-    return add_env({**container, "env": theirs}, [*(one for one in ours if one["name"] not in config), *given])
+    """Return the container with `config` as variables, sorted by name, after `ours`. They override variables of the
+    runner.
+    """
+    users = [variable for variable in container.get("env") or () if variable["name"] not in config]
+    configured = [{"name": name, "value": value} for name, value in sorted(config.items())]
+    return add_env(
+        {**container, "env": users}, [*(variable for variable in ours if variable["name"] not in config), *configured]
+    )
 
 
 def _watchful(container: Manifest) -> Manifest:
-    """An SGLang router that looks at its workers every few seconds unless the user says how often (default: a minute)."""
+    """Return the container of an SGLang router with a health check of its workers every 5 seconds, unless the user sets
+    the interval; the router's default is a minute.
+    """
     words = [str(word) for part in ("command", "args") for word in container.get(part) or ()]
-    said = any(word.partition("=")[0] in (HEALTH_INTERVAL, "--disable-health-check") for word in words)
-    if said or sglang_router(container) is None or not takes_flags(container):
+    configured = any(word.partition("=")[0] in (HEALTH_INTERVAL, "--disable-health-check") for word in words)
+    if configured or sglang_router(container) is None or not takes_flags(container):
         return container
     return {**container, "args": [*(container.get("args") or ()), f"{HEALTH_INTERVAL}=5"]}
 
 
 def names_leaders(composed: Composed) -> bool:
-    """Whether the arguments of a router refer to addresses of leaders: it does not look for workers itself."""
+    """Return whether the router's arguments refer to addresses of leaders, which means that it does not discover workers
+    itself.
+    """
     words = [str(word) for word in composed.leader["containers"][0].get("args") or ()]
     return any(reference in word for word in words for reference in LEADER_ADDRESS.values())
 
 
 def _with_addresses(args: list[str], leaders: Mapping[str, Sequence[str]]) -> list[str]:
-    """The arguments, with each flag that refers to the leaders of a component once for each of them."""
+    """Return the arguments with each flag that refers to the leaders of a component repeated for each leader."""
     out: list[str] = []
     for flag in grouped(args):
         named = [name for name, reference in LEADER_ADDRESS.items() if any(reference in word for word in flag)]
@@ -181,10 +199,10 @@ def _with_addresses(args: list[str], leaders: Mapping[str, Sequence[str]]) -> li
 
 
 def own_slice(container: Manifest, revision: str) -> Manifest:
-    """The container with the revision in every worker selector of its command and args.
+    """Return the container with the revision added to every worker selector in its command and args.
 
-    A selector is one argument `"k=v k2=v2"` or several up to the next flag, and it keeps its form; `--flag=value` is
-    understood too.
+    A selector is one argument `"k=v k2=v2"`, or several arguments up to the next flag; its form is kept. `--flag=value` is
+    supported, too.
     """
     ours = f"{keys.REVISION}={revision}"
     out = dict(container)
@@ -211,9 +229,9 @@ def _scoped(words: list[str], ours: str) -> list[str]:
 
 
 def _draining(container: Manifest, pod: Manifest) -> Manifest:
-    """A pre-stop pause, unless the user has one: new connections come until endpoints have caught up.
+    """Return a pre-stop pause unless the user defines a hook: new connections arrive until all endpoints are updated.
 
-    It has to end before the grace period that the user may have set: the API server refuses anything else.
+    The pause has to be shorter than the user's termination grace period; otherwise the API server rejects the pod.
     """
     seconds = min(ENDPOINT_LAG, int(pod.get("terminationGracePeriodSeconds", ENDPOINT_LAG + 1)) - 1)
     lifecycle = container.get("lifecycle") or {}
@@ -223,7 +241,7 @@ def _draining(container: Manifest, pod: Manifest) -> Manifest:
 
 
 def _grace(container: Manifest) -> int:
-    """The router's own shutdown grace in seconds: its argument, or the 180 s that sglang-router has by default."""
+    """Return the router's own shutdown grace period in seconds: its argument, or 180, the default of sglang-router."""
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     for word, after in pairwise([*words, ""]):
         value = after if word == GRACE else word.removeprefix(f"{GRACE}=") if word.startswith(f"{GRACE}=") else ""

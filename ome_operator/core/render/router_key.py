@@ -1,7 +1,8 @@
-"""The key for the control plane of a service's routers: without it whoever may send a prompt may redirect others'.
+"""Add an API key to the control plane of a service's routers. Without a key, every client that may send prompts could
+also register a worker and thereby receive the prompts of other clients.
 
-The key is a variable from a Secret that is made for the service and never read, as for SSH (decisions 20). The router's pod
-spec names the variable only. The registry gets the same variable.
+The key is a variable from a Secret that the operator creates for the service and never reads, as for SSH keys (decisions
+20). The router's pod spec contains only a reference to the variable. The worker registry gets the same variable.
 """
 
 from ome_operator import keys, names
@@ -12,29 +13,29 @@ from ome_operator.engines.routers import CONTROL_KEYS
 
 REFERENCE = f"$({keys.ROUTER_KEY_VARIABLE})"
 ARGUMENT = f"{CONTROL_KEYS}=ome:registry:admin:{REFERENCE}"
-"""`id:name:role:key`, as the router reads it."""
+"""The router's argument with the key, in its format `id:name:role:key`."""
 
 
-def given(container: Manifest, service: str) -> Manifest:
-    """A router that takes the key; a variable of that name which the user has set is the key."""
+def with_key(container: Manifest, service: str) -> Manifest:
+    """Return the router's container with the key. If the user sets a variable of that name, its value is the key."""
     source = {"secretKeyRef": {"name": names.router_key(service), "key": keys.ROUTER_KEY_FIELD}}
-    with_key = add_env(container, [{"name": keys.ROUTER_KEY_VARIABLE, "valueFrom": source}])
-    return {**with_key, "args": [*(container.get("args") or ()), ARGUMENT]}
+    configured = add_env(container, [{"name": keys.ROUTER_KEY_VARIABLE, "valueFrom": source}])
+    return {**configured, "args": [*(container.get("args") or ()), ARGUMENT]}
 
 
 def variable(container: Manifest) -> Manifest | None:
-    """The variable with the key of a router that has our key."""
+    """Return the variable that holds the key, or None if the router does not use the operator's key."""
     if ARGUMENT not in (container.get("args") or ()):
         return None
-    found: Manifest = next(item for item in container["env"] if item["name"] == keys.ROUTER_KEY_VARIABLE)
-    return found
+    key: Manifest = next(item for item in container["env"] if item["name"] == keys.ROUTER_KEY_VARIABLE)
+    return key
 
 
 def secret(owner: meta.Owner, deployment: Manifest) -> Manifest | None:
-    """The Secret that a router's Deployment refers to, without its data."""
+    """Return the Secret that a router's Deployment refers to, without its data; None if it refers to no such Secret."""
     name = names.router_key(owner.name)
-    found = variable(deployment["spec"]["template"]["spec"]["containers"][0]) or {}
-    if ((found.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name") != name:
+    key = variable(deployment["spec"]["template"]["spec"]["containers"][0]) or {}
+    if ((key.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name") != name:
         return None
     body = {"type": keys.ROUTER_KEY_SECRET}
     return meta.manifest(owner, "v1", "Secret", name, meta.labels(owner.name, keys.ROUTER), body)

@@ -1,4 +1,4 @@
-"""Disruption budgets, scale objects and autoscalers of a service."""
+"""Render the disruption budgets, scale objects and autoscalers of a service."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,14 @@ from ome_operator.quantity import part
 from ome_operator.util.memoize import memoize_by_identity
 
 PERCENT = 80
-"""Utilization that a HorizontalPodAutoscaler aims at where no scaleTarget is written."""
+"""Default target utilization of a HorizontalPodAutoscaler, in percent, if scaleTarget is unset."""
 
 
 @memoize_by_identity(4096)
 def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Manifest:
-    """Budget over all pods of one role of one slice: a pod under two budgets could not be evicted at all (decisions 14)."""
+    """Return the budget for all pods of one role of one slice. Budgets do not overlap: a pod with two budgets cannot be
+    evicted at all (decisions 14).
+    """
     selector = meta.labels(owner.name, component, revision)
     spec = {
         "maxUnavailable": allowed,
@@ -27,9 +29,10 @@ def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Ma
 
 
 def allowed_disruptions(policy: ReplicaPolicy, groups: int) -> int:
-    """Pods that may be evicted at once: user values count groups, and one eviction takes one group. Default 1.
+    """Return the number of pods that may be evicted at once; 1 by default.
 
-    Percentages are rounded up, as the API rounds for budgets.
+    The user's values count groups, and the eviction of one pod takes down one group. Percentages are rounded up, as the API
+    server does for budgets.
     """
     if policy.max_unavailable is not None:
         return part(policy.max_unavailable, groups, up=True)
@@ -39,14 +42,16 @@ def allowed_disruptions(policy: ReplicaPolicy, groups: int) -> int:
 
 
 def role_scale(owner: meta.Owner, component: str, replicas: int) -> Manifest:
-    """The scale object of a role, for its creation; then its spec belongs to autoscalers and people (decisions 4)."""
+    """Return the scale object of a role, for its creation only; later its spec belongs to autoscalers and users
+    (decisions 4).
+    """
     name = names.component(owner.name, component)
     body = {"spec": {"replicas": replicas}}
     return meta.manifest(owner, keys.API_VERSION, "RoleScale", name, meta.labels(owner.name, component), body)
 
 
 def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int) -> Manifest:
-    """Status of a scale object: an autoscaler reads the selector to find the leaders, of every revision."""
+    """Return the status of a scale object. Autoscalers use its selector to find the leaders of all revisions."""
     selector = meta.requirement(meta.leaders(owner.name, component))
     return {
         "apiVersion": keys.API_VERSION,
@@ -58,7 +63,9 @@ def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int
 
 @memoize_by_identity(1024)
 def autoscaler(owner: meta.Owner, component: str, policy: ReplicaPolicy) -> Manifest:
-    """HorizontalPodAutoscaler on the role's scale object; it cannot wake a role from zero, so it starts at 1."""
+    """Return the HorizontalPodAutoscaler that targets the role's scale object. Its minimum is at least 1, because it
+    cannot scale up from zero.
+    """
     name = names.component(owner.name, component)
     spec: Manifest = {
         "scaleTargetRef": {"apiVersion": keys.API_VERSION, "kind": "RoleScale", "name": name},
@@ -78,57 +85,59 @@ def _resource_metric(policy: ReplicaPolicy) -> Manifest:
 
 
 def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, groups: int, asked: int | None = None) -> list[str]:
-    """What the user should know about the scaling and the budget that were asked for.
+    """Return advice about the requested scaling and disruption budget of a component.
 
-    `asked`: groups that the scale object asks for; None without.
+    `groups` is the effective number of groups; `asked` is the number in the scale object's spec, None without a scale
+    object.
     """
-    said = []
+    sentences = []
     if groups and allowed_disruptions(policy, groups) == 0:
-        said.append(
-            f"the disruption budget of {component} allows no eviction at {groups} groups: node drains wait for ever; lower "
+        sentences.append(
+            f"the disruption budget of {component} allows no eviction at {groups} groups: node drains never finish; lower "
             "minAvailable or raise maxUnavailable"
         )
     if component == keys.ROUTER:
         if policy.scaled:
-            said.append("spec.router is not scaled automatically: set its minReplicas to the number that you want")
-        return said
+            sentences.append("spec.router is not scaled automatically: set its minReplicas to the number that you want")
+        return sentences
     if policy.scaler not in ("", *SCALERS):
-        said.append(
-            f"annotation {keys.AUTOSCALER_CLASS} is {policy.scaler!r}, which is no class: nothing scales {component}; write "
-            f"{', '.join(SCALERS[:-1])} or {SCALERS[-1]}"
+        sentences.append(
+            f"annotation {keys.AUTOSCALER_CLASS} is {policy.scaler!r}, which is not an autoscaler class: "
+            f"nothing scales {component}; write {', '.join(SCALERS[:-1])} or {SCALERS[-1]}"
         )
     name = names.component(owner.name, component)
-    said += _of_autoscaler(component, name, owner.namespace, policy)
+    sentences += _autoscaler_advice(component, name, owner.namespace, policy)
     if asked is not None and asked != groups:
-        said.append(
+        sentences.append(
             f"RoleScale {name} asks for {asked} groups, and spec.{component} has minReplicas {policy.low} and "
             f"maxReplicas {max(policy.high, policy.low)}: {groups} are used"
         )
     if policy.scaler == "keda":
-        said.append("autoscalerClass keda: no ScaledObject is made yet; point yours at the RoleScale of the component")
-    return said
+        sentences.append("autoscalerClass keda: no ScaledObject is made yet; point yours at the RoleScale of the component")
+    return sentences
 
 
-def _of_autoscaler(component: str, name: str, namespace: str, policy: ReplicaPolicy) -> Iterator[str]:
-    """About a HorizontalPodAutoscaler that is made, or that is not."""
+def _autoscaler_advice(component: str, name: str, namespace: str, policy: ReplicaPolicy) -> Iterator[str]:
+    """Yield advice about a HorizontalPodAutoscaler that is rendered with a poor metric, or that cannot be rendered."""
     field = f"spec.{component}"
     if policy.low >= policy.high or policy.scaler not in ("hpa", ""):
         return
     if policy.scaler == "":
         target = f"{field}.scaleTarget has no effect without scaleMetric, and " if policy.scale_target else ""
         yield (
-            f"{target}nothing scales {component} by itself: `kubectl scale rolescale {name} -n {namespace} --replicas=N` "
-            "does, or name an autoscaler (docs/scaling.md)"
+            f"{target}nothing scales {component} automatically: run `kubectl scale rolescale {name} -n {namespace} "
+            "--replicas=N`, or choose an autoscaler (docs/scaling.md)"
         )
     elif not policy.autoscaled:
         yield (
             f"{field}.scaleMetric {policy.scale_metric} cannot be read by a HorizontalPodAutoscaler, so none is made and "
-            "nothing scales by itself: set autoscaler.hpa.metrics, or autoscaler.class KEDA or External (docs/scaling.md)"
+            "nothing scales automatically: set autoscaler.hpa.metrics, or autoscaler.class KEDA or External "
+            "(docs/scaling.md)"
         )
     elif policy.low == 0:
-        yield f"{field}.minReplicas 0: an HPA cannot wake a role from zero: scale it by hand"
+        yield f"{field}.minReplicas 0: an HPA cannot scale a role up from zero: scale it with kubectl"
     if policy.autoscaled and not policy.scale_metric and not policy.hpa.get("metrics"):
         yield (
-            f"{field} names no metric, so its HorizontalPodAutoscaler reads cpu, which says little of GPUs: set "
-            "scaleMetric, or autoscaler.hpa.metrics (docs/scaling.md)"
+            f"{field} names no metric, so its HorizontalPodAutoscaler reads cpu, which does not reflect the load of GPUs: "
+            "set scaleMetric, or autoscaler.hpa.metrics (docs/scaling.md)"
         )

@@ -1,6 +1,7 @@
-"""Services of an InferenceService: the URL, a Service for each component, and the headless Service that names the pods.
+"""Render the Services of an InferenceService: the one of its URL, one for each component, and a headless Service that
+gives the pods DNS names.
 
-Where an HTTPRoute leads to it each slice has a Service of its routers, too.
+If an HTTPRoute exposes the service, each slice also has a Service for its routers.
 """
 
 from collections.abc import Mapping
@@ -18,11 +19,12 @@ LOAD_BALANCER = "LoadBalancer"
 def services(
     owner: meta.Owner, ports: tuple[tuple[str, int], ...], front: str, service_type: str, address: str = ""
 ) -> list[Manifest]:
-    """All Services; `ports` has each component that exists with the port where its leaders or routers serve HTTP.
+    """Return all Services except those of single slices.
 
-    `front` is the component behind the URL: the router, or the engine where there is none. `address`: what the cloud is
-    asked for, of a LoadBalancer.
-    The external Service comes first: it has priority over another service's component Service of the same name.
+    `ports` lists the existing components with the port where their leaders or routers serve HTTP. `front` is the component
+    behind the URL: the router, or the engine if there is no router. `address` is the IP address to request for a
+    LoadBalancer. The external Service comes first: it has priority over another service's component Service of the same
+    name.
     """
     out = [_external(owner, front, dict(ports)[front], service_type, address), _headless(owner, ports[0][1])]
     for component, port in ports:
@@ -31,23 +33,23 @@ def services(
 
 
 @memoize_by_identity(1024)
-def of_slice(owner: meta.Owner, revision: str, port: int) -> Manifest:
-    """The routers of a slice, for a route that gives each slice its share; it has the name of their Deployment."""
+def slice_service(owner: meta.Owner, revision: str, port: int) -> Manifest:
+    """Return the Service of a slice's routers, for a route with weights. It has the name of their Deployment."""
     labels = meta.labels(owner.name, keys.ROUTER, revision)
     spec = {"type": "ClusterIP", "selector": labels, "ports": [_port("http", keys.SERVICE_PORT, port)]}
     return meta.manifest(owner, "v1", "Service", names.router(owner.name, revision), labels, {"spec": spec})
 
 
 def url(owner: meta.Owner, port: int) -> str:
-    """Where the service answers inside the cluster."""
+    """Return the URL of the service within the cluster."""
     return f"http://{owner.name}.{owner.namespace}.{DOMAIN}:{port}"
 
 
 def advice(annotations: Mapping[str, str]) -> list[str]:
-    """What is wrong with the annotations of a service about its Service."""
+    """Return sentences about mistakes in the annotations that configure the external Service."""
     if annotations.get(keys.LOAD_BALANCER_IP) and annotations.get(keys.SERVICE_TYPE) != LOAD_BALANCER:
-        said = f"write {keys.SERVICE_TYPE}: {LOAD_BALANCER} beside it"
-        return [f"annotation {keys.LOAD_BALANCER_IP} has no effect on a Service that is no load balancer: {said}"]
+        remedy = f"write {keys.SERVICE_TYPE}: {LOAD_BALANCER}, too"
+        return [f"annotation {keys.LOAD_BALANCER_IP} has no effect on a Service that is not a load balancer: {remedy}"]
     return []
 
 
@@ -55,10 +57,10 @@ def _external(owner: meta.Owner, component: str, port: int, service_type: str, a
     entries = [_port("http", keys.SERVICE_PORT, port)]
     if port != keys.SERVICE_PORT:
         entries.append(_port("engine" if component == keys.ENGINE else "router", port, port))
-    made = _service(owner, owner.name, component, entries, service_type or "ClusterIP")
+    service = _service(owner, owner.name, component, entries, service_type or "ClusterIP")
     if address and service_type == LOAD_BALANCER:
-        made["spec"]["loadBalancerIP"] = address
-    return made
+        service["spec"]["loadBalancerIP"] = address
+    return service
 
 
 def _service(owner: meta.Owner, name: str, component: str, ports: list[Manifest], type_: str = "ClusterIP") -> Manifest:
@@ -67,8 +69,9 @@ def _service(owner: meta.Owner, name: str, component: str, ports: list[Manifest]
 
 
 def _headless(owner: meta.Owner, port: int) -> Manifest:
-    # Ranks must find their leader before any of them is ready. Nobody asks for the port, but Kubernetes 1.34 writes the
-    # slice of a Service without ports anew each time it looks: the stored `ports: null` is not the `[]` that it wants.
+    # Ranks must find their leader before any rank is ready. No client uses the port, but without ports Kubernetes 1.34
+    # rewrites
+    # the Service's EndpointSlice on each sync: the stored `ports: null` differs from the `[]` that the controller computes.
     ports = [_port("http", port, port)]
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": meta.labels(owner.name), "ports": ports}
     return meta.manifest(owner, "v1", "Service", names.headless(owner.name), meta.labels(owner.name), {"spec": spec})

@@ -1,6 +1,7 @@
-"""SSH keys for pods that ask for them by annotation: a volume from a Secret that is made for the service (decisions 20).
+"""Mount SSH keys in pods that request them by annotation, from a Secret that the operator creates for the service
+(decisions 20).
 
-The stored template names the Secret. The operator makes it while pods of that template are not ready, and never reads it.
+The stored template names the Secret. The operator creates it while pods of that template are not ready, and never reads it.
 """
 
 from collections.abc import Mapping
@@ -10,32 +11,32 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
 
 MODE = 0o400
-"""SSH refuses private keys that others may read."""
+"""SSH rejects private keys that other users can read."""
 
 
 def inject(pod: Manifest, annotations: Mapping[str, str], service: str) -> Manifest:
-    """The pod spec with the volume that the annotation names, unless it has one of that name."""
+    """Return the pod spec with the volume that the annotation names, unless the pod already has a volume of that name."""
     name, volumes = annotations.get(keys.SSH_KEYS), pod.get("volumes") or []
-    if not name or any(one["name"] == name for one in volumes):
+    if not name or any(volume["name"] == name for volume in volumes):
         return pod
     source = {"secretName": names.ssh_secret(service), "defaultMode": MODE}
     return {**pod, "volumes": [*volumes, {"name": name, "secret": source}]}
 
 
 def secret(owner: meta.Owner, template: Manifest) -> Manifest | None:
-    """The Secret behind the volume of a pod template that asks for one, without its data."""
-    wanted = (template["metadata"].get("annotations") or {}).get(keys.SSH_KEYS)
-    for one in template["spec"].get("volumes") or ():
-        if one["name"] == wanted and "secret" in one:
-            name, body = one["secret"]["secretName"], {"type": keys.SSH_SECRET}
+    """Return the Secret for the SSH volume of a pod template, without its data; None if the template requests no keys."""
+    requested = (template["metadata"].get("annotations") or {}).get(keys.SSH_KEYS)
+    for volume in template["spec"].get("volumes") or ():
+        if volume["name"] == requested and "secret" in volume:
+            name, body = volume["secret"]["secretName"], {"type": keys.SSH_SECRET}
             return meta.manifest(owner, "v1", "Secret", name, meta.labels(owner.name), body)
     return None
 
 
 def advice(template: Manifest) -> tuple[str, ...]:
-    """What is wrong with the annotation of a pod template."""
-    wanted = (template["metadata"].get("annotations") or {}).get(keys.SSH_KEYS)
-    mounts = [one for box in template["spec"]["containers"] for one in box.get("volumeMounts") or ()]
-    if not wanted or any(one["name"] == wanted for one in mounts):
+    """Return a sentence if a pod template requests SSH keys but no container mounts them."""
+    requested = (template["metadata"].get("annotations") or {}).get(keys.SSH_KEYS)
+    mounts = [mount for box in template["spec"]["containers"] for mount in box.get("volumeMounts") or ()]
+    if not requested or any(mount["name"] == requested for mount in mounts):
         return ()
-    return (f"annotation {keys.SSH_KEYS}: no container mounts the volume {wanted!r}: add it to volumeMounts",)
+    return (f"annotation {keys.SSH_KEYS}: no container mounts the volume {requested!r}: add it to volumeMounts",)

@@ -1,10 +1,11 @@
-"""StatefulSets of a slice: rendered once per revision, stored, and stamped from what is stored ever after (decisions 3).
+"""Render the StatefulSets of a slice: rendered once per revision, stored, and afterwards stamped from the stored form
+(decisions 3).
 
-`workloads` is the renderer; its result lives in the ControllerRevision. `stamp` is all that runs later: it sets the name and
-label of a group, so a repaired child or a group added by a newer operator is equal to its siblings.
+`workloads` is the renderer; its result is stored in the ControllerRevision. Only `stamp` runs later: it sets the name and
+label of a group, so a repaired object, or a group added by a newer operator, equals its siblings.
 
-Each group has a StatefulSet of one pod, its leader, and, where it has more pods, a StatefulSet of its workers. So a group is
-an object of fixed size that can be made, replaced and removed by itself, whatever its number (decisions 22).
+Each group has a StatefulSet of one pod, its leader, and, if it has more pods, a StatefulSet of its workers. A group is thus
+an object of fixed size that can be created, replaced and deleted independently of its number (decisions 22).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +25,9 @@ from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
 
 RENDER = 3
-"""Version of the renderer, stored with what it made: raise it when templates change. Running pods keep theirs."""
+"""Version of the renderer, stored with its result. Raise it when templates change; running pods keep their templates."""
 OLDEST = 3
-"""What older renderers stored cannot be stamped: all leaders of a role were one StatefulSet then."""
+"""Oldest version of the renderer whose result can be stamped: before it, all leaders of a role were one StatefulSet."""
 
 
 class Stored(NamedTuple):
@@ -36,11 +37,11 @@ class Stored(NamedTuple):
     size: int
     """Pods per group."""
     port: int
-    """Where leaders serve HTTP."""
+    """Port on which leaders serve HTTP."""
     leader: Manifest
-    """StatefulSet of a group's leader, without owner and namespace, and without the group in name and labels."""
+    """StatefulSet of a group's leader, without owner and namespace, and without the group in its name and labels."""
     worker: Manifest | None
-    """The same of its workers; None for groups of one pod."""
+    """StatefulSet of a group's workers in the same form; None for groups of one pod."""
 
 
 def workloads(
@@ -50,13 +51,14 @@ def workloads(
     inputs: Mapping[str, Any],
     directories: Sequence[str] = (),
     labels: Mapping[str, str] = MappingProxyType({}),
-    looked: str = OFF,
+    default_preflight: str = OFF,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What a ControllerRevision stores besides the inputs, and what was dropped on the way as sentences.
+    """Return what a ControllerRevision stores besides the inputs, and sentences about settings that were dropped.
 
-    `directories` are those of the model's revision and of every adapter's, "" for weights that lie at their path. `labels`:
-    OME's, which pods get below those that the user wrote. `looked`: the mode of the preflight where nobody says it. The
-    result is JSON data: component -> {size, port, leader, worker}. Raises ProblemError when inputs cannot be rendered.
+    `directories` are those of the revisions of the model and of every adapter, "" for weights that are stored at their path
+    itself. `labels` are OME's labels; labels from the user take precedence. `default_preflight` is the preflight mode if the
+    inputs name none. The result is JSON data: component -> {size, port, leader, worker}. Raises ProblemError if the inputs
+    cannot be rendered.
     """
     out: dict[str, Any] = {}
     dropped: list[str] = []
@@ -66,31 +68,31 @@ def workloads(
         composed = queued(compose(component, inputs["runtime"], inputs[component]), (inputs.get("queue") or {}).items())
         accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
         context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories, labels)
-        out[component], lost = _role(context, composed, inputs, looked)
-        dropped += lost
+        out[component], warnings = _role(context, composed, inputs, default_preflight)
+        dropped += warnings
     return out, tuple(dict.fromkeys(dropped))
 
 
 def _role(
-    context: pod_template.Context, composed: Composed, inputs: Mapping[str, Any], looked: str
+    context: pod_template.Context, composed: Composed, inputs: Mapping[str, Any], default_preflight: str
 ) -> tuple[Manifest, list[str]]:
-    """What is stored of a component, and what was dropped on the way."""
-    component, lost = composed.component, list[str]()
+    """Return the stored form of a component, and sentences about settings that were dropped."""
+    component, warnings = composed.component, list[str]()
     context = context._replace(
         collector=endpoint(inputs, component),
         title=names.title(component, keys.DECODER in inputs),
-        preflight=mode(inputs, component, looked),
+        preflight=mode(inputs, component, default_preflight),
     )
     if context.collector and (why := pod_template.traces_refusal(context, composed)):
-        context, lost = context._replace(collector=""), [why]
+        context, warnings = context._replace(collector=""), [why]
     leader = pod_template.leader(context, composed)
     worker = pod_template.worker(context, composed) if composed.size > 1 else None
     main = leader["spec"]["containers"][0]
-    lost += composed.dropped
+    warnings += composed.dropped
     if context.weights[1:] and not servers.takes_adapters(composed.leader["containers"][0]):
-        lost.append(
-            f"{component}: fineTunedWeights are mounted, but the engine gets them as arguments only when it is a known "
-            "one that takes them and no shell starts it: name their directories in its args"
+        warnings.append(
+            f"{component}: fineTunedWeights are mounted, but not passed to the engine, because it is not a known engine "
+            "that accepts adapters, or a shell starts it: name their directories in its args"
         )
     role = {
         "size": composed.size,
@@ -98,12 +100,12 @@ def _role(
         "leader": _leader_set(context, composed, leader),
         "worker": _worker_set(context, composed, worker) if worker else None,
     }
-    return role, lost
+    return role, warnings
 
 
 @memoize_by_identity(1024)
 def stored(data: Mapping[str, Any]) -> Mapping[str, Stored]:
-    """The roles of a stored revision, by component."""
+    """Return the roles of a stored revision by component."""
     return {
         name: Stored(name, int(role["size"]), int(role["port"]), role["leader"], role.get("worker"))
         for name, role in (data.get("workloads") or {}).items()
@@ -112,18 +114,18 @@ def stored(data: Mapping[str, Any]) -> Mapping[str, Stored]:
 
 @memoize_by_identity(2048)
 def gpus(role: Stored) -> int:
-    """GPUs of a group."""
+    """Return the number of GPUs of a group."""
     worker = pod_gpus(role.worker) * (role.size - 1) if role.worker is not None else 0
     return pod_gpus(role.leader) + worker
 
 
 def pod_gpus(workload: Manifest) -> int:
-    """GPUs of a pod of a workload."""
+    """Return the number of GPUs of one pod of a workload."""
     return sum(quantity.gpus(box) for box in workload["spec"]["template"]["spec"].get("containers") or ())
 
 
 def stamp(owner: meta.Owner, role: Stored, groups: Iterable[int]) -> list[Manifest]:
-    """The StatefulSets of these groups of a role: for each its leader, and its workers where it has some."""
+    """Return the StatefulSets of these groups of a role: for each group its leader, and its workers if it has any."""
     manifests = []
     for group in groups:
         manifests.append(_stamp(owner, role.leader, names.leader(stem(role), group), group, 1))
@@ -132,14 +134,14 @@ def stamp(owner: meta.Owner, role: Stored, groups: Iterable[int]) -> list[Manife
     return manifests
 
 
-def sets(role: Stored, group: int) -> list[str]:
-    """Names of the StatefulSets of a group."""
+def set_names(role: Stored, group: int) -> list[str]:
+    """Return the names of the StatefulSets of a group."""
     workers = [names.worker(stem(role), group)] if role.worker is not None else []
     return [names.leader(stem(role), group), *workers]
 
 
 def stem(role: Stored) -> str:
-    """What the names of the StatefulSets of a role begin with."""
+    """Return the prefix of the names of a role's StatefulSets."""
     return str(role.leader["metadata"]["name"])
 
 
@@ -163,11 +165,11 @@ def _leader_set(context: pod_template.Context, composed: Composed, template: Man
 
 
 def _worker_set(context: pod_template.Context, composed: Composed, template: Manifest) -> Manifest:
-    # Ordinals start at 1 so that the pod index is the rank; a group is only ever removed whole, never by its highest rank.
-    made = _stateful_set(context, composed.component, template, {}, {"ordinals": {"start": 1}})
-    # Its leader has the same labels and one more.
-    made["spec"]["selector"]["matchExpressions"] = [{"key": keys.WORKER_INDEX, "operator": "DoesNotExist"}]
-    return made
+    # Ordinals start at 1 so that the pod index is the rank. Groups are only deleted as a whole, never by their highest rank.
+    workers = _stateful_set(context, composed.component, template, {}, {"ordinals": {"start": 1}})
+    # The leader has the same labels plus one: the expression excludes it.
+    workers["spec"]["selector"]["matchExpressions"] = [{"key": keys.WORKER_INDEX, "operator": "DoesNotExist"}]
+    return workers
 
 
 def _stateful_set(

@@ -19,7 +19,7 @@ from ome_operator.core.reasons import ROUTER_READY, RUNTIME_READY, Reason
 from ome_operator.core.reconcile.plan import Check, RoomCheck
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
-from ome_operator.core.render.router import untraced
+from ome_operator.core.render.router import traces_refusal
 from ome_operator.core.render.statefulsets import Stored, stamp, stored
 from ome_operator.core.resolve.finetuned import mounted
 from ome_operator.core.resolve.inputs import Resolved
@@ -139,7 +139,7 @@ def _untraced(intent: Intent) -> tuple[str, ...]:
     """Return why the router of the desired revision sends no spans although that was requested."""
     if intent.router is None or not intent.collector(intent.target):
         return ()
-    why = untraced(intent.router)
+    why = traces_refusal(intent.router)
     return (why,) if why else ()
 
 

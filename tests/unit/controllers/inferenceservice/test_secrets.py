@@ -44,7 +44,7 @@ async def test_keys_are_in_what_is_sent_and_in_no_log(caplog: pytest.LogCaptureF
 
 async def test_a_routers_key_is_new_each_time_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    box = router_key.given({"name": "router", "args": []}, "svc")
+    box = router_key.with_key({"name": "router", "args": []}, "svc")
     made = router_key.secret(OWNER, {"spec": {"template": {"spec": {"containers": [box]}}}})
     assert made is not None
     sent = []

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.render.pod_template import port as port_of
-from ome_operator.core.render.probes import advice, watched
+from ome_operator.core.render.probes import advice, with_probes
 
 SERVER = ["python3", "-m", "sglang.launch_server"]
 
@@ -32,11 +32,11 @@ STARTS: list[tuple[list[str], bool]] = [
 
 @pytest.mark.parametrize(("command", "known"), STARTS)
 def test_only_servers_of_known_engines_are_changed(command: list[str], known: bool) -> None:
-    assert (watched(pod(command), 1) != pod(command)) == known
+    assert (with_probes(pod(command), 1) != pod(command)) == known
 
 
 def test_rank_0_gets_probes_and_every_rank_another_pid_1() -> None:
-    lead, worker = watched(pod(SERVER), 31000), watched(pod(SERVER), None)
+    lead, worker = with_probes(pod(SERVER), 31000), with_probes(pod(SERVER), None)
     assert lead["shareProcessNamespace"] is True and worker["shareProcessNamespace"] is True
     main = lead["containers"][0]
     assert main["startupProbe"]["httpGet"] == main["readinessProbe"]["httpGet"] == {"path": "/health", "port": 31000}
@@ -56,21 +56,21 @@ def test_rank_0_gets_probes_and_every_rank_another_pid_1() -> None:
 )
 def test_every_engine_is_asked_where_it_answers(command: list[str], port: int, path: str) -> None:
     serving = port_of({"command": command})
-    main = watched(pod(command), serving)["containers"][0]
+    main = with_probes(pod(command), serving)["containers"][0]
     assert serving == port
     assert main["readinessProbe"]["httpGet"] == main["startupProbe"]["httpGet"] == {"path": path, "port": port}
 
 
 def test_what_the_user_says_stays() -> None:
     mine = {"readinessProbe": {"tcpSocket": {"port": 1}}}
-    found = watched({**pod(SERVER, **mine), "shareProcessNamespace": False}, 1)
+    found = with_probes({**pod(SERVER, **mine), "shareProcessNamespace": False}, 1)
     assert found["shareProcessNamespace"] is False
     assert found["containers"][0]["readinessProbe"] == mine["readinessProbe"]
     assert "startupProbe" in found["containers"][0]
-    assert "shareProcessNamespace" not in watched({**pod(SERVER), "hostPID": True}, 1), "the API allows only one of them"
+    assert "shareProcessNamespace" not in with_probes({**pod(SERVER), "hostPID": True}, 1), "the API allows only one of them"
 
 
 def test_a_probe_of_the_dummy_server_is_told() -> None:
     probe = {"httpGet": {"path": "/health_generate", "port": 1}}
-    assert "move it" in advice(pod(SERVER, readinessProbe=probe))[0]
+    assert "move the probe" in advice(pod(SERVER, readinessProbe=probe))[0]
     assert advice(pod(SERVER)) == () and advice(pod(["vllm", "serve"], readinessProbe=probe)) == ()

@@ -70,5 +70,5 @@ def test_a_load_balancer_may_have_an_address() -> None:
     assert "loadBalancerIP" not in first["spec"]
     asked = {"ome.io/load-balancer-ip": "10.0.0.7"}
     (said,) = services.advice(asked)
-    assert said.startswith("annotation ome.io/load-balancer-ip has no effect on a Service that is no load balancer")
+    assert said.startswith("annotation ome.io/load-balancer-ip has no effect on a Service that is not a load balancer")
     assert services.advice({**asked, "ome.io/service-type": "LoadBalancer"}) == services.advice({}) == []
