@@ -16,7 +16,7 @@ from ome_operator.core.reasons import FROZEN as CONDITION
 from ome_operator.core.reasons import ORDER, RECOVERED, ROLLED_OUT, Reason, record_of
 from ome_operator.core.reconcile.plan import Apply, Delete, EnsureSecret, Patch, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.resolve.pinned import WORDS
+from ome_operator.core.resolve.pinned import PART_NAMES
 from ome_operator.core.rollout.drain import serving_again
 from ome_operator.core.rollout.step import stored_hold
 from ome_operator.core.status import conditions as cond
@@ -234,7 +234,7 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
         rollout=rollout,
         hold=_hold(report, brake, snapshot) if rollout is not None and not rollout.status else {},
         rejected=tuple(before.get("rejected") or ()),
-        tokens={words.token: before[words.token] for words in WORDS.values() if before.get(words.token)},
+        tokens={words.token: before[words.token] for words in PART_NAMES.values() if before.get(words.token)},
         groups=tuple(before.get("groups") or ()),
         placement=before.get("placement") or {},
         recovered=_recovered(report.recovered, brake),

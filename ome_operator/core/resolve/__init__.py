@@ -1,1 +1,1 @@
-"""From the names in a service to everything that its revision is made of, or to the reasons why that cannot be had."""
+"""Resolve the names in a service to the inputs of its revision, or to the problems that prevent that."""

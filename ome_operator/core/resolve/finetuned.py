@@ -1,4 +1,6 @@
-"""Weights that were trained on a service's model: LoRA adapters beside it, or merged weights in its place."""
+"""Weights that were fine-tuned from a service's model: LoRA adapters in addition to the model, or merged weights in its
+place.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,34 +12,34 @@ from ome_operator.core.reasons import MODEL_READY, Reason
 from ome_operator.core.weights.mount import weights
 
 ADAPTERS = "adapters"
-"""In stored inputs: identities of the LoRA weights, in the order in which the service names them."""
+"""Key in stored inputs: identities of the LoRA weights, in the order of the service's spec."""
 BASE = "base"
-"""In stored inputs: identity of the model that merged weights stand in for."""
+"""Key in stored inputs: identity of the base model, if merged weights replace the model."""
 
 
 def fine_tuned(
     service: InferenceService, model: Model | None, identity: Manifest, deps: Deps
 ) -> tuple[Manifest, tuple[Problem, ...]]:
-    """What the fine-tuned weights of a service add to its revision's inputs, and the problems with them.
+    """Return what a service's fine-tuned weights add to the inputs of its revision, and the problems with them.
 
-    `identity`: of the model's weights, as the revision has them.
+    `identity` is the identity of the model's weights, as the revision stores it.
     """
-    asked = {name: _wrong(name, deps.weights.get(name), model, deps) for name in _names(service)}
-    problems = [said for said in asked.values() if said is not None]
-    found = [weight for weight in named(service, deps) if asked[weight.name] is None]
-    merged = [one for one in found if is_merged(one)]
-    if merged and len(found) > 1:
-        alone = f"FineTunedWeight {merged[0].name} is merged into its model: name it alone in spec.model.fineTunedWeights"
-        problems.append(Problem(MODEL_READY, Reason.WEIGHTS_DO_NOT_MIX, alone))
-    if problems or model is None or not found:
+    problem_by_name = {name: _wrong(name, deps.weights.get(name), model, deps) for name in _names(service)}
+    problems = [problem for problem in problem_by_name.values() if problem is not None]
+    weights_found = [weight for weight in named(service, deps) if problem_by_name[weight.name] is None]
+    merged = [weight for weight in weights_found if is_merged(weight)]
+    if merged and len(weights_found) > 1:
+        message = f"FineTunedWeight {merged[0].name} contains the whole model: name no other in spec.model.fineTunedWeights"
+        problems.append(Problem(MODEL_READY, Reason.WEIGHTS_DO_NOT_MIX, message))
+    if problems or model is None or not weights_found:
         return {}, tuple(problems)
     if merged:
         return {"model": weights(merged[0]).identity(deps.policy.model_agent), BASE: identity}, ()
-    return {ADAPTERS: [weights(one).identity(deps.policy.model_agent) for one in found]}, ()
+    return {ADAPTERS: [weights(weight).identity(deps.policy.model_agent) for weight in weights_found]}, ()
 
 
 def named(service: InferenceService, deps: Deps) -> list[FineTunedWeight]:
-    """The fine-tuned weights that a service names, in its order, without those that do not exist or cannot be read."""
+    """Return the fine-tuned weights that a service names, in its order, without those that do not exist or are invalid."""
     return [weight for name in _names(service) if isinstance(weight := deps.weights.get(name), FineTunedWeight)]
 
 
@@ -45,43 +47,45 @@ def _names(service: InferenceService) -> list[str]:
     return (service.spec.model.fine_tuned_weights if service.spec.model else None) or []
 
 
-def _wrong(name: str, one: FineTunedWeight | Invalid | None, model: Model | None, deps: Deps) -> Problem | None:
-    if one is None and not deps.policy.sees_cluster:
-        said = f"FineTunedWeight {name} is {UNREAD}: remove it from spec.model.fineTunedWeights"
-        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, said)
-    if one is None:
-        said = f"FineTunedWeight {name} does not exist: apply it, or fix spec.model.fineTunedWeights"
-        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, said)
-    if isinstance(one, Invalid):
-        return Problem(MODEL_READY, Reason.INVALID_FINE_TUNED_WEIGHT, f"FineTunedWeight {name} cannot be read: {one.why}")
-    if one.spec.disabled:
-        said = f"FineTunedWeight {name} is disabled: set its spec.disabled to false"
-        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_DISABLED, said)
-    base = one.spec.base_model_ref
+def _wrong(name: str, weight: FineTunedWeight | Invalid | None, model: Model | None, deps: Deps) -> Problem | None:
+    if weight is None and not deps.policy.sees_cluster:
+        message = f"FineTunedWeight {name} is {UNREAD}: remove it from spec.model.fineTunedWeights"
+        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, message)
+    if weight is None:
+        message = f"FineTunedWeight {name} does not exist: apply it, or fix spec.model.fineTunedWeights"
+        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_NOT_FOUND, message)
+    if isinstance(weight, Invalid):
+        return Problem(MODEL_READY, Reason.INVALID_FINE_TUNED_WEIGHT, f"FineTunedWeight {name} cannot be read: {weight.why}")
+    if weight.spec.disabled:
+        message = f"FineTunedWeight {name} is disabled: set its spec.disabled to false"
+        return Problem(MODEL_READY, Reason.FINE_TUNED_WEIGHT_DISABLED, message)
+    base = weight.spec.base_model_ref
     if model is not None and (base.name, base.namespace or "") != (model.name, model.namespace):
-        other, mine = _called(base.name, base.namespace), _called(model.name, model.namespace)
-        said = f"FineTunedWeight {name} was trained on {other}, not on {mine}"
+        expected, actual = _called(base.name, base.namespace), _called(model.name, model.namespace)
+        message = f"FineTunedWeight {name} was trained on {expected}, not on {actual}"
         if base.name == model.name and not base.namespace:
-            said += ": if it was, an administrator writes the namespace into its spec.baseModelRef.namespace"
+            message += ": if this is the same model, an administrator has to set its spec.baseModelRef.namespace"
         else:
-            said += ": name one of this model"
-        return Problem(MODEL_READY, Reason.WRONG_BASE_MODEL, said)
+            message += ": name a weight that was trained on this model"
+        return Problem(MODEL_READY, Reason.WRONG_BASE_MODEL, message)
     return None
 
 
 def _called(name: str, namespace: str | None) -> str:
-    """A model as people call it. Without a namespace it is a model of the whole cluster: another namespace's must not
-    fit.
+    """Return a description of a model for messages. A model without a namespace is cluster-wide, and differs from a model
+    of the same name in a namespace.
     """
     return f"model {name} of namespace {namespace}" if namespace else f"model {name}"
 
 
-def is_merged(one: FineTunedWeight) -> bool:
-    """Whether the weights hold the whole model: OME says so in `configuration.merged_weights`, others in the type."""
-    configuration = one.spec.configuration or {}
-    return one.spec.model_type.lower() == "merged" or configuration.get("merged_weights") is True
+def is_merged(weight: FineTunedWeight) -> bool:
+    """Return whether the weights contain the whole model: `configuration.merged_weights` as in OME, or the model type
+    "merged".
+    """
+    configuration = weight.spec.configuration or {}
+    return weight.spec.model_type.lower() == "merged" or configuration.get("merged_weights") is True
 
 
 def mounted(inputs: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Identities of everything that pods of a revision mount, the model first; [] without inputs."""
+    """Return the identities of all weights that pods of a revision mount, the model first; [] without inputs."""
     return [inputs["model"], *(inputs.get(ADAPTERS) or ())] if inputs else []

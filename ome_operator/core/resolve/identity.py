@@ -1,7 +1,7 @@
-"""Whether two sets of a revision's inputs mean the same.
+"""Decide whether two sets of revision inputs are equivalent.
 
-Contents are compared, never hashes of two operator versions: both sides are parsed by the running code with unset fields
-left out, so neither a new default nor a new renderer rolls anything (decisions 2).
+The contents are compared, not hashes, which differ between operator versions: the running code parses both sides and leaves
+out unset fields, so neither a new default nor a new renderer triggers a rollout (decisions 2).
 """
 
 from collections.abc import Mapping
@@ -15,37 +15,39 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.weights.mount import SOURCE
 
 CHOSEN = "chosen"
-"""In stored inputs: the runtime by kind, namespace and name, so that a choice is made once. It is not part of a revision's
-identity: to name the runtime that was chosen restarts nothing."""
+"""Key in stored inputs: kind, namespace and name of the selected runtime, so that the selection is made only once. It is
+not part of a revision's identity: if the user later names the selected runtime explicitly, nothing restarts."""
 
 
 def identity(inputs: Mapping[str, Any]) -> Manifest:
-    """Inputs without the record of how they came to be."""
+    """Return the inputs without the record of the selected runtime."""
     return {key: value for key, value in inputs.items() if key != CHOSEN}
 
 
 def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Whether two sets of inputs mean the same to the running code."""
+    """Return whether two sets of inputs are equivalent to the running code."""
     if left == right:
         return True
-    mine, other = _parsed(left), _parsed(right)
-    _align(mine, other)
-    return mine == other
+    first, second = _parsed(left), _parsed(right)
+    _align(first, second)
+    return first == second
 
 
 def _align(left: Manifest, right: Manifest) -> None:
-    """Of weights whose identity was stored without their source, any source is theirs: earlier operators did not store
-    it, and without agents nobody asks it.
+    """Remove the source of weights that only one side stores, in place, so that it is not compared.
+
+    Earlier operators did not store the source of weights, and without model agents nothing uses it.
     """
     for part, several in (("model", False), ("base", False), ("adapters", True)):
         if not (part in left and part in right):
             continue
         lists = [side[part] if several else [side[part]] for side in (left, right)]
-        both = [(SOURCE in mine) == (SOURCE in other) for mine, other in zip(*lists, strict=False)]
-        for side, found in zip((left, right), lists, strict=True):
-            kept = [weights if fits else _sourceless(weights) for weights, fits in zip(found, both, strict=False)] + found[
-                len(both) :
+        comparable = [(SOURCE in first) == (SOURCE in second) for first, second in zip(*lists, strict=False)]
+        for side, identities in zip((left, right), lists, strict=True):
+            kept = [
+                weights if alike else _sourceless(weights) for weights, alike in zip(identities, comparable, strict=False)
             ]
+            kept += identities[len(comparable) :]
             side[part] = kept if several else kept[0]
 
 
@@ -66,7 +68,9 @@ def _parsed(inputs: Mapping[str, Any]) -> Manifest:
 
 
 def _component(stored: Any) -> Any:
-    """As the running code understands it; what it refuses (another version stored it) stays as it is."""
+    """Return a stored component in the form of the running code. A component that the running code rejects, because
+    another version stored it, is returned unchanged.
+    """
     try:
         return Component.model_validate(stored).dump()
     except ValidationError:

@@ -1,6 +1,6 @@
-"""What an object says and nothing acts on, as sentences for the condition Advice.
+"""Fields and annotations of an object that have no effect, as sentences for the condition Advice.
 
-`core/resolve/no_effect.py` is the list.
+`core/resolve/no_effect.py` is the table of these fields and annotations.
 """
 
 import re
@@ -24,77 +24,82 @@ from ome_operator.util.memoize import memoize_by_identity
 
 NOTHING: frozenset[str] = frozenset()
 OMES = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kueue-enabled$")
-"""Annotations that mean something to OME, or would."""
+"""Matches annotations in OME's domains. Such an annotation has no effect unless it is listed as read."""
 PARTS = {"engine": "engine", "decoder": "decoder", "router": "router"}
 PARTS |= {f"{name}Config": name for name in PARTS} | {"predictor": keys.ENGINE}
-"""Fields that are a component -> the component."""
+"""Field of a spec that describes a component -> the component."""
 
 
 def in_service(service: InferenceService, runtime: Runtime | None, exposed: bool) -> tuple[str, ...]:
-    """The sentences of a service as it was written, and of the components that it has from its runtime.
+    """Return the sentences about a service as the user wrote it, and about the components that it takes from its runtime.
 
-    `exposed`: the operator makes an Ingress or an HTTPRoute for it, so annotations about them count.
+    `exposed` states that the operator creates an Ingress or an HTTPRoute for the service, so that annotations for them are
+    read.
     """
-    said = [*ignored(service, READ_WHERE_EXPOSED if exposed else NOTHING)]
+    sentences = [*ignored(service, READ_WHERE_EXPOSED if exposed else NOTHING)]
     if runtime is not None:
-        said += _in_runtime(service.spec, runtime)
-    return tuple(dict.fromkeys(said))
+        sentences += _in_runtime(service.spec, runtime)
+    return tuple(dict.fromkeys(sentences))
 
 
 @memoize_by_identity(1024)
 def _in_runtime(spec: ServiceSpec, runtime: Runtime) -> tuple[str, ...]:
-    said: list[str] = []
+    sentences: list[str] = []
     tree = FIELDS[runtime.kind]
     for name in [f"{component}Config" for component in migrate(spec).components]:
         part = {name: getattr(runtime.spec, f"{name.removesuffix('Config')}_config")}
         written = {key: value.dump() for key, value in part.items() if isinstance(value, Component)}
-        said += [f"runtime {runtime.name}: {told}" for told in _fields(written, {name: tree[name]}, "spec")]
-    return tuple(said)
+        sentences += [f"runtime {runtime.name}: {sentence}" for sentence in _fields(written, {name: tree[name]}, "spec")]
+    return tuple(sentences)
 
 
 def ignored(item: Object[Any], more: frozenset[str] = NOTHING) -> tuple[str, ...]:
-    """One sentence for each field and annotation of an object that has no effect; `more`: annotations that have."""
+    """Return one sentence for each field and annotation of an object that has no effect; `more` are additional
+    annotations that do have an effect.
+    """
     return _ignored(item.kind, item.spec, item.annotations, more)
 
 
 @memoize_by_identity(2048)
-def _ignored(kind: str, of: Spec, annotations: Mapping[str, str], more: frozenset[str]) -> tuple[str, ...]:
-    """By what they are about: a service whose status alone is another has the same."""
-    spec, tree = of.dump(), FIELDS.get(kind, {})
-    said = list(_annotations(annotations, READ.get(kind, NOTHING) | more, ""))
-    if isinstance(of, ServiceSpec) and spec.get("predictor") and migrate(of) is of:
-        said.append(_sentence("spec.predictor", "spec.model, spec.runtime and spec.engine stand in its place"))
-        del spec["predictor"]
-    said += _fields(spec, tree, "spec")
+def _ignored(kind: str, spec: Spec, annotations: Mapping[str, str], more: frozenset[str]) -> tuple[str, ...]:
+    """Compute the sentences. The arguments exclude the status, so that the cached result stays valid when only the status
+    changes.
+    """
+    written, tree = spec.dump(), FIELDS.get(kind, {})
+    sentences = list(_annotations(annotations, READ.get(kind, NOTHING) | more, ""))
+    if isinstance(spec, ServiceSpec) and written.get("predictor") and migrate(spec) is spec:
+        sentences.append(_sentence("spec.predictor", "spec.model, spec.runtime and spec.engine replace it"))
+        del written["predictor"]
+    sentences += _fields(written, tree, "spec")
     for name, component in PARTS.items():
-        notes = (spec.get(name) or {}).get("annotations") if isinstance(spec.get(name), Mapping) else None
-        said += _annotations(notes or {}, READ_ON_PODS[component], f" of spec.{name}")
-    if isinstance(of, RuntimeSpec):
-        said += _annotations(of.annotations or {}, READ_ON_PODS[keys.ENGINE], " of spec")
-    return tuple(dict.fromkeys(said))
+        notes = (written.get(name) or {}).get("annotations") if isinstance(written.get(name), Mapping) else None
+        sentences += _annotations(notes or {}, READ_ON_PODS[component], f" of spec.{name}")
+    if isinstance(spec, RuntimeSpec):
+        sentences += _annotations(spec.annotations or {}, READ_ON_PODS[keys.ENGINE], " of spec")
+    return tuple(dict.fromkeys(sentences))
 
 
 def _fields(value: Mapping[str, Any], tree: Tree, where: str) -> Iterator[str]:
     for name, below in tree.items():
         field = name.removesuffix("[]").removesuffix("{}")
-        found, at = value.get(field), f"{where}.{field}"
-        if not found:
+        present, path = value.get(field), f"{where}.{field}"
+        if not present:
             continue
         if isinstance(below, str):
-            yield _sentence(at, below)
+            yield _sentence(path, below)
         elif isinstance(below, Unless):
-            if found != below.value:
-                yield _sentence(at, below.hint)
+            if present != below.value:
+                yield _sentence(path, below.hint)
         elif isinstance(below, Only):
-            yield from (_sentence(f"{at}.{key}", below.hint) for key in sorted(found.keys() - below.keys))
+            yield from (_sentence(f"{path}.{key}", below.hint) for key in sorted(present.keys() - below.keys))
         elif name.endswith("[]"):
-            for entry in found:
-                yield from _fields(entry, below, at)
+            for entry in present:
+                yield from _fields(entry, below, path)
         elif name.endswith("{}"):
-            for key, entry in found.items():
-                yield from _fields(entry, below, f"{at}.{key}")
+            for key, entry in present.items():
+                yield from _fields(entry, below, f"{path}.{key}")
         else:
-            yield from _fields(found, below, at)
+            yield from _fields(present, below, path)
 
 
 def _annotations(notes: Mapping[str, str], read: frozenset[str], where: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""What a service is made of: find the objects that it names and take from them what belongs to a revision.
+"""Find the objects that a service refers to, and take from them the inputs of its revision.
 
-A revision is what the user wrote for engine and decoder and what was chosen for it, nothing else: no status, no replica
-counts, no autoscaling, no budgets, no router, no metadata (decisions 2).
+A revision consists of what the user wrote for engine and decoder and of the objects selected for it. It excludes status,
+replica counts, autoscaling, budgets, the router and metadata (decisions 2).
 """
 
 from collections.abc import Mapping
@@ -10,21 +10,17 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import Component, InferenceService, Invalid, Model, Runtime, RuntimeSpec, migrate
 from ome_operator.api.invalid import shown
-from ome_operator.api.well_known import WellKnown
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.podspec import queues
-from ome_operator.core.podspec.spelling import misspelled
 from ome_operator.core.preflight import mode as preflight_mode
 from ome_operator.core.problem import UNREAD, Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
+from ome_operator.core.resolve.advice import advice
 from ome_operator.core.resolve.finetuned import BASE, fine_tuned, named
 from ome_operator.core.resolve.identity import CHOSEN
-from ome_operator.core.resolve.ignored_fields import in_service
 from ome_operator.core.resolve.ome_labels import ome_labels
-from ome_operator.core.resolve.pairing import unpaired
 from ome_operator.core.resolve.pinned import Part, Pinned, pinned
 from ome_operator.core.selection.accelerator import Accelerated, accelerated
-from ome_operator.core.selection.match import broken
 from ome_operator.core.selection.model_profile import known
 from ome_operator.core.selection.runtime import select, still, unread
 from ome_operator.core.traces import collector as traces_collector
@@ -38,16 +34,16 @@ NOT_IDENTITY = frozenset(
         "topologyKey", "topologySpread", "topologySpreadKey",
     }
 )  # fmt: skip
-"""Fields of a component that never make a new revision."""
+"""Fields of a component that never cause a new revision."""
 
 
 class _Kinds(NamedTuple):
-    """The kinds of models, or of runtimes."""
+    """The two kinds of models, or of runtimes."""
 
     here: str
-    """Of objects in the service's namespace."""
+    """Kind of the objects in the service's namespace."""
     everywhere: str
-    """Of objects of the cluster."""
+    """Kind of the cluster-wide objects."""
 
 
 _MODELS, _RUNTIMES = _Kinds("BaseModel", "ClusterBaseModel"), _Kinds("ServingRuntime", "ClusterServingRuntime")
@@ -55,37 +51,44 @@ _MODELS, _RUNTIMES = _Kinds("BaseModel", "ClusterBaseModel"), _Kinds("ServingRun
 
 @dataclass(frozen=True)
 class Resolved:
-    """A service together with what it refers to, or the reasons why that cannot be had."""
+    """A service together with the objects that it refers to, or the problems that prevent that."""
 
     model: Model | None = None
     runtime: Runtime | None = None
     inputs: Manifest | None = None
-    """Inputs of the revision that the service wants now; None while something that they need is missing."""
+    """Inputs of the revision that the service's current spec describes; None while a referenced object is missing."""
     router: tuple[Manifest, Manifest] | None = None
-    """(runtime's spec, service's router) to compose the router from; None without a router or runtime."""
+    """(the runtime's spec, the service's router), from which the router is composed; None without a router or runtime."""
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = field(default=())
-    """What the user should know and need not act on."""
+    """Sentences about the service that the user should know but need not act on."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What pods of a new revision are called besides (`ome_labels`)."""
+    """OME's labels for pods of a new revision (`ome_labels`)."""
     drift: Mapping[str, str | None] = field(default_factory=dict)
-    """How what the service keeps differs from what there is by now, "" when it does not; None for what it follows."""
+    """Part -> how the stored runtime or model of the service differs from the current object, "" if it does not; None for
+    a part that follows the current object."""
 
 
 def model_refs(service: InferenceService) -> tuple[Ref, ...]:
-    """What a service's model may be, best first: without a kind a BaseModel of its namespace, then a ClusterBaseModel."""
+    """Return the objects that a service's model may be, in order of precedence: without a kind, a BaseModel of its
+    namespace and then a ClusterBaseModel.
+    """
     named = migrate(service.spec).model
     return _refs(named.name, named.kind, service.namespace, _MODELS) if named else ()
 
 
 def object_refs(service: InferenceService) -> tuple[Ref, ...]:
-    """Everything that holds weights and that a service may refer to: its model and what was trained on it."""
+    """Return all objects with weights that a service may refer to: its model and its fine-tuned weights."""
     named = migrate(service.spec).model
-    return model_refs(service) + tuple(Ref("FineTunedWeight", "", one) for one in (named and named.fine_tuned_weights) or ())
+    return model_refs(service) + tuple(
+        Ref("FineTunedWeight", "", name) for name in (named and named.fine_tuned_weights) or ()
+    )
 
 
 def runtime_refs(service: InferenceService) -> tuple[Ref, ...]:
-    """What a service's runtime may be, in the same way; () when it names none."""
+    """Return the objects that a service's runtime may be, in order of precedence as for models; () if it names no
+    runtime.
+    """
     named = migrate(service.spec).runtime
     if named is None or not named.name:
         return ()
@@ -93,8 +96,8 @@ def runtime_refs(service: InferenceService) -> tuple[Ref, ...]:
 
 
 def _refs(name: str, kind: str | None, namespace: str, kinds: _Kinds) -> tuple[Ref, ...]:
-    found = Ref(kinds.here, namespace, name), Ref(kinds.everywhere, "", name)
-    return tuple(ref for ref in found if kind in (None, ref.kind))
+    candidates = Ref(kinds.here, namespace, name), Ref(kinds.everywhere, "", name)
+    return tuple(ref for ref in candidates if kind in (None, ref.kind))
 
 
 def resolve(
@@ -103,10 +106,11 @@ def resolve(
     kept: Mapping[str, Mapping[str, Any]] | None = None,
     as_written: InferenceService | None = None,
 ) -> Resolved:
-    """Find model, runtime and accelerators, and make the revision's inputs of them.
+    """Find the model, runtime and accelerator classes of a service, and build the inputs of its revision from them.
 
-    `kept`: revision -> stored inputs, oldest first. What was chosen for the newest stays chosen (decisions 2), and what a
-    service does not follow comes from one of them. `as_written`: the service in the form that its user knows.
+    `kept` maps revisions to stored inputs, oldest first. The selections of the newest revision are kept (decisions 2), and a
+    part that does not follow its object is read from a stored revision. `as_written` is the service in the form that its
+    user wrote.
     """
     kept = kept or {}
     before: Mapping[str, Any] = next(iter([*kept.values()][-1:]), {})
@@ -127,32 +131,19 @@ def resolve(
     router = None
     if runtime is not None and service.spec.router is not None:
         router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
-    advice = in_service(as_written or service, runtime, bool(deps.policy.exposure.kind))
-    if model is not None and runtime is not None and runtime_refs(service):
-        advice = _mismatch(runtime, model, deps.well_known) + advice
-    if runtime is not None:
-        advice += unpaired(service, runtime)
-    advice += misspelled(service, runtime)
-    advice += preflight_mode.advice(service, runtime) + traces_collector.advice(service, runtime)
+    sentences = advice(as_written or service, service, model, runtime, deps)
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
     labels = {} if inputs is None or model is None or runtime is None else ome_labels(model, runtime, named(service, deps))
     drift = {"runtime": of_runtime.drift, "model": of_model.drift}
-    return Resolved(model, runtime, inputs, router, problems, advice, labels, drift)
+    return Resolved(model, runtime, inputs, router, problems, sentences, labels, drift)
 
 
 def _pinned(
-    service: InferenceService, part: Part, one: Model | Runtime | None, now: Manifest, kept: Mapping[str, Mapping[str, Any]]
+    service: InferenceService, part: Part, item: Model | Runtime | None, now: Manifest, kept: Mapping[str, Mapping[str, Any]]
 ) -> Pinned:
-    if one is None:
+    if item is None:
         return Pinned(now)
-    return pinned(service, part, Ref(one.kind, one.namespace, one.name), now, kept)
-
-
-@memoize_by_identity(1024)
-def _mismatch(runtime: Runtime, model: Model, well_known: WellKnown) -> tuple[str, ...]:
-    """What speaks against a runtime that a service names: it runs all the same, for whoever names it may know better."""
-    rules = [one.sentence for one in broken(runtime, known(model, True, well_known), chosen=False) if one.sure]
-    return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()
+    return pinned(service, part, Ref(item.kind, item.namespace, item.name), now, kept)
 
 
 def _inputs(
@@ -182,7 +173,7 @@ def _inputs(
 
 @memoize_by_identity(2048)
 def written(component: Component | None, router: bool = False) -> Manifest:
-    """What a user wrote for a component, without the fields that do not reach its pods."""
+    """Return what a user wrote for a component, without the fields that do not reach its pods."""
     if component is None:
         return {}
     raw = component.dump()
@@ -192,7 +183,7 @@ def written(component: Component | None, router: bool = False) -> Manifest:
 
 @memoize_by_identity(512)
 def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
-    """The parts of a runtime's spec that reach the pods of engine and decoder, or of the router."""
+    """Return the parts of a runtime's spec that reach the pods of engine and decoder, or of the router."""
     if router:
         return {"routerConfig": written(spec.router_config, True)}
     parts: Manifest = {
@@ -209,21 +200,21 @@ def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
 def _model(service: InferenceService, deps: Deps) -> tuple[Model | None, tuple[Problem, ...]]:
     refs, named = model_refs(service), service.spec.model
     if not refs:
-        said = _no_kind("model", named.kind, _MODELS) if named else "spec.model is missing: name the model to serve"
-        return None, (Problem(MODEL_READY, Reason.MODEL_NOT_NAMED, said),)
-    found = next((deps.models[ref] for ref in refs if ref in deps.models), None)
+        message = _no_kind("model", named.kind, _MODELS) if named else "spec.model is missing: name the model to serve"
+        return None, (Problem(MODEL_READY, Reason.MODEL_NOT_NAMED, message),)
+    model = next((deps.models[ref] for ref in refs if ref in deps.models), None)
     where = _where(refs, deps.models)
-    if found is None:
+    if model is None:
         other = _of_other_kind(service, refs, _MODELS, deps.models)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _MODELS.everywhere:
             return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, _unread(where, service, _MODELS)),)
-        said = f"{where} does not exist: {_instead('model', other) or 'apply it, or fix spec.model.name'}"
-        return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, said),)
-    if isinstance(found, Invalid):
-        return None, (Problem(MODEL_READY, Reason.INVALID_MODEL, f"{where} cannot be read: {found.why}"),)
-    if found.spec.disabled:
-        return found, (Problem(MODEL_READY, Reason.MODEL_DISABLED, f"{where} is disabled: set its spec.disabled to false"),)
-    return found, ()
+        message = f"{where} does not exist: {_instead('model', other) or 'apply it, or fix spec.model.name'}"
+        return None, (Problem(MODEL_READY, Reason.BASE_MODEL_NOT_FOUND, message),)
+    if isinstance(model, Invalid):
+        return None, (Problem(MODEL_READY, Reason.INVALID_MODEL, f"{where} cannot be read: {model.why}"),)
+    if model.spec.disabled:
+        return model, (Problem(MODEL_READY, Reason.MODEL_DISABLED, f"{where} is disabled: set its spec.disabled to false"),)
+    return model, ()
 
 
 def _runtime(
@@ -234,33 +225,33 @@ def _runtime(
     if problem is not None:
         return None, (problem,)
     remedy = "fix spec.runtime.name" if named else "name another in spec.runtime.name"
-    found = next((deps.runtimes[ref] for ref in refs if ref in deps.runtimes), None)
+    runtime = next((deps.runtimes[ref] for ref in refs if ref in deps.runtimes), None)
     where = _where(refs, deps.runtimes) + ("" if named else ", chosen for this service,")
-    if found is None:
+    if runtime is None:
         other = _of_other_kind(service, named, _RUNTIMES, deps.runtimes)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _RUNTIMES.everywhere:
             return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, _unread(where, service, _RUNTIMES)),)
-        said = f"{where} does not exist: {_instead('runtime', other) or f'apply it, or {remedy}'}"
-        return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, said),)
-    if isinstance(found, Invalid):
-        return None, (Problem(RUNTIME_READY, Reason.INVALID_RUNTIME, f"{where} cannot be read: {found.why}"),)
-    if found.spec.disabled:
-        return found, (
+        message = f"{where} does not exist: {_instead('runtime', other) or f'apply it, or {remedy}'}"
+        return None, (Problem(RUNTIME_READY, Reason.RUNTIME_NOT_FOUND, message),)
+    if isinstance(runtime, Invalid):
+        return None, (Problem(RUNTIME_READY, Reason.INVALID_RUNTIME, f"{where} cannot be read: {runtime.why}"),)
+    if runtime.spec.disabled:
+        return runtime, (
             Problem(RUNTIME_READY, Reason.RUNTIME_DISABLED, f"{where} is disabled: set its spec.disabled to false"),
         )
-    return found, ()
+    return runtime, ()
 
 
 def _chosen(
     service: InferenceService, model: Model | None, deps: Deps, before: Mapping[str, Any]
 ) -> tuple[tuple[Ref, ...], Problem | None]:
-    """(the runtime, nothing) or (nothing, the problem) for a service that names none."""
+    """Return the runtime for a service that names none: (the selected runtime, None), or ((), the problem)."""
     if service.spec.runtime is not None and service.spec.runtime.name:
-        said = _no_kind("runtime", service.spec.runtime.kind, _RUNTIMES)
-        return (), Problem(RUNTIME_READY, Reason.RUNTIME_NOT_NAMED, said)
+        message = _no_kind("runtime", service.spec.runtime.kind, _RUNTIMES)
+        return (), Problem(RUNTIME_READY, Reason.RUNTIME_NOT_NAMED, message)
     if model is None:
-        said = "spec.runtime.name is missing: a runtime is chosen when the model is there"
-        return (), Problem(RUNTIME_READY, Reason.MODEL_UNKNOWN, said)
+        message = "spec.runtime.name is missing: a runtime is selected as soon as the model exists"
+        return (), Problem(RUNTIME_READY, Reason.MODEL_UNKNOWN, message)
     kept = _kept(service, model, deps, before)
     if kept is not None:
         return (kept,), None
@@ -268,45 +259,47 @@ def _chosen(
     selection = select(service, seen, deps)
     if selection.best is not None:
         return (selection.best,), None
-    said = f"{selection.sentence(model.name)}{unread(seen, deps)}"
-    return (), Problem(RUNTIME_READY, Reason.NO_RUNTIME_FITS, said)
+    message = f"{selection.sentence(model.name)}{unread(seen, deps)}"
+    return (), Problem(RUNTIME_READY, Reason.NO_RUNTIME_FITS, message)
 
 
 def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[str, Any]) -> Ref | None:
-    """The runtime that was chosen before, while neither the service's own spec nor an edit of it speaks against it."""
-    of, named = before.get(BASE) or before.get("model") or {}, service.spec.runtime
-    if not before.get(CHOSEN) or any(of.get(name) != getattr(model, name) for name in ("kind", "namespace", "name")):
+    """Return the runtime that was selected earlier; None if the service's spec, or a later edit of the runtime, rules it
+    out.
+    """
+    stored, named = before.get(BASE) or before.get("model") or {}, service.spec.runtime
+    if not before.get(CHOSEN) or any(stored.get(name) != getattr(model, name) for name in ("kind", "namespace", "name")):
         return None
     kept = Ref(**before[CHOSEN])
     if named is not None and named.kind not in (None, kept.kind):
         return None
-    found = deps.runtimes.get(kept)
+    runtime = deps.runtimes.get(kept)
     follows = named is None or named.auto_sync is not False
-    if follows and isinstance(found, Runtime) and not still(found, service, known(model, False)):
+    if follows and isinstance(runtime, Runtime) and not still(runtime, service, known(model, False)):
         return None
     return kept
 
 
 def _where(refs: tuple[Ref, ...], known: Mapping[Ref, object]) -> str:
-    """The object that is meant, for people: the one that exists, else the cluster-wide spelling."""
-    ref = next((one for one in refs if one in known), refs[-1])
+    """Return the name of the referenced object for messages: the object that exists, or else the cluster-wide kind."""
+    ref = next((candidate for candidate in refs if candidate in known), refs[-1])
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
 
 
 def _unread(where: str, service: InferenceService, kinds: _Kinds) -> str:
-    """That cluster-wide objects are not read, and what to make instead."""
+    """Return a message: the operator does not read cluster-wide objects, so create a namespaced object instead."""
     return f"{where} is {UNREAD}: apply a {kinds.here} of that name in namespace {service.namespace}"
 
 
 def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
-    """That there are no models, or runtimes, of the kind that a service names."""
+    """Return a message: a service names a kind of models, or of runtimes, that does not exist."""
     return f"spec.{part}.kind is {shown(kind)}: write {kinds.everywhere} or {kinds.here}, or remove kind"
 
 
 def _of_other_kind(
     service: InferenceService, refs: tuple[Ref, ...], kinds: _Kinds, known: Mapping[Ref, object]
 ) -> Ref | None:
-    """An object that has the name, but not the kind, that a service gives."""
+    """Return an existing object that has the name, but not the kind, that the service specifies."""
     both = _refs(refs[0].name, None, service.namespace, kinds) if refs else ()
     return next((ref for ref in both if ref in known), None)
 
@@ -317,6 +310,6 @@ def _instead(part: str, other: Ref | None) -> str:
 
 def _shape(service: InferenceService) -> tuple[Problem, ...]:
     if service.spec.engine is None:
-        said = "spec.decoder needs spec.engine (the prefill)" if service.spec.decoder else "spec.engine is missing"
-        return (Problem(ENGINE_READY, Reason.NO_ENGINE, f"{said}: add `engine: {{}}` to use what the runtime brings"),)
+        message = "spec.decoder needs spec.engine (the prefill)" if service.spec.decoder else "spec.engine is missing"
+        return (Problem(ENGINE_READY, Reason.NO_ENGINE, f"{message}: add `engine: {{}}` to use the engine of the runtime"),)
     return ()

@@ -1,7 +1,7 @@
-"""What people may write and nothing here acts on: one table for every kind.
+"""Fields and annotations that users may write but that have no effect: one table for all kinds.
 
-`tests/unit/test_silent_fields.py` holds it whole: a field or annotation that changes nothing stands here, and what stands
-here changes nothing. The condition Advice of an object names what it has of these.
+`tests/unit/test_silent_fields.py` checks the table in both directions: every field or annotation without effect is listed,
+and every listed one has no effect. The condition Advice of an object names those that the object sets.
 """
 
 from collections.abc import Mapping
@@ -12,28 +12,26 @@ from ome_operator.api.well_known import ALIASES
 
 
 class Unless(NamedTuple):
-    """A field with a value that says what happens anyway."""
+    """A field that has no effect unless its value is the one that describes the actual behavior."""
 
     value: Any
     hint: str = ""
 
 
 class Only(NamedTuple):
-    """A map of which some keys are read."""
+    """A map of which only some keys are read."""
 
     keys: frozenset[str]
     hint: str = ""
 
 
 Tree = Mapping[str, Any]
-"""Name of a field, with `[]` behind a list and `{}` behind a map of fields -> the tree below it, or what to do instead.
+"""Name of a field -> the tree of the fields below it, or a hint: what to do instead, as a part of a sentence, or "" if
+there is nothing to do. A name that ends with `[]` is a list, a name that ends with `{}` a map."""
 
-What to do instead is a part of a sentence, "" where nothing has to be done.
-"""
-
-_REPLICAS = "the number of replicas is kept: use minReplicas, maxReplicas and autoscaler"
+_REPLICAS = "routers are not scaled automatically: set minReplicas"
 _PLACE = "name the nodes in nodeSelector or affinity"
-_DESCRIBES = "it describes only"
+_DESCRIBES = "it is only informational"
 
 _LIFECYCLE: Tree = {"updateStrategy": "use spec.rollout", "readyPolicy": "", "minReadySeconds": "", "migrationPolicy": ""}
 _OF_GROUPS = (
@@ -55,11 +53,11 @@ _ROUTER: Tree = {
     **_SCALED,
     "scaleTarget": _REPLICAS,
     "scaleMetric": _REPLICAS,
-    "timeoutSeconds": "the router's own arguments say how long a request may take",
+    "timeoutSeconds": "the router's own arguments limit the duration of a request",
     "worker": "a router is a single pod",
     "acceleratorOverride": "a router needs no accelerator",
     "autoscaler": {"keda": _REPLICAS, "hpa": _REPLICAS},
-    "lifecycle": dict.fromkeys(_OF_GROUPS, "groups of engines alone are recycled"),
+    "lifecycle": dict.fromkeys(_OF_GROUPS, "only groups of engines are recycled"),
 }
 _IN_RUNTIME: Tree = {"acceleratorOverride": "write it into the service, or use acceleratorRequirements"}
 _PREDICTOR: Tree = {
@@ -68,14 +66,14 @@ _PREDICTOR: Tree = {
 }
 _STORAGE: Tree = {
     "schemaPath": "",
-    "downloadPolicy": Unless("ReuseIfExists", "files that are there and right are kept, others are fetched"),
+    "downloadPolicy": Unless("ReuseIfExists", "existing files that are correct are kept, others are downloaded"),
     "parameters": Only(
         frozenset({"endpoint", "region", "account", "verify", "anonymous", "filesFrom"}), "credentials come from key"
     ),
 }
 _PARTS = ("scheduler", "textEncoder", "tokenizer", "transformer", "vae", "additionalComponents")
 _PIPELINE: Tree = dict.fromkeys(_PARTS, "pipelines are compared by className")
-_VERSION: Tree = {"operator": "the runtime's counts", "weight": "the runtime's counts"}
+_VERSION: Tree = {"operator": "the runtime's value is used", "weight": "the runtime's value is used"}
 _MODEL: Tree = {
     "storage": _STORAGE,
     "modelFormat": _VERSION,
@@ -99,7 +97,7 @@ _RUNTIME: Tree = {
             "minMemoryPerBillionParams": "use acceleratorRequirements.minMemory",
         },
     },
-    "protocolVersions": Unless(["openAI"], "clients speak what the engine speaks"),
+    "protocolVersions": Unless(["openAI"], "clients use the protocol of the engine"),
     "acceleratorRequirements": {"preferredPrecisions": "write them into acceleratorSelector.constraints of a service"},
     "engineConfig": {**_ENGINE, **_IN_RUNTIME},
     "decoderConfig": {**_ENGINE, **_IN_RUNTIME},
@@ -107,22 +105,22 @@ _RUNTIME: Tree = {
 }
 _ROLLOUT: Tree = {
     "groups[]": {
-        "canary": "it is not built yet: use rollingUpdate or blueGreen",
-        "order": "prefill and decode step together",
-        "soak": "prefill and decode step together",
-        "maintainRatio": "prefill and decode step together",
+        "canary": "it is not implemented yet: use rollingUpdate or blueGreen",
+        "order": "prefill and decode are updated together",
+        "soak": "prefill and decode are updated together",
+        "maintainRatio": "prefill and decode are updated together",
     },
-    "pairingProtocol": "prefill and decode of different revisions never meet",
+    "pairingProtocol": "prefill and decode of different revisions are never paired",
 }
 _SERVICE: Tree = {
-    "deploymentMode": "what is made follows from the components and their workers",
+    "deploymentMode": "it follows from the components and their workers",
     "kedaConfig": "point a ScaledObject of yours at the RoleScale of a component",
     "placement": "",
     "routing": "",
     "scalingPolicy": "",
     "traffic": "",
-    "model": {"overlays": "", "apiGroup": Unless(keys.GROUP, "models are of this group alone")},
-    "runtime": {"apiGroup": Unless(keys.GROUP, "runtimes are of this group alone")},
+    "model": {"overlays": "", "apiGroup": Unless(keys.GROUP, "models exist only in this group")},
+    "runtime": {"apiGroup": Unless(keys.GROUP, "runtimes exist only in this group")},
     "engine": _ENGINE,
     "decoder": _ENGINE,
     "router": _ROUTER,
@@ -133,8 +131,8 @@ _ACCELERATOR: Tree = {
     "capabilities": {"clockSpeedMHz": "", "levelZeroVersion": "", "performance": _PERFORMANCE},
     "discovery": {"affinity": "use nodeSelector", "deviceIDs": "use nodeSelector", "pciVendorID": "use nodeSelector"},
     "resources[]": {
-        "quantity": Unless("1", "containers say themselves how many they ask for"),
-        "divisible": "containers say themselves how many they ask for",
+        "quantity": Unless("1", "containers request their own number"),
+        "divisible": "containers request their own number",
     },
     "cost": {"spotPerHour": "use perHour", "tier": ""},
     "integration": "name the queue on the service",
@@ -148,7 +146,7 @@ _WEIGHT: Tree = {
     "displayName": _DESCRIBES,
     "compartmentID": _DESCRIBES,
 }
-_PLACES: Tree = {**_STORAGE, "path": "storageUri says the place"}
+_PLACES: Tree = {**_STORAGE, "path": "storageUri contains the path"}
 _BENCHMARK: Tree = {"dataset": _PLACES, "outputLocation": _PLACES}
 
 FIELDS: Mapping[str, Tree] = {
@@ -161,15 +159,15 @@ FIELDS: Mapping[str, Tree] = {
     "FineTunedWeight": _WEIGHT,
     "BenchmarkJob": _BENCHMARK,
 }
-"""Kind -> what of its spec has no effect."""
+"""Kind -> the fields of its spec that have no effect."""
 
-OF_PODS = "annotations of a service never reach pods: write it into the annotations of a component"
+OF_PODS = "annotations of a service are not copied to pods: write it into the annotations of a component"
 _INGRESS = (
     "the operator makes no Ingress: set exposure.kind of its chart, or write an Ingress for the Service of the service"
 )
 _SCALING = "use scaleMetric and scaleTarget of the component"
-_INJECT = "nothing is injected: write the container into the component"
-_METRICS = "no annotations for Prometheus are made: write them into the annotations of the component"
+_INJECT = "nothing is injected: add the container to the component"
+_METRICS = "the operator sets no Prometheus annotations: write them into the annotations of the component"
 _OF_MODEL = "it follows from the model that the service names"
 _INGRESSES = ("domain", "domain-template", "additional-domains", "disable-creation")
 _ABOUT_MODEL = ("base-model-name", "base-model-vendor", "base-model-format", "base-model-format-version")
@@ -180,7 +178,7 @@ def _ome(*names: str, hint: str = "") -> dict[str, str]:
 
 
 ANNOTATIONS: Mapping[str, str] = {
-    **_ome("deploymentMode", hint="what is made follows from the components and their workers"),
+    **_ome("deploymentMode", hint="it follows from the components and their workers"),
     **_ome("metrics", "targetUtilizationPercentage", hint=_SCALING),
     **_ome("entrypoint-component", hint="the router is behind the URL, or the engine where there is none"),
     **_ome("inject-model-init", "inject-serving-sidecar", hint=_INJECT),
@@ -190,13 +188,14 @@ ANNOTATIONS: Mapping[str, str] = {
     "prometheus.ome.io/path": _METRICS,
     **_ome(*(f"ingress-{name}" for name in _INGRESSES), hint=_INGRESS),
     **_ome("ingress-url-scheme", hint="status.url is the address within the cluster"),
-    **_ome("ingress-path-template", hint="services have hosts of their own: use ome.io/ingress-domain-template"),
+    **_ome("ingress-path-template", hint="each service has its own host: use ome.io/ingress-domain-template"),
     **_ome("ingress-disable-istio-virtualhost", hint="no VirtualService is made"),
     **_ome(*_ABOUT_MODEL, hint=_OF_MODEL),
     **_ome("serving-runtime", hint="use spec.runtime.name"),
     "models.ome.io/target-instance-shapes": "use spec.storage.nodeSelector",
 }
-"""What to do instead of OME's annotations. What else is in its domains has no effect either."""
+"""OME's annotations that have no effect -> what to do instead. Unlisted annotations in OME's domains have no effect
+either."""
 
 _QUEUE = frozenset({keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABLED})
 _ON_SERVICES = frozenset(
@@ -216,9 +215,9 @@ READ: Mapping[str, frozenset[str]] = {
         ("BaseModel", "FineTunedWeight", "ClusterServingRuntime", "ServingRuntime", "AcceleratorClass"), _SHARED
     ),
 }
-"""Kind -> annotations that something reads, or that the operator writes there."""
+"""Kind -> the annotations that are read, or that the operator itself writes."""
 READ_WHERE_EXPOSED = frozenset({keys.INGRESS_OFF, keys.INGRESS_DOMAIN, keys.INGRESS_MORE, keys.INGRESS_TEMPLATE})
-"""Annotations of a service that are read where the operator makes Ingresses or HTTPRoutes."""
+"""Annotations of a service that are read only if the operator creates Ingresses or HTTPRoutes."""
 _ON_ENGINES = _QUEUE | frozenset(
     {
         keys.RDMA_INJECT,
@@ -235,4 +234,4 @@ READ_ON_PODS: Mapping[str, frozenset[str]] = {
     keys.DECODER: _ON_ENGINES,
     keys.ROUTER: _QUEUE | {keys.REGISTRY, keys.ROUTER_KEY, keys.ENGINE_VERSION, keys.TRACES},
 }
-"""Component -> annotations of it that something reads."""
+"""Component -> the annotations of the component that are read."""

@@ -1,7 +1,8 @@
-"""Labels that OME's pods carry beside `ome.io/inferenceservice` and `component`: people's selectors and dashboards use them.
+"""Labels that OME sets on pods in addition to `ome.io/inferenceservice` and `component`, because users' selectors and
+dashboards refer to them.
 
-They are no part of a revision's inputs: a model that gets another vendor restarts nothing, and pods keep the labels of their
-start.
+They are not part of a revision's inputs: if the vendor of a model changes, no pod restarts, and running pods keep their
+labels.
 """
 
 import re
@@ -12,9 +13,9 @@ from ome_operator.api import FineTunedWeight, Model, Runtime
 from ome_operator.core.resolve.finetuned import is_merged
 
 CATEGORY = f"{keys.MODEL_LABEL_PREFIX}category"
-"""Annotation of a model: its class of size, which becomes the label `base-model-size`."""
+"""Annotation of a model with its size class, which becomes the label `base-model-size`."""
 SMALL = "SMALL"
-"""The class of a model that names none."""
+"""Size class of a model without the annotation."""
 KEYS = (
     "base-model-name", "base-model-size", "base-model-type", "base-model-vendor", "serving-runtime", "fine-tuned-serving",
     "fine-tuned-serving-with-merged-weights", "fine-tuned-weight-ft-strategy",
@@ -23,9 +24,9 @@ _VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 def ome_labels(model: Model, runtime: Runtime, trained: Sequence[FineTunedWeight]) -> dict[str, str]:
-    """The labels of a service's pods. What Kubernetes takes for no value of a label is left out."""
+    """Return OME's labels for the pods of a service. Values that are invalid as label values are left out."""
     strategy = (trained[0].spec.hyper_parameters or {}).get("strategy") if trained else None
-    said = (
+    values = (
         names.fit(model.name, names.LABEL),
         model.annotations.get(CATEGORY) or SMALL,
         "Serving",
@@ -35,11 +36,11 @@ def ome_labels(model: Model, runtime: Runtime, trained: Sequence[FineTunedWeight
         _truth(any(map(is_merged, trained))) if trained else None,
         strategy if isinstance(strategy, str) else None,
     )
-    return {key: value for key, value in zip(KEYS, said, strict=True) if value and _VALUE.fullmatch(value)}
+    return {key: value for key, value in zip(KEYS, values, strict=True) if value and _VALUE.fullmatch(value)}
 
 
 def carried(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Those of the labels that a stored pod template carries, for the routers of its slice."""
+    """Return OME's labels that a stored pod template has, for the routers of its slice."""
     return tuple((key, labels[key]) for key in KEYS if key in labels)
 
 

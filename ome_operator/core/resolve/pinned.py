@@ -1,7 +1,7 @@
-"""Services that do not follow edits of runtime or model: they keep what a stored revision has (docs/revisions.md).
+"""Keep the runtime or model of a service at a stored revision instead of following its edits (docs/revisions.md).
 
-With `autoSync: false` that is the newest revision, or the one that `revision` names. A new value of the annotation takes the
-object as it is now, once: the status remembers the last value that did.
+With `autoSync: false` a service keeps the newest stored revision, or the revision that `revision` names. A new value of the
+sync annotation adopts the current object once; the status records the last value that was acted on.
 """
 
 from collections.abc import Mapping
@@ -20,39 +20,40 @@ from ome_operator.core.resolve.identity import CHOSEN, same
 Part = Literal["runtime", "model"]
 
 
-class _Words(NamedTuple):
-    """How a part is called where."""
+class _PartNames(NamedTuple):
+    """Names that belong to a part: its annotation, its field of the status, and its condition."""
 
     annotation: str
     token: str
-    """Field of the status with the last value of the annotation that was acted on."""
+    """Field of the status that stores the last value of the annotation that was acted on."""
     ready: str
-    """The condition that a mistake makes False."""
+    """The condition that a mistake in this part sets to False."""
 
 
-WORDS: Mapping[Part, _Words] = {
-    "runtime": _Words(keys.RUNTIME_SYNC, "lastRuntimeSyncToken", RUNTIME_READY),
-    "model": _Words(keys.MODEL_SYNC, "lastModelSyncToken", MODEL_READY),
+PART_NAMES: Mapping[Part, _PartNames] = {
+    "runtime": _PartNames(keys.RUNTIME_SYNC, "lastRuntimeSyncToken", RUNTIME_READY),
+    "model": _PartNames(keys.MODEL_SYNC, "lastModelSyncToken", MODEL_READY),
 }
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """What a service has of its runtime or model."""
+    """The runtime or model that a service uses, in the form in which inputs store it."""
 
     part: Manifest
-    """As inputs store it."""
+    """The stored form of the runtime or model."""
     inputs: Mapping[str, Any] | None = None
-    """The stored inputs that it is taken from; None when it is as the object is now."""
+    """The stored inputs from which `part` was taken; None if it was taken from the current object."""
     drift: str | None = None
-    """How the object differs by now and what to do, "" when it does not; None for a service that follows it."""
+    """How the current object differs from `part` and what to do, "" if they are equal; None if the service follows the
+    object."""
     problems: tuple[Problem, ...] = ()
 
 
 def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept: Mapping[str, Mapping[str, Any]]) -> Pinned:
-    """What a service has of its runtime or model `ref`, which is `now` as inputs store it.
+    """Return the runtime or model `ref` as the service uses it.
 
-    `kept`: revision -> stored inputs, oldest first.
+    `now` is the stored form of the current object. `kept` maps revisions to stored inputs, oldest first.
     """
     asked = getattr(service.spec, part)
     if asked is None or asked.auto_sync is not False:
@@ -63,52 +64,56 @@ def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept:
         return Pinned(now, problems=(_unknown(part, source, ref, kept),))
     if not fits or (not asked.revision and _asked_to_sync(service, part)):
         return Pinned(now, drift="")
-    found = _stored(part, kept[source])
-    changed = not same({part: found}, {part: now})
-    return Pinned(found, kept[source], _drift(service, part, ref, source) if changed else "")
+    stored = _stored(part, kept[source])
+    changed = not same({part: stored}, {part: now})
+    return Pinned(stored, kept[source], _drift(service, part, ref, source) if changed else "")
 
 
 def _stored(part: Part, inputs: Mapping[str, Any]) -> Manifest:
-    """A part as stored inputs have it: of the model the one that was named, whatever was trained on it."""
-    found: Manifest = (inputs.get(BASE) or inputs["model"]) if part == "model" else inputs["runtime"]
-    return found
+    """Return the stored form of a part. For the model it is the base model, even if merged weights replace it."""
+    stored: Manifest = (inputs.get(BASE) or inputs["model"]) if part == "model" else inputs["runtime"]
+    return stored
 
 
 def named(spec: ServiceSpec) -> frozenset[str]:
-    """Revisions that a service names for its runtime or model: they are kept."""
-    return frozenset(one.revision for one in (spec.runtime, spec.model) if one is not None and one.revision)
+    """Return the revisions that a service names for its runtime or model; they must not be deleted."""
+    return frozenset(ref.revision for ref in (spec.runtime, spec.model) if ref is not None and ref.revision)
 
 
 def tokens(service: InferenceService, done: bool) -> dict[str, str]:
-    """The values of the annotations that were acted on, as the status stores them; `done` when today's inputs are stored."""
+    """Return the annotation values that were acted on, by field of the status. `done` states that inputs made from the
+    current objects are stored, so that the current values count as acted on.
+    """
     out = {}
-    for words in WORDS.values():
-        before = service.status.get(words.token) or ""
-        if value := service.annotations.get(words.annotation, "") if done else before:
-            out[words.token] = value
+    for names in PART_NAMES.values():
+        before = service.status.get(names.token) or ""
+        if value := service.annotations.get(names.annotation, "") if done else before:
+            out[names.token] = value
     return out
 
 
 def _asked_to_sync(service: InferenceService, part: Part) -> bool:
-    value = service.annotations.get(WORDS[part].annotation, "")
-    return bool(value) and value != service.status.get(WORDS[part].token)
+    value = service.annotations.get(PART_NAMES[part].annotation, "")
+    return bool(value) and value != service.status.get(PART_NAMES[part].token)
 
 
 def _ref(part: Part, inputs: Mapping[str, Any]) -> Ref:
-    """The object that stored inputs were made from."""
-    found = inputs.get(CHOSEN) or {} if part == "runtime" else _stored("model", inputs)
-    return Ref(found.get("kind", ""), found.get("namespace", ""), found.get("name", ""))
+    """Return a reference to the object from which stored inputs were made."""
+    stored = inputs.get(CHOSEN) or {} if part == "runtime" else _stored("model", inputs)
+    return Ref(stored.get("kind", ""), stored.get("namespace", ""), stored.get("name", ""))
 
 
 def _unknown(part: Part, revision: str, ref: Ref, kept: Mapping[str, Mapping[str, Any]]) -> Problem:
     fit = [name for name, inputs in kept.items() if _ref(part, inputs) == ref]
-    said = f"spec.{part}.revision {revision} is no kept revision of this service with {ref.kind} {ref.name}"
+    message = f"spec.{part}.revision {revision} is not a kept revision of this service with {ref.kind} {ref.name}"
     remedy = f"(kept: {', '.join(fit) or 'none'}): name one of them, or remove the field"
-    return Problem(WORDS[part].ready, Reason.REVISION_NOT_FOUND, f"{said} {remedy}")
+    return Problem(PART_NAMES[part].ready, Reason.REVISION_NOT_FOUND, f"{message} {remedy}")
 
 
 def _drift(service: InferenceService, part: Part, ref: Ref, source: str) -> str:
-    sync = f"kubectl annotate isvc {service.name} -n {service.namespace} {WORDS[part].annotation}=$(date +%s) --overwrite"
+    sync = (
+        f"kubectl annotate isvc {service.name} -n {service.namespace} {PART_NAMES[part].annotation}=$(date +%s) --overwrite"
+    )
     unpin = f"remove spec.{part}.revision, then " if getattr(service.spec, part).revision else ""
-    said = f"{ref.kind} {ref.name} is another by now, and this service keeps it as revision {source} has it"
-    return f"{said}. To take it as it is: {unpin}`{sync}`"
+    message = f"{ref.kind} {ref.name} has changed, and this service still uses it as stored in revision {source}"
+    return f"{message}. To use the current version: {unpin}`{sync}`"

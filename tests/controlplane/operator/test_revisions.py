@@ -134,7 +134,7 @@ def test_an_edit_of_the_runtime_waits_for_those_who_do_not_follow_it(rig: Rig, n
     rig.patch("ClusterServingRuntime", "", single, edit)
     rig.wait("drift is told", lambda: rig.condition(namespace, "one", "RuntimeDrifted").get("status") == "True")
     said = rig.condition(namespace, "one", "RuntimeDrifted")["message"]
-    assert f"keeps it as revision {first} has it" in said
+    assert f"still uses it as stored in revision {first}" in said
     assert len(ome(rig, namespace, "history", "one").splitlines()) == 2
     rig.cluster.kubectl("annotate", "isvc", "one", "-n", namespace, "ome.io/runtime-sync=1")
     assert f"kubectl annotate isvc one -n {namespace} ome.io/runtime-sync=" in said

@@ -131,10 +131,10 @@ def test_weights_that_name_no_namespace_are_of_no_namespaces_model() -> None:
     """Else a BaseModel that happens to have the name would get the weights of another namespace's model."""
     inputs, said = of_namespace(None)
     assert inputs is None and said == [
-        "FineTunedWeight poet was trained on model tiny, not on model tiny of namespace team: if it was, an administrator "
-        "writes the namespace into its spec.baseModelRef.namespace"
+        "FineTunedWeight poet was trained on model tiny, not on model tiny of namespace team: if this is the same model, "
+        "an administrator has to set its spec.baseModelRef.namespace"
     ]
-    assert "of namespace other, not on model tiny of namespace team: name one" in of_namespace("other")[1][0]
+    assert "of namespace other, not on model tiny of namespace team: name a weight" in of_namespace("other")[1][0]
     inputs, said = of_namespace("team")
     assert inputs is not None and not said
 

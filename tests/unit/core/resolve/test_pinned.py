@@ -48,7 +48,7 @@ def test_an_edit_is_told_and_makes_no_revision(words: dict[str, Any], part: str,
     after = again(one, before, now)
     assert after.inputs == before.inputs
     assert f"annotate isvc svc -n team ome.io/{part}-sync=" in str(after.drift[part])
-    assert "as revision r1 has it" in str(after.drift[part])
+    assert "as stored in revision r1" in str(after.drift[part])
     assert again(one, before, deps()).drift[part] == ""
     assert {again(service(), before, now).drift[name] for name in ("runtime", "model")} == {None}
     assert again(service(), before, now).inputs != before.inputs
@@ -109,7 +109,7 @@ def test_a_revision_that_is_named_is_taken_and_must_be_of_the_same_object(part: 
         lost = resolve(service(**{part: {**HOLD, "revision": revision}}), deps(), strange)
         (problem,) = lost.problems
         assert (problem.condition, problem.reason) == (f"{part.title()}Ready", "RevisionNotFound")
-        assert f"spec.{part}.revision {revision} is no kept revision" in problem.message
+        assert f"spec.{part}.revision {revision} is not a kept revision" in problem.message
         assert "(kept: r1, r2)" in problem.message
         assert lost.inputs is None
 

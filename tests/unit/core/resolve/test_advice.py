@@ -1,4 +1,4 @@
-"""Services whose pods get ready and which answer nobody: the condition Advice says what lacks."""
+"""Services whose pods become ready but that cannot answer requests: the condition Advice states what is missing."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ ALONE = parts.simple()
 
 
 def advice(runtime: Any, **components: Any) -> str:
-    """What is said of a service with these components."""
+    """Return the advice about a service with these components."""
     return "; ".join(resolve(parts.service(**components), parts.deps(parts.model(), runtime)).advice)
 
 
