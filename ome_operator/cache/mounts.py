@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from posixpath import dirname, normpath
 
 from ome_operator.core.observed.objects import Child, Manifest
-from ome_operator.core.weights.mount import hosts
+from ome_operator.core.weights.mount import host_directories
 
 
 class MountIndex:
@@ -39,7 +39,7 @@ def _all(content: Manifest | None) -> set[str]:
     """
     found: set[str] = set()
     try:
-        mounted = {place for pod in _templates(content) for place in hosts(pod)}
+        mounted = {place for pod in _templates(content) for place in host_directories(pod)}
     except (AttributeError, KeyError, TypeError):
         return found
     for place in mounted:

@@ -9,7 +9,7 @@ import logging
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import RECORD, ClusterCache
 from ome_operator.core.observed.objects import Manifest, NodeRecord, Unused
-from ome_operator.core.weights.mount import hosts, reaches
+from ome_operator.core.weights.mount import any_inside, host_directories
 from ome_operator.kube.client import Client
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class WeightsGC:
         free = [] if frozen else [one for one in record.unused if one.offer and not self._kept(one)]
         if free:
             mounted = await self._mounted(record.node)
-            free = [one for one in free if not reaches(mounted, (one.directory, *one.paths))]
+            free = [one for one in free if not any_inside(mounted, (one.directory, *one.paths))]
         allowed = frozenset((one.directory, one.offer) for one in free)
         if allowed == record.remove:
             return
@@ -50,4 +50,4 @@ class WeightsGC:
         """Return the directories of a node that its pods mount now."""
         pods = await self._client.list_objects("Pod", field_selector=f"spec.nodeName={node}")
         alive = (one for one in pods if (one.get("status") or {}).get("phase") not in ENDED)
-        return {place for pod in alive for place in hosts(pod.get("spec") or {})}
+        return {place for pod in alive for place in host_directories(pod.get("spec") or {})}

@@ -8,7 +8,7 @@ from ome_operator.cookbook.fit import RoleFit
 from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.preset import Launch, environment, in_pods
 from ome_operator.cookbook.request import STRATEGIES
-from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.engines import servers
 
 _SHARED_MEMORY = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
@@ -86,7 +86,7 @@ def _words(launch: Launch) -> dict[str, Any]:
 
 def _format(plan: Proposal) -> dict[str, Any]:
     """What the runtime serves: this model and its like. Only services that name the runtime get it."""
-    model = known(plan.served.model, False)
+    model = profile_of(plan.served.model, False)
     out: dict[str, Any] = {"name": model.format.name if model.format else plan.served.name}
     for field, version in (("modelFormat", model.format), ("modelFramework", model.framework)):
         if version is not None:

@@ -6,8 +6,8 @@ from ome_operator.api import InferenceService, Model
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.reasons import Reason
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
-from ome_operator.core.selection.model_profile import ModelProfile, known
-from ome_operator.core.selection.runtime import called, select
+from ome_operator.core.selection.model_profile import ModelProfile, profile_of
+from ome_operator.core.selection.runtime import runtime_title, select
 
 
 def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> Iterator[str]:
@@ -20,17 +20,18 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
     if not isinstance(found, Model):
         yield from _problems(service, deps, quiet)
         return
-    model = known(found, True, deps.well_known)
+    model = profile_of(found, True, deps.well_known)
     yield f"model {found.kind} {found.name}: {_words(model)}"
     if runtime_refs(service):
         yield "spec.runtime.name names the runtime, so the operator chooses none. Without this field:"
     selection = select(service, model, deps)
     for number, item in enumerate(selection.fitting):
         assert item.score is not None
-        yield f"{'chosen  ' if number == 0 else 'fits    '} {called(item.ref)}: weight × priority {-item.score.minus_weight}"
+        label = "chosen  " if number == 0 else "fits    "
+        yield f"{label} {runtime_title(item.ref)}: weight × priority {-item.score.minus_weight}"
     for item in selection.excluded:
-        yield f"excluded {called(item.ref)}"
-        yield from (f"           {rule}" for rule in item.broken)
+        yield f"excluded {runtime_title(item.ref)}"
+        yield from (f"           {rule}" for rule in item.violations)
     if not selection.fitting:
         yield "nothing fits" if selection.excluded else "there is no runtime"
     yield from _problems(service, deps, quiet)

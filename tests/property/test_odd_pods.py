@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import example, given
 
 from ome_operator.core.placement.demand import apart, demand
-from ome_operator.core.podspec.validate import wrong
+from ome_operator.core.podspec.validate import first_mistake
 from tests.support.odd_json import VALUES, broken
 
 TERMS = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
@@ -46,7 +46,7 @@ SPEC: dict[str, Any] = {
 @example({**SPEC, "tolerations": [{"operator": [None]}]})
 @given(broken([SPEC], VALUES))
 def test_what_is_not_refused_is_understood(spec: dict[str, Any]) -> None:
-    if not wrong(spec, "at"):
+    if not first_mistake(spec, "at"):
         template, well = {"spec": spec}, {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}
         assert {demand(template, True), demand(template, False)}
         assert apart(template, well, "ns") in (True, False) and apart(well, template, "ns") in (True, False)

@@ -14,7 +14,7 @@ from ome_operator.core.benchmarkjob.storage import WORK, PodPath, dataset, outpu
 from ome_operator.core.benchmarkjob.target import NATIVE, ServerUnderTest, target
 from ome_operator.core.benchmarkjob.traffic import GSM8K, Run, body, params, runs
 from ome_operator.core.observed.objects import Deps, Manifest
-from ome_operator.core.podspec.validate import wrong
+from ome_operator.core.podspec.validate import first_mistake
 from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import COMPLETE, NOTHING, Reason, Why
 from ome_operator.core.render.pod_template import require
@@ -99,7 +99,7 @@ def _check_shapes(one: BenchmarkJob) -> None:
         if place is not None:
             parts.append((place.node_affinity, f"spec.{name}.nodeAffinity", "nodeAffinity"))
     for value, where, field in parts:
-        if said := wrong(value, where, field):
+        if said := first_mistake(value, where, field):
             raise ProblemError(COMPLETE, Reason.INVALID_POD, said)
 
 

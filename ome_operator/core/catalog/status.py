@@ -19,10 +19,10 @@ from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.resolve.inputs import runtime_parts
 from ome_operator.core.selection.capability import carries
-from ome_operator.core.selection.model_profile import facts_of, known
+from ome_operator.core.selection.model_profile import facts_of, profile_of
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.waves import terms as wave_terms
-from ome_operator.core.weights.mount import claim, node_label, unserved, weights
+from ome_operator.core.weights.mount import claim, node_label, unsupported_scheme, weights
 from ome_operator.engines.servers import server, strategy
 from ome_operator.names import title
 
@@ -74,7 +74,7 @@ def _model_ready(
         return cond.Condition(READY, True, Reason.CLAIM, "the weights come with a claim"), "Ready"
     if count:
         return cond.Condition(READY, True, Reason.ON_NODES, f"{count} nodes hold the {what}"), state
-    if said := unserved(uri):
+    if said := unsupported_scheme(uri):
         return cond.Condition(READY, False, Reason.NOT_SERVED, said), "Failed"
     if state == "In_Transit":
         if words == {keys.MODEL_READY}:
@@ -107,7 +107,7 @@ def _state(words: set[str], count: int) -> str:
 
 def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
     """What is known of a model, for the table."""
-    seen = known(model, True, well_known)
+    seen = profile_of(model, True, well_known)
     out = {
         "architecture": seen.architecture,
         "size": model.spec.model_parameter_size or facts_of(model, well_known)[0].parameter_size,
@@ -220,5 +220,5 @@ def _gpus(pod: dict[str, Any]) -> int:
 def _engine(box: dict[str, Any]) -> str:
     """What people call an engine: the name and tag of its image, with the engine's own name where the image has another."""
     image = str(box.get("image") or "unknown").rpartition("/")[2]
-    known = server(box)
-    return image if known is None or known.name in image else f"{known.name}:{image.partition(':')[2]}"
+    server_kind = server(box)
+    return image if server_kind is None or server_kind.name in image else f"{server_kind.name}:{image.partition(':')[2]}"

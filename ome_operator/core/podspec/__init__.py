@@ -1,1 +1,3 @@
-"""Pod specs as people write them: runtime and service merged, checked, and in the API server's spelling."""
+"""Merge the pod specs of runtime and service, validate them, and convert them to the form in which the API server stores
+them.
+"""

@@ -1,7 +1,8 @@
-"""Make a merged pod spec canonical: the spelling in which the API server stores it, without duplicates it would refuse.
+"""Convert a merged pod spec to canonical form: the form in which the API server stores it, without duplicate list
+entries.
 
-Server-side apply refuses duplicate keys that a plain create accepts (two env entries of one name, two ports with one
-number); the last one wins here, and the drop is reported (decisions 13).
+Server-side apply rejects duplicate keys that a plain create accepts (two env entries of one name, two ports with one
+number). Here the last entry is kept, and the removed one is reported (decisions 13).
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ _TEXTS = frozenset({"command", "args"})
 _QUANTITY_MAPS = frozenset({"limits", "requests", "overhead"})
 
 
-def tidy(pod: Manifest) -> tuple[Manifest, tuple[str, ...]]:
-    """The canonical pod spec, and one sentence per entry that was dropped as a duplicate."""
+def canonical_pod(pod: Manifest) -> tuple[Manifest, tuple[str, ...]]:
+    """Return the canonical pod spec, and one sentence for each duplicate entry that was removed."""
     dropped: list[str] = []
     return _tidy(pod, "", dropped), tuple(dropped)
 
@@ -55,7 +56,9 @@ def _text(value: Any) -> str:
 
 
 def _unique(items: list[Any], parts: tuple[str, ...], field: str, dropped: list[str]) -> list[Any]:
-    """The items without those that a later one with the same parts replaces; items without any of the parts all stay."""
+    """Return the items without those that a later item with the same key replaces; `parts` are the fields of the key.
+    Items that have none of these fields are all kept.
+    """
     seen: dict[Any, Any] = {}
     for number, item in enumerate(items):
         key: Any = tuple(item.get(part) for part in parts) if isinstance(item, Mapping) else repr(item)
@@ -63,7 +66,7 @@ def _unique(items: list[Any], parts: tuple[str, ...], field: str, dropped: list[
             key = number
         if key in seen:
             what = "/".join(str(part) for part in key if part is not None) if isinstance(key, tuple) else key
-            dropped.append(f"{field} {what} is given twice: the last one counts")
+            dropped.append(f"{field} {what} is set twice: the last value is used")
             del seen[key]
         seen[key] = item
     return list(seen.values())

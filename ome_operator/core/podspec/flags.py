@@ -1,36 +1,36 @@
-"""Command lines as lists of words: `--flag value`, `--flag=value` and `--flag value` in one word."""
+"""Parse and edit command lines as lists of words: `--flag value` as two words or as one word, and `--flag=value`."""
 
 from collections.abc import Collection, Iterable
 
 
 def flag(word: str) -> str:
-    """The name of a flag without its value."""
+    """Return the name of the flag in a word, without its value."""
     return word.replace("=", " ").partition(" ")[0]
 
 
 def flags(words: Iterable[str]) -> frozenset[str]:
-    """The names of the flags among these words."""
+    """Return the names of all flags among the words."""
     return frozenset(flag(word) for word in words if word.startswith("--"))
 
 
 def without(words: Iterable[str], names: Collection[str]) -> list[str]:
-    """The words without these flags and their values."""
+    """Return the words without the named flags and their values."""
     kept: list[str] = []
-    skip = False  # inside the values of a flag that goes
+    skip = False  # the current word is a value of a removed flag
     for word in words:
         if not word.startswith("--"):
             if not skip:
                 kept.append(word)
             continue
-        goes = flag(word) in names
-        skip = goes and flag(word) == word  # a flag with its value in one word has no other values behind it
-        if not goes:
+        removed = flag(word) in names
+        skip = removed and flag(word) == word  # a flag whose word contains the value has no more values after it
+        if not removed:
             kept.append(word)
     return kept
 
 
 def grouped(words: Iterable[str]) -> list[list[str]]:
-    """The words in pieces, each a flag with the values behind it."""
+    """Split the words into groups; each group is a flag followed by its values."""
     out: list[list[str]] = []
     for word in words:
         if word.startswith("--") or not out:
@@ -41,5 +41,5 @@ def grouped(words: Iterable[str]) -> list[list[str]]:
 
 
 def override(words: Iterable[str], extra: list[str]) -> list[str]:
-    """The words with those of `extra` in place of flags of the same name, new ones behind."""
+    """Return the words with flags replaced by those of `extra`; the flags of `extra` are at the end."""
     return [*without(words, flags(extra)), *extra]

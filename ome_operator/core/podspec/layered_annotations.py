@@ -1,7 +1,8 @@
-"""An annotation that stands on a service, on its components, or in the spec of a runtime: who counts, and what is unread.
+"""Read an annotation that users can set on a service, on its components, and in the spec of a runtime: precedence, and
+invalid values.
 
-What a service says for all of its components is kept in the inputs of a revision under a name of its own; what stands on
-components and in the spec of the runtime is part of them anyway.
+A value on the service, which applies to all of its components, is stored in the inputs of a revision under its own key.
+Values on components and in a runtime's spec are part of the inputs anyway.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +14,13 @@ from ome_operator.api import Component, InferenceService, Runtime
 ENGINES = (keys.ENGINE, keys.DECODER)
 EVERYTHING = (*ENGINES, keys.ROUTER)
 Read = Callable[[Any], str]
-"""The value as it is spelled here; "" for a value that counts as not said."""
+"""Parses a value: returns its canonical form, or "" if the value is invalid and has to be ignored."""
 
 
-def first(inputs: Mapping[str, Any], component: str, note: str, stored: str, read: Read) -> str:
-    """What counts for a component: its own annotation in the service, the service's, those of the runtime; "" for none."""
+def effective_value(inputs: Mapping[str, Any], component: str, note: str, stored: str, read: Read) -> str:
+    """Return the value that applies to a component: its own annotation in the service, else the service's, else the
+    runtime's; "" if none is set. `stored` is the key under which inputs store the service's value.
+    """
     runtime = inputs.get("runtime") or {}
     layers = (
         (inputs.get(component) or {}).get("annotations"),
@@ -25,16 +28,16 @@ def first(inputs: Mapping[str, Any], component: str, note: str, stored: str, rea
         (runtime.get(f"{component}Config") or {}).get("annotations"),
         runtime.get("annotations"),
     )
-    said = (read((layer or {}).get(note, "")) for layer in layers)
-    return next((found for found in said if found), "")
+    values = (read((layer or {}).get(note, "")) for layer in layers)
+    return next((value for value in values if value), "")
 
 
-def unread(
+def invalid_values(
     service: InferenceService, runtime: Runtime | None, note: str, read: Read, wanted: str, components: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """A sentence for each value that counts as not said; `wanted`: why, as the end of the sentence."""
+    """Return a sentence for each invalid value, which is ignored; `wanted` is the reason, as the end of the sentence."""
     return tuple(
-        f"annotation {note} of {where} counts as not said: {str(value)[:40]!r} {wanted}"
+        f"annotation {note} of {where} is ignored: {str(value)[:40]!r} {wanted}"
         for where, notes in _written(service, runtime, components)
         if (value := (notes or {}).get(note)) is not None and not read(value)
     )

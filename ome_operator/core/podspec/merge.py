@@ -1,7 +1,8 @@
-"""Strategic merge of pod specs: the runtime below, the service above (docs/architecture.md, "Merge").
+"""Strategic merge of pod specs: values of the service replace values of the runtime (docs/architecture.md, "Merge").
 
-Lists whose entries have a key merge by it, in the order of the lower list with new entries behind; every other list is
-replaced; maps merge; scalars are replaced. Nothing is templated: a literal `{{ … }}` passes through untouched.
+Lists whose entries have a merge key are merged by it, in the order of the lower list and followed by new entries. Other
+lists are replaced, maps are merged, and scalars are replaced. There are no templates: a literal `{{ … }}` is copied
+unchanged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,7 @@ KEYS = {
     "claims": ("name",),
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
 }
-"""Merge keys of the core/v1 lists that have them. `protocol` counts as TCP where it is not said."""
+"""Merge keys of the lists in core/v1 that have one. `protocol` defaults to TCP."""
 
 FREE = frozenset(
     {
@@ -31,7 +32,8 @@ FREE = frozenset(
         "overhead",
     }
 )  # fmt: skip
-"""Maps whose keys people choose: a label called `env` or `ports` is no field of a pod. `options`: of a FlexVolume."""
+"""Maps whose keys users choose: a label called `env` or `ports` is not a field of a pod. `options` belongs to a
+FlexVolume."""
 
 _HANDLERS = frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"})
 _ONE_OF = {
@@ -42,13 +44,13 @@ _ONE_OF = {
     "postStart": _HANDLERS,
     "env": frozenset({"value", "valueFrom"}),
 }
-"""Keys of which an object may carry only one: naming one above drops the others below."""
+"""Fields of which an object may have only one: setting one in the upper layer removes the others of the lower layer."""
 
 
 def merge(lower: Any, upper: Any, field: str = "") -> Any:
-    """`upper` over `lower`; new data, neither argument is changed.
+    """Merge `upper` over `lower` and return new data; the arguments are not changed.
 
-    `field` is the name under which both stand: it decides how lists merge.
+    `field` is the name of the field that holds both; it determines how lists are merged.
     """
     if isinstance(lower, Mapping) and isinstance(upper, Mapping):
         return {**lower, **upper} if field in FREE else _merge_maps(lower, upper, field)
@@ -59,7 +61,7 @@ def merge(lower: Any, upper: Any, field: str = "") -> Any:
 
 def _merge_maps(lower: Mapping[str, Any], upper: Mapping[str, Any], field: str) -> Manifest:
     replaced = _ONE_OF.get(field, frozenset())
-    if field == "volumes":  # a volume has one source: naming another replaces the one below
+    if field == "volumes":  # a volume has one source: another source replaces that of the lower layer
         replaced = frozenset(lower) - {"name"}
     out = dict(lower)
     if replaced & upper.keys() or (field == "volumes" and upper.keys() - {"name"}):
@@ -83,8 +85,8 @@ def _key(item: Any, field: str) -> Any:
     return tuple(item.get(part, "TCP" if part == "protocol" else None) for part in KEYS[field])
 
 
-def over(*layers: Mapping[str, Any] | None) -> Manifest:
-    """All layers merged, the first at the bottom; absent ones are skipped."""
+def merge_layers(*layers: Mapping[str, Any] | None) -> Manifest:
+    """Merge all layers, lowest first; absent layers are skipped."""
     out: Manifest = {}
     for layer in layers:
         out = merge(out, layer) if layer else out
@@ -92,16 +94,16 @@ def over(*layers: Mapping[str, Any] | None) -> Manifest:
 
 
 def into_container(pod: Mapping[str, Any], runner: Mapping[str, Any], default_name: str) -> Manifest:
-    """The pod spec with the runner as its first container.
+    """Return the pod spec with the runner as its first container.
 
-    A container of the runner's name that the pod spec has already is merged below it, and the runner's args are appended to
-    that container's args.
+    An existing container with the name of the runner is the lower layer of the merge, and the runner's args are appended to
+    its args.
     """
     name = runner.get("name") or default_name
     containers = list(pod.get("containers") or ())
-    below: Mapping[str, Any] = next((one for one in containers if one.get("name") == name), {})
+    below: Mapping[str, Any] = next((container for container in containers if container.get("name") == name), {})
     main = {**merge(below, runner), "name": name}
     if below.get("args") and runner.get("args"):
         main["args"] = [*below["args"], *runner["args"]]
-    others = [one for one in containers if one.get("name") != name]
+    others = [container for container in containers if container.get("name") != name]
     return {**pod, "containers": [main, *others]}

@@ -1,6 +1,7 @@
-"""Queues of Kueue and Volcano: the marks on pods that OME's annotations ask for.
+"""Set the labels and annotations of queues of Kueue and Volcano on pods, as OME's annotations request them.
 
-A service's annotations count for all of its components, those of a component more. What a user writes himself wins.
+Annotations of a service apply to all of its components; annotations of a component take precedence. Labels and annotations
+that the user sets on pods are kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,19 +11,21 @@ from ome_operator.core.podspec.compose import Composed
 
 NOTES = (keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABLED)
 VOLCANO = "scheduling.volcano.sh/queue-name"
-"""Annotation by which Volcano finds the queue of a pod that it schedules; OME writes a label."""
+"""Annotation by which Volcano determines the queue of a pod that it schedules; OME sets a label."""
 KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"
 PRIORITY = "kueue-scheduling-high-priority"
-"""The WorkloadPriorityClass that OME's dedicated clusters have."""
+"""Name of the WorkloadPriorityClass of OME's dedicated clusters."""
 
 
 def asked(annotations: Mapping[str, str]) -> dict[str, str]:
-    """What annotations say about queues."""
+    """Return the annotations about queues."""
     return {name: annotations[name] for name in NOTES if annotations.get(name)}
 
 
 def queued(composed: Composed, of_service: Iterable[tuple[str, str]]) -> Composed:
-    """A component whose pods carry the marks of their queue; `of_service`: `asked` of the service's annotations."""
+    """Return the component with the labels and annotations of its queue. `of_service` is the result of `asked` for the
+    service.
+    """
     labels, notes = _marks({**dict(of_service), **asked(composed.annotations)})
     if not labels:
         return composed
@@ -34,19 +37,19 @@ def queued(composed: Composed, of_service: Iterable[tuple[str, str]]) -> Compose
     )
 
 
-def _marks(said: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Labels and annotations of a pod."""
-    queue, cluster = said.get(keys.VOLCANO_QUEUE), said.get(keys.DEDICATED_CLUSTER)
-    if not queue and cluster and keys.KUEUE_ENABLED in said:
+def _marks(requested: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the labels and annotations of a pod for these annotations about queues."""
+    queue, cluster = requested.get(keys.VOLCANO_QUEUE), requested.get(keys.DEDICATED_CLUSTER)
+    if not queue and cluster and keys.KUEUE_ENABLED in requested:
         return {keys.KUEUE_LABEL: cluster, KUEUE_PRIORITY: PRIORITY}, {}
     name = queue or cluster
     return ({keys.VOLCANO_LABEL: name}, {VOLCANO: name}) if name else ({}, {})
 
 
 def advice(annotations: Mapping[str, str], scheduler: str) -> list[str]:
-    """What keeps the queue of a pod from counting."""
+    """Return a sentence if the queue of a pod has no effect."""
     if VOLCANO in annotations and scheduler != "volcano":
         return [
-            f"queue {annotations[VOLCANO]} counts for pods that Volcano schedules: write schedulerName: volcano beside it"
+            f"queue {annotations[VOLCANO]} has no effect unless Volcano schedules the pods: set schedulerName: volcano, too"
         ]
     return []

@@ -1,7 +1,8 @@
-"""Fields of pods that Kubernetes does not know: where a person wrote them, and which word was meant.
+"""Find fields of pods that Kubernetes does not have, with their location in the user's object and the field that was
+meant.
 
-A component takes every field of a pod, so a slip of the pen in its own fields (`minReplica`) passes for a field of the pod.
-Only the API server knows for sure what a pod has: what stands here are words to compare with, and no refusal.
+A component accepts every field of a pod spec, so a misspelled field of the component (`minReplica`) is taken for a field of
+the pod. Only the API server has the authoritative list of fields: the lists here serve for suggestions and reject nothing.
 """
 
 import re
@@ -63,60 +64,65 @@ _BELOW: Mapping[str, frozenset[str]] = {
 }
 """Field -> the fields below it, in core/v1 of Kubernetes 1.34."""
 _OURS = frozenset(str(field.alias) for part in (Component, PodPart) for field in part.model_fields.values())
-"""Fields that a component has beside those of a pod."""
+"""Fields that a component has in addition to those of a pod."""
 _UNDECLARED = re.compile(r"\.spec\.template\.spec\.(.+?): field not declared in schema")
 
 
 class _Field(NamedTuple):
-    """A field that somebody wrote."""
+    """A field in a user's object."""
 
     chain: tuple[str, ...]
-    """The fields from the pod spec down to it."""
+    """The names of the fields from the pod spec down to this field."""
     where: str
-    """As a person finds it: `spec.engine.volumes[0].hostpath`."""
+    """The path in the user's object: `spec.engine.volumes[0].hostpath`."""
 
     @property
     def candidates(self) -> frozenset[str]:
-        """The fields that there are at this place; () where no list of them is kept."""
+        """The valid fields at this place; empty if there is no list for the place."""
         return _BELOW.get(self.chain[-2], frozenset()) if len(self.chain) > 1 else _POD | _OURS
 
     @property
     def meant(self) -> str:
-        """The field that was meant, "" when none is like it."""
+        """The valid field that the user probably meant; "" if no field is similar."""
         name, known = self.chain[-1], self.candidates
         same = [field for field in sorted(known) if field.lower() == name.lower()]
         return next(iter(same or get_close_matches(name, sorted(known), 1, cutoff=0.8)), "")
 
     @property
     def sentence(self) -> str:
-        """That there is no such field, and what to do."""
-        return f"{self.where} is no field of a pod: " + (f"did you mean {self.meant}?" if self.meant else "remove it")
+        """A message: the field does not exist, and what to do."""
+        return f"{self.where} is not a field of a pod: " + (f"did you mean {self.meant}?" if self.meant else "remove it")
 
 
 def misspelled(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
-    """A sentence for each field of a service and its runtime that is none, but is like a field that there is."""
+    """Return a sentence for each unknown field of a service and its runtime that resembles a valid field."""
     return _misspelled(service.spec, runtime)
 
 
 @memoize_by_identity(1024)
 def _misspelled(spec: ServiceSpec, runtime: Runtime | None) -> tuple[str, ...]:
-    """By what they are about: a service whose status alone is another has the same."""
+    """Compute the sentences. The arguments exclude the status, so that the cached result stays valid when only the status
+    changes.
+    """
     fields = (field for field in _written(spec, runtime) if field.candidates)
     return tuple(field.sentence for field in fields if field.chain[-1] not in field.candidates and field.meant)
 
 
 def translated(message: str, service: InferenceService, runtime: Runtime | None) -> str:
-    """What the API server says against fields of a pod template, in the words of whoever wrote them.
+    """Translate the API server's errors about fields of a pod template into messages about the user's objects.
 
-    The message as it is where it is about something else, or about what is not written (any more).
+    The message is returned unchanged if it is about something else, or about fields that the objects do not contain (any
+    more).
     """
     undeclared = {tuple(re.sub(r"\[[^]]*\]", "", path).split(".")) for path in _UNDECLARED.findall(message)}
-    found = [field.sentence for field in _written(service.spec, runtime) if field.chain in undeclared] if undeclared else []
-    return "; ".join(dict.fromkeys(found)) or message
+    sentences = (
+        [field.sentence for field in _written(service.spec, runtime) if field.chain in undeclared] if undeclared else []
+    )
+    return "; ".join(dict.fromkeys(sentences)) or message
 
 
 def _written(spec: ServiceSpec, runtime: Runtime | None) -> Iterator[_Field]:
-    """All fields of pods in the components of a service and in those of its runtime."""
+    """Yield all fields of pods in the components of a service and of its runtime."""
     for role, component in spec.components.items():
         yield from _component(component, f"spec.{role}")
         if runtime is not None:

@@ -1,7 +1,7 @@
-"""Refuse pod specs whose parts have the wrong shape, in words.
+"""Check that the parts of a pod spec have the right types, and describe the first mistake.
 
-These fields are open in the CRDs, so anything may stand there: a map of variables instead of a list, a text as args. Layers
-are checked before they are merged, because a merge of wrong shapes would hide what was written.
+The CRDs leave these fields open, so they can contain values of any type: a map of variables instead of a list, a string as
+args. Layers are checked before they are merged, because a merge of values of the wrong type would hide the mistake.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ _ENTRIES: Mapping[str, str] = {
     "requiredDuringSchedulingIgnoredDuringExecution": "", "preferredDuringSchedulingIgnoredDuringExecution": "",
     "resourceClaims": "name", "claims": "name",
 }  # fmt: skip
-"""Lists of maps, with the key that every entry needs ("" for none)."""
+"""Lists of maps -> the key that every entry needs, or ""."""
 _MAPS = frozenset(
     {
         "resources", "limits", "requests", "securityContext", "capabilities", "lifecycle", "nodeSelector", "affinity",
@@ -29,7 +29,7 @@ _MAPS = frozenset(
         "tcpSocket", "grpc", "sleep",
     }
 )  # fmt: skip
-"""Maps; with the field above where the name alone means two things: for pods, what is required is a list."""
+"""Maps. A name with two meanings has its parent in front: the required terms of pod affinity are a list."""
 _LISTS_OF_TEXTS = frozenset({"command", "args", "add", "drop", "values", "namespaces"})
 _TEXTS = frozenset(
     {
@@ -37,29 +37,30 @@ _TEXTS = frozenset(
         "operator", "effect",
     }
 )  # fmt: skip
-"""Texts that entries are told apart by, or that the operator reads. (`image` is none: a volume's image is a map.)"""
+"""Strings that identify entries or that the operator reads. `image` is not included, because the image of a volume is a
+map."""
 _NUMBERS = frozenset({"containerPort", "terminationGracePeriodSeconds"})
 _AMOUNTS = frozenset({"sizeLimit", "divisor"})
 _LEAVES = _TEXTS | _NUMBERS | _AMOUNTS | {"value"}
 _MAPS_OF_AMOUNTS = frozenset({"limits", "requests", "overhead"})
 
 
-def wrong(value: Any, where: str, field: str = "") -> str:
-    """The first thing of a wrong shape at or below `where`, as a sentence; "" when all is well.
+def first_mistake(value: Any, where: str, field: str = "") -> str:
+    """Return a message about the first value of the wrong type at or below `where`, or "".
 
-    `field` is the name under which the value stands; "" for a pod spec or container itself.
+    `field` is the name of the field that holds the value; "" for a pod spec or container itself.
     """
     if value is None:
         return ""
     if field in _ENTRIES:
         return _wrong_entries(value, where, field)
     if field in _LISTS_OF_TEXTS:
-        fine = isinstance(value, list) and all(isinstance(one, str | int | float) for one in value)
+        fine = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
         return "" if fine else f"{where} must be a list of strings"
     if isinstance(value, Mapping) and field not in _LEAVES:
         return _wrong_map(value, where, field)
     if isinstance(value, list) and field not in _MAPS | _LEAVES:
-        return _first(wrong(one, f"{where}[{number}]") for number, one in enumerate(value))
+        return _first(first_mistake(item, f"{where}[{number}]") for number, item in enumerate(value))
     return _wrong_one(value, where, field)
 
 
@@ -67,11 +68,11 @@ def _wrong_map(value: Mapping[str, Any], where: str, field: str) -> str:
     if field in _MAPS_OF_AMOUNTS:
         return _first(_wrong_amount(amount, f"{where}.{name}") for name, amount in value.items() if amount is not None)
     inside = () if field in FREE else value.items()
-    return _first(wrong(inner, f"{where}.{name}", _field(field, str(name))) for name, inner in inside)
+    return _first(first_mistake(inner, f"{where}.{name}", _field(field, str(name))) for name, inner in inside)
 
 
 def _wrong_one(value: Any, where: str, field: str) -> str:
-    """The same for what has nothing below it."""
+    """Return a message about a scalar value of the wrong type, or ""."""
     if field in _MAPS:
         return f"{where} must be a map"
     if field in _TEXTS and not isinstance(value, str):
@@ -90,7 +91,7 @@ def _wrong_amount(value: Any, where: str) -> str:
 
 
 def _field(parent: str, name: str) -> str:
-    """The name under which the tables have a field."""
+    """Return the name of a field in the tables of this module."""
     return f"{parent}.{name}" if f"{parent}.{name}" in _MAPS else name
 
 
@@ -102,8 +103,8 @@ def _wrong_entries(value: Any, where: str, field: str) -> str:
     for number, entry in enumerate(value):
         if not isinstance(entry, Mapping) or (key and entry.get(key) in (None, "")):
             return f"{where}[{number}] must be a map with a {key}" if key else f"{where}[{number}] must be a map"
-    return _first(wrong(entry, f"{where}[{number}]") for number, entry in enumerate(value))
+    return _first(first_mistake(entry, f"{where}[{number}]") for number, entry in enumerate(value))
 
 
 def _first(sentences: Iterable[str]) -> str:
-    return next((one for one in sentences if one), "")
+    return next((sentence for sentence in sentences if sentence), "")

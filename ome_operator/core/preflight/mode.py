@@ -32,9 +32,9 @@ def mode(inputs: Mapping[str, Any], component: str, default: str) -> str:
     """Return the mode of a component, the first that is set of: its annotation in the service, the service's, the
     runtime's, `default`.
     """
-    return layers.first(inputs, component, keys.PREFLIGHT, STORED, read) or default
+    return layers.effective_value(inputs, component, keys.PREFLIGHT, STORED, read) or default
 
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """Return a sentence for each value that is not a valid mode."""
-    return layers.unread(service, runtime, keys.PREFLIGHT, read, f"is none of {', '.join(MODES)}", layers.ENGINES)
+    return layers.invalid_values(service, runtime, keys.PREFLIGHT, read, f"is none of {', '.join(MODES)}", layers.ENGINES)

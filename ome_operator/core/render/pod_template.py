@@ -17,9 +17,9 @@ from ome_operator.core.podspec.merge import merge
 from ome_operator.core.preflight import container as preflight
 from ome_operator.core.preflight.mode import OFF
 from ome_operator.core.render import meta, probes, rdma, ssh
-from ome_operator.core.selection.accelerator import OWN, divided
+from ome_operator.core.selection.accelerator import OWN, parallel_sizes
 from ome_operator.core.traces import pods as traces
-from ome_operator.core.weights.mount import VOLUME, Mount, mount, placed
+from ome_operator.core.weights.mount import VOLUME, Mount, mount, with_directories
 from ome_operator.engines import servers
 
 DRAIN_MARGIN = 15
@@ -98,7 +98,7 @@ def command_line(container: Manifest, context: Context) -> Manifest:
     main = dict(container)
     if extra := context.accelerator.get("args"):
         main["args"] = override(main.get("args") or [], extra)
-    if sizes := divided(context.accelerator):
+    if sizes := parallel_sizes(context.accelerator):
         own = {*flags(extra or ()), *(context.accelerator.get(OWN) or ())}
         main = servers.with_parallelism(main, sizes, own)
     return servers.with_adapters(main, {adapter["name"]: adapter["path"] for adapter in context.weights[1:]})
@@ -132,7 +132,7 @@ def _environment(pod: Manifest, rank: RankContext) -> Manifest:
 def _weights(pod: Manifest, rank: RankContext) -> Manifest:
     """Mount the directories of the model and of the LoRA weights, and require or prefer nodes that have them."""
     context, spec = rank.context, dict(pod)
-    for weights, directory in placed(context.weights, context.directories):
+    for weights, directory in with_directories(context.weights, context.directories):
         volume = VOLUME if weights is context.weights[0] else f"{VOLUME}-{names.digest(weights['name'])}"
         mounted = mount(weights, context.namespace, volume, directory)
         spec = _with_weights(spec, mounted)

@@ -19,7 +19,7 @@ from ome_operator.core.podspec.queues import queued
 from ome_operator.core.preflight.mode import OFF, mode
 from ome_operator.core.render import meta, pod_template
 from ome_operator.core.resolve.finetuned import mounted
-from ome_operator.core.selection.accelerator import beneath
+from ome_operator.core.selection.accelerator import unset_by_service
 from ome_operator.core.traces.collector import endpoint
 from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
@@ -66,7 +66,7 @@ def workloads(
         if component not in inputs:
             continue
         composed = queued(compose(component, inputs["runtime"], inputs[component]), (inputs.get("queue") or {}).items())
-        accelerator = beneath((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
+        accelerator = unset_by_service((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
         context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories, labels)
         out[component], warnings = _role(context, composed, inputs, default_preflight)
         dropped += warnings

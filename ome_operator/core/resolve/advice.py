@@ -6,8 +6,8 @@ from ome_operator.core.observed.objects import Deps
 from ome_operator.core.podspec.spelling import misspelled
 from ome_operator.core.preflight import mode as preflight_mode
 from ome_operator.core.resolve.ignored_fields import in_service
-from ome_operator.core.selection.match import broken
-from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.match import violations
+from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import SPLIT
 from ome_operator.core.traces import collector as traces_collector
 from ome_operator.util.memoize import memoize_by_identity
@@ -35,7 +35,7 @@ def _mismatch(runtime: Runtime, model: Model, well_known: WellKnown) -> tuple[st
     """Return why a runtime that a service names may not fit its model. It is used nevertheless, because the user may know
     better.
     """
-    rules = [rule.sentence for rule in broken(runtime, known(model, True, well_known), chosen=False) if rule.sure]
+    rules = [rule.sentence for rule in violations(runtime, profile_of(model, True, well_known), chosen=False) if rule.sure]
     return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()
 
 

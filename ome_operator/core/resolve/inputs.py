@@ -21,8 +21,8 @@ from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ome_labels import ome_labels
 from ome_operator.core.resolve.pinned import Part, Pinned, pinned
 from ome_operator.core.selection.accelerator import Accelerated, accelerated
-from ome_operator.core.selection.model_profile import known
-from ome_operator.core.selection.runtime import select, still, unread
+from ome_operator.core.selection.model_profile import profile_of
+from ome_operator.core.selection.runtime import remedy_for_unknown_model, select, still_matches
 from ome_operator.core.traces import collector as traces_collector
 from ome_operator.core.weights.mount import weights
 from ome_operator.util.memoize import memoize_by_identity
@@ -120,7 +120,7 @@ def resolve(
         service, "model", model, weights(model).identity(deps.policy.model_agent) if model is not None else {}, kept
     )
     of_runtime = _pinned(service, "runtime", runtime, runtime_parts(runtime.spec) if runtime is not None else {}, kept)
-    seen = known(model, True, deps.well_known) if model is not None else None
+    seen = profile_of(model, True, deps.well_known) if model is not None else None
     own = None if of_runtime.inputs is None else of_runtime.inputs.get("accelerator") or {}
     chosen, refused = accelerated(service, runtime, of_runtime.part, deps, seen, before, own)
     trained, about_trained = fine_tuned(service, model, of_model.part, deps)
@@ -255,11 +255,11 @@ def _chosen(
     kept = _kept(service, model, deps, before)
     if kept is not None:
         return (kept,), None
-    seen = known(model, True, deps.well_known)
+    seen = profile_of(model, True, deps.well_known)
     selection = select(service, seen, deps)
     if selection.best is not None:
         return (selection.best,), None
-    message = f"{selection.sentence(model.name)}{unread(seen, deps)}"
+    message = f"{selection.sentence(model.name)}{remedy_for_unknown_model(seen, deps)}"
     return (), Problem(RUNTIME_READY, Reason.NO_RUNTIME_FITS, message)
 
 
@@ -275,14 +275,14 @@ def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[s
         return None
     runtime = deps.runtimes.get(kept)
     follows = named is None or named.auto_sync is not False
-    if follows and isinstance(runtime, Runtime) and not still(runtime, service, known(model, False)):
+    if follows and isinstance(runtime, Runtime) and not still_matches(runtime, service, profile_of(model, False)):
         return None
     return kept
 
 
-def _where(refs: tuple[Ref, ...], known: Mapping[Ref, object]) -> str:
+def _where(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
     """Return the name of the referenced object for messages: the object that exists, or else the cluster-wide kind."""
-    ref = next((candidate for candidate in refs if candidate in known), refs[-1])
+    ref = next((candidate for candidate in refs if candidate in existing), refs[-1])
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
 
 
@@ -297,11 +297,11 @@ def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
 
 
 def _of_other_kind(
-    service: InferenceService, refs: tuple[Ref, ...], kinds: _Kinds, known: Mapping[Ref, object]
+    service: InferenceService, refs: tuple[Ref, ...], kinds: _Kinds, existing: Mapping[Ref, object]
 ) -> Ref | None:
     """Return an existing object that has the name, but not the kind, that the service specifies."""
     both = _refs(refs[0].name, None, service.namespace, kinds) if refs else ()
-    return next((ref for ref in both if ref in known), None)
+    return next((ref for ref in both if ref in existing), None)
 
 
 def _instead(part: str, other: Ref | None) -> str:

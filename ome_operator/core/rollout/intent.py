@@ -164,7 +164,7 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     former: list[tuple[Mapping[str, str], str]] = []
     if deps.policy.model_agent and any(mount.SOURCE not in weights for weights in today if mount.managed(weights["uri"])):
         for stored in snapshot.revisions:
-            former += mount.placed(mounted(stored.data.get("inputs") or {}), mount.directories(stored.data))
+            former += mount.with_directories(mounted(stored.data.get("inputs") or {}), mount.directories(stored.data))
     kept = [next((where for known, where in former if where and known == weights), "") for weights in today]
     made = [mount.directory(weights, deps.policy.model_agent, deps.policy.agent_roots) for weights in today]
     return [before or now for before, now in zip(kept, made, strict=True)]

@@ -1,1 +1,1 @@
-"""Which runtime and which accelerator class a service gets, and why not another."""
+"""Select the runtime and the accelerator classes of a service."""

@@ -1,7 +1,8 @@
-"""The accelerator class of each component, named or chosen by policy, and what it adds to their pods.
+"""Select the accelerator class of each component, by name or by policy, and determine what the class adds to the
+component's pods.
 
-A class is chosen once and stored with the revision, together with what was asked for; it is chosen again only when that
-changes (decisions 2). What a stored class adds follows the class's own edits.
+A class is selected once and stored with the revision, together with the request that led to it. It is selected again only if
+the request changes (decisions 2). The settings of a selected class follow edits of that class.
 """
 
 from collections.abc import Mapping
@@ -19,19 +20,19 @@ from ome_operator.core.selection.capability import DEFAULT_POLICY, Want, ranked,
 from ome_operator.core.selection.model_profile import ModelProfile
 
 ASKED = "asked"
-"""In a stored part: what the service asked for when the class was chosen; absent when it named the class."""
+"""Key in a stored part: the request by which the class was selected; absent if the service named the class."""
 OWN = "own"
-"""Beside what a class adds to a component: the flags that the service wrote there itself."""
+"""Key next to the settings of a class: the flags that the service itself sets for the component."""
 LISTED = 5
-"""Classes that a sentence speaks of."""
+"""Largest number of classes that a message lists."""
 
 
 @dataclass(frozen=True)
 class Accelerated:
-    """What was chosen per component."""
+    """The accelerator classes of a service's components."""
 
     parts: Manifest = field(default_factory=dict)
-    """component -> {class, asked, nodeSelector, args, env}: part of the revision's inputs."""
+    """component -> {class, asked, nodeSelector, args, env}, as inputs of the revision store them."""
 
 
 def accelerated(
@@ -43,10 +44,10 @@ def accelerated(
     stored: Mapping[str, Any],
     own: Mapping[str, Any] | None = None,
 ) -> tuple[Accelerated, tuple[Problem, ...]]:
-    """The accelerator classes of engine and decoder, and the problems with them.
+    """Return the accelerator classes of engine and decoder, and the problems with them.
 
-    `runtime_spec`: the runtime's parts for `compose`. `stored`: the inputs of the newest revision, {} without one. `own`:
-    the parts that the service keeps with a runtime that it does not follow, None for one that it follows.
+    `runtime_spec` are the runtime's parts for `compose`. `stored` are the inputs of the newest revision, {} without one.
+    `own` are the stored parts if the service keeps its runtime at a stored revision, None if it follows the runtime.
     """
     parts: Manifest = {}
     problems: list[Problem] = []
@@ -55,99 +56,107 @@ def accelerated(
             continue
         selector = _selector(service, written)
         kept = (stored.get("accelerator") or {}).get(component) or {}
-        asked = _asked(selector, runtime, new=component not in stored or bool(kept))
+        request = _asked(selector, runtime, new=component not in stored or bool(kept))
         name = (selector.accelerator_class if selector else None) or ""
-        if not name and asked and runtime is not None:
+        if not name and request and runtime is not None:
             required = runtime.spec.accelerator_requirements
             want = Want(selector.constraints if selector else None, required, None)
-            again = selector is None and own is None and kept and _misfits(kept["class"], want, deps)
-            if kept.get(ASKED) == asked and not again:
+            repeat = selector is None and own is None and kept and _misfits(kept["class"], want, deps)
+            if kept.get(ASKED) == request and not repeat:
                 name = kept["class"]
             else:
                 want = want._replace(bytes_each=_bytes_each(component, runtime_spec, written, model))
-                name, problem = _choose(component, asked, want, deps)
+                name, problem = _choose(component, request, want, deps)
                 if problem is not None:
-                    if selector is not None:  # a runtime that is named runs, whatever it requires
+                    # A runtime that the service names is used even if its requirements cannot be met.
+                    if selector is not None:
                         problems.append(problem)
                     continue
         if name in deps.accelerators:
             part = _part(deps.accelerators[name], runtime if own is None else None)
             part |= {} if own is None else _overrides(name, own.get(component) or {})
-            parts[component] = {**part, ASKED: asked} if asked else part
+            parts[component] = {**part, ASKED: request} if request else part
         elif name:
-            by_note = selector is not None and service.annotations.get(keys.ACCELERATOR_CLASS) == name
-            problems.append(_missing(name, component, deps, chosen=bool(asked), by_note=by_note))
+            by_annotation = selector is not None and service.annotations.get(keys.ACCELERATOR_CLASS) == name
+            problems.append(_missing(name, component, deps, chosen=bool(request), by_annotation=by_annotation))
     return Accelerated(parts), tuple(problems)
 
 
 def _selector(service: InferenceService, component: Component) -> AcceleratorSelector | None:
-    """What counts for a component: its own override before the service's selector before the service's annotation."""
-    noted = service.annotations.get(keys.ACCELERATOR_CLASS)
-    by_note = AcceleratorSelector(accelerator_class=noted) if noted else None
-    for selector in (component.accelerator_override, service.spec.accelerator_selector, by_note):
+    """Return the selector that applies to a component: its own override, else the service's selector, else the service's
+    annotation.
+    """
+    annotated = service.annotations.get(keys.ACCELERATOR_CLASS)
+    from_annotation = AcceleratorSelector(accelerator_class=annotated) if annotated else None
+    for selector in (component.accelerator_override, service.spec.accelerator_selector, from_annotation):
         if selector is not None and (selector.accelerator_class or selector.policy or selector.constraints):
             return selector
     return None
 
 
 def _asked(selector: AcceleratorSelector | None, runtime: Runtime | None, *, new: bool) -> Manifest:
-    """What has to be chosen by; {} when a class is named or nothing is asked for.
+    """Return the request by which a class has to be selected; {} if a class is named or nothing is requested.
 
-    Where the service says nothing the runtime's requirements ask, but not of a component that runs without a class.
+    If the service requests nothing, the runtime's requirements apply, except for an existing component that runs without a
+    class.
     """
     if selector is None:
         required = runtime.spec.accelerator_requirements if runtime is not None else None
         return {"policy": DEFAULT_POLICY, "by": "runtime"} if new and required is not None and required.dump() else {}
     if selector.accelerator_class:
         return {}
-    asked: Manifest = {"policy": selector.policy or DEFAULT_POLICY}
+    request: Manifest = {"policy": selector.policy or DEFAULT_POLICY}
     if selector.constraints is not None:
-        asked["constraints"] = selector.constraints.dump()
-    return asked
+        request["constraints"] = selector.constraints.dump()
+    return request
 
 
 def _misfits(name: str, want: Want, deps: Deps) -> bool:
-    """Whether a chosen class exists and does not do any more."""
+    """Return whether a selected class exists but no longer meets the requirements."""
     return name in deps.accelerators and bool(unfit(deps.accelerators[name], want))
 
 
-def _choose(component: str, asked: Manifest, want: Want, deps: Deps) -> tuple[str, Problem | None]:
-    lacks = {name: unfit(one, want) for name, one in sorted(deps.accelerators.items())}
-    fitting = ranked((deps.accelerators[name] for name, why in lacks.items() if not why), asked["policy"], want, deps.nodes)
+def _choose(component: str, request: Manifest, want: Want, deps: Deps) -> tuple[str, Problem | None]:
+    lacks = {name: unfit(accelerator, want) for name, accelerator in sorted(deps.accelerators.items())}
+    fitting = ranked(
+        (deps.accelerators[name] for name, missing in lacks.items() if not missing), request["policy"], want, deps.nodes
+    )
     if fitting:
         return fitting[0].name, None
-    told = sorted(lacks.items(), key=lambda one: (len(one[1]), one[0]))
-    said = "; ".join(f"{name}: {', '.join(why)}" for name, why in told[:LISTED]) or (
+    closest = sorted(lacks.items(), key=lambda item: (len(item[1]), item[0]))
+    reasons = "; ".join(f"{name}: {', '.join(missing)}" for name, missing in closest[:LISTED]) or (
         "no AcceleratorClass exists" if deps.policy.sees_cluster else f"an AcceleratorClass is {UNREAD}"
     )
-    more = f"; and {len(told) - LISTED} more" if len(told) > LISTED else ""
-    text = f"no AcceleratorClass fits spec.{component}: {said}{more}. Relax acceleratorSelector, or name a class there"
+    more = f"; and {len(closest) - LISTED} more" if len(closest) > LISTED else ""
+    text = f"no AcceleratorClass fits spec.{component}: {reasons}{more}. Relax acceleratorSelector, or name a class there"
     return "", Problem(RUNTIME_READY, Reason.NO_ACCELERATOR_FITS, text)
 
 
-def _missing(name: str, component: str, deps: Deps, *, chosen: bool, by_note: bool) -> Problem:
+def _missing(name: str, component: str, deps: Deps, *, chosen: bool, by_annotation: bool) -> Problem:
     if not deps.policy.sees_cluster:
-        said = f"AcceleratorClass {name} is {UNREAD}: name labels of nodes in spec.{component}.nodeSelector instead"
+        message = f"AcceleratorClass {name} is {UNREAD}: name labels of nodes in spec.{component}.nodeSelector instead"
     elif chosen:
-        said = (
-            f"AcceleratorClass {name}, chosen for spec.{component}, does not exist any more: apply it again, or change "
-            "acceleratorSelector to choose anew"
+        message = (
+            f"AcceleratorClass {name}, chosen for spec.{component}, no longer exists: apply it again, or change "
+            "acceleratorSelector to select another class"
         )
     else:
-        where = f"annotation {keys.ACCELERATOR_CLASS}" if by_note else f"acceleratorClass of spec.{component}"
-        said = f"AcceleratorClass {name} does not exist: apply it, or fix the {where}"
-    return Problem(RUNTIME_READY, Reason.ACCELERATOR_NOT_FOUND, said)
+        where = f"annotation {keys.ACCELERATOR_CLASS}" if by_annotation else f"acceleratorClass of spec.{component}"
+        message = f"AcceleratorClass {name} does not exist: apply it, or fix the {where}"
+    return Problem(RUNTIME_READY, Reason.ACCELERATOR_NOT_FOUND, message)
 
 
 def _bytes_each(component: str, runtime: Manifest, written: Component, model: ModelProfile | None) -> int | None:
-    """Weights on one accelerator, when the model is spread over those of one group."""
+    """Return the bytes of weights per accelerator if the model is divided among all accelerators of a group; None if
+    unknown.
+    """
     if model is None or not model.weight_bytes:
         return None
     try:
-        made = compose(component, runtime, written.dump())
+        composed = compose(component, runtime, written.dump())
     except ProblemError:
         return None
-    pods = [made.leader, *[made.worker] * (made.size - 1)]
+    pods = [composed.leader, *[composed.worker] * (composed.size - 1)]
     count = sum(quantity.gpus(box) for pod in pods if pod for box in pod["containers"])
     return model.weight_bytes // count if count else None
 
@@ -169,17 +178,17 @@ def _part(chosen: AcceleratorClass, runtime: Runtime | None) -> dict[str, Any]:
 
 
 def _overrides(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """What a kept runtime adds for a class."""
+    """Return the settings that a stored runtime adds for a class."""
     return {key: kept[key] for key in ("args", "env", "parallelism", "pipeline") if key in kept and kept["class"] == name}
 
 
-def beneath(part: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """What an accelerator class adds to a component below what the service wrote there: the service's own flags and
-    variables count more.
+def unset_by_service(part: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an accelerator class without those that the service sets itself: its flags and variables
+    take precedence.
     """
-    runners = [one.get("runner") or {} for one in (written, *(written.get(name) or {} for name in ("leader", "worker")))]
-    words = [str(word) for one in runners for word in (*(one.get("command") or ()), *(one.get("args") or ()))]
-    names = {one["name"] for runner in runners for one in runner.get("env") or ()}
+    runners = [part.get("runner") or {} for part in (written, *(written.get(name) or {} for name in ("leader", "worker")))]
+    words = [str(word) for part in runners for word in (*(part.get("command") or ()), *(part.get("args") or ()))]
+    names = {part["name"] for runner in runners for part in runner.get("env") or ()}
     out = {**part, "args": without(part.get("args") or (), flags(words))}
     out["env"] = {name: value for name, value in (part.get("env") or {}).items() if name not in names}
     if "parallelism" in part:
@@ -187,10 +196,11 @@ def beneath(part: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, An
     return {key: value for key, value in out.items() if value}
 
 
-def divided(part: Mapping[str, Any]) -> dict[str, int]:
-    """How a class divides the model, TP and PP -> the number; {} where its runtime does not say.
+def parallel_sizes(part: Mapping[str, Any]) -> dict[str, int]:
+    """Return how a class divides the model: {"TP": sizes, "PP": stages}; {} if the runtime does not specify it.
 
-    Stored is the product, which is what PARALLELISM_SIZE says, and the pipeline's stages where there are some.
+    A stored part contains the product, which is also the value of PARALLELISM_SIZE, and the number of pipeline stages if
+    there is more than one.
     """
     stages = int(part.get("pipeline") or 1)
     if "parallelism" not in part:

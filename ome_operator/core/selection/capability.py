@@ -1,4 +1,4 @@
-"""Accelerator classes against what a service asks for and a runtime requires, and the policies that choose among them."""
+"""Compare accelerator classes with what a service requests and a runtime requires, and rank them by policy."""
 
 import math
 import re
@@ -12,101 +12,109 @@ from ome_operator.core.observed.objects import Node
 
 DEFAULT_POLICY = "BestFit"
 HEADROOM = Fraction(5, 4)
-"""Memory for each byte of weights that BestFit looks for: caches and buffers need room beside them."""
+"""Memory per byte of weights that BestFit requires, because caches and buffers need memory, too."""
 
 
 class Want(NamedTuple):
-    """What a component needs of an accelerator."""
+    """The requirements of a component for its accelerator."""
 
     constraints: AcceleratorConstraints | None
-    """The service's."""
+    """Constraints of the service."""
     requirements: AcceleratorRequirements | None
-    """The runtime's."""
+    """Requirements of the runtime."""
     bytes_each: int | None
-    """Weights that lie on one accelerator; None when that is not known."""
+    """Bytes of weights on one accelerator; None if unknown."""
 
 
-def unfit(one: AcceleratorClass, want: Want) -> tuple[str, ...]:
-    """What a class lacks, one clause each; () when it fits."""
+def unfit(accelerator: AcceleratorClass, want: Want) -> tuple[str, ...]:
+    """Return the requirements that a class does not meet, as clauses for a message; () if it meets all."""
     out: list[str] = []
-    for asked, who in ((want.constraints, "the service"), (want.requirements, "the runtime")):
-        if asked is not None:
-            out += _lacks(one, asked, who)
-    if (c := want.constraints) is not None:
-        if one.name in (c.excluded_classes or ()):
+    for required, requester in ((want.constraints, "the service"), (want.requirements, "the runtime")):
+        if required is not None:
+            out += _lacks(accelerator, required, requester)
+    if (constraints := want.constraints) is not None:
+        if accelerator.name in (constraints.excluded_classes or ()):
             out.append("the service excludes it")
-        if c.max_memory is not None and (memory(one) or 0) > c.max_memory:
-            out.append(f"it has {_number(memory(one))} GB and the service asks for at most {c.max_memory}")
-        if c.architecture_families and (one.spec.family or "") not in c.architecture_families:
-            out.append(f"its family {one.spec.family or '(none)'} is not among {', '.join(c.architecture_families)}")
-    if (r := want.requirements) is not None and r.accelerator_classes and one.name not in r.accelerator_classes:
-        out.append(f"the runtime is for {', '.join(r.accelerator_classes)}")
+        if constraints.max_memory is not None and (memory(accelerator) or 0) > constraints.max_memory:
+            out.append(f"it has {_number(memory(accelerator))} GB and the service asks for at most {constraints.max_memory}")
+        if constraints.architecture_families and (accelerator.spec.family or "") not in constraints.architecture_families:
+            families = ", ".join(constraints.architecture_families)
+            out.append(f"its family {accelerator.spec.family or '(none)'} is not among {families}")
+    classes = want.requirements.accelerator_classes if want.requirements is not None else None
+    if classes and accelerator.name not in classes:
+        out.append(f"the runtime is for {', '.join(classes)}")
     return tuple(out)
 
 
-def _lacks(one: AcceleratorClass, asked: AcceleratorConstraints | AcceleratorRequirements, who: str) -> list[str]:
-    out, can = [], one.spec.capabilities
-    if asked.min_memory is not None and (memory(one) or 0) < asked.min_memory:
-        out.append(f"it has {_number(memory(one))} GB and {who} asks for {asked.min_memory}")
-    speed = can.performance.fp16_tflops if can.performance else None
-    if asked.min_compute_performance_tflops is not None and (speed or 0) < asked.min_compute_performance_tflops:
-        out.append(f"it has {speed or 'no known'} TFLOPS and {who} asks for {asked.min_compute_performance_tflops}")
-    wanted = asked.min_architecture_version
-    if wanted and _version(can.compute_capability) < _version(wanted):
-        out.append(f"its compute capability is {can.compute_capability or 'not known'} and {who} asks for {wanted}")
-    if missing := sorted(set(asked.required_features or ()) - set(can.features or ())):
-        out.append(f"it has no {', '.join(missing)}, which {who} asks for")
+def _lacks(
+    accelerator: AcceleratorClass, required: AcceleratorConstraints | AcceleratorRequirements, requester: str
+) -> list[str]:
+    out, capabilities = [], accelerator.spec.capabilities
+    if required.min_memory is not None and (memory(accelerator) or 0) < required.min_memory:
+        out.append(f"it has {_number(memory(accelerator))} GB and {requester} asks for {required.min_memory}")
+    speed = capabilities.performance.fp16_tflops if capabilities.performance else None
+    if required.min_compute_performance_tflops is not None and (speed or 0) < required.min_compute_performance_tflops:
+        out.append(f"it has {speed or 'no known'} TFLOPS and {requester} asks for {required.min_compute_performance_tflops}")
+    wanted = required.min_architecture_version
+    if wanted and _version(capabilities.compute_capability) < _version(wanted):
+        out.append(
+            f"its compute capability is {capabilities.compute_capability or 'not known'} and {requester} asks for {wanted}"
+        )
+    if missing := sorted(set(required.required_features or ()) - set(capabilities.features or ())):
+        out.append(f"it has no {', '.join(missing)}, which {requester} asks for")
     return out
 
 
 def ranked(
     classes: Iterable[AcceleratorClass], policy: str, want: Want, nodes: Mapping[str, Node]
 ) -> list[AcceleratorClass]:
-    """Classes that fit, the best first; those that have ready nodes come before all others."""
+    """Return the classes, best first. Classes with ready nodes come before all others."""
     preferred = set((want.constraints and want.constraints.preferred_precisions) or ())
 
-    def key(one: AcceleratorClass) -> tuple[object, ...]:
-        absent = not has_nodes(one, nodes)
-        precise = -len(preferred & set(one.spec.capabilities.features or ()))
-        return (absent, precise, *_order(one, policy, want), one.name)
+    def key(accelerator: AcceleratorClass) -> tuple[object, ...]:
+        absent = not has_nodes(accelerator, nodes)
+        precise = -len(preferred & set(accelerator.spec.capabilities.features or ()))
+        return (absent, precise, *_order(accelerator, policy, want), accelerator.name)
 
     return sorted(classes, key=key)
 
 
-def _order(one: AcceleratorClass, policy: str, want: Want) -> tuple[float, ...]:
-    """What a policy compares; smaller is better."""
-    can = one.spec.capabilities
+def _order(accelerator: AcceleratorClass, policy: str, want: Want) -> tuple[float, ...]:
+    """Return the sort key of a policy; smaller is better."""
+    capabilities = accelerator.spec.capabilities
     if policy == "Cheapest":
-        price = one.spec.cost
-        return tuple(_amount(each) for each in ((price.per_hour, price.per_million_tokens) if price else (None, None)))
+        price = accelerator.spec.cost
+        return tuple(_amount(amount) for amount in ((price.per_hour, price.per_million_tokens) if price else (None, None)))
     if policy == "MostCapable":
-        speed = (can.performance.fp16_tflops if can.performance else None) or 0
-        bandwidth = float(quantity.parse(can.memory_bandwidth_gbps or 0))
-        return -float(speed), -float(memory(one) or 0), -bandwidth
+        speed = (capabilities.performance.fp16_tflops if capabilities.performance else None) or 0
+        bandwidth = float(quantity.parse(capabilities.memory_bandwidth_gbps or 0))
+        return -float(speed), -float(memory(accelerator) or 0), -bandwidth
     if policy == "FirstAvailable":
         return ()
-    # BestFit: the smallest memory that holds the weights with some room; if none does, the largest.
-    have, need = memory(one), want.bytes_each
-    if have is None:
+    # BestFit: the smallest memory that holds the weights with headroom; if no class has that much, the largest memory.
+    available, need = memory(accelerator), want.bytes_each
+    if available is None:
         return math.inf, 0.0
-    holds = need is None or Fraction(need) * HEADROOM <= have * 10**9
-    return (0.0 if holds else 1.0, float(have if holds else -have))
+    sufficient = need is None or Fraction(need) * HEADROOM <= available * 10**9
+    return (0.0 if sufficient else 1.0, float(available if sufficient else -available))
 
 
-def has_nodes(one: AcceleratorClass, nodes: Mapping[str, Node]) -> bool:
-    """Whether a ready node carries the labels of the class."""
-    return any(node.ready and carries(node, one) for node in nodes.values())
+def has_nodes(accelerator: AcceleratorClass, nodes: Mapping[str, Node]) -> bool:
+    """Return whether a ready node has the labels of the class."""
+    return any(node.ready and carries(node, accelerator) for node in nodes.values())
 
 
 def carries(node: Node, accelerator: AcceleratorClass) -> bool:
-    """Whether a node has all the labels that a class names; a class that names none has no nodes."""
+    """Return whether a node has all labels that a class names; a class that names no labels has no nodes."""
     wanted = accelerator.spec.discovery.node_selector or {}
     return bool(wanted) and all(node.labels.get(key) == value for key, value in wanted.items())
 
 
-def memory(one: AcceleratorClass) -> Fraction | None:
-    """GB of one accelerator: `141` and `"141"` mean GB, `"141Gi"` GiB; None where nothing or no amount is written."""
-    written = one.spec.capabilities.memory_gb
+def memory(accelerator: AcceleratorClass) -> Fraction | None:
+    """Return the memory of one accelerator in GB: `141` and `"141"` mean GB, `"141Gi"` means GiB; None if it is unset or
+    invalid.
+    """
+    written = accelerator.spec.capabilities.memory_gb
     if written is None or not quantity.valid(written):
         return None
     value = quantity.parse(written)
@@ -122,4 +130,4 @@ def _number(value: Fraction | None) -> str:
 
 
 def _version(text: str | None) -> tuple[int, ...]:
-    return tuple(int(one) for one in re.findall(r"\d+", text or ""))
+    return tuple(int(number) for number in re.findall(r"\d+", text or ""))

@@ -1,4 +1,6 @@
-"""Whether a runtime serves a model: every rule that it breaks, and its score where it breaks none (docs/choosing.md)."""
+"""Decide whether a runtime can serve a model: the rules that it violates, and its score if there are none
+(docs/choosing.md).
+"""
 
 import math
 from collections.abc import Iterable
@@ -6,113 +8,125 @@ from typing import NamedTuple
 
 from ome_operator.api import Runtime, SupportedModelFormat, Version
 from ome_operator.core.selection import versions
-from ome_operator.core.selection.model_profile import ModelProfile, size
+from ome_operator.core.selection.model_profile import ModelProfile, parameter_count
 
 
-class Broken(NamedTuple):
-    """A rule that a candidate breaks."""
+class Violation(NamedTuple):
+    """A rule that a candidate runtime violates."""
 
     sentence: str
-    """What the runtime is for, and what is there instead; the candidate's name stands before it."""
+    """A clause about what the runtime supports and what the model or service has; messages put the runtime's name before
+    it."""
     sure: bool = True
-    """False where one side says nothing: enough to leave a candidate out, not to warn somebody who named it."""
+    """False if the model or the runtime leaves the value unset: reason enough not to select the runtime, but not to warn
+    a user who named it."""
 
 
 class Score(NamedTuple):
-    """How well a runtime matches; a smaller one is better."""
+    """How well a runtime matches a model; smaller is better."""
 
     minus_weight: int
-    """−(weight of the format + weight of the framework) × priority, of the best format."""
+    """−(weight of the format + weight of the framework) × priority, for the best matching format."""
     width: float
-    """Of the range of sizes: the narrowest is made for such a model. Infinite without one, or without a size."""
+    """Width of the supported range of model sizes: a narrow range is the more specific match. Infinite if the range or
+    the model's size is unknown."""
 
 
-def broken(runtime: Runtime, model: ModelProfile, *, chosen: bool) -> tuple[Broken, ...]:
-    """The rules that a runtime breaks with a model: of its formats the one that comes closest speaks.
+def violations(runtime: Runtime, model: ModelProfile, *, chosen: bool) -> tuple[Violation, ...]:
+    """Return the rules that a runtime violates for a model, using the supported format with the fewest violations.
 
-    `chosen` False for a runtime that was named: then it need not offer itself, and one that names no formats serves all.
+    `chosen` is False for a runtime that the service names: it then needs no format with autoSelect, and a runtime without
+    formats accepts every model.
     """
     formats = runtime.spec.supported_model_formats or ()
     if not formats and not chosen:
         return _size(runtime, model)
-    offered = [one for one in formats if one.auto_select] if chosen else list(formats)
+    offered = [format_ for format_ in formats if format_.auto_select] if chosen else list(formats)
     if not offered:
-        said = "none of its supportedModelFormats has autoSelect: true" if formats else "it names no supportedModelFormats"
-        return (Broken(said, False), *_closest(formats, model), *_size(runtime, model))
+        message = (
+            "none of its supportedModelFormats has autoSelect: true" if formats else "it names no supportedModelFormats"
+        )
+        return (Violation(message, False), *_closest(formats, model), *_size(runtime, model))
     return (*_closest(offered, model), *_size(runtime, model))
 
 
 def score(runtime: Runtime, model: ModelProfile) -> Score:
-    """The score of a runtime that breaks no rule."""
-    formats = [one for one in runtime.spec.supported_model_formats or () if one.auto_select and not _format(one, model)]
-    best = max((_weight(one) for one in formats), default=0)
+    """Return the score of a runtime that violates no rule."""
+    formats = [
+        format_
+        for format_ in runtime.spec.supported_model_formats or ()
+        if format_.auto_select and not _format(format_, model)
+    ]
+    best = max((_weight(format_) for format_ in formats), default=0)
     low, high = _range(runtime)
     bounded = model.parameters is not None and low is not None and high is not None
     return Score(-best, (high or 0) - (low or 0) if bounded else math.inf)
 
 
-def _weight(one: SupportedModelFormat) -> int:
-    parts = (one.model_format, one.model_framework)
+def _weight(format_: SupportedModelFormat) -> int:
+    parts = (format_.model_format, format_.model_framework)
     weight = sum(1 if part.weight is None else part.weight for part in parts if part is not None)
-    return max(weight, 1) * (1 if one.priority is None else one.priority)
+    return max(weight, 1) * (1 if format_.priority is None else format_.priority)
 
 
-def _closest(formats: Iterable[SupportedModelFormat], model: ModelProfile) -> tuple[Broken, ...]:
-    return min((_format(one, model) for one in formats), key=len, default=())
+def _closest(formats: Iterable[SupportedModelFormat], model: ModelProfile) -> tuple[Violation, ...]:
+    return min((_format(format_, model) for format_ in formats), key=len, default=())
 
 
-def _format(one: SupportedModelFormat, model: ModelProfile) -> tuple[Broken, ...]:
-    """The rules that one supported format breaks."""
-    pipeline = (one.diffusion_pipeline.class_name if one.diffusion_pipeline else None) or ""
-    format_ = one.model_format or (Version(name=one.name) if one.name else None)
+def _format(supported: SupportedModelFormat, model: ModelProfile) -> tuple[Violation, ...]:
+    """Return the rules that one supported format violates."""
+    pipeline = (supported.diffusion_pipeline.class_name if supported.diffusion_pipeline else None) or ""
+    model_format = supported.model_format or (Version(name=supported.name) if supported.name else None)
     rules = (
         _equal("diffusion pipeline", pipeline, model.pipeline),
-        _equal("architecture", one.model_architecture or "", model.architecture),
-        _quantized(one.quantization or "", model),
-        _versioned("format", format_, model.format),
-        _versioned("framework", one.model_framework, model.framework),
+        _equal("architecture", supported.model_architecture or "", model.architecture),
+        _quantized(supported.quantization or "", model),
+        _versioned("format", model_format, model.format),
+        _versioned("framework", supported.model_framework, model.framework),
     )
     return tuple(rule for rule in rules if rule is not None)
 
 
-def _equal(what: str, wanted: str, there: str) -> Broken | None:
-    if wanted.lower() == there.lower():
+def _equal(what: str, wanted: str, actual: str) -> Violation | None:
+    if wanted.lower() == actual.lower():
         return None
-    if not there:
-        return Broken(f"it is for {what} {wanted}, and the model's is not known", False)
+    if not actual:
+        return Violation(f"it is for {what} {wanted}, and the model's is not known", False)
     if not wanted:
-        return Broken(f"it names no {what}, and the model has {there}", False)
-    return Broken(f"it is for {what} {wanted}, and the model has {there}")
+        return Violation(f"it names no {what}, and the model has {actual}", False)
+    return Violation(f"it is for {what} {wanted}, and the model has {actual}")
 
 
-def _quantized(wanted: str, model: ModelProfile) -> Broken | None:
+def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
     return None if wanted.lower() in model.quantizations else _equal("quantization", wanted, model.quantization)
 
 
-def _versioned(what: str, wanted: Version | None, there: Version | None) -> Broken | None:
+def _versioned(what: str, wanted: Version | None, actual: Version | None) -> Violation | None:
     if wanted is None:
-        return None if what == "framework" else Broken(f"its supportedModelFormats name no {what}", False)
-    if there is None:
-        return Broken(f"it is for {what} {wanted.name}, and the model's is not known", False)
-    if wanted.name.lower() != there.name.lower():
-        return Broken(f"it is for {what} {wanted.name}, and the model has {there.name}")
-    if not wanted.version or not there.version or versions.holds(wanted.operator, wanted.version, there.version):
+        return None if what == "framework" else Violation(f"its supportedModelFormats name no {what}", False)
+    if actual is None:
+        return Violation(f"it is for {what} {wanted.name}, and the model's is not known", False)
+    if wanted.name.lower() != actual.name.lower():
+        return Violation(f"it is for {what} {wanted.name}, and the model has {actual.name}")
+    if not wanted.version or not actual.version or versions.accepts(wanted.operator, wanted.version, actual.version):
         return None
-    asked = f"{wanted.name} {versions.SAID.get(wanted.operator or '', '')}{wanted.version}"
-    if wanted.operator in versions.SAID and not versions.ordered(wanted.version, there.version):
-        return Broken(f"it is for {what} {asked}, and the model has {there.version}, which cannot be compared with that")
-    return Broken(f"it is for {what} {asked}, and the model has {there.version}")
+    required = f"{wanted.name} {versions.SAID.get(wanted.operator or '', '')}{wanted.version}"
+    if wanted.operator in versions.SAID and not versions.ordered(wanted.version, actual.version):
+        return Violation(
+            f"it is for {what} {required}, and the model has {actual.version}, which cannot be compared with that"
+        )
+    return Violation(f"it is for {what} {required}, and the model has {actual.version}")
 
 
-def _size(runtime: Runtime, model: ModelProfile) -> tuple[Broken, ...]:
+def _size(runtime: Runtime, model: ModelProfile) -> tuple[Violation, ...]:
     low, high = _range(runtime)
     if model.parameters is None or (low or 0) <= model.parameters <= (math.inf if high is None else high):
         return ()
-    said = runtime.spec.model_size_range
-    bounds = f"{(said.min if said else None) or '0'} to {(said.max if said else None) or 'any'}"
-    return (Broken(f"it is for sizes from {bounds}, and the model has {model.parameters / 1e9:,.1f}B parameters"),)
+    size_range = runtime.spec.model_size_range
+    bounds = f"{(size_range.min if size_range else None) or '0'} to {(size_range.max if size_range else None) or 'any'}"
+    return (Violation(f"it is for sizes from {bounds}, and the model has {model.parameters / 1e9:,.1f}B parameters"),)
 
 
 def _range(runtime: Runtime) -> tuple[float | None, float | None]:
     bounds = runtime.spec.model_size_range
-    return (size(bounds.min), size(bounds.max)) if bounds else (None, None)
+    return (parameter_count(bounds.min), parameter_count(bounds.max)) if bounds else (None, None)

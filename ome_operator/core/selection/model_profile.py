@@ -1,5 +1,7 @@
-"""What is known of a model when something is chosen for it: what people wrote in its spec, else the facts of its files, else
-those of a well-known model of its name.
+"""Collect what is known about a model, for the selection of a runtime and of accelerators.
+
+Values in the model's spec take precedence over facts from its files, and these over the facts of a well-known model of the
+same name.
 """
 
 import re
@@ -13,35 +15,36 @@ from ome_operator.util.memoize import memoize_by_identity
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMBT]?)\s*$", re.IGNORECASE)
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 PLAIN = "none"
-"""The quantization of weights that have none."""
+"""Quantization in the facts of weights that are not quantized."""
 
 
 class ModelProfile(NamedTuple):
-    """A model, as far as it is known; None and "" are not known."""
+    """A model, as far as it is known; unknown values are None or ""."""
 
     name: str
     format: Version | None
     framework: Version | None
     architecture: str
     quantization: str
-    """"" for plain weights, too: nobody writes that."""
+    """Quantization of the weights; "" also for weights that are not quantized, because specs leave the field unset for
+    them."""
     quantizations: frozenset[str]
-    """Every word for it, in small letters: a runtime that names any of them is for this model."""
+    """All names of the quantization, in lower case; a runtime that names any of them supports this model."""
     parameters: float | None
     pipeline: str
-    """Class of a diffusion pipeline."""
+    """Class name of a diffusion pipeline."""
     weight_bytes: int | None
     learned: bool
-    """Whether the facts of its files are there."""
+    """Whether the facts were read from the model's files."""
     well_known: str = ""
-    """Repository of the well-known model that it is known by, "" where its spec or its files say what it is."""
+    """Repository of the well-known model from which the facts are taken; "" if the spec or the files provide them."""
 
 
 @memoize_by_identity(512)
-def known(model: Model, files: bool = True, well_known: WellKnown = NOBODY) -> ModelProfile:
-    """What is known of a model; without `files` only what people wrote.
+def profile_of(model: Model, files: bool = True, well_known: WellKnown = NOBODY) -> ModelProfile:
+    """Return what is known about a model; without `files` only what its spec contains.
 
-    A version that was only learned from its files is left out: nobody asked for it.
+    A version that was only found in the files is left out, because no one requested it.
     """
     facts, repository = facts_of(model, well_known) if files else (Facts(), "")
     spec = model.spec
@@ -55,7 +58,7 @@ def known(model: Model, files: bool = True, well_known: WellKnown = NOBODY) -> M
         architecture=spec.model_architecture or facts.architecture or "",
         quantization=quantization,
         quantizations=frozenset(words if quantization.lower() in words else [quantization.lower()]),
-        parameters=size(spec.model_parameter_size) or facts.parameters or size(facts.parameter_size),
+        parameters=parameter_count(spec.model_parameter_size) or facts.parameters or parameter_count(facts.parameter_size),
         pipeline=(pipeline.class_name if pipeline else None) or facts.pipeline or "",
         weight_bytes=facts.weight_bytes,
         learned=bool(facts.model_fields_set) and not repository,
@@ -64,31 +67,37 @@ def known(model: Model, files: bool = True, well_known: WellKnown = NOBODY) -> M
 
 
 def facts_of(model: Model, well_known: WellKnown) -> tuple[Facts, str]:
-    """The facts of a model's files and ""; before anybody has read them those of a well-known model, and its repository.
+    """Return (the facts of a model's files, ""), or, before its files were read, (facts, repository) of a well-known
+    model.
 
-    Whoever writes the architecture has said what the model is: a field that is silent then means that there is none.
+    If the spec names the architecture, the well-known facts are not used: an unset field then means that the value does not
+    apply.
     """
     facts = learned(model)
     if facts.model_fields_set or model.spec.model_architecture:
         return facts, ""
-    found = well_known.find(model.name, model.spec.storage.storage_uri)
-    return (found.facts, found.repository) if found is not None else (facts, "")
+    match = well_known.find(model.name, model.spec.storage.storage_uri)
+    return (match.facts, match.repository) if match is not None else (facts, "")
 
 
 def _words(facts: Facts) -> list[str]:
-    """What the files call a quantization: the name first, then the tool's own word for it; [] for plain weights.
+    """Return the names of a quantization in the facts, the common name before the tool's own name; [] if it is not
+    quantized.
 
-    Runtimes of Kimi K2 Thinking ask for `compressed-tensors`, which is how its weights are packed; `int4` is what they are.
+    Both names are needed: runtimes of Kimi K2 Thinking support `compressed-tensors`, the packing of its weights, which are
+    `int4`.
     """
-    found = facts.quantization
-    if found is None or found.name == PLAIN:
+    quantization = facts.quantization
+    if quantization is None or quantization.name == PLAIN:
         return []
-    return list(dict.fromkeys(word.lower() for word in (found.name, found.method) if word))
+    return list(dict.fromkeys(word.lower() for word in (quantization.name, quantization.method) if word))
 
 
 def learned(model: Model) -> Facts:
-    """The facts in a model's status; empty where another version of the operator wrote what this one cannot read, and where
-    they are of files that the model does not name any more.
+    """Return the facts in a model's status.
+
+    They are empty if another version of the operator wrote facts that this version cannot parse, or if they were read from
+    files that the model no longer refers to.
     """
     uri, status = files_uri(model.spec.storage), model.status
     if (status.get("weights") or {}).get("uri", uri) != uri:
@@ -99,7 +108,7 @@ def learned(model: Model) -> Facts:
         return Facts()
 
 
-def size(text: str | None) -> float | None:
-    """Parameters of "7B", "1.04T" or "500M"; None when it is no such text."""
-    found = _SIZE.match(text or "")
-    return float(found[1]) * _UNITS[found[2].upper()] if found else None
+def parameter_count(text: str | None) -> float | None:
+    """Return the number of parameters in "7B", "1.04T" or "500M"; None for other texts."""
+    match = _SIZE.match(text or "")
+    return float(match[1]) * _UNITS[match[2].upper()] if match else None

@@ -1,7 +1,7 @@
-"""Versions of formats and frameworks, compared as OME compares them: the runtime's version stands on the left.
+"""Compare versions of formats and frameworks in the same way as OME, with the runtime's version on the left side.
 
-A runtime that says `GreaterThanOrEqual` 4.57.1 serves what older releases saved: its own version has to be greater than
-the model's, or equal.
+`GreaterThanOrEqual` 4.57.1 of a runtime accepts models that older releases saved: the runtime's version has to be greater
+than or equal to the model's version.
 """
 
 import re
@@ -9,41 +9,41 @@ from typing import NamedTuple
 
 _RELEASE = re.compile(r"(?P<prefix>v?)(?P<major>\d+)(\.(?P<minor>\d+)(\.(?P<patch>\d+)(?P<rest>\D.*)?)?)?")
 SAID = {"GreaterThan": "older than ", "GreaterThanOrEqual": "up to "}
-"""Operator of a runtime -> what it means for the version of a model."""
+"""Operator of a runtime -> its meaning for the version of a model, as a part of a message."""
 
 
 class ParsedVersion(NamedTuple):
-    """A version in its parts."""
+    """A version, split into its parts."""
 
     numbers: tuple[int, int, int]
-    """Parts that are not written are 0."""
+    """Major, minor and patch number; missing numbers are 0."""
     rest: str
-    """What follows the three numbers, such as `.dev0`, `-preview` or `+cu126`; "" for an official release."""
+    """The text after the three numbers, such as `.dev0`, `-preview` or `+cu126`; "" for an official release."""
     form: tuple[str, int]
-    """The prefix (`v` or none) and how many numbers are written."""
+    """The prefix (`v` or none), and how many numbers the text contains."""
 
 
 def release(text: str) -> ParsedVersion | None:
-    """A version, None for a text that is none."""
-    found = _RELEASE.fullmatch(text)
-    if found is None:
+    """Return the parts of a version, or None if the text is not a version."""
+    match = _RELEASE.fullmatch(text)
+    if match is None:
         return None
-    written = [int(found[name]) for name in ("major", "minor", "patch") if found[name] is not None]
+    written = [int(match[name]) for name in ("major", "minor", "patch") if match[name] is not None]
     major, minor, patch = written + [0] * (3 - len(written))
-    return ParsedVersion((major, minor, patch), found["rest"] or "", (found["prefix"], len(written)))
+    return ParsedVersion((major, minor, patch), match["rest"] or "", (match["prefix"], len(written)))
 
 
 def ordered(left: str, right: str) -> bool:
-    """Whether one of two versions can be called greater: both are official releases, written in the same form."""
+    """Return whether two versions can be ordered: both are official releases of the same form."""
     first, second = release(left), release(right)
     return bool(first and second and not first.rest and not second.rest and first.form == second.form)
 
 
-def holds(operator: str | None, runtime: str, model: str) -> bool:
-    """Whether a runtime for the version `runtime` serves a model of the version `model`.
+def accepts(operator: str | None, runtime: str, model: str) -> bool:
+    """Return whether a runtime for the version `runtime` accepts a model of the version `model`.
 
-    Where no order is known, an operator asks for equality with a version that is no official release, and refuses two
-    versions of unlike form: `4.57` and `4.48.3` say nothing about each other.
+    Without an ordering operator, or if one of them is not an official release, the versions have to be equal. An ordering
+    operator rejects two versions of different form: `4.57` and `4.48.3` cannot be compared.
     """
     left, right = release(runtime), release(model)
     if left is None or right is None:

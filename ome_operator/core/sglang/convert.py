@@ -4,8 +4,8 @@ from ome_operator import keys, names
 from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving, SglangModel
 from ome_operator.core.observed.objects import Deps, Manifest, Ref
 from ome_operator.core.reasons import NOTHING, Reason, Why
-from ome_operator.core.selection.model_profile import known
-from ome_operator.core.selection.runtime import select, unread
+from ome_operator.core.selection.model_profile import profile_of
+from ome_operator.core.selection.runtime import remedy_for_unknown_model, select
 
 
 def source(short: SglangModel | Serving) -> str:
@@ -50,11 +50,11 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
         first = draft(short, deps)
         if isinstance(first, Invalid):
             return None, Why(Reason.INVALID_SPEC, first.why)
-        seen = known(model, True, deps.well_known)
+        seen = profile_of(model, True, deps.well_known)
         selection = select(first, seen, deps)
         chosen = deps.runtimes[selection.best] if selection.best else None
         if not isinstance(chosen, Runtime):
-            sentence = f"{selection.sentence(model.name, 'spec.runtime')}{unread(seen, deps)}"
+            sentence = f"{selection.sentence(model.name, 'spec.runtime')}{remedy_for_unknown_model(seen, deps)}"
             return None, Why(Reason.NO_RUNTIME_FITS, sentence)
         runtime = chosen
     return _manifest(short, "InferenceService", notes, {**spec, **{name: {} for name in _brings(runtime)}}), NOTHING

@@ -38,7 +38,7 @@ def asked(service: InferenceService) -> str:
 
 def endpoint(inputs: Mapping[str, Any], component: str) -> str:
     """Return where a component of a revision sends its spans, as HOST:PORT; "" for nowhere."""
-    said = layers.first(inputs, component, keys.TRACES, STORED, read)
+    said = layers.effective_value(inputs, component, keys.TRACES, STORED, read)
     return "" if said == OFF else said
 
 
@@ -52,4 +52,4 @@ def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Map
 
 def advice(service: InferenceService, runtime: Runtime | None) -> tuple[str, ...]:
     """Return a sentence for each value that is not a valid endpoint."""
-    return layers.unread(service, runtime, keys.TRACES, read, f"is neither HOST:PORT nor {OFF}", layers.EVERYTHING)
+    return layers.invalid_values(service, runtime, keys.TRACES, read, f"is neither HOST:PORT nor {OFF}", layers.EVERYTHING)

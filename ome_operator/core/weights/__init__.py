@@ -1,1 +1,1 @@
-"""Where pods find a model's files, and which nodes hold them."""
+"""Locate the files of a model on nodes, mount them in pods, and determine which nodes have them."""

@@ -1,48 +1,48 @@
-"""Which nodes hold a model, and how many of them a set of groups needs."""
+"""Determine how many nodes have the weights of a revision, and how many its groups need."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from ome_operator.core.observed.objects import Deps
-from ome_operator.core.weights.mount import claim, placed, required_label
+from ome_operator.core.weights.mount import claim, required_label, with_directories
 
 
 class LocalWeights(NamedTuple):
-    """Weights that pods mount from the disk of a node: a model, or what was trained on it."""
+    """Weights that pods mount from the disk of a node: a model or fine-tuned weights."""
 
     title: str
-    """What people call them: "model tiny", "fine-tuned weight poet"."""
+    """Description for messages: "model tiny", "fine-tuned weight poet"."""
     label: str
-    """Label key that a node must carry as `Ready`."""
+    """Key of the label that a node must have with the value `Ready`."""
     have: int
-    """Ready nodes that carry it."""
+    """Number of ready nodes with that label."""
     fetched: bool
-    """Whether agents fetch the weights and so set the label."""
+    """Whether agents download the weights and set the label."""
 
 
 class Availability(NamedTuple):
-    """Where the weights are."""
+    """How many nodes have all weights of a revision, compared with the number required."""
 
     have: int
-    """Ready nodes that hold all of the weights."""
+    """Number of ready nodes that have all of the weights."""
     need: int
-    """Nodes that the groups need at least."""
+    """Smallest number of nodes on which the groups can run."""
     everywhere: bool
-    """The weights come with a claim, so no node has to hold them."""
+    """All weights come from volume claims, so no node has to have them."""
     parts: tuple[LocalWeights, ...] = ()
-    """The weights one by one, without those that come with a claim."""
+    """The weights individually, without those that come from a volume claim."""
     known: bool = True
-    """Whether nodes are read: else nobody can say, and nothing waits for it."""
+    """Whether the operator reads nodes. If it does not, the count is unknown and nothing waits for the weights."""
 
     @property
     def enough(self) -> bool:
-        """Whether every group finds a node with the weights."""
+        """Whether enough nodes have the weights for every group."""
         return self.everywhere or not self.known or self.have >= self.need
 
     @property
     def sentence(self) -> str:
-        """On how many nodes the weights are; where that is too few, which of them lack."""
+        """A message with the number of nodes; if they are too few, it names the weights that are on too few nodes."""
         if short := self._short:
             return f"{' and '.join(f'{part.title} on {part.have} nodes' for part in short)}, {self.need} needed"
         together = " together" if len(self.parts) > 1 else ""
@@ -50,7 +50,7 @@ class Availability(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What a node needs that is to hold them, and who sees to that."""
+        """What to do to make the weights available on a node."""
         parts = self._short or self.parts
         if by_hand := [f"{part.label}=Ready" for part in parts if not part.fetched]:
             return f"label each node that has the files: kubectl label node NODE {' '.join(by_hand)}"
@@ -58,25 +58,26 @@ class Availability(NamedTuple):
 
     @property
     def _short(self) -> tuple[LocalWeights, ...]:
-        """The weights that are on too few nodes; () where each is on enough, though not on the same ones."""
+        """The weights that are on too few nodes; () if each is on enough nodes, even if not on the same nodes."""
         return () if self.enough else tuple(part for part in self.parts if part.have < self.need)
 
 
 def availability(
     identities: Sequence[Mapping[str, str]], groups: Iterable[tuple[int, int]], deps: Deps, directories: Sequence[str] = ()
 ) -> Availability:
-    """Nodes that hold the model of a revision and all that was trained on it, against the (groups, size) of its roles.
+    """Return the nodes with all weights of a revision, compared with the number that its groups need.
 
-    `directories` are their revisions' own, in the same order, where an agent made them.
+    `identities` are the model and the fine-tuned weights, and `directories` the directories of their revisions in the same
+    order, if an agent created them. `groups` are (number of groups, pods per group) of each role.
 
-    Pods of a group of several share no node, so each needs one; groups of one may share nodes, so they need one in all.
+    Pods of a group of several pods do not share nodes, so each pod needs a node. Groups of a single pod may share one node.
     """
     sizes = list(groups)
     need = sum(count * size for count, size in sizes if size > 1)
     need = max(need, 1 if any(count for count, _ in sizes) else 0)
     holders: list[AbstractSet[str]] = []
     parts: list[LocalWeights] = []
-    for identity, directory in placed(identities, directories):
+    for identity, directory in with_directories(identities, directories):
         if claim(identity["uri"]) is None:
             label = required_label(identity, directory)
             holders.append(deps.holders.get(label, frozenset()))

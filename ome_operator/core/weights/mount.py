@@ -1,6 +1,6 @@
-"""Where a model's weights are on a node and how a pod sees them.
+"""Determine where a model's weights are on a node, and how a pod mounts them.
 
-Everything that the model plane will change about this (a directory per revision, decisions 7) changes here only.
+The layout of directories on nodes (one directory per revision, decisions 7) is defined only here.
 """
 
 import re
@@ -18,60 +18,61 @@ from ome_operator.core.problem import ProblemError
 from ome_operator.core.reasons import MODEL_READY, Reason
 
 FETCHED = frozenset({"hf", "s3", "gs", "az", "oci"})
-"""Schemes whose files agents fetch."""
+"""URI schemes whose files agents download."""
 FILES_FROM = "filesFrom"
-"""Of `spec.storage.parameters`: the repository whose files, without its weights, lie beside those of the URI."""
+"""Key in `spec.storage.parameters`: a repository whose files, except for its weights, are added to those of the URI."""
 SOURCE = "source"
-"""In the storage identity of what agents fetch: the parameters that decide the bytes."""
+"""Key in the storage identity of downloaded weights: the parameters on which the contents depend."""
 DECIDING = ("account", "endpoint", "region", "verify")
-"""Of `spec.storage.parameters`: what another answer of the same URI may come from. `filesFrom` is part of the URI of all
-files.
-"""
+"""Keys in `spec.storage.parameters` that can change the contents of a URI. `filesFrom` is missing because `files_uri`
+contains it."""
 NAMESPACES = ".namespaces"
-"""Below a root: the weights that agents fetch for BaseModels, a folder for each namespace."""
+"""Directory below a root with the weights that agents download for BaseModels, in one directory per namespace."""
 _BESIDE = re.compile(r"\+(?=[a-z0-9]+://)")
 DEFAULT_ROOT = "/mnt/models"
 VOLUME = "model"
 
 
 class Weights(NamedTuple):
-    """Storage identity of a model: the part of it that belongs to a revision (decisions 2)."""
+    """Storage identity of a model: the part of its storage that belongs to a revision (decisions 2)."""
 
     kind: str
     namespace: str
     name: str
     uri: str
-    """Of the files; `URI+URI` where those of another repository lie beside them."""
+    """URI of the files; `URI+URI` if files of another repository are added."""
     path: str
     source: str = ""
-    """Parameters that decide the bytes, as `a=1&b=2`."""
+    """Parameters on which the contents depend, as `a=1&b=2`."""
 
     def identity(self, agents: bool) -> dict[str, str]:
-        """As a revision stores it. Without agents nobody asks a source, so it is no part of it."""
-        found: dict[str, str] = self._asdict()
+        """Return the identity as a revision stores it. It includes the source only if agents download the weights,
+        because nothing else uses it.
+        """
+        stored: dict[str, str] = self._asdict()
         if not (agents and managed(self.uri)):
-            del found[SOURCE]
-        return found
+            del stored[SOURCE]
+        return stored
 
     @property
     def digest(self) -> str:
-        """Name of the directory that agents make for these weights."""
+        """Name of the directory that agents create for these weights."""
         return names.weights_digest(self._asdict())
 
 
 class Mount(NamedTuple):
-    """What a pod needs to see the weights."""
+    """The volume, mount and affinity with which a pod uses the weights."""
 
     volume: Manifest
     mount: Manifest
     affinity: Manifest | None
-    """A required node-selector expression, or None when the volume itself decides where the pod can run."""
+    """A required node-selector expression, or None if the volume itself determines where the pod can run."""
     preferred: Manifest | None = None
-    """One that the scheduler shall rather meet: the model's plain label, where a revision's own is required."""
+    """A preferred node-selector expression: the label of the model, if the label of a revision is required."""
 
 
 def weights(model: Model | FineTunedWeight) -> Weights:
-    """Storage identity of a model; `spec.storage.path` defaults to `/mnt/models/<name>`."""
+    """Return the storage identity of a model; `spec.storage.path` defaults to `/mnt/models/<name>`."""
     storage = model.spec.storage
     path = storage.path or f"{DEFAULT_ROOT}/{model.name}"
     given = storage.parameters or {}
@@ -80,40 +81,44 @@ def weights(model: Model | FineTunedWeight) -> Weights:
 
 
 def files_uri(storage: Storage) -> str:
-    """The URI of all files: other files beside the same weights are another set of files, in a directory of its own."""
+    """Return the URI of all files. With other additional files, the same weights are a different set of files in its own
+    directory.
+    """
     other = (storage.parameters or {}).get(FILES_FROM)
     return f"{storage.storage_uri}+{other}" if other and managed(storage.storage_uri) else storage.storage_uri
 
 
 def both(uri: str) -> tuple[str, str]:
-    """The URI of the weights, and that of the files beside them, "" where there are none."""
+    """Return the URI of the weights, and the URI of the additional files or ""."""
     first, *other = _BESIDE.split(uri, maxsplit=1)
     return first, other[0] if other else ""
 
 
 def node_label(kind: str, namespace: str, name: str) -> str:
-    """Label key that a node carries as `Ready` when it holds the model."""
+    """Return the key of the label that has the value `Ready` on nodes with the model."""
     return names.model_label(kind, namespace, name)
 
 
 def managed(uri: str) -> bool:
-    """Whether an agent can fetch what a URI names."""
+    """Return whether agents can download the files of a URI."""
     return uri.partition("://")[0] in FETCHED
 
 
-def unserved(uri: str) -> str:
-    """A sentence for URIs that nobody can fetch, "" for all others."""
+def unsupported_scheme(uri: str) -> str:
+    """Return a sentence about a URI whose scheme is not supported, or ""."""
     scheme = uri.partition("://")[0]
     if scheme not in ("vendor", "github"):
         return ""
     return (
-        f"spec.storage.storageUri {uri} cannot be fetched: {scheme}:// is not served; put the files on the nodes and write "
-        "local:///path, or label the nodes that hold them"
+        f"spec.storage.storageUri {uri} cannot be downloaded: {scheme}:// is not supported; put the files on the nodes "
+        "and write local:///path, or label the nodes that hold them"
     )
 
 
 def claim(uri: str) -> tuple[str, str, str] | None:
-    """(namespace or "", claim, path inside) of `pvc://[namespace:]claim[/path]`, None for every other scheme."""
+    """Return (namespace or "", claim, path in the volume) of `pvc://[namespace:]claim[/path]`, or None for another
+    scheme.
+    """
     if not uri.startswith("pvc://"):
         return None
     place, _, inside = uri.removeprefix("pvc://").partition("/")
@@ -122,30 +127,32 @@ def claim(uri: str) -> tuple[str, str, str] | None:
 
 
 def required_label(identity: Mapping[str, str], directory: str) -> str:
-    """Label key that a node must carry as `Ready` for pods of this identity; `directory` as in `mount`."""
+    """Return the key of the label that a node must have with the value `Ready` for pods with this identity; `directory`
+    as in `mount`.
+    """
     ref = identity["kind"], identity["namespace"], identity["name"]
     return names.revision_label(*ref, digest_of(directory)) if directory else node_label(*ref)
 
 
 def digest_of(directory: str) -> str:
-    """The digest that a `directory` is called by, wherever it lies."""
+    """Return the digest in the name of a revision's directory."""
     return PurePosixPath(directory).name
 
 
 def directory(identity: Mapping[str, str], agents: bool, roots: tuple[str, ...] = ()) -> str:
-    """The model revision's own directory, "" where the weights just lie at the path (decisions 7).
+    """Return the directory of a model revision, or "" if the weights are stored at the model's path itself (decisions 7).
 
-    A digest lies beside the path of the model. What is fetched for a namespace lies below the namespace's part of a root,
-    which is said as an absolute path: stored revisions keep it, whatever the roots are later.
+    For cluster-wide models it is a digest, relative to the directory next to the model's path. For namespaced models it is
+    an absolute path below the namespace's directory in a root: stored revisions keep it even if the roots change later.
     """
     if not (agents and managed(identity["uri"])):
         return ""
-    found = names.weights_digest(identity)
-    return join(home(identity, roots), found) if identity["namespace"] else found
+    digest = names.weights_digest(identity)
+    return join(home(identity, roots), digest) if identity["namespace"] else digest
 
 
 def home(identity: Mapping[str, str], roots: tuple[str, ...]) -> str:
-    """Where agents keep the directories of weights like these."""
+    """Return the directory in which agents keep the directories of weights with this identity."""
     beside = dirname(identity["path"])
     if not (namespace := identity["namespace"]):
         return join(beside, keys.WEIGHTS)
@@ -153,41 +160,48 @@ def home(identity: Mapping[str, str], roots: tuple[str, ...]) -> str:
 
 
 def place_of(directory: str) -> str:
-    """The namespace whose directory this is by where it lies, "" for one of the whole cluster."""
-    _, inside, rest = f"{directory}/".partition(f"/{NAMESPACES}/")
-    return rest.partition("/")[0] if inside else ""
+    """Return the namespace to which a directory belongs according to its path, or "" for a cluster-wide model."""
+    _, separator, rest = f"{directory}/".partition(f"/{NAMESPACES}/")
+    return rest.partition("/")[0] if separator else ""
 
 
-@lru_cache(4096)  # agents ask in every pass, several times for each model
+@lru_cache(4096)  # agents call it in every pass, several times for each model
 def root_of(path: str, roots: tuple[str, ...]) -> str:
-    """The root that a path lies below, "" for none; of roots inside each other the innermost."""
+    """Return the root that contains a path, or ""; for nested roots, the innermost."""
     above = set(map(str, PurePosixPath(path).parents))
     return max((root for root in roots if root in above), key=len, default="")
 
 
 def directories(data: Mapping[str, Any]) -> Sequence[str]:
-    """The `directory` of each identity of a stored revision; the first revisions stored that of the model alone."""
+    """Return the `directory` of each identity of a stored revision. The oldest revisions store only the directory of the
+    model.
+    """
     return data.get("directories") or [data.get("directory") or ""]
 
 
-def placed(identities: Sequence[Mapping[str, str]], directories: Sequence[str]) -> list[tuple[Mapping[str, str], str]]:
-    """Every identity with its `directory`, "" where none is said."""
+def with_directories(
+    identities: Sequence[Mapping[str, str]], directories: Sequence[str]
+) -> list[tuple[Mapping[str, str], str]]:
+    """Return each identity with its `directory`, or with "" if `directories` is shorter."""
     return list(zip(identities, (*directories, *("" for _ in identities)), strict=False))
 
 
 def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME, directory: str = "") -> Mount:
-    """Volume, mount and affinity for the stored identity of a model, for a service in `namespace`.
+    """Return the volume, mount and affinity for the stored identity of a model, for a service in `namespace`.
 
-    `directory` names the revision's own directory where an agent made it.
+    `directory` is the directory of the model revision, if an agent created one. Raises ProblemError for a volume claim in
+    another namespace.
     """
     path, uri = identity["path"], identity["uri"]
     entry: dict[str, Any] = {"name": volume_name, "mountPath": path, "readOnly": True}
-    if (found := claim(uri)) is None:
+    if (volume_claim := claim(uri)) is None:
         plain, required = (_ready(required_label(identity, one)) for one in ("", directory))
-        place = join(dirname(path), keys.WEIGHTS, directory) if directory else path  # an absolute directory stays what it is
-        volume = {"name": volume_name, "hostPath": {"path": place, "type": "Directory"}}
+        host_path = (
+            join(dirname(path), keys.WEIGHTS, directory) if directory else path
+        )  # joining an absolute directory returns that directory
+        volume = {"name": volume_name, "hostPath": {"path": host_path, "type": "Directory"}}
         return Mount(volume, entry, required, plain if directory else None)
-    owner, name, inside = found
+    owner, name, inside = volume_claim
     if owner and owner != namespace:
         raise ProblemError(
             MODEL_READY,
@@ -203,22 +217,23 @@ def _ready(label: str) -> Manifest:
     return {"key": label, "operator": "In", "values": [keys.MODEL_READY]}
 
 
-def hosts(pod: Mapping[str, Any]) -> set[str]:
-    """Directories of the node that a pod spec mounts, and the parts of them that its containers see."""
-    named = {one.get("name"): (one.get("hostPath") or {}).get("path") for one in pod.get("volumes") or ()}
+def host_directories(pod: Mapping[str, Any]) -> set[str]:
+    """Return the host directories that a pod spec mounts, including the subdirectories that its containers mount."""
+    named = {entry.get("name"): (entry.get("hostPath") or {}).get("path") for entry in pod.get("volumes") or ()}
     volumes = {name: path for name, path in named.items() if path}
-    found = set(volumes.values())
+    directories = set(volumes.values())
     for box in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()), *(pod.get("ephemeralContainers") or ())):
-        for one in box.get("volumeMounts") or ():
-            if one.get("name") in volumes and one.get("subPath"):
-                found.add(join(volumes[one["name"]], one["subPath"]))
-    return {normpath(one) for one in found}
+        for entry in box.get("volumeMounts") or ():
+            if entry.get("name") in volumes and entry.get("subPath"):
+                directories.add(join(volumes[entry["name"]], entry["subPath"]))
+    return {normpath(entry) for entry in directories}
 
 
-def reaches(mounted: Iterable[str], places: Iterable[str]) -> bool:
-    """Whether something that is mounted is one of these places or lies in it.
+def any_inside(mounted: Iterable[str], places: Iterable[str]) -> bool:
+    """Return whether a mounted directory is one of these directories or is inside one of them.
 
-    What mounts a directory above refers to nothing: agents mount the whole disk for weights, others the whole node.
+    A mount of a parent directory does not count: agents mount the whole disk for weights, and other pods mount the whole
+    node.
     """
-    wanted = [normpath(one) for one in places]
-    return any(one == place or one.startswith(f"{place}/") for one in mounted for place in wanted)
+    directories = [normpath(path) for path in places]
+    return any(path == place or path.startswith(f"{place}/") for path in mounted for place in directories)

@@ -125,15 +125,15 @@ def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, names
     """The API server answers 500 to a field that it does not know, and that is nobody's webhook."""
     meant = "did you mean minReplicas?"
     rig.create(yamls.service(namespace, "new", single, engine={"minReplica": 2}))
-    rig.says(namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is no field of a pod: {meant}")
+    rig.says(namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is not a field of a pod: {meant}")
     rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"minReplica": None}}})
     rig.ready(namespace, "new")
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")}
     rig.patch("InferenceService", namespace, "new", {"spec": {"engine": {"runner": {"envs": []}, "minReplica": 2}}})
     rig.says(namespace, "new", "RolledOut", "DryRunRefused", "did you mean")  # the server names the first that it finds
     told = rig.condition(namespace, "new", "Advice")["message"]
-    assert f"spec.engine.minReplica is no field of a pod: {meant}" in told
-    assert "spec.engine.runner.envs is no field of a pod: did you mean env?" in told
+    assert f"spec.engine.minReplica is not a field of a pod: {meant}" in told
+    assert "spec.engine.runner.envs is not a field of a pod: did you mean env?" in told
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace, "component=engine")} == pods
 
 

@@ -80,9 +80,9 @@ def test_a_model_of_a_hub_has_an_owner_and_a_name(uri: str) -> None:
 def test_a_number_of_parameters_that_nobody_could_read(size: str) -> None:
     refused = kept(modelParameterSize=size)
     assert isinstance(refused, Invalid) and 'for example "7B" or "1.04T"' in refused.why
-    assert model_profile.size(size) is None, "it would have been left out without a word"
+    assert model_profile.parameter_count(size) is None, "it would have been left out without a word"
 
 
 @pytest.mark.parametrize("size", ["7B", "1.04T", "335M", "500m", "12", "7 B"])
 def test_a_number_of_parameters(size: str) -> None:
-    assert not isinstance(kept(modelParameterSize=size), Invalid) and model_profile.size(size)
+    assert not isinstance(kept(modelParameterSize=size), Invalid) and model_profile.parameter_count(size)

@@ -10,7 +10,7 @@ from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler, Urgency
 from ome_operator.core.observed.objects import Child, Deps, Ref
 from ome_operator.core.resolve.inputs import model_refs, runtime_refs
-from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.model_profile import profile_of
 from tests.support.parts import changed
 
 SERVICE = Ref("InferenceService", "ns", "kimi")
@@ -175,10 +175,10 @@ def test_facts_of_a_models_new_weights_are_read_again(told: Told) -> None:
         return body("k2", version, spec=spec, status=status, metadata=metadata)
 
     told.cluster.seen("ClusterBaseModel", learned(60, "hf://a/b"))
-    assert known(told.cluster.cache.deps().models[MODEL]).architecture != "LlamaForCausalLM"
+    assert profile_of(told.cluster.cache.deps().models[MODEL]).architecture != "LlamaForCausalLM"
     told.dirty.clear()
     told.cluster.wrote("ClusterBaseModel", learned(61, "oci://mirror/a"))
-    assert known(told.cluster.cache.deps().models[MODEL]).architecture == "LlamaForCausalLM"
+    assert profile_of(told.cluster.cache.deps().models[MODEL]).architecture == "LlamaForCausalLM"
     assert (MODEL, SHARED) in told.dirty
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ome_operator.cache.mounts import MountIndex
 from ome_operator.core.observed.objects import Child
-from ome_operator.core.weights.mount import hosts, reaches
+from ome_operator.core.weights.mount import any_inside, host_directories
 
 PLACES = [
     "/mnt/models",
@@ -44,9 +44,9 @@ def test_it_is_what_a_walk_finds(changes: list[Any]) -> None:
         if after is not None:
             known[name] = after
         index.noted(None if before is None else revision(before), None if after is None else revision(after))
-    mounted = {place for places in known.values() for place in hosts(pod(places))}
+    mounted = {place for places in known.values() for place in host_directories(pod(places))}
     for asked in ASKED:
-        assert index.reached(asked) == reaches(mounted, asked)
+        assert index.reached(asked) == any_inside(mounted, asked)
 
 
 def test_what_no_operator_stores_mounts_nothing_and_breaks_nothing() -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ome_operator.cookbook.library import published_config
-from ome_operator.core.selection.model_profile import size
+from ome_operator.core.selection.model_profile import parameter_count
 from ome_operator.modelinfo.extract import CONFIG, facts
 from tests.support.parts import ROOT, read
 
@@ -22,7 +22,7 @@ def test_sums_and_contexts(name: str) -> None:
     config = published_config(f"any/{name}")
     assert config is not None
     read = facts({CONFIG: json.dumps(config)})
-    said = size(SPECS[name]["modelParameterSize"])
+    said = parameter_count(SPECS[name]["modelParameterSize"])
     assert read.parameters is not None and said is not None
     assert read.parameters == pytest.approx(said, rel=0.01)
     assert read.context_length == SPECS[name]["maxTokens"]

@@ -10,8 +10,8 @@ import pytest
 from ome_local import tinymodel
 from ome_operator.agent.model_facts import read_facts
 from ome_operator.api import Facts, Model, Runtime
-from ome_operator.core.selection.match import broken
-from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.match import violations
+from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.modelinfo.extract import facts
 from tests.support import parts
 from tests.unit.modelinfo import configs
@@ -102,13 +102,13 @@ def test_files_alone_lead_to_the_runtimes_of_the_catalog(name: str) -> None:
 
 def fits(runtime: Runtime, model: Model) -> bool:
     """Whether a runtime serves a model, whether it offers itself or not."""
-    return not broken(runtime, known(model), chosen=False)
+    return not violations(runtime, profile_of(model), chosen=False)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_file_says_what_the_model_says(name: str) -> None:
     model, learned = written(name), from_files(name)
-    wrote = known(model, False)
+    wrote = profile_of(model, False)
     assert wrote.architecture == learned.architecture
     assert learned.quantization is not None
     assert (wrote.quantization or "none") in (learned.quantization.name, learned.quantization.method)

@@ -10,7 +10,7 @@ from ome_operator.api import FineTunedWeight
 from ome_operator.core.catalog import node_models
 from ome_operator.core.catalog.status import model_status
 from ome_operator.core.observed.objects import Holding, Ref, Unused
-from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.weights.mount import weights
 from tests.support import parts
 
@@ -25,8 +25,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def one(state: str = "Ready", **more: Any) -> Holding:
     """What one agent says."""
-    known: dict[str, Any] = {"uri": URI, "revision": "c1", "directories": (NEW_DIR,) if state == "Ready" else ()}
-    return Holding(MODEL, state=state, **{**known, "total": 1000, **more})
+    profile_of: dict[str, Any] = {"uri": URI, "revision": "c1", "directories": (NEW_DIR,) if state == "Ready" else ()}
+    return Holding(MODEL, state=state, **{**profile_of, "total": 1000, **more})
 
 
 def test_a_whole_model_gets_both_labels() -> None:
@@ -74,8 +74,10 @@ def tenants(namespaces: int, models: int, state: str = "Ready") -> list[Holding]
     """Models of namespaces, as a node's record has them."""
     refs = [Ref("BaseModel", f"team-{place:03}", f"m-{name:03}") for place in range(namespaces) for name in range(models)]
     digests = [f"{number:032x}" for number in range(len(refs))]
-    known = {"revision": "c1", "state": state, "directories": ("",)}
-    return [Holding(ref, uri=URI, **{**known, "directories": (digest,)}) for ref, digest in zip(refs, digests, strict=True)]
+    profile_of = {"revision": "c1", "state": state, "directories": ("",)}
+    return [
+        Holding(ref, uri=URI, **{**profile_of, "directories": (digest,)}) for ref, digest in zip(refs, digests, strict=True)
+    ]
 
 
 def pins(holdings: list[Holding]) -> dict[Ref, node_models.Pin]:
@@ -160,7 +162,7 @@ def test_what_the_model_says_while_its_files_come() -> None:
 
 def test_what_cannot_be_fetched_is_said_at_once() -> None:
     state, reason, said = condition({}, uri="vendor://x/y")
-    assert (state, reason) == ("Failed", "NotServed") and "vendor:// is not served" in said
+    assert (state, reason) == ("Failed", "NotServed") and "vendor:// is not supported" in said
     assert condition({}, frozenset({"a"}), uri="vendor://x/y")[1] == "OnNodes", "somebody put it there"
 
 
@@ -178,7 +180,7 @@ def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
     held = one(uri=both, revision="c1+d1", facts={"architecture": "DeepseekV3ForCausalLM"})
     status = model_status(model, (), frozenset(), NOW, {"n": held})
     assert status["weights"] == {"uri": both, "revision": "c1+d1", "directory": weights(model).digest}
-    assert known(replace(model, status=status)).architecture == "DeepseekV3ForCausalLM"
+    assert profile_of(replace(model, status=status)).architecture == "DeepseekV3ForCausalLM"
     alone = model_status(model, (), frozenset(), NOW, {"n": one(uri=URI)})
     assert "weights" not in alone, "the weights without these files are another set of files"
 
@@ -199,8 +201,8 @@ def test_facts_of_other_files_are_not_believed() -> None:
     """Between an edit of the URI and the next report, choices rest on what the spec says."""
     model = parts.model(URI, "k2")
     told = {"facts": {"architecture": "DeepseekV3ForCausalLM"}, "weights": {"uri": URI, "revision": "c1"}}
-    assert known(replace(model, status=told)).architecture == "DeepseekV3ForCausalLM"
-    assert not known(replace(model, status={**told, "weights": {"uri": OLD, "revision": "c0"}})).learned
+    assert profile_of(replace(model, status=told)).architecture == "DeepseekV3ForCausalLM"
+    assert not profile_of(replace(model, status={**told, "weights": {"uri": OLD, "revision": "c0"}})).learned
     status = model_status(replace(model, status={**told, "weights": {"uri": OLD}}), (), frozenset(), NOW)
     assert "facts" not in status and "architecture" not in status
 

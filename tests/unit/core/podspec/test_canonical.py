@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.podspec.canonical import tidy
+from ome_operator.core.podspec.canonical import canonical_pod
 
 CASES: dict[str, tuple[Any, Any]] = {
     "nulls go": ({"a": None, "b": {"c": None, "d": 1}}, {"b": {"d": 1}}),
@@ -40,17 +40,17 @@ CASES: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_tidy(case: str) -> None:
     pod, tidied = CASES[case]
-    assert tidy(pod) == (tidied, ())
-    assert tidy(tidied) == (tidied, ())
+    assert canonical_pod(pod) == (tidied, ())
+    assert canonical_pod(tidied) == (tidied, ())
 
 
 def test_the_last_duplicate_counts_and_the_others_are_reported() -> None:
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
     mounts = [{"name": "x", "mountPath": "/m"}, {"name": "y", "mountPath": "/m"}]
-    pod, said = tidy({"env": env, "volumeMounts": mounts})
+    pod, said = canonical_pod({"env": env, "volumeMounts": mounts})
     assert pod["env"] == [{"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
     assert pod["volumeMounts"] == [{"name": "y", "mountPath": "/m"}]
-    assert said == ("env A is given twice: the last one counts", "volumeMounts /m is given twice: the last one counts")
+    assert said == ("env A is set twice: the last value is used", "volumeMounts /m is set twice: the last value is used")
 
 
 def test_two_ports_of_one_name_cannot_be_and_nameless_ones_can() -> None:
@@ -60,6 +60,6 @@ def test_two_ports_of_one_name_cannot_be_and_nameless_ones_can() -> None:
         {"containerPort": 3},
         {"containerPort": 4},
     ]
-    pod, said = tidy({"ports": ports})
+    pod, said = canonical_pod({"ports": ports})
     assert [one["containerPort"] for one in pod["ports"]] == [2, 3, 4]
-    assert said == ("ports http is given twice: the last one counts",)
+    assert said == ("ports http is set twice: the last value is used",)

@@ -174,10 +174,10 @@ def test_a_variable_that_a_layer_has_twice_is_told_with_its_place() -> None:
     twice = {"runner": {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}}
     runtime = {"engineConfig": {"runner": {"image": "i", "env": [{"name": "A", "value": "0"}]}}}
     composed = made(runtime, twice)
-    assert composed.dropped == ("spec.engine.runner: env A is given twice: the last one counts",)
+    assert composed.dropped == ("spec.engine.runner: env A is set twice: the last value is used",)
     assert composed.leader["containers"][0]["env"] == [{"name": "A", "value": "2"}]
     assert made({"engineConfig": twice}).dropped == (
-        "the runtime's spec.engineConfig.runner: env A is given twice: the last one counts",
+        "the runtime's spec.engineConfig.runner: env A is set twice: the last value is used",
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.podspec.merge import into_container, merge, over
+from ome_operator.core.podspec.merge import into_container, merge, merge_layers
 
 CASES: dict[str, tuple[Any, Any, Any]] = {
     "scalars are replaced": ({"a": 1}, {"a": 2}, {"a": 2}),
@@ -88,7 +88,7 @@ def test_merge(case: str) -> None:
 
 
 def test_absent_layers_are_skipped_and_later_ones_win() -> None:
-    assert over(None, {"a": 1}, {}, {"a": 2, "b": 1}, None) == {"a": 2, "b": 1}
+    assert merge_layers(None, {"a": 1}, {}, {"a": 2, "b": 1}, None) == {"a": 2, "b": 1}
 
 
 def test_the_runner_comes_first_and_its_args_are_appended_to_its_containers() -> None:

@@ -46,4 +46,4 @@ def test_the_component_counts_more_than_the_service_and_its_labels_most() -> Non
 def test_volcanos_queue_needs_its_scheduler() -> None:
     assert queues.advice({VOLCANO: "q"}, "volcano") == queues.advice({}, "") == []
     (said,) = queues.advice({VOLCANO: "q"}, "")
-    assert "write schedulerName: volcano" in said
+    assert "set schedulerName: volcano" in said

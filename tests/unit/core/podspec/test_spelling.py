@@ -17,22 +17,22 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "a field of the component": (
         {"minReplica": 2},
         ".minReplica",
-        "spec.engine.minReplica is no field of a pod: did you mean minReplicas?",
+        "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?",
     ),
     "a field of the container": (
         {"runner": {"envs": []}},
         '.containers[name="ome-container"].envs',
-        "spec.engine.runner.envs is no field of a pod: did you mean env?",
+        "spec.engine.runner.envs is not a field of a pod: did you mean env?",
     ),
     "a kind of volume, in other letters": (
         {"volumes": [{"name": "v", "hostpath": {"path": "/v"}}]},
         '.volumes[name="v"].hostpath',
-        "spec.engine.volumes[0].hostpath is no field of a pod: did you mean hostPath?",
+        "spec.engine.volumes[0].hostpath is not a field of a pod: did you mean hostPath?",
     ),
     "of a container beside": (
         {"leader": {"containers": [parts.container("beside", portz=[])]}},
         '.containers[name="beside"].portz',
-        "spec.engine.leader.containers[0].portz is no field of a pod: did you mean ports?",
+        "spec.engine.leader.containers[0].portz is not a field of a pod: did you mean ports?",
     ),
 }
 ABOUT = "failed to create typed patch object (team/svc-engine-0; apps/v1, Kind=StatefulSet): "
@@ -54,7 +54,7 @@ def test_what_is_like_a_field_is_told_with_the_field(case: str) -> None:
 def test_a_runtime_is_named() -> None:
     runtime: Runtime = parts.runtime(decoderConfig={"runner": {"imag": "x"}})
     (said,) = misspelled(parts.service(engine={}, decoder={}), runtime)
-    assert said == "runtime rt: spec.decoderConfig.runner.imag is no field of a pod: did you mean image?"
+    assert said == "runtime rt: spec.decoderConfig.runner.imag is not a field of a pod: did you mean image?"
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_several_fields_and_those_that_are_like_none() -> None:
     service = parts.service(engine={"minReplica": 2, "aFieldOfTomorrow": 1})
     said = translated(refusal(".minReplica", ".aFieldOfTomorrow"), service, RUNTIME)
     assert said.split("; ") == [
-        "spec.engine.minReplica is no field of a pod: did you mean minReplicas?",
-        "spec.engine.aFieldOfTomorrow is no field of a pod: remove it",
+        "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?",
+        "spec.engine.aFieldOfTomorrow is not a field of a pod: remove it",
     ]
 
 
@@ -102,14 +102,14 @@ def test_a_service_that_runs_keeps_on_and_says_what_was_meant() -> None:
     world.settle()
     told = world.condition("RolledOut")
     assert told["reason"] == "DryRunRefused"
-    assert "spec.engine.minReplica is no field of a pod: did you mean minReplicas?" in told["message"]
+    assert "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?" in told["message"]
     assert world.condition("Ready")["status"] == "True" and {pod.uid for pod in world.pods.values()} == pods
 
 
 def test_what_would_come_of_an_edit_says_it_too() -> None:
     """For `ome diff` and `ome render`, which may have no API server to ask."""
     found = outcome(parts.service(engine={"minReplica": 2}), parts.deps(parts.model(), parts.simple(router=False)))
-    assert "spec.engine.minReplica is no field of a pod: did you mean minReplicas?" in found.advice
+    assert "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?" in found.advice
 
 
 def test_a_new_service_says_it_of_its_pods() -> None:
@@ -121,5 +121,5 @@ def test_a_new_service_says_it_of_its_pods() -> None:
     (told,) = [condition for condition in conditions if condition["type"] == "EngineReady"]
     assert (told["reason"], told["message"]) == (
         "InvalidPod",
-        "spec.engine.minReplica is no field of a pod: did you mean minReplicas?",
+        "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?",
     )

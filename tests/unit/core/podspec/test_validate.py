@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.podspec.canonical import tidy
+from ome_operator.core.podspec.canonical import canonical_pod
 from ome_operator.core.podspec.compose import compose
 from ome_operator.core.podspec.merge import merge
-from ome_operator.core.podspec.validate import wrong
+from ome_operator.core.podspec.validate import first_mistake
 from ome_operator.core.render import pod_template
 from tests.support import parts
 from tests.unit.core.render.test_pod_template import CONTEXT
@@ -53,9 +53,9 @@ VALID: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", VALID)
 def test_what_is_valid_passes_as_it_is(case: str) -> None:
     written = VALID[case]
-    assert wrong(written, "spec.engine") == ""
+    assert first_mistake(written, "spec.engine") == ""
     assert merge({}, written) == merge(written, written) == written
-    assert tidy(written) == (written, ())
+    assert canonical_pod(written) == (written, ())
 
 
 @pytest.mark.parametrize("case", VALID)
@@ -136,8 +136,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_one_sentence(case: str) -> None:
     written, sentence = WRONG[case]
-    assert wrong(written, "at") == sentence
+    assert first_mistake(written, "at") == sentence
 
 
 def test_values_of_variables_may_be_texts_numbers_and_truths() -> None:
-    assert wrong({"env": [{"name": "A", "value": one} for one in ("x", 1, 0.5, True, None)]}, "at") == ""
+    assert first_mistake({"env": [{"name": "A", "value": one} for one in ("x", 1, 0.5, True, None)]}, "at") == ""

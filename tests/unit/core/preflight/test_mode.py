@@ -91,8 +91,8 @@ def test_off_leaves_no_trace() -> None:
 def test_a_word_that_is_no_mode_is_told() -> None:
     plan, revision = applied(service("yes"), runtime("no"))
     advice = next(each["message"] for each in plan.status["conditions"] if each["type"] == "Advice")
-    assert f"annotation {NOTE} of the service counts as not said: 'yes' is none of Off, Warn, Require" in advice
-    assert "of spec of runtime rt counts as not said: 'no'" in advice
+    assert f"annotation {NOTE} of the service is ignored: 'yes' is none of Off, Warn, Require" in advice
+    assert "of spec of runtime rt is ignored: 'no'" in advice
     assert said(revision) == "Off"
 
 

@@ -9,7 +9,7 @@ from ome_operator.core.catalog.status import model_status
 from ome_operator.core.observed.objects import Deps, Observed
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.core.selection.model_profile import known
+from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.selection.runtime import select
 from tests.support import parts
 from tests.support.parts import changed
@@ -82,7 +82,7 @@ def test_a_runtime_is_chosen_as_if_accelerators_were_there() -> None:
     runtime = parts.runtime("only", **{**spec, **fits})
     service = parts.service({"model": {"name": "tiny"}, "engine": {}})
     deps = parts.deps(parts.model(modelFormat={"name": "safetensors"}), runtime)
-    seen = known(next(iter(deps.models.values())), True, deps.well_known)  # type: ignore[arg-type]
+    seen = profile_of(next(iter(deps.models.values())), True, deps.well_known)  # type: ignore[arg-type]
     assert select(service, seen, deps).best is None
     chosen = select(service, seen, unread(deps)).best
     assert chosen is not None and chosen.name == "only"

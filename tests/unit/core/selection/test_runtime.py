@@ -12,7 +12,7 @@ from ome_operator.api.well_known import packaged
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.inputs import resolve
-from ome_operator.core.selection.model_profile import known, size
+from ome_operator.core.selection.model_profile import parameter_count, profile_of
 from ome_operator.core.selection.runtime import Selection, select
 from tests.support import parts
 
@@ -49,7 +49,7 @@ def unnamed(**spec: Any) -> InferenceService:
 
 def choice(*runtimes: Runtime, model: Model | None = None, **spec: Any) -> Selection:
     """What is chosen for MODEL."""
-    return select(unnamed(**spec), known(model or parts.model(**MODEL)), parts.deps(*runtimes))
+    return select(unnamed(**spec), profile_of(model or parts.model(**MODEL)), parts.deps(*runtimes))
 
 
 def best(*runtimes: Runtime, **spec: Any) -> str:
@@ -62,7 +62,7 @@ def why(runtime: Runtime, **more: Any) -> tuple[str, ...]:
     """Why it is excluded."""
     found = choice(runtime, **more)
     assert found.best is None
-    return found.excluded[0].broken
+    return found.excluded[0].violations
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_component_that_nothing_brings_excludes() -> None:
 
 def test_a_runtime_of_two_halves_is_not_for_one_engine() -> None:
     one = parts.runtime("pd", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()}, decoderConfig={})
-    assert why(one) == ("it keeps prefill and decode apart, and the service names no decoder",)
+    assert why(one) == ("it separates prefill and decode, and the service has no decoder",)
 
 
 def test_disabled_and_foreign_runtimes_are_out() -> None:
@@ -131,7 +131,7 @@ def test_weights_times_priority_decide_then_the_namespace_then_the_range_then_th
 
 def test_an_engine_may_be_asked_for() -> None:
     found = choice(candidate("one"), annotations={"ome.io/engine": "sglang"})
-    assert found.excluded[0].broken == ("its engine is not sglang",)
+    assert found.excluded[0].violations == ("its engine is not sglang",)
 
 
 def test_accelerators_that_do_not_exist_exclude() -> None:
@@ -142,7 +142,7 @@ def test_accelerators_that_do_not_exist_exclude() -> None:
     assert why(runtime) == ("it needs an accelerator h200, and no AcceleratorClass fits",)
     named = {"acceleratorSelector": {"acceleratorClass": "b200"}}
     assert why(runtime, **named) == ("it is for accelerators h200, and the service names b200",)
-    fits = select(unnamed(), known(parts.model(**MODEL)), parts.deps(runtime, parts.accelerator("h200")))
+    fits = select(unnamed(), profile_of(parts.model(**MODEL)), parts.deps(runtime, parts.accelerator("h200")))
     assert fits.best is not None
 
 
@@ -155,19 +155,19 @@ def test_facts_of_the_files_count_where_the_spec_is_silent() -> None:
 
 def test_of_a_well_known_model_it_need_not_be_written_what_it_is() -> None:
     bare, facts = parts.model("hf://kimi-ai/Kimi-K2-Chat"), {"architecture": "Other", "framework": {"name": "transformers"}}
-    seen = known(bare, True, packaged())
+    seen = profile_of(bare, True, packaged())
     assert (seen.architecture, seen.quantization, seen.parameters) == (
         "DeepseekV3ForCausalLM",
         "fp8",
         pytest.approx(1.03e12),
     )
     assert (seen.well_known, seen.learned) == ("moonshotai/Kimi-K2-Instruct", False)
-    assert known(bare, False, packaged()).architecture == "", "a choice that was made rests on what people wrote"
-    read = known(replace(bare, status={"facts": facts}), True, packaged())
+    assert profile_of(bare, False, packaged()).architecture == "", "a choice that was made rests on what people wrote"
+    read = profile_of(replace(bare, status={"facts": facts}), True, packaged())
     assert (read.architecture, read.quantization, read.well_known) == ("Other", "", ""), "its own files know better"
-    wrote = known(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, packaged())
+    wrote = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", quantization="int4"), True, packaged())
     assert (wrote.quantization, wrote.architecture) == ("int4", "DeepseekV3ForCausalLM")
-    plain = known(parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, packaged())
+    plain = profile_of(parts.model("hf://kimi-ai/Kimi-K2-Chat", modelArchitecture="DeepseekV3ForCausalLM"), True, packaged())
     assert (plain.quantization, plain.well_known) == ("", ""), "somebody said what it is: weights that are not quantized"
 
 
@@ -260,7 +260,7 @@ def test_a_named_runtime_that_does_not_match_runs_with_advice() -> None:
 
 @pytest.mark.parametrize(("text", "number"), [("7B", 7e9), ("1.04T", 1.04e12), ("500m", 5e8), ("x", None), (None, None)])
 def test_sizes(text: str | None, number: float | None) -> None:
-    assert size(text) == (None if number is None else pytest.approx(number))
+    assert parameter_count(text) == (None if number is None else pytest.approx(number))
 
 
 EDITS = st.fixed_dictionaries(
@@ -287,9 +287,9 @@ def test_the_order_is_total_and_everybody_excluded_has_a_reason(runtimes: list[R
     chance.shuffle(mixed)
     found = choice(*refs.values())
     assert found == choice(*mixed)
-    assert all(one.broken for one in found.excluded)
+    assert all(one.violations for one in found.excluded)
     assert len(found.fitting) + len(found.excluded) == sum(ref.namespace in ("", "team") for ref in refs)
-    lengths = [len(one.broken) for one in found.excluded]
+    lengths = [len(one.violations) for one in found.excluded]
     assert lengths == sorted(lengths)
 
 

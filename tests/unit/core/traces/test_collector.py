@@ -130,9 +130,9 @@ def test_what_cannot_be_is_told() -> None:
     assert "does nothing for the decode: SGLang 0.4.9.post2 has no --enable-trace" in advice(plan)
     assert "does nothing for the router: it is not known here whether sglang-router 0.2.4 has" in advice(plan)
     plan = first(service("http://c:1", router="c"), runtime("c:0"))
-    assert f"annotation {NOTE} of the service counts as not said: 'http://c:1' is neither HOST:PORT nor Off" in advice(plan)
-    assert "of spec.router counts as not said: 'c'" in advice(plan)
-    assert "of spec of runtime rt counts as not said: 'c:0'" in advice(plan)
+    assert f"annotation {NOTE} of the service is ignored: 'http://c:1' is neither HOST:PORT nor Off" in advice(plan)
+    assert "of spec.router is ignored: 'c'" in advice(plan)
+    assert "of spec of runtime rt is ignored: 'c:0'" in advice(plan)
     assert sent(plan) == everywhere("")
 
 

@@ -15,7 +15,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.weights.availability import availability
-from ome_operator.core.weights.mount import DECIDING, both, directory, hosts, mount, weights
+from ome_operator.core.weights.mount import DECIDING, both, directory, host_directories, mount, weights
 from ome_operator.names import revision_label, weights_digest
 from ome_operator.storage.sources import Access, open_source
 from tests.support import parts
@@ -55,7 +55,7 @@ def test_what_is_fetched_for_a_namespace_lies_in_its_part_of_the_root() -> None:
     label = revision_label("BaseModel", "team-a", "tiny", weights_digest(OWN))
     assert made.affinity == {"key": label, "operator": "In", "values": ["Ready"]}
     assert availability([OWN], [(1, 2)], Deps(holders={label: frozenset({"a", "b"})}), [where]).have == 2
-    assert hosts({"volumes": [made.volume]}) == {where}
+    assert host_directories({"volumes": [made.volume]}) == {where}
 
 
 def test_agents_and_operator_call_a_directory_alike() -> None:
