@@ -287,7 +287,7 @@ class ClusterCache:
             return from_api.pod(body)
         if kind == "Node":
             return NodeResource(from_api.uid(body), from_api.version(body), node_facts.node(body))
-        return from_api.record(body) if kind == RECORD else keep(kind, body, old)
+        return node_facts.node_record(body) if kind == RECORD else keep(kind, body, old)
 
     def _requoted(self, uids: Iterable[str]) -> tuple[Resource, ...]:
         """Return the BaseModels of these UIDs, whose parsed form in `deps` changes because the quota changed."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ome_operator import keys, names
-from ome_operator.core.observed.nodes import differing
+from ome_operator.core.observed.nodes import differing_keys
 from ome_operator.core.observed.objects import Node, Ref
 
 _CUT = 8
@@ -25,7 +25,7 @@ def moves(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
     (False).
     """
     had, has = (node.labels if node is not None else {} for node in (former, now))
-    for label in differing(had, has):
+    for label in differing_keys(had, has):
         if label.startswith(keys.MODEL_LABEL_PREFIX):
             before, after = (labels.get(label) == keys.MODEL_READY for labels in (had, has))
             if before != after:

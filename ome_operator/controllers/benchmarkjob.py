@@ -53,20 +53,20 @@ class BenchmarkJobReconciler(StatusReconciler):
             await self.write(resource, benchmark_status.unreadable(resource.status, resource.generation, unread, now))
             return self._resync
         made, why = self._cluster.job_of(resource), NOTHING
-        if made is None and not benchmark_status.begun(resource.status):
+        if made is None and not benchmark_status.started(resource.status):
             made, why = await self._started(resource)
         pods: list[Manifest] = []
-        if made is not None and not benchmark_status.over(resource.status):
+        if made is not None and not benchmark_status.is_final(resource.status):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # a former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
             if not pods and (said := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
                 why = Why(Reason.PODS_REFUSED, said)
-            if benchmark_status.step(pods).reason == Reason.CONTAINER_CREATING:
+            if benchmark_status.pod_progress(pods).reason == Reason.CONTAINER_CREATING:
                 told = await self._start_failures.of(resource.ref.namespace)
                 why = next((told[uid] for uid in map(from_api.uid, pods) if uid in told), why)
         status = benchmark_status.benchmark_status(resource.parsed, made, pods, why, now)
         await self.write(resource, status)
-        if benchmark_status.over(status):
+        if benchmark_status.is_final(status):
             return self._resync
         if made is None:
             return WAIT_S
@@ -81,7 +81,7 @@ class BenchmarkJobReconciler(StatusReconciler):
         """Return the Job if it may run now, or why it may not."""
         if (held := self._cluster.brake(resource)) is not None:
             return None, Why(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
-        manifest, why = job.wanted(self._images, resource.parsed, self._service(resource), self._cluster.deps())
+        manifest, why = job.desired_job(self._images, resource.parsed, self._service(resource), self._cluster.deps())
         if manifest is None:
             return None, why
         name = manifest["metadata"]["name"]

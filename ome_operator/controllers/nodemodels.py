@@ -60,7 +60,7 @@ class NodeModelsReconciler:
             logger.info("cannot act on the record of node %s (again in %.0f s): %s", ref.name, delay, error)
             return True
         self._queue.succeeded(ref)
-        delay = CROWDED_AGAIN if len(wanted) >= node_models.MOST else self._resync
+        delay = CROWDED_AGAIN if len(wanted) >= node_models.LABEL_LIMIT else self._resync
         self._queue.add(ref, OFFERED_AGAIN if any(one.offer for one in record.unused) else delay)
         return True
 

@@ -10,7 +10,7 @@ from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import NOTHING, Reason, ReasonRecord, Why
 from ome_operator.core.reconcile.sync import refuse_spec
 from ome_operator.core.sglang import convert
-from ome_operator.core.sglang.status import mirrored
+from ome_operator.core.sglang.status import mirrored_status
 from ome_operator.kube import errors
 
 
@@ -37,11 +37,11 @@ class SglangReconciler(StatusReconciler):
         made, why = self._cluster.find(target), NOTHING
         if made is not None and made.owner != resource.uid:
             if resource.ref.kind != SHORT_MODEL:  # a model written by hand takes precedence
-                return mirrored(resource.parsed, None, _taken(target), now)
+                return mirrored_status(resource.parsed, None, _taken(target), now)
         elif made is None or not made.deleting:
             why = await self._made(resource, made)
             made = self._cluster.find(target)
-        return mirrored(resource.parsed, None if made is None else dict(made.status), why, now)
+        return mirrored_status(resource.parsed, None if made is None else dict(made.status), why, now)
 
     async def _made(self, resource: Resource, made: Resource | None) -> Why:
         """Write the object unless it was made from this spec already: choices in it are made once for each edit
@@ -50,7 +50,7 @@ class SglangReconciler(StatusReconciler):
         source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:
             return NOTHING
-        manifest, why = convert.wanted(resource.parsed, self._cluster.deps())
+        manifest, why = convert.desired_object(resource.parsed, self._cluster.deps())
         if manifest is None:
             return why
         if (held := self._cluster.brake(resource)) is not None:

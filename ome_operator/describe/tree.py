@@ -194,7 +194,7 @@ def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:
     return {
         child.labels.get(keys.REVISION, ""): child.content["data"]
         for child in observed.children.values()
-        if child.kind == "ControllerRevision" and child.content and slices.ours(child, uid)
+        if child.kind == "ControllerRevision" and child.content and slices.controlled_or_adoptable(child, uid)
     }
 
 

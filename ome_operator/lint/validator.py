@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed.validation import Asked, Objection, Verdict
+from ome_operator.core.observed.validation import Objection, RevisionUnderTest, ValidationResult
 from ome_operator.engines import images
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import arguments
@@ -50,18 +50,18 @@ class Validator:
 
     def __init__(self, refuse: bool = True) -> None:
         self._refuse = refuse
-        self._kept: OrderedDict[tuple[str | int, ...], tuple[tuple[Any, ...], Verdict]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str | int, ...], tuple[tuple[Any, ...], ValidationResult]] = OrderedDict()
         self.looked = 0
         """How often the rules were run."""
 
-    def __call__(self, asked: Asked) -> Verdict:
+    def __call__(self, asked: RevisionUnderTest) -> ValidationResult:
         """Return the result for a revision. Never raises, because a bug in a rule must not stop a service."""
         try:
             return self._looked_up(asked)
         except Exception as error:
-            return Verdict((_bug(type(error).__name__),))
+            return ValidationResult((_bug(type(error).__name__),))
 
-    def _looked_up(self, asked: Asked) -> Verdict:
+    def _looked_up(self, asked: RevisionUnderTest) -> ValidationResult:
         service = asked.service
         # The name of a revision is a digest of its inputs, and its templates are rendered from these inputs.
         key = service.namespace, service.name, service.uid, asked.revision, len(asked.parts)
@@ -81,10 +81,10 @@ class Validator:
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        return before[1] if self._refuse else Verdict(before[1].advice)
+        return before[1] if self._refuse else ValidationResult(before[1].advice)
 
 
-def _verdict(looked_at: Subject) -> Verdict:
+def _verdict(looked_at: Subject) -> ValidationResult:
     engines = replace(looked_at, roles=tuple(role for role in looked_at.roles if role.component != keys.ROUTER))
     failed = list[str]()
     found = [*_found(looked_at, TOLD, failed), *_found(engines, UNCHECKED, failed)]
@@ -99,7 +99,7 @@ def _verdict(looked_at: Subject) -> Verdict:
         else []
     )
     bugs = [_bug(", ".join(failed))] if failed else []
-    return Verdict((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at))
+    return ValidationResult((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at))
 
 
 def refusals(looked_at: Subject) -> tuple[Objection, ...]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Epoch, Node, Observed, Ref
-from ome_operator.core.observed.validation import Asked, Verdict
+from ome_operator.core.observed.validation import RevisionUnderTest, ValidationResult
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.recorder.decision import Decision, decision, failed_decision
 
@@ -123,7 +123,7 @@ class PassRecorder:
             Tracked(deps.weights),
         )
         self._accelerators, self._holders = Tracked(deps.accelerators), Tracked(deps.holders)
-        self._judged = dict[ResultKey, Verdict]()
+        self._judged = dict[ResultKey, ValidationResult]()
         self.deps = replace(
             deps,
             models=self._models,
@@ -139,7 +139,7 @@ class PassRecorder:
         self._said = self._observed.ahead(versions)
         return self._said
 
-    def _judge(self, asked: Asked) -> Verdict:
+    def _judge(self, asked: RevisionUnderTest) -> ValidationResult:
         said = self._judged[_of(asked)] = self._deps.judge(asked)
         return said
 
@@ -173,12 +173,12 @@ def recorded_ahead(message: str, _: Mapping[Ref, Epoch]) -> str:
     return message
 
 
-def recorded_result(results: Mapping[ResultKey, Verdict], asked: Asked) -> Verdict:
+def recorded_result(results: Mapping[ResultKey, ValidationResult], asked: RevisionUnderTest) -> ValidationResult:
     """Implement `Deps.judge` of a recorded pass: return the recorded result, or an empty result if there is none."""
-    return results.get(_of(asked), Verdict())
+    return results.get(_of(asked), ValidationResult())
 
 
-def _of(asked: Asked) -> ResultKey:
+def _of(asked: RevisionUnderTest) -> ResultKey:
     return asked.revision, len(asked.parts)
 
 

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime, well_known
 from ome_operator.api.well_known import NOBODY
 from ome_operator.core.observed.objects import NO_POLICY, Child, Deps, Node, Observed, Pod, Ref, Refusal, Strangers, Turn
-from ome_operator.core.observed.validation import Verdict
+from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.admission import Claim
 from ome_operator.recorder import decision
 from ome_operator.recorder.decision import Decision
@@ -130,7 +130,9 @@ def _deps(found: Tables, where: str) -> Deps:
         name: {_ref(name, key, where): _object(kind, body, f"{where}.{name}.{key}") for key, body in _of(found, name)}
         for name, kind in _OBJECTS.items()
     }
-    results = read(tuple[tuple[str, int, Verdict], ...], found.get("told", {}).get("judged", []), f"{where}.told.judged")
+    results = read(
+        tuple[tuple[str, int, ValidationResult], ...], found.get("told", {}).get("judged", []), f"{where}.told.judged"
+    )
     return Deps(
         **objects,
         judge=partial(recorded_result, {(revision, parts): result for revision, parts, result in results}),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.validation import Asked, Objection, Verdict
+from ome_operator.core.observed.validation import Objection, RevisionUnderTest, ValidationResult
 from ome_operator.lint.validator import Validator
 from tests.golden.stored import RECORDS, ROUTERS_REPLACED, restored
 from tests.support.simulator import World
@@ -74,10 +74,10 @@ def test_a_pod_that_is_lost_comes_back(folder: Path) -> None:
     assert ready(world) == ready(restored(folder))
 
 
-def refuses_everything(asked: Asked) -> Verdict:
+def refuses_everything(asked: RevisionUnderTest) -> ValidationResult:
     """A rule of an operator to come, by which nothing that there is may start."""
     said = f"{asked.parts[0].title} is not what it was"
-    return Verdict((f"new-rule: {said}",), (Objection("new-rule", said, f"new-rule: {said}; write another"),))
+    return ValidationResult((f"new-rule: {said}",), (Objection("new-rule", said, f"new-rule: {said}; write another"),))
 
 
 def test_a_rule_that_comes_with_an_upgrade_is_advice_for_them(folder: Path) -> None:

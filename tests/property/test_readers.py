@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ome_operator.benchmark_pod import inside, inside_genai, steps
 from ome_operator.benchmark_pod.results import failed, results, summary
-from ome_operator.core.observed import from_api
+from ome_operator.core.observed.nodes import node_record
 from ome_operator.core.preflight import results as checks
 from ome_operator.preflight import messages
 from ome_operator.preflight.findings import clocks, failed_copies, links, slow_ranks, unreachable
@@ -110,7 +110,7 @@ RECORD = {
 @given(typed(RECORD))
 def test_records_of_agents(body: Any) -> None:
     """As an API server lets them through: an agent may write what it likes of the types of the CRD."""
-    from_api.record(body)
+    node_record(body)
 
 
 FOUND = {"check": "reach", "rank": 1, "said": "x", "fix": "y"}

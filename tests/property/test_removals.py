@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.controllers.weights_gc import WeightsGC
-from ome_operator.core.observed import from_api
+from ome_operator.core.observed.nodes import node_record
 from ome_operator.core.observed.objects import Deps
 from tests.support.fake_api import FakeApi
 
@@ -83,7 +83,7 @@ def test_only_what_nothing_refers_to_may_go(
     ]
     already = [{"directory": f"{HOME}/{one}", "offer": "now"} for one in sorted(before)]
     api = server(*pods)
-    record = from_api.record(body(status={"unused": unused}, spec={"remove": already}))
+    record = node_record(body(status={"unused": unused}, spec={"remove": already}))
     asyncio.run(WeightsGC(cluster, api).answer(record))
     needed = {one.target for one in revisions} | {one.target for one in pods if one.alive}
     expected = offered - needed
@@ -101,5 +101,5 @@ def test_what_was_allowed_for_an_older_offer_is_taken_back() -> None:
     cluster, api = ClusterCache(Deps()), server()
     place = f"{HOME}/{DIGESTS[0]}"
     spec = {"remove": [{"directory": place, "offer": "then"}]}
-    asyncio.run(WeightsGC(cluster, api).answer(from_api.record(body(spec=spec))))
+    asyncio.run(WeightsGC(cluster, api).answer(node_record(body(spec=spec))))
     assert [one["spec"]["remove"] for one in api.bodies("apply")] == [[]]

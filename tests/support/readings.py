@@ -194,7 +194,7 @@ def benchmark(bodies: Bodies) -> str:
     url = {"url": "http://svc", "conditions": [{"type": "Ready", "status": "True"}]}
     named = item.spec.endpoint.inference_service
     there = named is not None and (named.namespace, named.name) == (service.namespace, service.name)
-    manifest, why = job.wanted(IMAGES, item, replace(service, status=url) if there else None, deps)
+    manifest, why = job.desired_job(IMAGES, item, replace(service, status=url) if there else None, deps)
     status = benchmark_status(item, None, [], why, START)
     return json.dumps([manifest, unadvised(status)], sort_keys=True, default=str)
 
@@ -224,7 +224,7 @@ def short(bodies: Bodies) -> str:
     """What the kinds of sglang.ai become."""
     _, deps = parsed(bodies)
     found = [SglangModel.parse(bodies["short"]), Serving.parse(bodies["serving"])]
-    made = [convert.wanted(parts.good(item), deps) for item in found]
+    made = [convert.desired_object(parts.good(item), deps) for item in found]
     return re.sub(r'"ome.io/source": "\w+"', "", json.dumps(made, sort_keys=True))
 
 

@@ -16,6 +16,7 @@ import pytest
 from ome_operator.api import Invalid
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.core.observed import from_api
+from ome_operator.core.observed.nodes import node_record
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.resolve.no_effect import (
@@ -252,7 +253,7 @@ def test_what_autoscalers_and_the_operator_write_is_read() -> None:
     scales = [from_api.child("RoleScale", {"metadata": meta, "spec": {"replicas": count}}) for count in (1, 2)]
     assert scales[0] != scales[1]
     rows = [[], [{"directory": "d", "offer": "o"}], [{"directory": "d", "offer": "p"}]]
-    records = [from_api.record({"metadata": meta, "spec": {"remove": item}}) for item in rows]
+    records = [node_record({"metadata": meta, "spec": {"remove": item}}) for item in rows]
     assert len({repr(item) for item in records}) == 3
 
 

@@ -12,8 +12,7 @@ from ome_operator import keys
 from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES, SERVICE, SERVING
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import OURS
-from ome_operator.core.observed import from_api
-from ome_operator.core.observed.nodes import node
+from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.observed.objects import Child, Manifest, Node, NodeRecord, Observed
 from ome_operator.describe.tree import Tree, tree
 from ome_operator.kube.client import Client
@@ -141,7 +140,7 @@ def board(
             for body in read.get("ControllerRevision", ([], ""))[0]
         },
         nodes=tuple(map(node, nodes)),
-        records=tuple(from_api.record(body) for body in read.get(RECORD, ([], ""))[0]),
+        records=tuple(node_record(body) for body in read.get(RECORD, ([], ""))[0]),
         simulated=frozenset(
             body["metadata"]["name"] for body in nodes if (body["metadata"].get("labels") or {}).get("type") == "kwok"
         ),

@@ -104,7 +104,7 @@ def made(cluster: ClusterCache, kind: str) -> list[Made]:
         if isinstance(item.parsed, Invalid):
             found.append(Made(item.ref, None, item.parsed.why))
         else:
-            manifest, (_, why) = convert.wanted(item.parsed, cluster.deps())
+            manifest, (_, why) = convert.desired_object(item.parsed, cluster.deps())
             found.append(Made(item.ref, manifest, why))
     return found
 

@@ -8,7 +8,7 @@ from ome_operator.cli.live.trees import KINDS, found, selector
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.kube_events import last_seen, start_failures
 from ome_operator.core.observed.objects import Manifest, Observed
-from ome_operator.core.observed.starts import explained
+from ome_operator.core.observed.starts import with_failures
 from ome_operator.describe.diagnosis import Seen, Trouble, trouble
 from ome_operator.describe.tree import tree
 from ome_operator.kube.client import Client
@@ -22,7 +22,7 @@ async def troubles(client: Client, namespace: str, name: str) -> Trouble:
     there = gather(parts)
     events = await listed(client, ("Event",), namespace, optional=("Event",))
     seen = about(events, {from_api.uid(item) for item in (body, *parts)})
-    pods = explained(there.pods_of(namespace, name), start_failures(events, datetime.now(UTC)))
+    pods = with_failures(there.pods_of(namespace, name), start_failures(events, datetime.now(UTC)))
     seen_as = tree(body, Observed(there.children_of(namespace, name), pods))
     return trouble(seen_as, (body.get("status") or {}).get("conditions") or (), seen)
 

@@ -175,7 +175,7 @@ class InferenceServiceReconciler:
         memory.count(children, pods, self._clock())
         return Observed(
             children=children,
-            pods=starts.explained(pods, memory.starting.told),
+            pods=starts.with_failures(pods, memory.starting.told),
             refusals=memory.refusals(),
             accepted=memory.accepted,
             checks=memory.checks(self._clock()),

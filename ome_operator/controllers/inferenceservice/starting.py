@@ -25,7 +25,7 @@ async def inspect(
     after: float,
 ) -> None:
     """Read the events about pods that have waited on their nodes for `after` seconds, less often each time."""
-    waiting = frozenset(pod.uid for pod in pods if starts.waits(pod))
+    waiting = frozenset(pod.uid for pod in pods if starts.waits_for_start(pod))
     if not waiting:
         memory.starting = Starting()
         return

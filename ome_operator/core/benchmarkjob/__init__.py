@@ -1,1 +1,1 @@
-"""A BenchmarkJob: its Job, its traffic, its results and its status."""
+"""Render the Job of a BenchmarkJob with its traffic and storage, and build the status of the BenchmarkJob."""

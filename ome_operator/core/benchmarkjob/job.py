@@ -1,7 +1,8 @@
-"""The Job of a BenchmarkJob: one pod whose containers run one after the other.
+"""Render the Job of a BenchmarkJob: one pod whose containers run one after the other.
 
-`prepare` (ours) fetches the data set and puts the file beside it that `run` needs; `run` is the published SGLang, with its
-own serving benchmark; `report` (ours) makes the results, the page, and the summary that stands in the pod's status.
+`prepare` (our image) downloads the data set and writes the script for `run` next to it. `run` is the published SGLang image
+with its own serving benchmark. `report` (our image) writes the results, the HTML page, and the summary that ends up in the
+pod's status.
 """
 
 import json
@@ -21,150 +22,158 @@ from ome_operator.core.render.pod_template import require
 
 PREPARE, RUN, REPORT = "prepare", "run", "report"
 PLAN = "OME_BENCHMARK"
-"""Variable that tells the containers what to do, as JSON."""
+"""Environment variable that contains the work plan of the containers, as JSON."""
 DAY_S = 86_400
 BESIDE_S = 3600
-"""Seconds beyond the runs that pulling an image, fetching a data set and importing SGLang may take."""
+"""Seconds that are allowed for pulling images, downloading a data set and importing SGLang, in addition to the runs."""
 EACH_S = 120
-"""Seconds beyond its time that a run may take to prepare its prompts and count its tokens."""
+"""Seconds that are allowed for each run in addition to its time, for the preparation of prompts and the counting of
+tokens."""
 SECRETS = "/ome/secrets"
 _NO_TOOLS = (
-    "the operator was started without --tools-image, the image that fetches data sets and makes reports: build "
-    "images/agent, push it, and start the operator with --tools-image=REGISTRY/ome-agent:TAG (its chart does so by itself)"
+    "the operator was started without --tools-image, the image that downloads data sets and writes reports: build "
+    "images/agent, push it, and start the operator with --tools-image=REGISTRY/ome-agent:TAG (the chart does so)"
 )
 _USER = 65532
 _OF_QUESTIONS = ("num_shots", "max_new_tokens", "temperature")
-"""Of `additionalRequestParams`, what gsm8k understands."""
+"""Keys of `additionalRequestParams` that gsm8k supports."""
 
 
 class Images(NamedTuple):
-    """What the containers run."""
+    """Images of the containers."""
 
     sglang: str
-    """Any image that has SGLang's serving benchmark."""
+    """Any image that contains SGLang's serving benchmark."""
     tools: str
-    """Ours, with clients of object stores (images/agent); "" where the operator was told none."""
+    """Our image with clients of object stores (images/agent); "" if the operator has no such image."""
     pull_secrets: tuple[str, ...] = ()
-    """Names of Secrets of the job's namespace with which they are pulled."""
+    """Names of the image pull Secrets in the job's namespace."""
 
 
-def wanted(
-    images: Images, one: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps
+def desired_job(
+    images: Images, benchmark: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps
 ) -> tuple[Manifest | None, Why]:
-    """The Job, or why there is none yet; `service` is the one that is to be measured, as it is now."""
+    """Return the Job, or the reason why it cannot be rendered yet. `service` is the current state of the service to
+    measure.
+    """
     try:
-        return job(one, target(one, service, deps), images), NOTHING
+        return job(benchmark, target(benchmark, service, deps), images), NOTHING
     except ProblemError as error:
         return None, Why(error.problem.reason, error.problem.message)
 
 
-def job(one: BenchmarkJob, to: ServerUnderTest, images: Images) -> Manifest:
-    """The Job. Raises ProblemError for what cannot be served."""
-    spec = one.spec
-    _check_shapes(one)
-    data = dataset(spec.dataset, one.namespace)
-    made = runs(spec, data.path if data else "")
-    out = output(spec.output_location, spec.result_folder_name or one.name, one.namespace)
+def job(benchmark: BenchmarkJob, server: ServerUnderTest, images: Images) -> Manifest:
+    """Return the Job. Raises ProblemError for an unsupported spec."""
+    spec = benchmark.spec
+    _check_shapes(benchmark)
+    data = dataset(spec.dataset, benchmark.namespace)
+    job_runs = runs(spec, data.path if data else "")
+    out = output(spec.output_location, spec.result_folder_name or benchmark.name, benchmark.namespace)
     if not images.tools:
         raise ProblemError(COMPLETE, Reason.NO_TOOLS_IMAGE, _NO_TOOLS)
     owner = {
-        "apiVersion": keys.API_VERSION, "kind": one.kind, "name": one.name, "uid": one.uid,
+        "apiVersion": keys.API_VERSION, "kind": benchmark.kind, "name": benchmark.name, "uid": benchmark.uid,
         "controller": True, "blockOwnerDeletion": True,
     }  # fmt: skip
-    label = {keys.BENCHMARK: names.fit(one.name, names.LABEL)}
+    label = {keys.BENCHMARK: names.fit(benchmark.name, names.LABEL)}
     metadata = {
-        "name": names.benchmark(one.name),
-        "namespace": one.namespace,
+        "name": names.benchmark(benchmark.name),
+        "namespace": benchmark.namespace,
         "labels": {keys.MANAGED_BY: keys.MANAGER, **label},
-        "annotations": {keys.GENERATION: str(one.generation)},
+        "annotations": {keys.GENERATION: str(benchmark.generation)},
         "ownerReferences": [owner],
     }
     seconds = spec.max_time_per_iteration * 60
     limits = {
         "backoffLimit": 0,
-        "activeDeadlineSeconds": len(made) * (seconds + EACH_S) + BESIDE_S,
+        "activeDeadlineSeconds": len(job_runs) * (seconds + EACH_S) + BESIDE_S,
         "ttlSecondsAfterFinished": DAY_S if spec.ttl_seconds_after_finished is None else spec.ttl_seconds_after_finished,
     }
-    plan = _plan(one, to, made, data, out)
-    template = {"metadata": {"labels": label}, "spec": _pod(one, to, images, plan, data, out)}
+    plan = _plan(benchmark, server, job_runs, data, out)
+    template = {"metadata": {"labels": label}, "spec": _pod(benchmark, server, images, plan, data, out)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {**limits, "template": template}}
 
 
-def _check_shapes(one: BenchmarkJob) -> None:
-    """Refuse open fields that hold something else than a pod has there. Raises ProblemError."""
+def _check_shapes(benchmark: BenchmarkJob) -> None:
+    """Raise ProblemError if an open field of the spec does not have the structure of that part of a pod."""
     parts: list[tuple[Any, str, str]] = []
-    if one.spec.pod_override is not None:
-        parts.append((one.spec.pod_override.dump(), "spec.podOverride", ""))
-    for name, place in (("dataset", one.spec.dataset), ("outputLocation", one.spec.output_location)):
-        if place is not None:
-            parts.append((place.node_affinity, f"spec.{name}.nodeAffinity", "nodeAffinity"))
+    if benchmark.spec.pod_override is not None:
+        parts.append((benchmark.spec.pod_override.dump(), "spec.podOverride", ""))
+    for name, storage in (("dataset", benchmark.spec.dataset), ("outputLocation", benchmark.spec.output_location)):
+        if storage is not None:
+            parts.append((storage.node_affinity, f"spec.{name}.nodeAffinity", "nodeAffinity"))
     for value, where, field in parts:
-        if said := first_mistake(value, where, field):
-            raise ProblemError(COMPLETE, Reason.INVALID_POD, said)
+        if message := first_mistake(value, where, field):
+            raise ProblemError(COMPLETE, Reason.INVALID_POD, message)
 
 
-def _plan(one: BenchmarkJob, to: ServerUnderTest, made: tuple[Run, ...], data: PodPath | None, out: PodPath) -> Manifest:
-    """What the containers are told."""
-    said = one.spec.service_metadata
+def _plan(
+    benchmark: BenchmarkJob, server: ServerUnderTest, job_runs: tuple[Run, ...], data: PodPath | None, out: PodPath
+) -> Manifest:
+    """Return the work plan of the containers."""
+    metadata = benchmark.spec.service_metadata
     return {
-        "name": f"{one.namespace}/{one.name}",
-        "target": to.url,
-        "service": said.dump() if said else {},
-        "seconds": one.spec.max_time_per_iteration * 60,
-        "serving": _serving(one, to),
-        "gsm8k": _gsm8k(one, to) if any(run.scenario == GSM8K for run in made) else {},
-        "runs": [_run_manifest(run, to) for run in made],
-        "dataset": _remote(data, one.spec.dataset),
-        "output": {"path": out.path, **_remote(out, one.spec.output_location)},
+        "name": f"{benchmark.namespace}/{benchmark.name}",
+        "target": server.url,
+        "service": metadata.dump() if metadata else {},
+        "seconds": benchmark.spec.max_time_per_iteration * 60,
+        "serving": _serving(benchmark, server),
+        "gsm8k": _gsm8k(benchmark, server) if any(run.scenario == GSM8K for run in job_runs) else {},
+        "runs": [_run_manifest(run, server) for run in job_runs],
+        "dataset": _remote(data, benchmark.spec.dataset),
+        "output": {"path": out.path, **_remote(out, benchmark.spec.output_location)},
     }
 
 
 def _remote(place: PodPath | None, storage: Storage | None) -> Manifest:
-    """What has to be fetched, or sent."""
+    """Return what to download from, or upload to, a remote location; {} if the location is mounted."""
     if place is None or storage is None or not place.remote:
         return {}
     return {"uri": place.remote, "path": place.path, "parameters": dict(storage.parameters or {})}
 
 
-def _serving(one: BenchmarkJob, to: ServerUnderTest) -> list[str]:
-    """Arguments that all runs of the serving benchmark share."""
-    args = ["--backend", to.backend, "--base-url", to.url, "--tokenizer", to.tokenizer, "--disable-tqdm"]
-    if to.model or to.backend == NATIVE:
-        args += ["--model", to.tokenizer]  # looked for like a tokenizer, so the server's own name of it would be wrong here
-    if to.model:
-        args += ["--served-model-name", to.model]
-    return [*args, *body(one.spec, to.backend == NATIVE)]
+def _serving(benchmark: BenchmarkJob, server: ServerUnderTest) -> list[str]:
+    """Return the arguments that all runs of the serving benchmark have in common."""
+    args = ["--backend", server.backend, "--base-url", server.url, "--tokenizer", server.tokenizer, "--disable-tqdm"]
+    if server.model or server.backend == NATIVE:
+        # The benchmark loads this name like a tokenizer, so the server's own name of its model would not work.
+        args += ["--model", server.tokenizer]
+    if server.model:
+        args += ["--served-model-name", server.model]
+    return [*args, *body(benchmark.spec, server.backend == NATIVE)]
 
 
-def _gsm8k(one: BenchmarkJob, to: ServerUnderTest) -> Manifest:
-    """Arguments of the questions, which only SGLang's own format can be asked."""
-    url = urlsplit(to.url)
-    if to.backend != NATIVE or url.scheme != "http":
-        sentence = f"{to.url} cannot be asked gsm8k: that needs SGLang's own format over http"
+def _gsm8k(benchmark: BenchmarkJob, server: ServerUnderTest) -> Manifest:
+    """Return the arguments of gsm8k. Raises ProblemError if the server does not support SGLang's own format, which gsm8k
+    requires.
+    """
+    url = urlsplit(server.url)
+    if server.backend != NATIVE or url.scheme != "http":
+        sentence = f"{server.url} does not support gsm8k, which requires SGLang's own format over http"
         raise ProblemError(COMPLETE, Reason.FORMAT_NOT_SERVED, sentence)
-    given = {name: value for name, value in params(one.spec).items() if name in _OF_QUESTIONS}
-    return {"host": url.hostname, "port": url.port or 80, **given}
+    parameters = {name: value for name, value in params(benchmark.spec).items() if name in _OF_QUESTIONS}
+    return {"host": url.hostname, "port": url.port or 80, **parameters}
 
 
-def _run_manifest(run: Run, to: ServerUnderTest) -> Manifest:
-    exact = ["--tokenize-prompt"] if run.lengths and to.backend == NATIVE else []
+def _run_manifest(run: Run, server: ServerUnderTest) -> Manifest:
+    exact = ["--tokenize-prompt"] if run.lengths and server.backend == NATIVE else []
     lengths = {"lengths": run.lengths._asdict()} if run.lengths else {}
-    told = {"scenario": run.scenario, "concurrency": run.concurrency, "program": run.program}
-    return {**told, "args": [*run.args, *exact], **lengths}
+    fields = {"scenario": run.scenario, "concurrency": run.concurrency, "program": run.program}
+    return {**fields, "args": [*run.args, *exact], **lengths}
 
 
 def _pod(
-    one: BenchmarkJob, to: ServerUnderTest, images: Images, plan: Manifest, data: PodPath | None, out: PodPath
+    benchmark: BenchmarkJob, server: ServerUnderTest, images: Images, plan: Manifest, data: PodPath | None, out: PodPath
 ) -> Manifest:
-    """Spec of the pod: its steps, what they see, and where it may run."""
-    spec = one.spec
+    """Return the spec of the pod: its containers, their volumes, and its node selection."""
+    spec = benchmark.spec
     more = spec.pod_override.dump() if spec.pod_override else {}
     env: list[Manifest] = [{"name": PLAN, "value": json.dumps(plan, sort_keys=True)}, {"name": "HOME", "value": "/tmp"}]
-    seen = [place.mount for place in (data, to.weights) if place is not None and place.mount is not None]
-    written = [out.mount] if out.mount else []
+    read_mounts = [place.mount for place in (data, server.weights) if place is not None and place.mount is not None]
+    write_mounts = [out.mount] if out.mount else []
     prepare = _ours(PREPARE, images.tools, env, _secret(spec.dataset, "dataset"))
-    run = _sglang(images.sglang, [*env, *_token(one)], seen, more)
-    report = _ours(REPORT, images.tools, env, [*written, *_secret(spec.output_location, "output")])
+    run = _sglang(images.sglang, [*env, *_token(benchmark)], read_mounts, more)
+    report = _ours(REPORT, images.tools, env, [*write_mounts, *_secret(spec.output_location, "output")])
     user = {"runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER}
     return {
         "restartPolicy": "Never",
@@ -173,9 +182,9 @@ def _pod(
         "securityContext": {**user, "seccompProfile": {"type": "RuntimeDefault"}},
         "initContainers": [prepare, run],
         "containers": [report],
-        "volumes": [*_volumes(one, to, data, out), *(more.get("volumes") or ())],
+        "volumes": [*_volumes(benchmark, server, data, out), *(more.get("volumes") or ())],
         **({"imagePullSecrets": [{"name": name} for name in images.pull_secrets]} if images.pull_secrets else {}),
-        **_where(one, to, more),
+        **_where(benchmark, server, more),
     }
 
 
@@ -187,7 +196,7 @@ _RESTRICTED: dict[str, Any] = {
 
 
 def _sglang(image: str, env: list[Manifest], mounts: list[Manifest], more: Manifest) -> Manifest:
-    """The step that sends requests; `more` is spec.podOverride."""
+    """Return the container that sends requests; `more` is spec.podOverride."""
     return {
         "name": RUN,
         "image": more.get("image") or image,
@@ -203,7 +212,7 @@ def _sglang(image: str, env: list[Manifest], mounts: list[Manifest], more: Manif
 
 
 def _ours(step: str, image: str, env: list[Manifest], mounts: list[Manifest]) -> Manifest:
-    """A step that is a command of this program."""
+    """Return a container that runs a command of this program."""
     return {
         "name": step,
         "image": image,
@@ -216,33 +225,35 @@ def _ours(step: str, image: str, env: list[Manifest], mounts: list[Manifest]) ->
     }
 
 
-def _token(one: BenchmarkJob) -> list[Manifest]:
-    """The hub's token, which nobody but the kubelet reads."""
-    secret = one.spec.hugging_face_secret_reference
+def _token(benchmark: BenchmarkJob) -> list[Manifest]:
+    """Return the variable with the hub's token. Only the kubelet reads the Secret."""
+    secret = benchmark.spec.hugging_face_secret_reference
     if secret is None:
         return []
     return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret.name, "key": "token"}}}]
 
 
 def _secret(storage: Storage | None, name: str) -> list[Manifest]:
-    """Mount of the Secret that opens an object store."""
+    """Return the mount of the Secret with the credentials of an object store."""
     if storage is None or not storage.key:
         return []
     return [{"name": f"{name}-secret", "mountPath": f"{SECRETS}/{name}", "readOnly": True}]
 
 
-def _volumes(one: BenchmarkJob, to: ServerUnderTest, data: PodPath | None, out: PodPath) -> list[Manifest]:
-    found: list[Manifest] = [{"name": "work", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
-    found += [place.volume for place in (data, out, to.weights) if place is not None and place.volume is not None]
-    for name, storage in (("dataset", one.spec.dataset), ("output", one.spec.output_location)):
+def _volumes(benchmark: BenchmarkJob, server: ServerUnderTest, data: PodPath | None, out: PodPath) -> list[Manifest]:
+    volumes: list[Manifest] = [{"name": "work", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
+    volumes += [place.volume for place in (data, out, server.weights) if place is not None and place.volume is not None]
+    for name, storage in (("dataset", benchmark.spec.dataset), ("output", benchmark.spec.output_location)):
         if storage is not None and storage.key:
-            found.append({"name": f"{name}-secret", "secret": {"secretName": storage.key, "defaultMode": 0o440}})
-    return found
+            volumes.append({"name": f"{name}-secret", "secret": {"secretName": storage.key, "defaultMode": 0o440}})
+    return volumes
 
 
-def _where(one: BenchmarkJob, to: ServerUnderTest, more: Manifest) -> Manifest:
-    """Where the pod may run: where the model is, where data set and results are, and as podOverride says."""
-    places = [place for place in (one.spec.dataset, one.spec.output_location) if place is not None]
+def _where(benchmark: BenchmarkJob, server: ServerUnderTest, more: Manifest) -> Manifest:
+    """Return the node selection of the pod: nodes with the model, the data set and the results, restricted further by
+    podOverride.
+    """
+    places = [place for place in (benchmark.spec.dataset, benchmark.spec.output_location) if place is not None]
     selector: dict[str, str] = {}
     affinity: Manifest = {}
     for place in places:
@@ -251,7 +262,7 @@ def _where(one: BenchmarkJob, to: ServerUnderTest, more: Manifest) -> Manifest:
             affinity = {"nodeAffinity": place.node_affinity}
     selector |= more.get("nodeSelector") or {}
     affinity = {**affinity, **(more.get("affinity") or {})}
-    if to.weights is not None and to.weights.affinity:
-        affinity = require(affinity, to.weights.affinity)
+    if server.weights is not None and server.weights.affinity:
+        affinity = require(affinity, server.weights.affinity)
     parts = {"nodeSelector": selector, "affinity": affinity, "tolerations": more.get("tolerations") or []}
     return {name: part for name, part in parts.items() if part}

@@ -1,4 +1,4 @@
-"""Status of a BenchmarkJob: from its Job, and from what the last container of its pod left as its termination message."""
+"""Build the status of a BenchmarkJob from its Job and from the termination message of the pod's last container."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -19,45 +19,47 @@ COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending
 
 
 class PodProgress(NamedTuple):
-    """How far the pod is."""
+    """The state of the pod."""
 
     running: bool = False
-    """The benchmark runs, or has run."""
+    """Whether the benchmark is running or has run."""
     reason: str = ""
     message: str = ""
     report: BenchmarkReport | None = None
 
 
-def begun(status: Mapping[str, Any]) -> bool:
-    """Whether the one Job of this object was made: it is never made again."""
-    return bool(status.get("startedGeneration")) or over(status)
+def started(status: Mapping[str, Any]) -> bool:
+    """Return whether the only Job of this object was created: it is never created again."""
+    return bool(status.get("startedGeneration")) or is_final(status)
 
 
-def over(status: Mapping[str, Any]) -> bool:
-    """Whether nothing can come any more."""
+def is_final(status: Mapping[str, Any]) -> bool:
+    """Return whether the status is final."""
     return status.get("state") in (COMPLETED, FAILED)
 
 
-def step(pods: Iterable[Mapping[str, Any]]) -> PodProgress:
-    """How far a Job's newest pod is, from its body."""
-    body = max(pods, key=lambda one: str((one.get("metadata") or {}).get("creationTimestamp")), default=None)
+def pod_progress(pods: Iterable[Mapping[str, Any]]) -> PodProgress:
+    """Return the state of a Job's newest pod, given the pods as JSON."""
+    body = max(pods, key=lambda item: str((item.get("metadata") or {}).get("creationTimestamp")), default=None)
     if body is None:
         return PodProgress()
     status = body.get("status") or {}
     states = {
-        one.get("name"): one.get("state") or {}
-        for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+        item.get("name"): item.get("state") or {}
+        for item in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
     }
-    ran = states.get(RUN, {})
-    reason, message = from_api.why_not_ready(body, {one.get("type"): one for one in status.get("conditions") or ()})
-    said = (states.get(REPORT, {}).get("terminated") or {}).get("message") or ""
-    return PodProgress("running" in ran or "terminated" in ran, reason, message, _report(said))
+    run_state = states.get(RUN, {})
+    reason, message = from_api.why_not_ready(body, {item.get("type"): item for item in status.get("conditions") or ()})
+    termination_message = (states.get(REPORT, {}).get("terminated") or {}).get("message") or ""
+    return PodProgress("running" in run_state or "terminated" in run_state, reason, message, _report(termination_message))
 
 
-def _report(said: str) -> BenchmarkReport | None:
-    """The summary; None where the container died before it wrote one, and its log stands there instead."""
+def _report(text: str) -> BenchmarkReport | None:
+    """Return the summary, or None if the container ended before it wrote a summary and the message contains log lines
+    instead.
+    """
     try:
-        return BenchmarkReport.model_validate_json(said, by_alias=True, by_name=False)
+        return BenchmarkReport.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError:
         return None
 
@@ -65,49 +67,55 @@ def _report(said: str) -> BenchmarkReport | None:
 def benchmark_status(
     job: BenchmarkJob, made: Child | None, pods: Iterable[Mapping[str, Any]], why: Why, now: datetime
 ) -> dict[str, Any]:
-    """The whole status. `made`: the Job; `pods`: bodies of its pods; `why`: why one is missing."""
+    """Return the complete status. `made` is the Job, `pods` are its pods as JSON, and `why` is the reason if the Job is
+    missing.
+    """
     before = job.status
-    if over(before):
+    if is_final(before):
         shared = {name: before[name] for name in _LASTING if before.get(name) is not None}
-        ended = [one for one in before.get("conditions") or () if one.get("type") == COMPLETE]
+        ended = [condition for condition in before.get("conditions") or () if condition.get("type") == COMPLETE]
         return _whole(job, shared, ended, now)
-    if made is None and begun(before):
-        said = "its Job was deleted before it had ended: apply the BenchmarkJob again under a new name, or delete it first"
-        return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, Reason.JOB_DELETED, said, now)
+    if made is None and started(before):
+        message = (
+            "its Job was deleted before it had ended: apply the BenchmarkJob again under a new name, or delete it first"
+        )
+        return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, Reason.JOB_DELETED, message, now)
     if made is None:
-        reason, said = why if why.reason else (Reason.CREATING, "its Job is about to be made")
-        return _status(job, {"state": PENDING}, False, reason, said, now)
-    return _of_job(job, made, step(pods), why, now)
+        reason, message = why if why.reason else (Reason.CREATING, "its Job is about to be created")
+        return _status(job, {"state": PENDING}, False, reason, message, now)
+    return _of_job(job, made, pod_progress(pods), why, now)
 
 
 _LASTING = ("state", "startTime", "completionTime", "failureMessage", "details", "startedGeneration", "report")
 
 
-def _of_job(job: BenchmarkJob, made: Child, far: PodProgress, why: Why, now: datetime) -> dict[str, Any]:
+def _of_job(job: BenchmarkJob, made: Child, progress: PodProgress, why: Why, now: datetime) -> dict[str, Any]:
     content = made.content or {}
     status = content.get("status") or {}
     shared: dict[str, Any] = {"startedGeneration": content.get("generation") or job.generation}
     if started := status.get("startTime"):
         shared["startTime"] = started
-    done = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
+    done = {
+        condition.get("type"): condition for condition in status.get("conditions") or () if condition.get("status") == "True"
+    }
     last = done.get("Complete") or done.get("Failed")
     if last is None:
-        waits = why if why.reason else (far.reason or Reason.CREATING, far.message or "its pod starts")
-        reason, said = (Reason.RUNNING, "requests are being sent") if far.running else waits
-        return _status(job, {**shared, "state": RUNNING if far.running else PENDING}, False, reason, said, now)
+        waits = why if why.reason else (progress.reason or Reason.CREATING, progress.message or "its pod starts")
+        reason, message = (Reason.RUNNING, "requests are being sent") if progress.running else waits
+        return _status(job, {**shared, "state": RUNNING if progress.running else PENDING}, False, reason, message, now)
     shared["completionTime"] = status.get("completionTime") or last.get("lastTransitionTime")
-    report = far.report
+    report = progress.report
     if report is not None:
         shared["report"] = report.dump()
     if "Complete" in done and (report is None or not report.failed):
-        said = _summary(report) if report else "its pod is gone, so the summary is: look into the output location"
-        return _ended(job, shared, COMPLETED, Reason.COMPLETED, said, now)
+        message = _summary(report) if report else "its pod was deleted, and with it the summary: see the output location"
+        return _ended(job, shared, COMPLETED, Reason.COMPLETED, message, now)
     if report is not None:
         return _ended(
             job, shared, FAILED, Reason.REQUESTS_FAILED, f"{_summary(report)}; the first error: {report.error}", now
         )
-    said = far.message or last.get("message") or ""
-    return _ended(job, shared, FAILED, far.reason or last.get("reason") or Reason.FAILED, said, now)
+    message = progress.message or last.get("message") or ""
+    return _ended(job, shared, FAILED, progress.reason or last.get("reason") or Reason.FAILED, message, now)
 
 
 def _summary(report: BenchmarkReport) -> str:
@@ -117,37 +125,41 @@ def _summary(report: BenchmarkReport) -> str:
 
 
 def _ended(
-    job: BenchmarkJob, shared: Mapping[str, Any], state: str, reason: str, said: str, now: datetime
+    job: BenchmarkJob, shared: Mapping[str, Any], state: str, reason: str, message: str, now: datetime
 ) -> dict[str, Any]:
-    words = {"details": said} if state == COMPLETED else {"failureMessage": said}
-    return _status(job, {**shared, "state": state, **words}, state == COMPLETED, reason, said, now)
+    texts = {"details": message} if state == COMPLETED else {"failureMessage": message}
+    return _status(job, {**shared, "state": state, **texts}, state == COMPLETED, reason, message, now)
 
 
 def _status(
-    job: BenchmarkJob, shared: Mapping[str, Any], ended_well: bool, reason: str, said: str, now: datetime
+    job: BenchmarkJob, shared: Mapping[str, Any], ended_well: bool, reason: str, message: str, now: datetime
 ) -> dict[str, Any]:
-    one = cond.Condition(COMPLETE, ended_well, reason, said)
-    return _whole(job, shared, cond.stamp([one], job.status.get("conditions") or (), job.generation, now), now)
+    condition = cond.Condition(COMPLETE, ended_well, reason, message)
+    return _whole(job, shared, cond.stamp([condition], job.status.get("conditions") or (), job.generation, now), now)
 
 
 def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
-    """With a word on an edit that came too late, and on what has no effect."""
-    ran = shared.get("startedGeneration")
-    known = cond.advice(ignored(job))
-    if ran and ran != job.generation:
-        said = "spec was edited after the job had started, and a job runs once: delete it and apply it again"
-        known = [
-            cond.Condition(ADVICE, True, Reason.EDITED_AFTER_START, "; ".join((said, *(told.message for told in known))))
+    """Add advice about an edit after the start, and about fields without effect."""
+    started = shared.get("startedGeneration")
+    advice = cond.advice(ignored(job))
+    if started and started != job.generation:
+        message = "spec was edited after the job had started, and a job runs once: delete it and apply it again"
+        advice = [
+            cond.Condition(
+                ADVICE, True, Reason.EDITED_AFTER_START, "; ".join((message, *(condition.message for condition in advice)))
+            )
         ]
-    conditions = [*conditions, *cond.stamp(known, job.status.get("conditions") or (), job.generation, now)]
+    conditions = [*conditions, *cond.stamp(advice, job.status.get("conditions") or (), job.generation, now)]
     return {**shared, "observedGeneration": job.generation, "conditions": conditions}
 
 
 def unreadable(status: Mapping[str, Any], generation: int, why: Why, now: datetime) -> dict[str, Any]:
-    """Of a BenchmarkJob that cannot be read or handled, for this reason; what ran before the edit stays."""
+    """Return the status of a BenchmarkJob that cannot be read or handled for this reason; results from before the edit
+    are kept.
+    """
     shared = {name: status[name] for name in _LASTING if status.get(name) is not None} or {"state": PENDING}
     stored = status.get("conditions") or ()
-    if over(status):
+    if is_final(status):
         return {**shared, "observedGeneration": generation, "conditions": [*stored]}
-    one = cond.Condition(COMPLETE, False, *why)
-    return {**shared, "observedGeneration": generation, "conditions": cond.stamp([one], stored, generation, now)}
+    condition = cond.Condition(COMPLETE, False, *why)
+    return {**shared, "observedGeneration": generation, "conditions": cond.stamp([condition], stored, generation, now)}

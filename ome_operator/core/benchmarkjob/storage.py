@@ -1,4 +1,4 @@
-"""Where a BenchmarkJob's data set comes from and where its results go, as paths in its pod."""
+"""Translate the locations of a BenchmarkJob's data set and results to paths in its pod."""
 
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -11,24 +11,24 @@ from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.core.weights.mount import claim
 
 WORK = "/ome/work"
-"""Shared by the containers of the pod, gone with it."""
+"""Directory that the containers of the pod share; it is deleted with the pod."""
 STORES = ("s3", "gs", "az", "oci")
 _WEB = ("http", "https")
 
 
 class PodPath(NamedTuple):
-    """A file or folder as the pod sees it."""
+    """A file or directory in the pod."""
 
     path: str
-    """In the pod; of results in an object store, the folder in which they are made."""
+    """Path in the pod. For results in an object store it is the directory in which they are written before the upload."""
     remote: str = ""
-    """The URI that has to be fetched from, or sent to; "" for what is mounted."""
+    """URI to download from or to upload to; "" if the path is mounted."""
     volume: Manifest | None = None
     mount: Manifest | None = None
 
 
 def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
-    """The file of the data set. Raises ProblemError."""
+    """Return the file of the data set, or None without one. Raises ProblemError for an unsupported location."""
     if storage is None:
         return None
     field, uri = "spec.dataset.storageUri", storage.storage_uri
@@ -45,10 +45,10 @@ def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
 
 
 def output(storage: Storage, folder: str, namespace: str) -> PodPath:
-    """The folder of the results. Raises ProblemError."""
+    """Return the directory of the results. Raises ProblemError for an unsupported location."""
     field, uri = "spec.outputLocation.storageUri", storage.storage_uri
     if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
-        raise _refused(f"spec.resultFolderName {folder} leads out of the output location: write a name")
+        raise _refused(f"spec.resultFolderName {folder} is outside of the output location: write a name")
     scheme = uri.partition("://")[0]
     if scheme in STORES:
         return PodPath(f"{WORK}/output", f"{uri.rstrip('/')}/{folder}")
@@ -59,38 +59,44 @@ def output(storage: Storage, folder: str, namespace: str) -> PodPath:
 
 
 def _file(field: str, uri: str) -> str:
-    """What to call a file that is fetched."""
+    """Return the name for a downloaded file. Raises ProblemError if the URI is invalid."""
     try:
         return PurePosixPath(urlsplit(uri).path).name or "data"
     except ValueError as error:
-        raise _refused(f"{field} {uri} is no URL: write one such as https://example.com/questions.jsonl") from error
+        raise _refused(f"{field} {uri} is not a URL: write one such as https://example.com/questions.jsonl") from error
 
 
 def _inside(field: str, uri: str) -> str:
-    """The path within a claim or on a node. Raises ProblemError for what leads out of it."""
+    """Return the path in a volume claim or on a node. Raises ProblemError for a path that leaves it, or an unsupported
+    scheme.
+    """
     if ".." in PurePosixPath(uri.partition("://")[2]).parts:
-        raise _refused(f"{field} {uri} leads out of its place by `..`: write a path without it")
-    if (found := claim(uri)) is not None:
-        return found[2]
+        raise _refused(f"{field} {uri} contains `..`: write a path without it")
+    if (volume_claim := claim(uri)) is not None:
+        return volume_claim[2]
     if not uri.startswith("local:///"):
         raise _refused(
-            f"{field} {uri} is not served here: write pvc://claim/path, local:///path, s3://, gs://, az:// or oci://"
+            f"{field} {uri} is not supported here: write pvc://claim/path, local:///path, s3://, gs://, az:// or oci://"
         )
     return uri.removeprefix("local://")
 
 
 def _mounted(name: str, uri: str, directory: str, inside: str, namespace: str, *, read_only: bool) -> PodPath:
-    """What lies on a claim, or below a directory of the node."""
-    at = f"/ome/{name}"
-    mount: Manifest = {"name": name, "mountPath": at, **({"readOnly": True} if read_only else {})}
-    found = claim(uri)
-    if found is None:
+    """Return a path on a volume claim, or below a directory of the node. Raises ProblemError for a claim in another
+    namespace.
+    """
+    directory_in_pod = f"/ome/{name}"
+    mount: Manifest = {"name": name, "mountPath": directory_in_pod, **({"readOnly": True} if read_only else {})}
+    volume_claim = claim(uri)
+    if volume_claim is None:
         volume = {"name": name, "hostPath": {"path": directory, "type": "Directory"}}
-        return PodPath(f"{at}/{inside}", "", volume, mount)
-    owner, claimed, _ = found
+        return PodPath(f"{directory_in_pod}/{inside}", "", volume, mount)
+    owner, claimed, _ = volume_claim
     if owner and owner != namespace:
         raise _refused(f"{uri} names a claim of namespace {owner}, which pods of namespace {namespace} cannot mount")
-    return PodPath(f"{at}/{inside}", "", {"name": name, "persistentVolumeClaim": {"claimName": claimed}}, mount)
+    return PodPath(
+        f"{directory_in_pod}/{inside}", "", {"name": name, "persistentVolumeClaim": {"claimName": claimed}}, mount
+    )
 
 
 def _refused(sentence: str) -> ProblemError:

@@ -1,4 +1,4 @@
-"""What a BenchmarkJob is sent to, and the tokenizer that counts its tokens."""
+"""Determine the server that a BenchmarkJob measures, and the tokenizer that counts its tokens."""
 
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -18,30 +18,33 @@ _CHATS = ("vllm", "tgi")
 
 
 class ServerUnderTest(NamedTuple):
-    """Where the requests go."""
+    """The server that receives the requests."""
 
     url: str
     backend: str
     model: str
-    """What the server calls its model; "" asks it."""
+    """Name of the model for the server; "" if the benchmark shall query it from the server."""
     tokenizer: str
-    """Name on the hub, or a path in the pod."""
+    """Name of a tokenizer on the hub, or a path in the pod."""
     weights: Mount | None = None
-    """Where the tokenizer is that of the service's model."""
+    """Mount of the model's files, if the tokenizer of the service's model is used."""
 
 
 def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps) -> ServerUnderTest:
-    """The target of a job; `service` is the one that it names, as it is now. Raises ProblemError while there is none."""
+    """Return the server that a job measures. Raises ProblemError if there is none (yet).
+
+    `service` is the current state of the service that the job names.
+    """
     if job.spec.endpoint.endpoint is not None:
         return _endpoint(job)
     named = job.spec.endpoint.inference_service
     where = f"{named.namespace}/{named.name}" if named else ""
     if named is not None and named.namespace != job.namespace and not _lets_in(service, job.namespace):
-        # The same words whether it exists or not: what another namespace has is not for everybody to know.
+        # The same message whether or not the service exists, so that it does not reveal objects of other namespaces.
         raise ProblemError(
             COMPLETE,
             Reason.SERVICE_NOT_FOUND,
-            f"there is no InferenceService {where} that lets BenchmarkJobs of namespace {job.namespace} in: the job waits "
+            f"there is no InferenceService {where} that allows BenchmarkJobs of namespace {job.namespace}: the job waits "
             f"until its annotation {keys.BENCHMARK_NAMESPACES} names {job.namespace}",
         )
     if service is None:
@@ -52,26 +55,30 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
         raise ProblemError(
             COMPLETE, Reason.SERVICE_NOT_READY, f"InferenceService {where} is not Ready: the job waits for it"
         )
-    said = job.spec.service_metadata
-    backend = CHAT if said is not None and said.engine.lower() in _CHATS else NATIVE
+    metadata = job.spec.service_metadata
+    backend = CHAT if metadata is not None and metadata.engine.lower() in _CHATS else NATIVE
     url = str(service.status.get("url") or "")
     if job.spec.tokenizer:
         return ServerUnderTest(url, backend, "", job.spec.tokenizer)
-    model = next((found for ref in object_refs(service) if isinstance(found := deps.models.get(ref), Model)), None)
+    model = next((item for ref in object_refs(service) if isinstance(item := deps.models.get(ref), Model)), None)
     if model is None:
-        said_so = f"the model of InferenceService {where} does not exist: name a tokenizer in spec.tokenizer"
-        raise ProblemError(COMPLETE, Reason.NO_TOKENIZER, said_so)
+        message = f"the model of InferenceService {where} does not exist: name a tokenizer in spec.tokenizer"
+        raise ProblemError(COMPLETE, Reason.NO_TOKENIZER, message)
     identity = weights(model).identity(deps.policy.model_agent)
-    held = mount(identity, job.namespace, directory=directory(identity, deps.policy.model_agent, deps.policy.agent_roots))
-    return ServerUnderTest(url, backend, "", identity["path"], held)
+    model_mount = mount(
+        identity, job.namespace, directory=directory(identity, deps.policy.model_agent, deps.policy.agent_roots)
+    )
+    return ServerUnderTest(url, backend, "", identity["path"], model_mount)
 
 
 def _lets_in(service: InferenceService | Invalid | None, namespace: str) -> bool:
-    """Whether a service lets jobs of another namespace measure it, and mount its model's files for their tokenizer."""
+    """Return whether a service allows jobs of another namespace to measure it, and to mount its model's files for the
+    tokenizer.
+    """
     if service is None or isinstance(service, Invalid):
         return False
     named = service.annotations.get(keys.BENCHMARK_NAMESPACES, "").split(",")
-    return namespace in (one.strip() for one in named)
+    return namespace in (name.strip() for name in named)
 
 
 def _ready(service: InferenceService) -> bool:
@@ -80,12 +87,12 @@ def _ready(service: InferenceService) -> bool:
 
 
 def _endpoint(job: BenchmarkJob) -> ServerUnderTest:
-    """A URL. People write it with or without `/v1`, which the benchmark adds itself."""
+    """Return the server of a URL, with or without a trailing `/v1`, which the benchmark appends itself."""
     given = job.spec.endpoint.endpoint
     assert given is not None
     if given.api_format not in _FORMATS:
         words = " or ".join(sorted(_FORMATS))
-        sentence = f"spec.endpoint.endpoint.apiFormat {given.api_format} is not served: write {words}"
+        sentence = f"spec.endpoint.endpoint.apiFormat {given.api_format} is not supported: write {words}"
         raise ProblemError(COMPLETE, Reason.FORMAT_NOT_SERVED, sentence)
     tokenizer = job.spec.tokenizer or given.model_name
     if not tokenizer:
@@ -94,15 +101,15 @@ def _endpoint(job: BenchmarkJob) -> ServerUnderTest:
         )
     url = given.url.rstrip("/").removesuffix("/v1")
     if not _reachable(url):
-        sentence = f"spec.endpoint.endpoint.url {given.url} is no URL of a server: write one such as http://host:8000"
+        sentence = f"spec.endpoint.endpoint.url {given.url} is not the URL of a server: write one such as http://host:8000"
         raise ProblemError(COMPLETE, Reason.FORMAT_NOT_SERVED, sentence)
     return ServerUnderTest(url, _FORMATS[given.api_format], given.model_name or "", tokenizer)
 
 
 def _reachable(url: str) -> bool:
-    """Whether a URL names a host, and a port that there can be, for http."""
+    """Return whether a URL has the scheme http or https, a host, and a valid port."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number or too high, a bracket that stays open
+    except ValueError:  # the port is not a number or is too high, or a bracket is not closed
         return False

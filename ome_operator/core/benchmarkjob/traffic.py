@@ -1,8 +1,8 @@
-"""What a BenchmarkJob sends, as arguments of SGLang's serving benchmark: scenarios times numbers of requests in flight.
+"""Translate the traffic of a BenchmarkJob to arguments of SGLang's serving benchmark: each scenario at each concurrency.
 
-Scenarios are spelled as genai-bench spells them, in tokens: `D(in,out)` fixed, `N(mean,sd)/(mean,sd)` normal,
-`U(min,max)/(min,max)` or `U(max in,max out)` uniform, `P(prefix,suffix)/out` behind a shared prefix. `dataset` sends the
-conversations of a data set and `gsm8k` asks its questions.
+Scenarios are written as in genai-bench, in tokens: `D(in,out)` fixed, `N(mean,sd)/(mean,sd)` normal, `U(min,max)/(min,max)`
+or `U(max in,max out)` uniform, `P(prefix,suffix)/out` after a shared prefix. `dataset` sends the conversations of a data
+set, and `gsm8k` its questions.
 """
 
 import json
@@ -15,13 +15,12 @@ from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.util.json_limits import deeper
 
 SCENARIOS = ("N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)")
-"""Where none is written and there is no data set; those of genai-bench."""
+"""Default scenarios without a data set, as in genai-bench."""
 CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Where none is written; those of genai-bench."""
-"""The condition of a BenchmarkJob."""
+"""Default numbers of concurrent requests, as in genai-bench."""
 DATASET, GSM8K = "dataset", "gsm8k"
 MADE_UP = "random-ids"
-"""The data set of SGLang's benchmark whose place ours takes: prompts of random tokens, of the lengths that are asked for."""
+"""Name of the data set in SGLang's benchmark that our own replaces: prompts of random tokens with the requested lengths."""
 
 _FORMS = {
     "D": re.compile(r"D\((\d+),(\d+)\)"),
@@ -30,29 +29,29 @@ _FORMS = {
     "P": re.compile(r"P\((\d+),(\d+)\)/(\d+)"),
 }
 DIGITS = 9
-"""Of a number of tokens, at most: no model reads a billion."""
+"""Largest number of digits in a number of tokens: no model accepts a billion."""
 LEVELS = 100
-"""Of lists and maps in each other in a request, at most: JSON of this depth is written and read everywhere."""
+"""Largest nesting of lists and maps in a request, so that every JSON parser can read it."""
 
 
 class Lengths(NamedTuple):
-    """How many tokens prompts and answers have: two numbers for each, whose meaning depends on the form."""
+    """Lengths of prompts and answers in tokens: two numbers each, whose meaning depends on the form."""
 
     form: str
-    """`D`: (n, n). `N`: (mean, standard deviation). `U`: (smallest, largest)."""
+    """`D`: (n, n). `N`: (mean, standard deviation). `U`: (minimum, maximum)."""
     prompt: tuple[int, int]
     answer: tuple[int, int]
 
 
 class Run(NamedTuple):
-    """One scenario at one number of requests in flight."""
+    """One scenario at one number of concurrent requests."""
 
     scenario: str
     concurrency: int
     program: str
     """`serving` or `gsm8k`."""
     args: tuple[str, ...]
-    """What this run adds to the arguments of the program."""
+    """Arguments of this run, in addition to the common arguments of the program."""
     lengths: Lengths | None = None
 
 
@@ -61,23 +60,25 @@ def _refused(sentence: str) -> ProblemError:
 
 
 def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
-    """Every run, in order; `dataset` is the file in the pod, "" without one. Raises ProblemError."""
+    """Return all runs in order; `dataset` is the file in the pod, "" without one. Raises ProblemError for unsupported
+    traffic.
+    """
     scenarios = spec.traffic_scenarios or ((DATASET,) if spec.dataset else SCENARIOS)
     if spec.task != "text-to-text":
-        raise _refused(f"spec.task {spec.task} is not served: this benchmark measures text-to-text")
+        raise _refused(f"spec.task {spec.task} is not supported: this benchmark measures text-to-text")
     if spec.max_requests_per_iteration < 1 or spec.max_time_per_iteration < 1:
         raise _refused("spec.maxRequestsPerIteration and spec.maxTimePerIteration (minutes) must be 1 or more")
     in_flight = tuple(spec.num_concurrency or CONCURRENCY)
     if any(number < 1 for number in in_flight):
         raise _refused("spec.numConcurrency: every number of requests in flight must be 1 or more")
-    found = []
+    result = []
     for scenario in scenarios:
-        found += [_run(scenario.strip(), number, spec.max_requests_per_iteration, dataset) for number in in_flight]
-    return tuple(found)
+        result += [_run(scenario.strip(), number, spec.max_requests_per_iteration, dataset) for number in in_flight]
+    return tuple(result)
 
 
 def _run(scenario: str, concurrency: int, requests: int, dataset: str) -> Run:
-    """One run."""
+    """Return one run."""
     if scenario == GSM8K:
         data = ("--data-path", dataset) if dataset else ()
         return Run(scenario, concurrency, "gsm8k", ("--num-questions", str(requests), "--parallel", str(concurrency), *data))
@@ -87,38 +88,40 @@ def _run(scenario: str, concurrency: int, requests: int, dataset: str) -> Run:
 
 
 def _dataset(dataset: str) -> tuple[tuple[str, ...], Lengths | None]:
-    """Without a file, SGLang's benchmark fetches the conversations of ShareGPT from the hub."""
+    """Return the arguments for a data set. Without a file, SGLang's benchmark downloads the conversations of ShareGPT
+    from the hub.
+    """
     name = "custom" if dataset.endswith(".jsonl") else "sharegpt"
     return ("--dataset-name", name, *(("--dataset-path", dataset) if dataset else ())), None
 
 
 def _shaped(scenario: str, requests: int) -> tuple[tuple[str, ...], Lengths | None]:
-    """Arguments and lengths of a scenario that makes its prompts up."""
+    """Return arguments and lengths of a scenario with generated prompts. Raises ProblemError for an invalid scenario."""
     form = scenario[:1]
-    found = _FORMS[form].fullmatch(scenario.replace(" ", "")) if form in _FORMS else None
-    said = f"spec.trafficScenarios: {_cut(scenario)!r}"
-    if found is None:
+    match = _FORMS[form].fullmatch(scenario.replace(" ", "")) if form in _FORMS else None
+    field = f"spec.trafficScenarios: {_cut(scenario)!r}"
+    if match is None:
         raise _refused(
-            f"{said} is not served: write D(in,out), N(mean,sd)/(mean,sd), "
+            f"{field} is not supported: write D(in,out), N(mean,sd)/(mean,sd), "
             "U(min,max)/(min,max), P(prefix,suffix)/out, dataset or gsm8k"
         )
-    digits = [one for one in found.groups() if one is not None]
-    if any(len(one) > DIGITS for one in digits):
-        raise _refused(f"{said} has a number of more than {DIGITS} digits: write a lower one")
-    numbers = [int(one) for one in digits]
+    digits = [text for text in match.groups() if text is not None]
+    if any(len(text) > DIGITS for text in digits):
+        raise _refused(f"{field} has a number of more than {DIGITS} digits: write a lower one")
+    numbers = [int(text) for text in digits]
     if form == "P":
-        prefix, suffix, answer = (str(one) for one in numbers)
+        prefix, suffix, answer = (str(text) for text in numbers)
         group = ("--gsp-num-groups", "1", "--gsp-prompts-per-group", str(requests))
         sizes = ("--gsp-system-prompt-len", prefix, "--gsp-question-len", suffix, "--gsp-output-len", answer)
         return ("--dataset-name", "generated-shared-prefix", *group, *sizes), None
     lengths = _lengths(form, numbers)
     if form == "U" and any(low > high for low, high in (lengths.prompt, lengths.answer)):
-        raise _refused(f"{said} has an empty range: the first number must be the smaller one")
+        raise _refused(f"{field} has an empty range: the first number must be the smaller one")
     return ("--dataset-name", MADE_UP), lengths
 
 
 def _cut(text: str) -> str:
-    """Short enough for a sentence."""
+    """Shorten a text for a message."""
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -132,14 +135,16 @@ def _lengths(form: str, numbers: list[int]) -> Lengths:
 
 
 def params(spec: BenchmarkSpec) -> dict[str, Any]:
-    """`additionalRequestParams`: JSON where a value is JSON, else text. Raises ProblemError."""
+    """Return `additionalRequestParams`: parsed as JSON where possible, else as strings. Raises ProblemError for too deep
+    nesting.
+    """
     return {name: _value(name, text) for name, text in (spec.additional_request_params or {}).items()}
 
 
 def body(spec: BenchmarkSpec, native: bool) -> tuple[str, ...]:
-    """`additionalRequestParams` as arguments of the serving benchmark.
+    """Return `additionalRequestParams` as arguments of the serving benchmark.
 
-    SGLang's own format keeps sampling parameters in an object that the benchmark fills, so they have flags of their own.
+    In SGLang's own format, sampling parameters are in an object that the benchmark fills, so they have their own flags.
     """
     given = params(spec)
     args: list[str] = []
@@ -164,5 +169,5 @@ def _value(name: str, text: str) -> Any:
         fine = False
     if not fine:
         where = f"spec.additionalRequestParams.{_cut(name)}"
-        raise _refused(f"{where} has more than {LEVELS} lists or maps in each other: write fewer")
+        raise _refused(f"{where} has more than {LEVELS} nested lists or maps: write fewer")
     return value

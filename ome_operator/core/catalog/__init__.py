@@ -1,1 +1,1 @@
-"""Statuses of models, runtimes and accelerator classes, and which labels nodes carry for the models that they hold."""
+"""Build the statuses of models, runtimes and accelerator classes, and the labels of nodes that have models."""

@@ -1,4 +1,4 @@
-"""What the agents' records come to: labels of a node, and how far a model is over all nodes."""
+"""Evaluate the records of model agents: the labels of a node, and the progress of a model over all nodes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,15 +10,16 @@ from ome_operator.core.observed.objects import Holding, Ref, Unused
 from ome_operator.core.weights.mount import digest_of, place_of
 
 LISTED = 50
-"""Nodes and users that a status names; beyond that it only counts them."""
+"""Largest number of nodes or users that a status names; further ones are only counted."""
 
 
-MOST = 1000
-"""Labels of a node for models of namespaces: some 180 kB, which its kubelet and whoever watches nodes carry along."""
+LABEL_LIMIT = 1000
+"""Largest number of labels on a node for namespaced models: about 180 kB, which the kubelet and every watcher of nodes
+receive."""
 
 
 class Pin(NamedTuple):
-    """The one revision that all nodes are to hold."""
+    """The revision of a model that all nodes have to have."""
 
     uri: str
     revision: str
@@ -30,15 +31,16 @@ def labels(
     unused: Iterable[Unused] = (),
     used: Callable[[Ref], bool] = lambda ref: True,
 ) -> dict[str, str]:
-    """Labels below `models.ome.io/` of the node with this record.
+    """Return the labels below `models.ome.io/` for the node with these records.
 
-    Two per model: its state, for users' own selectors; and one for every revision that is whole, which pods require, also
-    when no model names it any more. A revision that differs from what the other nodes hold under the same URI is not Ready,
-    whatever its agent says. What namespaces have is labelled where it is Ready, and up to `MOST` labels: what is `used` by a
-    service first, and what no model names last.
+    Each model has a label with its state, for users' own selectors, and a label for each complete revision, which pods
+    require; the latter stay even if no model names the revision any more. A revision that differs from the revision on other
+    nodes under the same URI is not Ready, regardless of what its agent reports. Namespaced models are labeled only if they
+    are Ready, with at most `LABEL_LIMIT` labels: first the models that services use (`used`), and last the directories that
+    no model names (`unused`).
     """
-    mine = sorted(holdings, key=lambda item: (bool(item.ref.namespace) and not used(item.ref), item.ref))
-    wanted = [(holding.ref.namespace, _of_model(holding, pins)) for holding in mine]
+    ordered = sorted(holdings, key=lambda item: (bool(item.ref.namespace) and not used(item.ref), item.ref))
+    wanted = [(holding.ref.namespace, _of_model(holding, pins)) for holding in ordered]
     wanted += [(place_of(item.directory), _of_directory(item)) for item in unused]
     clusters = (some for namespace, some in wanted if not namespace)
     return {key: state for some in (*clusters, *_in_turn(wanted)) for key, state in some.items()}
@@ -47,9 +49,9 @@ def labels(
 def _of_model(holding: Holding, pins: Mapping[Ref, Pin]) -> dict[str, str]:
     right = holding.ref in pins and pins[holding.ref] == Pin(holding.uri, holding.revision)
     state = holding.state if right or holding.state != keys.MODEL_READY else keys.MODEL_UPDATING
-    said = {names.model_label(*holding.ref): state} if state == keys.MODEL_READY or not holding.ref.namespace else {}
+    result = {names.model_label(*holding.ref): state} if state == keys.MODEL_READY or not holding.ref.namespace else {}
     whole = holding.directories if right else ()
-    return said | {names.revision_label(*holding.ref, digest_of(directory)): keys.MODEL_READY for directory in whole}
+    return result | {names.revision_label(*holding.ref, digest_of(directory)): keys.MODEL_READY for directory in whole}
 
 
 def _of_directory(unused: Unused) -> dict[str, str]:
@@ -57,8 +59,8 @@ def _of_directory(unused: Unused) -> dict[str, str]:
 
 
 def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str, str]]:
-    """The first of each namespace, then the second of each, and so on, while there is room."""
-    waiting, room = defaultdict[str, list[dict[str, str]]](list), MOST
+    """Yield the first labels of each namespace, then the second of each, and so on, up to `LABEL_LIMIT` labels in total."""
+    waiting, room = defaultdict[str, list[dict[str, str]]](list), LABEL_LIMIT
     for namespace, some in wanted:
         if namespace and some:
             waiting[namespace].append(some)
@@ -69,8 +71,8 @@ def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str,
                 yield waiting[namespace][at]
 
 
-def pin(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) -> Pin | None:
-    """The revision that the first agent found under the URI; it stays until the URI is another."""
+def pinned_revision(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) -> Pin | None:
+    """Return the revision that the first agent found under the URI; it stays the same until the URI changes."""
     known = status.get("weights") or {}
     if known.get("uri") == uri and known.get("revision"):
         return Pin(uri, known["revision"])
@@ -79,55 +81,68 @@ def pin(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) ->
 
 
 def status(uri: str, directory: str, before: Mapping[str, Any], holdings: Mapping[str, Holding]) -> dict[str, Any]:
-    """The part of a model's status that comes from records: the pinned revision, facts, progress per node, the summary.
-    `directory`: the digest that agents give its directory.
+    """Return the part of a model's status that comes from agents' records: pinned revision, facts, progress per node,
+    summary.
 
-    Pin and facts outlive the records, until the URI is another.
+    `directory` is the digest that agents use as the name of the directory. Pin and facts outlive the records until the URI
+    changes.
     """
-    chosen = pin(uri, before, holdings)
-    done = [one for one in holdings.values() if one.state == keys.MODEL_READY and chosen == Pin(one.uri, one.revision)]
+    chosen = pinned_revision(uri, before, holdings)
+    done = [
+        holding
+        for holding in holdings.values()
+        if holding.state == keys.MODEL_READY and chosen == Pin(holding.uri, holding.revision)
+    ]
     kept = before.get("facts") if (before.get("weights") or {}).get("uri", uri) == uri else None
-    facts = next((one.facts for one in done if one.facts), None) or kept
-    told: dict[str, Any] = {"facts": facts} if facts else {}
+    facts = next((holding.facts for holding in done if holding.facts), None) or kept
+    result: dict[str, Any] = {"facts": facts} if facts else {}
     if chosen:
-        told["weights"] = {**chosen._asdict(), "directory": directory}
+        result["weights"] = {**chosen._asdict(), "directory": directory}
     if not holdings:
-        return told
+        return result
     if failed := nsmallest(LISTED, (node for node, held in holdings.items() if held.state == keys.MODEL_FAILED)):
-        told["nodesFailed"] = failed
+        result["nodesFailed"] = failed
     shown = {node: _progress(holdings[node]) for node in nsmallest(LISTED, holdings)}
-    return {**told, "nodes": shown, "summary": summary(len(done), holdings.values())}
+    return {**result, "nodes": shown, "summary": summary(len(done), holdings.values())}
 
 
 def summary(ready: int, holdings: Iterable[Holding]) -> str:
-    """Such as "11/16 nodes, 71 %, 9 min": nodes that are ready, share of all bytes, time until the slowest is done."""
+    """Return a summary such as "11/16 nodes, 71 %, 9 min": ready nodes, share of all bytes, and remaining time of the
+    slowest node.
+    """
     every = list(holdings)
     text = f"{ready}/{len(every)} nodes"
-    under_way = [one for one in every if one.state == keys.MODEL_UPDATING]
+    under_way = [holding for holding in every if holding.state == keys.MODEL_UPDATING]
     if not under_way:
         return text
-    total = sum(one.total for one in every)
+    total = sum(holding.total for holding in every)
     if total:
-        have = sum(one.total if one.state == keys.MODEL_READY else min(one.bytes, one.total) for one in every)
+        have = sum(
+            holding.total if holding.state == keys.MODEL_READY else min(holding.bytes, holding.total) for holding in every
+        )
         text += f", {100 * have // total} %"
-    left = [(one.total - one.bytes) / one.speed for one in under_way if one.speed > 0 and one.total >= one.bytes]
+    left = [
+        (holding.total - holding.bytes) / holding.speed
+        for holding in under_way
+        if holding.speed > 0 and holding.total >= holding.bytes
+    ]
     return f"{text}, {duration(max(left))}" if left and len(left) == len(under_way) else text
 
 
 def duration(seconds: float) -> str:
-    """In the largest unit that says enough."""
+    """Return a duration as text, in seconds, minutes or hours."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _progress(one: Holding) -> dict[str, Any]:
-    out: dict[str, Any] = {"state": one.state, "bytes": one.bytes, "total": one.total}
-    if one.state == keys.MODEL_UPDATING and one.speed > 0:
-        out["speed"] = f"{one.speed / 1e6:.0f} MB/s"
-        out["eta"] = duration(max(0, one.total - one.bytes) / one.speed)
-    if one.message:
-        out["message"] = one.message
-    if one.verified_at:
-        out["verifiedAt"] = one.verified_at
+def _progress(holding: Holding) -> dict[str, Any]:
+    out: dict[str, Any] = {"state": holding.state, "bytes": holding.bytes, "total": holding.total}
+    if holding.state == keys.MODEL_UPDATING and holding.speed > 0:
+        out["speed"] = f"{holding.speed / 1e6:.0f} MB/s"
+        out["eta"] = duration(max(0, holding.total - holding.bytes) / holding.speed)
+    if holding.message:
+        out["message"] = holding.message
+    if holding.verified_at:
+        out["verifiedAt"] = holding.verified_at
     return out

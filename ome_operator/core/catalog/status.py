@@ -1,4 +1,4 @@
-"""Status of models, runtimes and accelerator classes: who uses me, and what is wrong with me."""
+"""Build the statuses of models, runtimes and accelerator classes: which services use them, and what is wrong."""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -35,78 +35,79 @@ def model_status(
     holdings: Mapping[str, Holding] = MappingProxyType({}),
     well_known: WellKnown = NOBODY,
 ) -> dict[str, Any]:
-    """Status of a model or of weights that were trained on one: the nodes that hold it, by their labels; the services
-    (`namespace/name`) that use it; and what the agents say about it (`holdings`: node -> record). `nodes_ready` is None
-    where nodes are not read.
+    """Return the status of a model, or of fine-tuned weights.
+
+    `users` are the services (`namespace/name`) that use it. `nodes_ready` are the nodes that have it according to their
+    labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their agents.
     """
     identity = weights(model)
     uri = identity.uri
     everywhere, known_nodes = claim(uri) is not None, nodes_ready is not None
     nodes_ready = nodes_ready or frozenset()
-    one, state = _model_ready(model, uri, len(nodes_ready), holdings)
-    if not known_nodes and one.reason == Reason.ON_NO_NODE:
+    condition, state = _model_ready(model, uri, len(nodes_ready), holdings)
+    if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
         text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
-        one = cond.Condition(READY, None, Reason.NODES_UNKNOWN, text)
-    told = node_models.status(uri, identity.digest, model.status, holdings)
+        condition = cond.Condition(READY, None, Reason.NODES_UNKNOWN, text)
+    from_records = node_models.status(uri, identity.digest, model.status, holdings)
     return {
         "state": state,
         **_listed("nodesReady", nodes_ready),
         "summary": "claim" if everywhere else str(len(nodes_ready)) if known_nodes else "unknown",
-        **(_shown(replace(model, status=told), well_known) if isinstance(model, Model) else {}),
-        **told,
+        **(_shown(replace(model, status=from_records), well_known) if isinstance(model, Model) else {}),
+        **from_records,
         **_users(users),
         "observedGeneration": model.generation,
-        "conditions": cond.stamp(_told(one, model), model.status.get("conditions") or (), model.generation, now),
+        "conditions": cond.stamp(_told(condition, model), model.status.get("conditions") or (), model.generation, now),
     }
 
 
 def _model_ready(
     model: Model | FineTunedWeight, uri: str, count: int, holdings: Mapping[str, Holding]
 ) -> tuple[cond.Condition, str]:
-    """The condition Ready, and OME's word for the state."""
-    words = {one.state for one in holdings.values()}
-    state = _state(words, count)
-    what = "model" if isinstance(model, Model) else "weights"
+    """Return the condition Ready, and the state in OME's terms."""
+    states = {holding.state for holding in holdings.values()}
+    state = _state(states, count)
+    noun = "model" if isinstance(model, Model) else "weights"
     if model.spec.disabled:
         return cond.Condition(READY, False, Reason.DISABLED, "spec.disabled is true: no new service may use it"), state
     if claim(uri) is not None:
-        return cond.Condition(READY, True, Reason.CLAIM, "the weights come with a claim"), "Ready"
+        return cond.Condition(READY, True, Reason.CLAIM, "the weights are in a PersistentVolumeClaim"), "Ready"
     if count:
-        return cond.Condition(READY, True, Reason.ON_NODES, f"{count} nodes hold the {what}"), state
-    if said := unsupported_scheme(uri):
-        return cond.Condition(READY, False, Reason.NOT_SERVED, said), "Failed"
+        return cond.Condition(READY, True, Reason.ON_NODES, f"{count} nodes hold the {noun}"), state
+    if message := unsupported_scheme(uri):
+        return cond.Condition(READY, False, Reason.NOT_SERVED, message), "Failed"
     if state == "In_Transit":
-        if words == {keys.MODEL_READY}:
-            said = f"{len(holdings)} nodes hold the {what} and are to be labelled{_crowded(model)}"
+        if states == {keys.MODEL_READY}:
+            message = f"{len(holdings)} nodes hold the {noun} but are not labeled yet{_crowded(model)}"
         else:
-            said = f"agents fetch the files: {node_models.summary(0, holdings.values())}"
-        return cond.Condition(READY, False, Reason.DOWNLOADING, said), state
+            message = f"agents download the files: {node_models.summary(0, holdings.values())}"
+        return cond.Condition(READY, False, Reason.DOWNLOADING, message), state
     if state == "Failed":
-        node, first = min((node, one) for node, one in holdings.items() if one.state == keys.MODEL_FAILED)
+        node, first = min((node, holding) for node, holding in holdings.items() if holding.state == keys.MODEL_FAILED)
         return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
     label = node_label(model.kind, model.namespace, model.name)
-    said = f"no node holds the {what} (label {label}={keys.MODEL_READY}): pods that need it stay Pending"
-    return cond.Condition(READY, False, Reason.ON_NO_NODE, said), state
+    message = f"no node holds the {noun} (label {label}={keys.MODEL_READY}): pods that need it stay Pending"
+    return cond.Condition(READY, False, Reason.ON_NO_NODE, message), state
 
 
 def _crowded(model: Model | FineTunedWeight) -> str:
-    """What else may keep the labels of a namespace's model away."""
-    most = node_models.MOST
+    """Return another possible reason why labels of a namespaced model are missing, as a part of a message."""
+    most = node_models.LABEL_LIMIT
     return f"; a node has at most {most} labels of BaseModels, those that services use first" if model.namespace else ""
 
 
-def _state(words: set[str], count: int) -> str:
-    """OME's word for how far a model is: `count` nodes hold it, and agents say these words."""
+def _state(states: set[str], count: int) -> str:
+    """Return the state in OME's terms, from the number of nodes that have the model and the states that agents report."""
     if count:
         return "Ready"
-    if words == {keys.MODEL_FAILED}:
+    if states == {keys.MODEL_FAILED}:
         return "Failed"
-    return "In_Transit" if words else "Creating"
+    return "In_Transit" if states else "Creating"
 
 
 def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
-    """What is known of a model, for the table."""
+    """Return the properties of a model that `kubectl get` shows."""
     seen = profile_of(model, True, well_known)
     out = {
         "architecture": seen.architecture,
@@ -118,17 +119,17 @@ def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
 
 
 def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> dict[str, Any]:
-    """Status of a runtime: its roles, nodes and GPUs of one replica of each, and what it cannot run."""
-    roles, made, problems = _composed(runtime)
-    engines = [one for name, one in made.items() if name != keys.ROUTER]
-    boxes = [one.leader["containers"][0] for one in engines]
-    divided = [" ".join(f"{kind}{number}" for kind, number in strategy(box).items()) for box in boxes]
+    """Return the status of a runtime: its roles, the nodes and GPUs of one replica of each, and configuration problems."""
+    roles, composed_by_component, problems = _composed(runtime)
+    engines = [composed for name, composed in composed_by_component.items() if name != keys.ROUTER]
+    containers = [composed.leader["containers"][0] for composed in engines]
+    strategies = [" ".join(f"{kind}{number}" for kind, number in strategy(box).items()) for box in containers]
     return {
-        "engine": _engine(boxes[0] if boxes else {}),
+        "engine": _engine(containers[0] if containers else {}),
         "roles": "+".join(roles) or "none",
-        "nodes": "+".join(str(one.size) for one in engines) or "0",
-        "gpus": str(sum(_gpus(one.leader) + (one.size - 1) * _gpus(one.worker or {}) for one in made.values())),
-        **({"strategy": " + ".join(divided)} if any(divided) else {}),
+        "nodes": "+".join(str(composed.size) for composed in engines) or "0",
+        "gpus": str(sum(map(_group_gpus, composed_by_component.values()))),
+        **({"strategy": " + ".join(strategies)} if any(strategies) else {}),
         **_users(users),
         "observedGeneration": runtime.generation,
         "conditions": cond.stamp(
@@ -141,9 +142,9 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> d
 
 
 def _composed(runtime: Runtime) -> tuple[list[str], dict[str, Composed], list[Problem]]:
-    """The titles of a runtime's roles, the pods of those that can be made, and what is wrong with the others."""
+    """Return the titles of a runtime's roles, the pods of valid roles, and the problems of the others."""
     roles: list[str] = []
-    made: dict[str, Composed] = {}
+    composed: dict[str, Composed] = {}
     problems: list[Problem] = []
     both = runtime.spec.decoder_config is not None
     for component in (keys.ENGINE, keys.DECODER, keys.ROUTER):
@@ -152,52 +153,52 @@ def _composed(runtime: Runtime) -> tuple[list[str], dict[str, Composed], list[Pr
             continue
         roles.append(title(component, both))
         try:
-            made[component] = compose(component, runtime_parts(runtime.spec, component == keys.ROUTER), {})
+            composed[component] = compose(component, runtime_parts(runtime.spec, component == keys.ROUTER), {})
         except ProblemError as error:
             problems.append(error.problem)
-    return roles, made, problems
+    return roles, composed, problems
 
 
 def _runtime_ready(runtime: Runtime, roles: list[str], problems: list[Problem]) -> cond.Condition:
     if runtime.spec.disabled:
         return cond.Condition(READY, False, Reason.DISABLED, "spec.disabled is true: no new service may use it")
-    if broken := [one.message for one in problems if one.reason == Reason.INVALID_POD]:
+    if broken := [problem.message for problem in problems if problem.reason == Reason.INVALID_POD]:
         return cond.Condition(READY, False, Reason.INVALID_POD, "; ".join(broken))
     if problems:
-        said = "; ".join(one.message for one in problems)
-        return cond.Condition(READY, False, Reason.INCOMPLETE, f"services have to bring what is missing: {said}")
+        message = "; ".join(problem.message for problem in problems)
+        return cond.Condition(READY, False, Reason.INCOMPLETE, f"services have to add what is missing: {message}")
     if not roles:
-        said = "spec has neither engineConfig nor containers: add engineConfig with a runner"
-        return cond.Condition(READY, False, Reason.EMPTY, said)
+        message = "spec has neither engineConfig nor containers: add engineConfig with a runner"
+        return cond.Condition(READY, False, Reason.EMPTY, message)
     return cond.Condition(READY, True, Reason.USABLE, "services can use it")
 
 
 def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now: datetime) -> dict[str, Any]:
-    """Status of an accelerator class: the nodes that its discovery matches and their accelerators."""
+    """Return the status of an accelerator class: the nodes that its discovery matches, and their accelerators."""
     wanted = accelerator.spec.discovery.node_selector or {}
-    mine = [each for each in nodes if carries(each, accelerator)]
-    usable = [one for one in mine if one.ready]
+    matching = [node for node in nodes if carries(node, accelerator)]
+    usable = [node for node in matching if node.ready]
     if not wanted:
-        said = "spec.discovery.nodeSelector is empty: name the labels of the nodes that have this accelerator"
-        one = cond.Condition(READY, False, Reason.NO_DISCOVERY, said)
+        message = "spec.discovery.nodeSelector is empty: name the labels of the nodes that have this accelerator"
+        condition = cond.Condition(READY, False, Reason.NO_DISCOVERY, message)
     elif not usable:
         labels = ", ".join(f"{key}={value}" for key, value in wanted.items())
-        one = cond.Condition(READY, False, Reason.NO_NODES, f"no ready node has the labels {labels}")
+        condition = cond.Condition(READY, False, Reason.NO_NODES, f"no ready node has the labels {labels}")
     else:
-        one = cond.Condition(READY, True, Reason.FOUND, f"{len(usable)} of {len(mine)} nodes are ready")
+        condition = cond.Condition(READY, True, Reason.FOUND, f"{len(usable)} of {len(matching)} nodes are ready")
     generation = accelerator.generation
     return {
-        **_listed("nodes", (each.name for each in mine)),
+        **_listed("nodes", (node.name for node in matching)),
         "availableNodes": len(usable),
-        "availableAccelerators": sum(each.gpus for each in usable),
-        "totalAccelerators": sum(each.gpus for each in mine),
+        "availableAccelerators": sum(node.gpus for node in usable),
+        "totalAccelerators": sum(node.gpus for node in matching),
         "observedGeneration": generation,
-        "conditions": cond.stamp(_told(one, accelerator), accelerator.status.get("conditions") or (), generation, now),
+        "conditions": cond.stamp(_told(condition, accelerator), accelerator.status.get("conditions") or (), generation, now),
     }
 
 
 def _told(ready: cond.Condition, about: Model | FineTunedWeight | Runtime | AcceleratorClass) -> list[cond.Condition]:
-    """Ready, and what of the object has no effect."""
+    """Return the condition Ready, and the condition Advice about fields without effect."""
     return [ready, *cond.advice((*ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1]))]
 
 
@@ -208,17 +209,25 @@ def _users(users: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _listed(field: str, names: Iterable[str]) -> dict[str, list[str]]:
-    """A list of names, left out when empty: the server keeps no record that we own an empty list of a map's items."""
+    """Return a list of names as a field of a status, or {} if it is empty, because the API server does not record
+    ownership of an empty list.
+    """
     shown = nsmallest(node_models.LISTED, names)
     return {field: shown} if shown else {}
 
 
+def _group_gpus(group: Composed) -> int:
+    return _gpus(group.leader) + (group.size - 1) * _gpus(group.worker or {})
+
+
 def _gpus(pod: dict[str, Any]) -> int:
-    return sum(quantity.gpus(one) for one in pod.get("containers") or ())
+    return sum(quantity.gpus(container) for container in pod.get("containers") or ())
 
 
 def _engine(box: dict[str, Any]) -> str:
-    """What people call an engine: the name and tag of its image, with the engine's own name where the image has another."""
+    """Return the name of an engine for users: name and tag of its image, preceded by the engine's name if the image has
+    another name.
+    """
     image = str(box.get("image") or "unknown").rpartition("/")[2]
     server_kind = server(box)
     return image if server_kind is None or server_kind.name in image else f"{server_kind.name}:{image.partition(':')[2]}"

@@ -1,1 +1,1 @@
-"""What exists on the cluster, as slim facts made from bodies of the API server."""
+"""Compact representations of cluster objects, built from the JSON that the API server returns."""

@@ -1,7 +1,8 @@
-"""Slim facts from watched bodies: pure and total, for whatever strangers write must not stop anything.
+"""Build compact representations of watched objects from their JSON. These functions are pure and never raise, because
+objects of other clients must not stop the operator.
 
-A body is what the API server sent. Fields may be absent, null, or of the wrong meaning (a label that is no number), but
-their JSON types are the server's: it has validated them.
+Fields may be absent, null, or have an unexpected value (a label that is not a number), but their JSON types are valid,
+because the API server has validated them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields, route
-from ome_operator.core.observed.objects import Child, Holding, NodeRecord, Pod, Ref, Termination, Times, Unused
+from ome_operator.core.observed.objects import Child, Pod, Termination, Times
 from ome_operator.core.preflight import results as preflight_results
 from ome_operator.core.reasons import Reason
 from ome_operator.core.termination import tail, telling
@@ -19,23 +20,25 @@ from ome_operator.quantity import gpus
 Body = Mapping[str, Any]
 
 NO_NUMBER = -1
-"""Group or rank of a pod whose labels say none: it belongs to no group of ours."""
+"""Group or rank of a pod whose labels contain no number: it belongs to no group of ours."""
 
 _STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
 def version(body: Body) -> int:
-    """ResourceVersion as a number; 0 when it is none."""
+    """Return the resourceVersion as a number; 0 if it is not a number."""
     return _number((body.get("metadata") or {}).get("resourceVersion"), 0)
 
 
 def uid(body: Body) -> str:
-    """UID, "" when there is none."""
+    """Return the UID, or ""."""
     return (body.get("metadata") or {}).get("uid") or ""
 
 
 def child(kind: str, body: Body, owned: str | None = None) -> Child:
-    """An object that carries our label; `owned` where the caller knows it."""
+    """Return an object that has our label. `owned` is the result of `managed_fields.owned`, if the caller has computed
+    it.
+    """
     metadata = body.get("metadata") or {}
     spec = body.get("spec") or {}
     content = None
@@ -68,21 +71,21 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
 
 def _template(body: Body) -> str:
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
-    told = status.get("observedGeneration") == metadata.get("generation")
-    return (status.get("updateRevision") or "") if told else ""
+    current = status.get("observedGeneration") == metadata.get("generation")
+    return (status.get("updateRevision") or "") if current else ""
 
 
 def controller(metadata: Body) -> Body | None:
-    """The owner reference of the controller."""
+    """Return the owner reference of the controller, or None."""
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("controller"):
-            found: Body = reference
-            return found
+            owner: Body = reference
+            return owner
     return None
 
 
 def pod(body: Body) -> Pod:
-    """A pod that carries our label."""
+    """Return a pod that has our label."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     labels = metadata.get("labels") or {}
     component = labels.get(keys.COMPONENT) or ""
@@ -131,27 +134,32 @@ def pod(body: Body) -> Pod:
 
 def _times(metadata: Body, main: Body, conditions: Mapping[str, Body]) -> Times:
     def since(type_: str) -> str:
-        found = conditions.get(type_) or {}
-        return (found.get("lastTransitionTime") or "") if found.get("status") == "True" else ""
+        condition = conditions.get(type_) or {}
+        return (condition.get("lastTransitionTime") or "") if condition.get("status") == "True" else ""
 
-    began = ((main.get("state") or {}).get("running") or {}).get("startedAt") or ""
-    return Times(metadata.get("creationTimestamp") or "", since("PodScheduled"), began, since("Ready"))
+    started = ((main.get("state") or {}).get("running") or {}).get("startedAt") or ""
+    return Times(metadata.get("creationTimestamp") or "", since("PodScheduled"), started, since("Ready"))
 
 
 def _main(boxes: Sequence[Body], status: Body) -> Body:
-    """The status of the main container, which is the first one of the spec."""
+    """Return the status of the main container, which is the first container of the spec."""
     name = boxes[0].get("name") if boxes else None
-    found = status.get("containerStatuses") or ()
-    return next((one for one in found if one.get("name") == name), found[0] if found and name is None else {})
+    statuses = status.get("containerStatuses") or ()
+    return next(
+        (container for container in statuses if container.get("name") == name),
+        statuses[0] if statuses and name is None else {},
+    )
 
 
 def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termination | None:
-    """How the main container ended last, else who took the pod away."""
+    """Return how the main container terminated last, or else how the pod was disrupted or failed; None if neither
+    happened.
+    """
     for state in ("state", "lastState"):
         if ended := (main.get(state) or {}).get("terminated"):
-            said = tail(ended.get("message") or "")
+            log_tail = tail(ended.get("message") or "")
             reason, code = ended.get("reason") or "Error", _number(ended.get("exitCode"), 0)
-            return Termination(main.get("name") or "", reason, code, said, ended.get("finishedAt") or "")
+            return Termination(main.get("name") or "", reason, code, log_tail, ended.get("finishedAt") or "")
     if (taken := conditions.get("DisruptionTarget") or {}).get("status") == "True":
         return Termination(
             "", taken.get("reason") or "Disrupted", None, taken.get("message") or "", taken.get("lastTransitionTime") or ""
@@ -162,9 +170,10 @@ def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termina
 
 
 def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
-    """Group and rank: a label says the group, the pod index is the rank.
+    """Return group and rank: the group is in a label, and the rank is the pod index.
 
-    A leader has a label of its own. A second pod of its StatefulSet, which somebody scaled by hand, is no rank.
+    Leaders have an additional label. A further pod in a leader's StatefulSet, which someone scaled manually, has no valid
+    rank.
     """
     if component == keys.ROUTER:
         return 0, 0
@@ -177,7 +186,9 @@ def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
 def why_not_ready(
     body: Body, conditions: Mapping[str, Body], checked: preflight_results.Checked | None = None
 ) -> tuple[str, str]:
-    """One word and one sentence on a pod that is not ready, from the most telling source; `checked`: by its preflight."""
+    """Return the reason and message of a pod that is not ready, from the most specific source. `checked` is its preflight
+    result.
+    """
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     phase = status.get("phase") or ""
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
@@ -192,20 +203,22 @@ def why_not_ready(
     if checked is not None and checked.held:
         return Reason.PREFLIGHT_FAILED, checked.sentence
     for container in containers:
-        if found := _stuck(container):
-            return found
+        if stuck := _stuck(container):
+            return stuck
     return _running(body, conditions)
 
 
 def _shortened(message: str) -> str:
-    """What the scheduler says, without what it tried by preemption: "0/16 nodes are available: 16 Insufficient …"."""
+    """Return the scheduler's message without the results of preemption: "0/16 nodes are available: 16 Insufficient …"."""
     for part in (" no new claims to deallocate", " preemption:"):
         message = message.partition(part)[0]
     return message.rstrip(" ,")
 
 
 def _stuck(container: Body) -> tuple[str, str] | None:
-    """Why a container waits or has ended, when that is not just how containers start."""
+    """Return the reason and message of a container that waits or has terminated, unless the state is part of a normal
+    start.
+    """
     state = container.get("state") or {}
     waiting, terminated = state.get("waiting"), state.get("terminated")
     if waiting and waiting.get("reason") not in _STARTING:
@@ -214,49 +227,51 @@ def _stuck(container: Body) -> tuple[str, str] | None:
         if reason == Reason.CRASH_LOOP_BACK_OFF and last:
             return reason, _last_words(container, last)
         return reason, f"container {container.get('name')}: {waiting.get('message') or reason}"
-    # An init container that ended well is done; a main container that ended well is a failure (docs/recovery.md).
+    # An init container with exit code 0 is complete; a main container with exit code 0 has failed (docs/recovery.md).
     if terminated and (terminated.get("exitCode") or not container.get("ready", False)):
         return terminated.get("reason") or "Error", _last_words(container, terminated)
     return None
 
 
 def _running(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
-    """A pod whose containers run or are about to: it starts, or it was ready and is not any more."""
+    """Return the reason and message of a pod whose containers run or are about to: it is starting, or it is no longer
+    ready.
+    """
     status = body.get("status") or {}
     ready = conditions.get("Ready") or {}
     lost_at = ready.get("lastTransitionTime") or ""
     starts = [
-        ((one.get("state") or {}).get("running") or {}).get("startedAt") or ""
-        for one in status.get("containerStatuses") or ()
+        ((container.get("state") or {}).get("running") or {}).get("startedAt") or ""
+        for container in status.get("containerStatuses") or ()
     ]
     if ready.get("reason") in ("NodeLost", "NodeStatusUnknown") or ready.get("status") == "Unknown":
         return Reason.NODE_LOST, ready.get("message") or "the node does not report"
-    # Not ready since after its containers started: it has been ready in between. RFC 3339 compares as text.
+    # The pod became unready after its containers started, so it was ready before. RFC 3339 times compare as strings.
     if starts and all(starts) and lost_at > max(starts):
         return Reason.NOT_READY, ready.get("message") or ""
     unready = [box for box in status.get("containerStatuses") or () if not box.get("ready")]
     for box in unready:
         if ended := (box.get("lastState") or {}).get("terminated"):
             return ended.get("reason") or "Error", f"{_last_words(box, ended)}; {_again(box)}"
-    said = f"waiting for container {', '.join(str(box.get('name')) for box in unready)}" if unready else ""
+    message = f"waiting for container {', '.join(str(box.get('name')) for box in unready)}" if unready else ""
     boxes = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-    return (Reason.STARTING if any(map(_ran, boxes)) else Reason.CONTAINER_CREATING), said
+    return (Reason.STARTING if any(map(_ran, boxes)) else Reason.CONTAINER_CREATING), message
 
 
 def _again(container: Body) -> str:
-    """That a container which ended runs again: how it ended stays in sight until it is ready."""
+    """Return a clause about a restarted container; the termination is reported until the container is ready."""
     times = _number(container.get("restartCount"), 1)
     return "it was started again" if times <= 1 else f"it was started again, {times} times by now"
 
 
 def _ran(container: Body) -> bool:
-    """Whether a container has run at any time: then its pod has its volumes and its network."""
+    """Return whether a container has ever run, which means that its pod has its volumes and its network."""
     state, before = container.get("state") or {}, container.get("lastState") or {}
     return bool(state.get("running") or state.get("terminated") or before.get("terminated"))
 
 
 def _ended(containers: Iterable[Body]) -> tuple[str, str]:
-    """The first container that failed."""
+    """Return the reason and message of the first container that failed, or ("", "")."""
     for container in containers:
         terminated = (container.get("state") or {}).get("terminated")
         if terminated and terminated.get("exitCode"):
@@ -272,42 +287,10 @@ def _last_words(container: Body, terminated: Body) -> str:
     return f"{how}: {words}" if words else how
 
 
-def record(body: Body) -> NodeRecord:
-    """An agent's record."""
-    spec, status = body.get("spec") or {}, body.get("status") or {}
-    return NodeRecord(
-        node=(body.get("metadata") or {}).get("name") or "",
-        uid=uid(body),
-        version=version(body),
-        holdings=tuple(map(_holding, status.get("models") or ())),
-        unused=tuple(map(_unused, status.get("unused") or ())),
-        remove=frozenset((one.get("directory") or "", one.get("offer") or "") for one in spec.get("remove") or ()),
-    )
-
-
-def _unused(one: Body) -> Unused:
-    models, paths = (tuple(one.get(name) or ()) for name in ("models", "paths"))
-    return Unused(one.get("directory") or "", models, paths, one.get("offer") or "")
-
-
-def _holding(one: Body) -> Holding:
-    return Holding(
-        ref=Ref(one.get("kind") or "", one.get("namespace") or "", one.get("name") or ""),
-        uri=one.get("uri") or "",
-        revision=one.get("revision") or "",
-        state=one.get("state") or "",
-        directories=tuple(one.get("directories") or ()),
-        bytes=one.get("bytes") or 0,
-        total=one.get("total") or 0,
-        speed=one.get("speed") or 0,
-        message=one.get("message") or "",
-        verified_at=one.get("verifiedAt") or "",
-        facts=one.get("facts"),
-    )
-
-
 def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
-    """Managers other than us and people's kubectl that wrote this object's status, and when (decisions 24)."""
+    """Return the field managers other than this operator and kubectl that wrote the object's status, with the time
+    (decisions 24).
+    """
     writers = []
     for entry in (body.get("metadata") or {}).get("managedFields") or ():
         manager = entry.get("manager") or ""
@@ -319,18 +302,18 @@ def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
 
 
 _FAILURES = {"Deployment": ("ReplicaFailure", "True"), "HorizontalPodAutoscaler": ("ScalingActive", "False")}
-"""Kind -> type and status of the condition that says what keeps an object from its work."""
+"""Kind -> type and status of the condition that reports why an object cannot do its work."""
 
 
 def _failure(kind: str, body: Body) -> str:
-    """What keeps a Deployment from its pods, or an autoscaler from its metrics; "" where nothing does.
+    """Return why a Deployment cannot create pods, or why an autoscaler cannot read metrics; "" if there is no failure.
 
-    An autoscaler whose role has no groups is switched off, which is no failure.
+    An autoscaler whose role has no groups is disabled, which is not a failure.
     """
     for condition in (body.get("status") or {}).get("conditions") or ():
-        said = condition.get("reason") or ""
-        if (condition.get("type"), condition.get("status")) == _FAILURES.get(kind) and said != "ScalingDisabled":
-            return condition.get("message") or said or str(condition["type"])
+        reason = condition.get("reason") or ""
+        if (condition.get("type"), condition.get("status")) == _FAILURES.get(kind) and reason != "ScalingDisabled":
+            return condition.get("message") or reason or str(condition["type"])
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from ome_operator.core.observed.starts import failure
+from ome_operator.core.observed.starts import start_failure
 from ome_operator.core.reasons import Why
 
 OLDEST = timedelta(minutes=20)
@@ -46,7 +46,7 @@ def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[s
         uid, at = _about(event), last_seen(event)
         if at is not None and now - at <= FRESH and event.get("reason") not in FREQUENT:
             by_pod.setdefault(uid, []).append((at, event.get("reason") or "", event.get("message") or ""))
-    found = {uid: failure(each[1:] for each in sorted(reports, reverse=True)) for uid, reports in by_pod.items()}
+    found = {uid: start_failure(each[1:] for each in sorted(reports, reverse=True)) for uid, reports in by_pod.items()}
     return {uid: why for uid, why in found.items() if why is not None}
 
 

@@ -1,12 +1,13 @@
-"""What of a live object is ours, as a digest: an object is written only when it differs from what we want.
+"""Compute digests of the fields that the operator owns in a live object, so that an object is written only if it differs
+from the desired manifest.
 
-`digest` of a manifest goes into the annotation `keys.HASH`. `owned` of the stored object is the digest of exactly the
-fields that the API server lists under our name in `managedFields`. Both are equal right after the first apply of a
-canonical manifest (decisions 13). A stranger who changes a field of ours takes its path out of our entry, so the two
-differ then, on kinds that have no generation too, and after a restart of the operator.
+`digest` of a manifest is stored in the annotation `keys.HASH`. `owned` of a stored object is the digest of exactly the
+fields that the API server lists under our name in `managedFields`. Both are equal after the first apply of a canonical
+manifest (decisions 13). If another client changes one of our fields, the API server removes the field's path from our entry,
+so that the digests differ. This also works for kinds without a generation, and after a restart of the operator.
 
-The server drops zero values of many fields (`value: ""`, `initialDelaySeconds: 0`) but keeps their paths under our
-name. So every zero value counts as "the path is there" (null), whatever the stored object shows.
+The API server drops zero values of many fields (`value: ""`, `initialDelaySeconds: 0`) but keeps their paths under our name.
+Therefore every zero value is treated as null (the path exists), whatever the stored object contains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +20,13 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 
 Fields = Mapping[str, Any]
-"""A FieldsV1 set: `f:name`, `k:{…}`, `v:…`, `i:…` -> what lies below; {} is a leaf, "." the item itself."""
+"""A FieldsV1 set: `f:name`, `k:{…}`, `v:…` or `i:…` -> the fields below; {} is a leaf, and "." is the item itself."""
 
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
 
 
 def digest(manifest: Manifest) -> str:
-    """16 hexadecimal digits: equal for manifests that want the same of the same object."""
+    """Return 16 hexadecimal digits that are equal for manifests with the same desired content."""
     content = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata")}
     if metadata := _metadata(manifest.get("metadata") or {}):
         content["metadata"] = metadata
@@ -34,19 +35,23 @@ def digest(manifest: Manifest) -> str:
 
 
 def owned(body: Mapping[str, Any]) -> str:
-    """Digest of what our applies own of a stored object; "" when it was never applied by us."""
+    """Return the digest of the fields that our applies own in a stored object; "" if we never applied it."""
     fields = applied_fields(body)
     return "" if fields is None else digest(project(body, fields))
 
 
 def owned_status(body: Mapping[str, Any]) -> str:
-    """Digest of what our applies own of a stored status: that of `{"status": …}`; "" when we never wrote it."""
+    """Return the digest of the fields that our applies own in a stored status, as `{"status": …}`; "" if we never applied
+    it.
+    """
     fields = applied_fields(body, "status")
     return "" if fields is None else digest({"status": project(body, fields).get("status")})
 
 
 def applied_fields(body: Mapping[str, Any], subresource: str = "") -> Fields | None:
-    """Our server-side apply's entry in `managedFields`, of the object itself or of a subresource."""
+    """Return the fields of our server-side apply in `managedFields`, for the object or for a subresource; None without an
+    entry.
+    """
     for entry in (body.get("metadata") or {}).get("managedFields") or ():
         if (
             entry.get("manager") == keys.MANAGER
@@ -59,13 +64,13 @@ def applied_fields(body: Mapping[str, Any], subresource: str = "") -> Fields | N
 
 
 def project(body: Mapping[str, Any], fields_v1: Fields) -> Manifest:
-    """The parts of an object that a FieldsV1 set names, in the object's own order."""
+    """Return the parts of an object that a FieldsV1 set names, in the object's own order."""
     result: Manifest = _project(body, fields_v1)
     return result
 
 
 def _metadata(metadata: Mapping[str, Any]) -> Manifest:
-    """Metadata without identity and without our own hash; annotations that held only the hash are no annotations."""
+    """Return metadata without the object's identity and without our hash annotation."""
     wanted = {name: value for name, value in metadata.items() if name not in _IDENTITY}
     annotations = wanted.get("annotations")
     if annotations and keys.HASH in annotations:
@@ -78,14 +83,14 @@ def _metadata(metadata: Mapping[str, Any]) -> Manifest:
 
 
 def _zeros(value: Any) -> Any:
-    """A copy in which every zero value is null."""
+    """Return a copy in which every zero value is null."""
     if not value:
         return None
     if isinstance(value, str):
         return value
-    if isinstance(value, dict):  # most values are texts: a call for each was half of the time
+    if isinstance(value, dict):  # most values are strings: a function call for each took half of the time
         return {name: below if below.__class__ is str and below else _zeros(below) for name, below in value.items()}
-    if isinstance(value, (list, tuple)):  # a union would be made anew for each value
+    if isinstance(value, (list, tuple)):  # `list | tuple` would be created again for each value
         return [_zeros(below) for below in value]
     return value
 
@@ -115,9 +120,9 @@ def _project_list(items: Sequence[Any], fields: Fields) -> list[Any]:
 
 
 def _project_keyed(items: Sequence[Any], keyed: list[tuple[tuple[tuple[str, Any], ...], Fields]]) -> list[Any]:
-    """Items of an associative list; all keys of one list have the same names.
+    """Return the selected items of an associative list; all keys of a list have the same names.
 
-    Whoever may write an object may write these entries of ours, too, with keys of any shape.
+    Every client that may write the object may also write these entries in our name, so keys may have any structure.
     """
     names = [name for name, _ in keyed[0][0]]
     wanted = {tuple(value for _, value in key): under for key, under in keyed}
@@ -131,10 +136,10 @@ def _project_keyed(items: Sequence[Any], keyed: list[tuple[tuple[tuple[str, Any]
 
 @lru_cache(maxsize=4096)
 def _key(path: str) -> tuple[tuple[str, Any], ...]:
-    """`k:{"name":"main"}` -> (("name", "main"),), sorted as the server spells it."""
+    """Parse `k:{"name":"main"}` to (("name", "main"),), sorted in the API server's order."""
     return tuple(sorted((name, _hashable(value)) for name, value in loads(path[2:]).items()))
 
 
 def _hashable(value: Any) -> Any:
-    """A part of a key, which is a text or a number."""
+    """Return a part of a key, which is a string or number, as a hashable value."""
     return dumps(value) if isinstance(value, dict | list) else value

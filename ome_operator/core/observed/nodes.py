@@ -1,4 +1,7 @@
-"""Slim facts of nodes from watched bodies: pure and total, as those of `from_api`."""
+"""Build compact representations of nodes, and of the records that agents write about them.
+
+These functions are pure and never raise, as in `from_api`.
+"""
 
 from collections.abc import Hashable, ItemsView, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -8,13 +11,13 @@ from typing import Any, TypeVar
 from ome_operator import quantity
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed.from_api import Body
-from ome_operator.core.observed.objects import Node, Taint
+from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref, Taint, Unused
 
 
 def node(body: Body) -> Node:
-    """A node, ready when the scheduler may put pods on it."""
+    """Return a node. It counts as ready if it is Ready and schedulable."""
     metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
-    conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
+    conditions = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
     allocatable = status.get("allocatable") or {}
     return Node(
         name=metadata.get("name") or "",
@@ -24,8 +27,8 @@ def node(body: Body) -> Node:
         alive=conditions.get("Ready") == "True",
         gpus=sum(quantity.units(name, value) for name, value in allocatable.items() if name.endswith("/gpu")),
         ours=_applied_labels(body),
-        taints=shared(tuple(sorted(_taints(spec)))),
-        room=shared(tuple(sorted((intern(name), quantity.units(name, value)) for name, value in allocatable.items()))),
+        taints=intern_value(tuple(sorted(_taints(spec)))),
+        room=intern_value(tuple(sorted((intern(name), quantity.units(name, value)) for name, value in allocatable.items()))),
     )
 
 
@@ -37,28 +40,66 @@ def _taints(spec: Body) -> Iterable[Taint]:
 
 def _applied_labels(body: Body) -> frozenset[str]:
     fields = managed_fields.applied_fields(body) or {}
-    return named(tuple((fields.get("f:metadata") or {}).get("f:labels") or ()))
+    return field_names(tuple((fields.get("f:metadata") or {}).get("f:labels") or ()))
+
+
+def node_record(body: Body) -> NodeRecord:
+    """Return an agent's record of its node."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    return NodeRecord(
+        node=(body.get("metadata") or {}).get("name") or "",
+        uid=from_api.uid(body),
+        version=from_api.version(body),
+        holdings=tuple(map(_holding, status.get("models") or ())),
+        unused=tuple(map(_unused, status.get("unused") or ())),
+        remove=frozenset((item.get("directory") or "", item.get("offer") or "") for item in spec.get("remove") or ()),
+    )
+
+
+def _unused(item: Body) -> Unused:
+    models, paths = (tuple(item.get(name) or ()) for name in ("models", "paths"))
+    return Unused(item.get("directory") or "", models, paths, item.get("offer") or "")
+
+
+def _holding(item: Body) -> Holding:
+    return Holding(
+        ref=Ref(item.get("kind") or "", item.get("namespace") or "", item.get("name") or ""),
+        uri=item.get("uri") or "",
+        revision=item.get("revision") or "",
+        state=item.get("state") or "",
+        directories=tuple(item.get("directories") or ()),
+        bytes=item.get("bytes") or 0,
+        total=item.get("total") or 0,
+        speed=item.get("speed") or 0,
+        message=item.get("message") or "",
+        verified_at=item.get("verifiedAt") or "",
+        facts=item.get("facts"),
+    )
 
 
 T = TypeVar("T", bound=Hashable)
 
 
 class Labels(Mapping[str, str]):
-    """Labels of a node: read as any mapping, equal to a dict with the same entries, and never changed."""
+    """Labels of a node: a read-only mapping that equals a dict with the same entries, and shares memory with other nodes'
+    labels.
+    """
 
     __slots__ = ("_places", "_values")
 
-    def __init__(self, found: Mapping[str, str]) -> None:
-        self._places = _places(tuple(sorted(found)))
-        self._values = tuple(map(intern, map(str, map(found.__getitem__, self._places))))
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._places = _places(tuple(sorted(labels)))
+        self._values = tuple(map(intern, map(str, map(labels.__getitem__, self._places))))
 
     def __getitem__(self, key: str) -> str:
         return self._values[self._places[key]]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key; `default` without it. (That of Mapping raises and catches, which costs ten times as much.)"""
-        place = self._places.get(key)
-        return default if place is None else self._values[place]
+        """Return the value of a key, or `default`. The method of Mapping raises and catches an exception, which is ten
+        times slower.
+        """
+        position = self._places.get(key)
+        return default if position is None else self._values[position]
 
     def __contains__(self, key: object) -> bool:
         return key in self._places
@@ -70,7 +111,7 @@ class Labels(Mapping[str, str]):
         return len(self._places)
 
     def items(self) -> ItemsView[str, str]:
-        """Keys with their values."""
+        """Return the keys with their values."""
         return dict(zip(self._places, self._values, strict=True)).items()
 
     def __eq__(self, other: object) -> bool:
@@ -78,15 +119,17 @@ class Labels(Mapping[str, str]):
             return self._values == other._values and self._places.keys() == other._places.keys()
         return super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]  # as of every mapping
+    __hash__ = None  # type: ignore[assignment]  # like all mappings
 
     def __repr__(self) -> str:
         return repr(dict(self.items()))
 
 
-def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """Keys that only some or only others have, or whose values differ. Labels with the same keys are compared value by
-    value: an event of a node with 200 labels changes a value.
+def differing_keys(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """Return the keys that only one side has, or whose values differ.
+
+    Labels with the same keys are compared value by value, because an event of a node with 200 labels usually changes one
+    value.
     """
     if isinstance(some, Labels) and isinstance(others, Labels) and some._places is others._places:
         rows = zip(some._places, some._values, others._values, strict=True)
@@ -94,10 +137,10 @@ def differing(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
     return sorted({key for key, _ in some.items() ^ others.items()})
 
 
-def shared(value: T) -> T:
-    """An equal value that others have too, if there is one."""
-    found: T = _known(value)
-    return found
+def intern_value(value: T) -> T:
+    """Return an equal value that other callers already use, if there is one, to save memory."""
+    result: T = _known(value)
+    return result
 
 
 @lru_cache(4096)
@@ -107,17 +150,17 @@ def _known(value: Any) -> Any:
 
 @lru_cache(1024)
 def _places(keys: tuple[str, ...]) -> dict[str, int]:
-    return {intern(str(key)): place for place, key in enumerate(keys)}
+    return {intern(str(key)): position for position, key in enumerate(keys)}
 
 
 @lru_cache(128)
-def named(fields: tuple[str, ...]) -> frozenset[str]:
-    """Keys that a set of FieldsV1 names: most events of a node, and most nodes of a pool, have the same."""
-    return shared(frozenset(intern(field[2:]) for field in fields if field.startswith("f:")))
+def field_names(fields: tuple[str, ...]) -> frozenset[str]:
+    """Return the keys that a FieldsV1 set names. Most events of a node, and most nodes of a pool, have the same set."""
+    return intern_value(frozenset(intern(field[2:]) for field in fields if field.startswith("f:")))
 
 
-def forget() -> None:
-    """Share with nothing that was seen so far."""
+def clear_caches() -> None:
+    """Clear the caches of shared values."""
     _known.cache_clear()
     _places.cache_clear()
-    named.cache_clear()
+    field_names.cache_clear()

@@ -1,7 +1,7 @@
-"""What exists on the cluster, as slim facts: the input of `sync` beside the parsed kinds.
+"""Compact representations of cluster objects: the input of `sync` in addition to the parsed kinds.
 
-Whole objects are never kept (a pod of 7 KB of JSON is 54 KiB of Python objects; its facts are a tuple). Every type here
-is plain data, made in `observe` from watched bodies and handed to pure functions.
+Whole objects are never kept: a pod of 7 KB of JSON takes 54 KiB as Python objects, while its representation is a tuple. All
+types in this module are plain data.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NOBODY, WellKnown
-from ome_operator.core.observed.validation import Judge, silent
+from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
 from ome_operator.settings import Policy
 
@@ -20,7 +20,7 @@ Manifest = dict[str, Any]
 
 
 class Ref(NamedTuple):
-    """A model or runtime by kind, namespace ("" for cluster-wide kinds) and name."""
+    """Reference to a model or runtime: kind, namespace ("" for cluster-wide kinds) and name."""
 
     kind: str
     namespace: str
@@ -28,64 +28,65 @@ class Ref(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """The time of an object between two edits of its spec."""
+    """A version of an object's spec: its generation."""
 
     uid: str
-    """"" while there is no such object, or nobody can read it."""
+    """UID of the object; "" if it does not exist or is invalid."""
     generation: int
 
 
 class Child(NamedTuple):
-    """An object that carries our labels, whoever owns it."""
+    """An object with our labels, regardless of its owner."""
 
     kind: str
     namespace: str
     name: str
     uid: str
     version: int
-    """resourceVersion; a larger one is newer."""
+    """resourceVersion; a larger value is newer."""
     owner: str
-    """UID of the controller owner, "" without one."""
+    """UID of the controller owner; "" without one."""
     labels: Mapping[str, str]
     hash: str
-    """Our hash annotation: the digest of the manifest that was applied last, "" when there was none."""
+    """Our hash annotation: the digest of the manifest that was applied last; "" without the annotation."""
     owned: str
-    """Digest of what our managedFields entry covers now; "" when we never applied the object."""
+    """Digest of the fields that our managedFields entry covers now; "" if we never applied the object."""
     deleting: bool
     replicas: int
     """spec.replicas of a workload or RoleScale, else 0."""
     message: str
-    """Why a Deployment cannot create pods (condition ReplicaFailure), or an autoscaler reads no metrics (ScalingActive),
-    else ""."""
+    """Why a Deployment cannot create pods (condition ReplicaFailure), or why an autoscaler cannot read metrics
+    (ScalingActive), else ""."""
     content: Manifest | None
     """`{"revision": int, "data": {...}}` of a ControllerRevision, the status of a RoleScale, `{"status": {...},
-    "generation": int}` of a BenchmarkJob's Job, what `route.content` makes of an HTTPRoute, else None."""
+    "generation": int}` of a BenchmarkJob's Job, the result of `route.content` for an HTTPRoute, else None."""
     template: str = ""
-    """Name of a StatefulSet's present template, as its pods carry it; "" for other kinds and while it is not known."""
+    """Name of a StatefulSet's current template, as its pods have it in a label; "" for other kinds and while it is
+    unknown."""
 
 
 class Termination(NamedTuple):
-    """How the main container of a pod ended last, or who took the pod away."""
+    """How the main container of a pod terminated last, or how the pod was disrupted."""
 
     container: str
-    """"" when it is about the pod."""
+    """Name of the container; "" if the termination concerns the whole pod."""
     reason: str
     """Error, OOMKilled, Completed, Evicted, EvictionByEvictionAPI, DeletionByTaintManager, …"""
     code: int | None
-    """Exit code of the container."""
+    """Exit code of the container; None for a pod."""
     message: str
-    """The last log lines, or the sentence of whoever took the pod."""
+    """The last log lines of the container, or the message of the pod's condition or status."""
     time: str
-    """RFC 3339; "" when nobody said."""
+    """Time in RFC 3339; "" if it is unknown."""
 
 
 class Times(NamedTuple):
-    """When a pod's stages were reached last, in RFC 3339; "" while a stage is not reached."""
+    """When a pod reached each stage last, in RFC 3339; "" for a stage that it has not reached."""
 
     created: str = ""
     scheduled: str = ""
     began: str = ""
-    """The main container's present start."""
+    """When the main container started last."""
     ready: str = ""
 
 
@@ -93,7 +94,7 @@ NO_TIMES = Times()
 
 
 class Pod(NamedTuple):
-    """A pod of ours, by its labels."""
+    """A pod with our labels."""
 
     namespace: str
     name: str
@@ -105,48 +106,50 @@ class Pod(NamedTuple):
     group: int
     """Number of the group; 0 for routers."""
     rank: int
-    """0 is the leader."""
+    """Rank in the group; 0 is the leader."""
     workload: str
     """Name of the controller owner (StatefulSet or ReplicaSet)."""
     node: str
     ready: bool
     deleting: bool
     grace: int
-    """Grace period in seconds that a deletion gave it; 0 when it is not being deleted."""
+    """Grace period of a deletion in seconds; 0 if the pod is not being deleted."""
     restarts: int
-    """Of the main container."""
+    """Restarts of the main container."""
     reason: str
-    """Why it is not ready, as one CamelCase word ("" when it is): Unschedulable, CrashLoopBackOff, Starting, …"""
+    """Why the pod is not ready, as one CamelCase word: Unschedulable, CrashLoopBackOff, Starting, …; "" if it is ready."""
     message: str
-    """The sentence behind the reason, from the scheduler, the kubelet or the container's last words."""
+    """The message for the reason, from the scheduler, the kubelet or the container's last log lines."""
     draining: str = ""
-    """Value of the mark on a leader whose group is to go: since when, in RFC 3339."""
+    """Value of the mark on a leader whose group will be removed: the start of draining, in RFC 3339."""
     workload_uid: str = ""
-    """UID of the controller owner: a pod of a deleted workload has the name and labels of its successor's."""
+    """UID of the controller owner. A pod of a deleted workload can have the same names and labels as a pod of its
+    successor."""
     running: bool = True
-    """Whether the main container runs. Ready says nothing about ranks above 0."""
+    """Whether the main container runs. The condition Ready does not cover ranks above 0."""
     probed: bool = False
-    """Whether the main container has a readiness or a start-up probe: without one, Ready says no more than that it runs."""
+    """Whether the main container has a readiness or startup probe; without a probe, Ready only means that the container
+    runs."""
     over: bool = False
-    """Whether the pod has ended for good: its containers are not started again."""
+    """Whether the pod has terminated for good, so that its containers are not restarted."""
     ends: str = ""
-    """When the grace period of a deletion is over, in RFC 3339; "" when it is not being deleted."""
+    """When the grace period of a deletion ends, in RFC 3339; "" if the pod is not being deleted."""
     template: str = ""
-    """Name of the template that its StatefulSet made it from."""
+    """Name of the template from which its StatefulSet created the pod."""
     ip: str = ""
-    """Address of a router's pod; of other pods nobody asks for it."""
+    """IP address of a router's pod; "" for other pods, for which it is not needed."""
     ending: Termination | None = None
     priority: int = 0
-    """As the API server took it from the PriorityClass."""
+    """Priority that the API server set from the PriorityClass."""
     preflight: Checked | None = None
-    """What was found before its engine may start; None where nothing was."""
+    """Result of the preflight check; None if it found nothing."""
     gpus: int = 0
-    """Accelerators that it asks for."""
+    """Number of requested GPUs."""
     times: Times = NO_TIMES
 
 
 class Taint(NamedTuple):
-    """What keeps pods away from a node that do not tolerate it."""
+    """A taint of a node, which repels pods that do not tolerate it."""
 
     key: str
     value: str
@@ -155,7 +158,7 @@ class Taint(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node, as far as placement and models care."""
+    """The properties of a node that are relevant for placement and models."""
 
     name: str
     version: int
@@ -163,19 +166,19 @@ class Node(NamedTuple):
     ready: bool
     """Ready and schedulable."""
     gpus: int
-    """Allocatable accelerators (the sum of all `…/gpu` resources)."""
+    """Allocatable GPUs (the sum of all `…/gpu` resources)."""
     ours: frozenset[str] = frozenset()
-    """Keys of labels that we have applied."""
+    """Keys of labels that we applied."""
     alive: bool = True
-    """Whether its kubelet reports: also when nothing new may be put there."""
+    """Whether the kubelet reports, even if the node is not schedulable."""
     taints: tuple[Taint, ...] = ()
-    """Sorted, without those that only the scheduler's preferences care for."""
+    """The sorted taints, without those that only affect the scheduler's preferences."""
     room: tuple[tuple[str, int], ...] = ()
-    """Allocatable amounts by resource, sorted: CPUs in thousandths. () while its kubelet has told none."""
+    """Allocatable amounts by resource, sorted; CPUs in thousandths. () until the kubelet has reported them."""
 
 
 class Holding(NamedTuple):
-    """What one node has of one model, as its agent says."""
+    """The state of one model on one node, as its agent reports it."""
 
     ref: Ref
     uri: str
@@ -183,7 +186,7 @@ class Holding(NamedTuple):
     state: str
     """Ready, Updating or Failed."""
     directories: tuple[str, ...] = ()
-    """Directory of the model's revision, once it is whole on the node (`core/weights/mount.py:directory`)."""
+    """Directory of the model's revision, once it is complete on the node (`core/weights/mount.py:directory`)."""
     bytes: int = 0
     total: int = 0
     speed: int = 0
@@ -194,15 +197,15 @@ class Holding(NamedTuple):
 
 
 class Unused(NamedTuple):
-    """A directory of weights on one node that no model names there."""
+    """A directory of weights on one node that no model there refers to."""
 
     directory: str
     models: tuple[str, ...] = ()
-    """Node labels of the models that it was fetched for; () when it is not whole."""
+    """Node labels of the models for which it was downloaded; () if it is incomplete."""
     paths: tuple[str, ...] = ()
-    """Paths of models that were symlinks to it."""
+    """Paths of models that were symlinks to the directory."""
     offer: str = ""
-    """Since when the agent would remove it, "" where it keeps it."""
+    """Time since which the agent offers to remove the directory; "" if it keeps the directory."""
 
 
 class NodeRecord(NamedTuple):
@@ -214,51 +217,53 @@ class NodeRecord(NamedTuple):
     holdings: tuple[Holding, ...]
     unused: tuple[Unused, ...] = ()
     remove: frozenset[tuple[str, str]] = frozenset()
-    """(directory, offer) of what we have allowed the agent to remove."""
+    """(directory, offer) of the directories whose removal the operator has allowed."""
 
 
 class Refusal(NamedTuple):
-    """What the API server answered when we tried to write or delete an object."""
+    """The API server's error for a write or deletion of an object."""
 
     reason: str
     """NameTaken, Waiting, Forbidden, Invalid, Conflict, …"""
     message: str
     uid: str = ""
-    """Of the object that was to be deleted; "" for any other write."""
+    """UID of the object that should have been deleted; "" for other writes."""
 
 
 class Strangers(NamedTuple):
-    """Workers in the list of a router that nobody of ours put there."""
+    """Foreign workers in a router, which the operator did not register."""
 
     found: int
     at: float
-    """When the last was found, in seconds since the epoch."""
+    """When the last foreign worker was found, in seconds since the epoch."""
 
 
 class Turn(NamedTuple):
-    """What a gang that waits for nodes is told (core/placement/admission.py)."""
+    """The state of a gang that is queued for admission to nodes (core/placement/admission.py)."""
 
     sure: bool | None = None
-    """Whether it seems to fit, where it may try now; else None."""
+    """Whether the gang probably fits, if it is admitted to try now; else None."""
     rivals: tuple[Any, ...] = ()
     """Claims of other services."""
     waits: str = ""
-    """For what it waits, or will when its try ends, behind "waits for"; "" where it does neither."""
+    """What the gang waits for now, or after its try, as a text to follow "waits for"; "" if it does not wait."""
     coming: bool = False
-    """Whether an autoscaler said of its pods that it makes nodes for them."""
+    """Whether an autoscaler reported that it creates nodes for the gang's pods."""
     gives_way: frozenset[tuple[str, int]] | None = None
-    """Groups that hold nodes, serve nobody and are given back for others now; empty where there are none, or nobody has
-    looked since they asked; None where the service has not asked."""
+    """Groups that hold nodes without serving, and release them now for other services; empty if there are none, or if
+    this was not determined since they were requested; None if the service has not asked."""
 
 
 NO_TURN = Turn()
 NO_POLICY = Policy(router_keys=False, agent_roots=(), gang_timeout=0.0, models_per_namespace=0)
-"""The settings that apply where no operator's settings are known: nothing is bounded, and nothing optional is created."""
+"""The settings if no operator's settings are known: nothing is limited, and nothing optional is created."""
 
 
 @dataclass(frozen=True)
 class Deps:
-    """What a service may refer to, as it is now. The operator changes the maps with each event: nobody keeps them."""
+    """The objects that a service can refer to, in their current state. The operator updates these maps in place with each
+    event, so callers must not keep them.
+    """
 
     models: Mapping[Ref, Model | Invalid] = field(default_factory=dict)
     runtimes: Mapping[Ref, Runtime | Invalid] = field(default_factory=dict)
@@ -266,44 +271,47 @@ class Deps:
     weights: Mapping[str, FineTunedWeight | Invalid] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)
     holders: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
-    """Node label key below `models.ome.io/` -> names of the nodes where its value is Ready."""
+    """Node label key below `models.ome.io/` -> names of the nodes on which its value is Ready."""
     policy: Policy = NO_POLICY
     """The operator's settings."""
     well_known: WellKnown = NOBODY
-    """Facts of models whose files nobody has read."""
+    """Facts about well-known models, for models whose files no agent has read."""
     frozen: str = ""
-    """Since when, by whom and why every service is frozen; "" while not all are."""
-    judge: Judge = silent
-    """Looks at revisions by the rules of `ome lint`."""
+    """Since when, by whom and why all services are frozen; "" if they are not."""
+    judge: Validator = accept_all
+    """Validates revisions with the rules of `ome lint`."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What exists under the name of one service, and what the last passes learned about it."""
+    """The objects that belong to one service, and the results of earlier passes."""
 
     children: Mapping[tuple[str, str], Child] = field(default_factory=dict)
     """(kind, name) -> object with our labels for this service."""
     pods: tuple[Pod, ...] = ()
     refusals: Mapping[tuple[str, str], Refusal] = field(default_factory=dict)
-    """(kind, name) -> why the last write of it failed."""
+    """(kind, name) -> why the last write of the object failed."""
     accepted: Mapping[str, str] = field(default_factory=dict)
-    """UID -> `Child.owned` right after our last apply, where it differs from the hash: user fields that the server
-    rewrites (`1000m` -> `1`) must not look like drift."""
+    """UID -> `Child.owned` after our last apply, if it differs from the hash: user values that the API server normalizes
+    (`1000m` -> `1`) must not count as drift."""
     checks: Mapping[str, str] = field(default_factory=dict)
-    """What was asked -> "" yes, else a sentence: of the dry run of a revision's workloads the API server's, or what keeps
-    them from the room on nodes."""
+    """Question -> "" for success, else a message: the API server's answer to the dry run of a revision's workloads, or
+    what keeps them from fitting on the nodes."""
     failures: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(kind, name) of a workload with missing pods -> newest FailedCreate message."""
+    """(kind, name) of a workload with missing pods -> message of the newest FailedCreate event."""
     warnings: tuple[str, ...] = ()
-    """`Warning:` headers of our applies."""
+    """`Warning:` headers of the responses to our applies."""
     ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
-    """What the service waits for that is to roll out edits of these objects; "" when it is its turn."""
+    """Returns what the service waits for before it rolls out these versions of shared objects; "" if its wave has
+    started."""
     turn: Turn = NO_TURN
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
-    """UID of a router's pod -> what its registry says of strangers."""
+    """UID of a router's pod -> the foreign workers that its registry reported."""
     another: str = ""
-    """Name of a foreign field manager that wrote the service's status within the last five minutes."""
+    """Name of a foreign field manager that wrote the service's status within the last five minutes; "" if there is none."""
 
     def intact(self, child: Child) -> bool:
-        """Whether nobody changed what we own of it: as applied, or as the server rewrote it right after our apply."""
+        """Return whether our fields of an object are unchanged: as applied, or as the API server normalized them after
+        our apply.
+        """
         return child.owned in (child.hash, self.accepted.get(child.uid))

@@ -1,4 +1,4 @@
-"""An HTTPRoute of ours as it is stored: where it leads, and since when."""
+"""Read the weights of our HTTPRoute as it is stored, and the time of their last change."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -6,17 +6,17 @@ from typing import Any
 
 from ome_operator import keys
 
-AHEAD = 60.0
-"""Seconds that the API server's clock may be ahead of ours. A time that is farther off was not its time."""
+CLOCK_TOLERANCE = 60.0
+"""Seconds by which the API server's clock may be ahead of ours. A time further in the future is considered invalid."""
 
 
 def content(body: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"weights": {name of a Service: weight}, "changed": when we changed it last, in RFC 3339}`."""
+    """Return `{"weights": {name of a Service: weight}, "changed": time of our last change, in RFC 3339}`."""
     return {"weights": weights(body), "changed": _changed(body)}
 
 
 def weights(body: Mapping[str, Any]) -> dict[str, int]:
-    """Name of each Service that the route names -> its weight. The Gateway API takes 1 where there is none."""
+    """Return name -> weight of each Service that the route refers to. The Gateway API defaults to 1."""
     out: dict[str, int] = {}
     for rule in (body.get("spec") or {}).get("rules") or ():
         for backend in rule.get("backendRefs") or ():
@@ -27,16 +27,16 @@ def weights(body: Mapping[str, Any]) -> dict[str, int]:
 
 
 def seconds_since(changed: str, now: datetime) -> float:
-    """Seconds since a change. Infinite where nobody said when, or where the time cannot be right."""
+    """Return the seconds since a change; infinite if its time is unknown or invalid."""
     try:
         passed = (now - datetime.fromisoformat(changed)).total_seconds()
     except (TypeError, ValueError):
         return float("inf")
-    return passed if passed > -AHEAD else float("inf")
+    return passed if passed > -CLOCK_TOLERANCE else float("inf")
 
 
 def _changed(body: Mapping[str, Any]) -> str:
-    """The API server notes when an apply of ours last changed the object."""
+    """Return the time at which our last apply changed the object, as the API server recorded it."""
     for entry in (body.get("metadata") or {}).get("managedFields") or ():
         if entry.get("manager") == keys.MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
             return str(entry.get("time") or "")

@@ -1,4 +1,4 @@
-"""What exists of each revision of a service: its slices, and the pods that count."""
+"""Group the existing objects of a service by revision: its slices, and the pods that belong to the service."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -8,25 +8,27 @@ from ome_operator.core.observed.objects import Child, Observed, Pod
 
 
 class Slice(NamedTuple):
-    """What exists of one revision."""
+    """The existing objects of one revision."""
 
     revision: str
     workloads: tuple[Child, ...]
-    """StatefulSets, Deployments and budgets with this revision."""
+    """StatefulSets, Deployments and disruption budgets of this revision."""
     pods: tuple[Pod, ...]
 
 
-def ours(child: Child, uid: str) -> bool:
-    """Whether the service with this UID controls an object, or may adopt it: no controller, and applied by us."""
+def controlled_or_adoptable(child: Child, uid: str) -> bool:
+    """Return whether the service with this UID controls an object, or may adopt it (it has no controller, and we applied
+    it).
+    """
     return child.owner == uid or (not child.owner and bool(child.owned))
 
 
 def slices(observed: Observed, uid: str) -> dict[str, Slice]:
-    """Everything that exists per revision, for the service with this UID."""
+    """Return the existing objects of the service with this UID, by revision."""
     workloads: dict[str, list[Child]] = {}
-    for one in observed.children.values():
-        if one.kind in ("StatefulSet", "Deployment", "PodDisruptionBudget") and ours(one, uid):
-            workloads.setdefault(one.labels.get(keys.REVISION, ""), []).append(one)
+    for child in observed.children.values():
+        if child.kind in ("StatefulSet", "Deployment", "PodDisruptionBudget") and controlled_or_adoptable(child, uid):
+            workloads.setdefault(child.labels.get(keys.REVISION, ""), []).append(child)
     pods: dict[str, list[Pod]] = {}
     for pod in observed.pods:
         pods.setdefault(pod.revision, []).append(pod)
@@ -38,62 +40,69 @@ def slices(observed: Observed, uid: str) -> dict[str, Slice]:
 
 
 def own_pods(observed: Observed, uid: str) -> tuple[Pod, ...]:
-    """Pods of workloads that the service with this UID controls: not those of a former service of its name."""
-    sets = {one.uid for one in observed.children.values() if one.kind == "StatefulSet" and one.owner == uid}
-    deployments = {one.name for one in observed.children.values() if one.kind == "Deployment" and one.owner == uid}
+    """Return the pods of workloads that the service with this UID controls, without pods of a former service of the same
+    name.
+    """
+    sets = {child.uid for child in observed.children.values() if child.kind == "StatefulSet" and child.owner == uid}
+    deployments = {child.name for child in observed.children.values() if child.kind == "Deployment" and child.owner == uid}
     return tuple(
         pod
         for pod in observed.pods
         if pod.workload_uid in sets
-        or (pod.component == keys.ROUTER and pod.workload.rpartition("-")[0] in deployments)  # through a ReplicaSet
+        or (pod.component == keys.ROUTER and pod.workload.rpartition("-")[0] in deployments)  # owned through a ReplicaSet
     )
 
 
 def group_number(child: Child) -> int | None:
-    """The group that a StatefulSet belongs to, by its name: labels can be taken off by hand. None for other objects."""
-    found = names.group(child.name) if child.kind == "StatefulSet" else None
-    return found[0] if found else None
+    """Return the group of a StatefulSet from its name, because labels can be removed manually; None for other objects."""
+    parts = names.group(child.name) if child.kind == "StatefulSet" else None
+    return parts[0] if parts else None
 
 
-def nameless(child: Child) -> bool:
-    """Whether it is a StatefulSet whose name tells no group: that of all leaders of a role, in a former shape."""
+def has_former_name(child: Child) -> bool:
+    """Return whether an object is a StatefulSet without a group in its name: older versions had one for all leaders of a
+    role.
+    """
     return child.kind == "StatefulSet" and group_number(child) is None
 
 
 def is_leader_set(child: Child) -> bool:
-    """Whether it is the StatefulSet of a group's leader (rank 0)."""
+    """Return whether an object is the StatefulSet of a group's leader (rank 0)."""
     return group_number(child) is not None and not names.leader_of(child.name)
 
 
-def started(one: Slice) -> bool:
-    """Whether the slice has, or is getting, engines."""
-    return any(is_leader_set(child) and not child.deleting for child in one.workloads)
+def started(slice_: Slice) -> bool:
+    """Return whether a slice has engines, or is about to get some."""
+    return any(is_leader_set(child) and not child.deleting for child in slice_.workloads)
 
 
 class Revision(NamedTuple):
-    """One stored revision."""
+    """A stored revision."""
 
     name: str
-    """The value of the label `ome.io/revision`."""
+    """Value of the label `ome.io/revision`."""
     number: int
-    """Order of creation; the largest is the newest."""
+    """Order of creation; the largest number is the newest."""
     data: Mapping[str, Any]
     child: Child
 
 
 def stored(children: Iterable[Child], uid: str) -> list[Revision]:
-    """Revisions of the service with this UID, oldest first, orphans that it may adopt included.
+    """Return the stored revisions of the service with this UID, oldest first, including orphans that it may adopt.
 
-    StatefulSets make ControllerRevisions too: those are controlled by the StatefulSet.
+    StatefulSets create ControllerRevisions, too, which are controlled by the StatefulSet.
     """
-    found = [
-        Revision(one.labels.get(keys.REVISION, ""), int(one.content["revision"]), one.content["data"], one)
-        for one in children
-        if one.kind == "ControllerRevision" and ours(one, uid) and one.content and not one.deleting
+    revisions = [
+        Revision(child.labels.get(keys.REVISION, ""), int(child.content["revision"]), child.content["data"], child)
+        for child in children
+        if child.kind == "ControllerRevision"
+        and controlled_or_adoptable(child, uid)
+        and child.content
+        and not child.deleting
     ]
-    return sorted((one for one in found if one.name), key=lambda one: one.number)
+    return sorted((child for child in revisions if child.name), key=lambda child: child.number)
 
 
-def inputs(known: Iterable[Revision]) -> dict[str, Mapping[str, Any]]:
-    """Revision -> stored inputs, in the order of `known`."""
-    return {one.name: one.data["inputs"] for one in known if one.data.get("inputs")}
+def inputs(revisions: Iterable[Revision]) -> dict[str, Mapping[str, Any]]:
+    """Return revision -> stored inputs, in the order of the argument."""
+    return {revision.name: revision.data["inputs"] for revision in revisions if revision.data.get("inputs")}

@@ -1,4 +1,4 @@
-"""Pods of which no container runs, and what keeps their nodes from starting any: only events tell that, no status."""
+"""Explain why no container of a pod starts on its node. Only Events report the causes; the pod's status does not."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,35 +6,35 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import Reason, Why
 
 MOUNTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
-"""Reasons of events about a volume."""
+"""Reasons of Events about volumes."""
 FAILED = MOUNTS | {"FailedCreatePodSandBox"}
-"""Reasons of events about what has to be there before any container is."""
+"""Reasons of Events about preconditions of the first container."""
 VAGUE = "Unable to attach or mount volumes"
-"""How the kubelet sums up every two minutes what it said more exactly about a single volume."""
+"""Start of the kubelet's summary, sent every two minutes, of failures that it reported in more detail for single volumes."""
 
 
-def waits(pod: Pod) -> bool:
-    """Whether a pod has a node, and none of its containers has run there."""
+def waits_for_start(pod: Pod) -> bool:
+    """Return whether a pod has a node, but none of its containers has run there."""
     return pod.reason == Reason.CONTAINER_CREATING and not pod.deleting
 
 
-def explained(pods: Iterable[Pod], failures: Mapping[str, Why]) -> tuple[Pod, ...]:
-    """The pods, those that wait with what was told about them; `failures`: by UID."""
-    return tuple(_explained(pod, failures.get(pod.uid)) if waits(pod) else pod for pod in pods)
+def with_failures(pods: Iterable[Pod], failures: Mapping[str, Why]) -> tuple[Pod, ...]:
+    """Return the pods; those that wait for their start get the failure reported for them (`failures`, by UID)."""
+    return tuple(_explained(pod, failures.get(pod.uid)) if waits_for_start(pod) else pod for pod in pods)
 
 
 def _explained(pod: Pod, why: Why | None) -> Pod:
     return pod if why is None else pod._replace(reason=why.reason, message=why.sentence)
 
 
-def failure(told: Iterable[tuple[str, str]]) -> Why | None:
-    """What keeps a pod from starting, from the (reason, message) of the events about it, the newest first; None when nothing
-    does.
+def start_failure(reported: Iterable[tuple[str, str]]) -> Why | None:
+    """Return what keeps a pod from starting, or None. `reported` are (reason, message) of the Events about the pod,
+    newest first.
 
-    Only what was said last counts: a node that pulls the image has mounted everything.
+    Only the newest Event determines whether there is a failure: a node that pulls the image has already mounted all volumes.
     """
-    said = list(told)
-    if not said or said[0][0] not in FAILED:
+    events = list(reported)
+    if not events or events[0][0] not in FAILED:
         return None
-    reason, message = next((event for event in said if event[0] in FAILED and not event[1].startswith(VAGUE)), said[0])
+    reason, message = next((event for event in events if event[0] in FAILED and not event[1].startswith(VAGUE)), events[0])
     return Why(Reason.FAILED_MOUNT if reason in MOUNTS else reason, message)

@@ -1,6 +1,7 @@
-"""What is asked of a revision before it is stored, and while it is the target.
+"""The interface for validating a revision before it is stored, and while it is the target.
 
-The rules of `ome lint` answer. They lie above the core, which does not import them: they come with `Deps`.
+The rules of `ome lint` implement it. They are in a higher layer, so the core does not import them: `Deps` provides the
+function.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,13 +18,13 @@ class RenderedComponent(NamedTuple):
     title: str
     """prefill, decode, engine or router."""
     size: int
-    """Pods of a group."""
+    """Pods per group."""
     pods: tuple[Mapping[str, Any], ...]
-    """Template of rank 0, and of the other ranks where there are some."""
+    """Pod template of rank 0, and of the other ranks if there are any."""
 
 
-class Asked(NamedTuple):
-    """A revision with what is known of it."""
+class RevisionUnderTest(NamedTuple):
+    """A revision together with the objects from which it was made."""
 
     service: InferenceService
     revision: str
@@ -31,32 +32,32 @@ class Asked(NamedTuple):
     parts: tuple[RenderedComponent, ...]
     runtime: Runtime | None
     model: Model | None
-    """The model whose weights the revision has; None where it is another than today's."""
+    """The model whose weights the revision has; None if it is not the current model."""
     accelerators: Mapping[str, AcceleratorClass]
     well_known: WellKnown
 
 
 class Objection(NamedTuple):
-    """Why a revision must not start."""
+    """A reason why a revision must not start."""
 
     rule: str
-    """Its id, with which the annotation `ome.io/lint-ignore` overrides it."""
+    """ID of the rule, with which the annotation `ome.io/lint-ignore` overrides it."""
     says: str
     """What is wrong."""
     sentence: str
-    """The same with where it stands and what to do."""
+    """What is wrong, with the location and what to do."""
 
 
-class Verdict(NamedTuple):
-    """What is said of a revision."""
+class ValidationResult(NamedTuple):
+    """The result of validating a revision."""
 
     advice: tuple[str, ...] = ()
     refused: tuple[Objection, ...] = ()
 
 
-Judge = Callable[[Asked], Verdict]
+Validator = Callable[[RevisionUnderTest], ValidationResult]
 
 
-def silent(_: Asked) -> Verdict:
-    """Where nobody looks, as in the commands that ask what would be made."""
-    return Verdict()
+def accept_all(_: RevisionUnderTest) -> ValidationResult:
+    """Accept every revision, for commands that only render a service."""
+    return ValidationResult()

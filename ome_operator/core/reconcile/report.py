@@ -181,7 +181,7 @@ def _rollout(decided: Decided) -> cond.Condition | None:
         said = f"{_failure(service, intent, want)}. {_way_out(service, intent, clock)}"
         return cond.Condition(ROLLED_OUT, False, Reason.PROGRESS_DEADLINE_EXCEEDED, said)
     if step.reason:
-        return cond.Condition(ROLLED_OUT, False, step.reason, rollout.words(intent.target, step, decided.counts))
+        return cond.Condition(ROLLED_OUT, False, step.reason, rollout.progress_message(intent.target, step, decided.counts))
     if whole:
         pinned = "; spec.rollout.revision pins it, so edits wait" if intent.aim.pin else ""
         return cond.Condition(ROLLED_OUT, True, Reason.COMPLETE, f"revision {intent.target} is complete and alone{pinned}")

@@ -13,7 +13,7 @@ from ome_operator.api import InferenceService, migrate
 from ome_operator.core.freeze import plan_filter
 from ome_operator.core.freeze.hold import Brake, brake
 from ome_operator.core.observed.objects import Deps, Observed, Ref
-from ome_operator.core.observed.slices import nameless
+from ome_operator.core.observed.slices import has_former_name
 from ome_operator.core.placement import making_room
 from ome_operator.core.placement.gangs import place
 from ome_operator.core.reasons import ANOTHER, ORDER, READY, ROLLED_OUT, Reason
@@ -174,7 +174,7 @@ def _former(snapshot: Snapshot) -> str:
     may be.
     """
     found = {one.name for one in snapshot.revisions if revisions.former(one) and snapshot.made(one.name)}
-    found |= {name for name, present in snapshot.slices.items() if any(map(nameless, present.workloads))}
+    found |= {name for name, present in snapshot.slices.items() if any(map(has_former_name, present.workloads))}
     if not found:
         return ""
     return (

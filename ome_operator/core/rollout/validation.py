@@ -9,7 +9,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.core.observed.validation import Asked, Objection, RenderedComponent
+from ome_operator.core.observed.validation import Objection, RenderedComponent, RevisionUnderTest
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import ROLLED_OUT, Reason
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -79,11 +79,11 @@ def _asked(
     revision: str,
     data: Mapping[str, Any],
     router: Manifest | None = None,
-) -> Asked:
+) -> RevisionUnderTest:
     inputs = data.get("inputs") or {}
     of, model = inputs.get(BASE) or inputs.get("model") or {}, resolved.model
     same = model is not None and all(of.get(name) == getattr(model, name) for name in ("kind", "namespace", "name"))
-    return Asked(
+    return RevisionUnderTest(
         service=snapshot.service,
         revision=revision,
         inputs=inputs,

@@ -1,1 +1,1 @@
-"""The short kinds of sglang.ai: what they become, and what their status says."""
+"""The short kinds of sglang.ai: the objects that are created for them, and their statuses."""

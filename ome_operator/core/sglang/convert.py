@@ -1,4 +1,6 @@
-"""What is made of the kinds of sglang.ai: a ClusterBaseModel of its source, an InferenceService of a model and an engine."""
+"""Convert the kinds of sglang.ai: a ClusterBaseModel of sglang.ai to a ClusterBaseModel of ome.io, and a Serving to an
+InferenceService.
+"""
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService, Invalid, Model, Runtime, Serving, SglangModel
@@ -9,18 +11,18 @@ from ome_operator.core.selection.runtime import remedy_for_unknown_model, select
 
 
 def source(short: SglangModel | Serving) -> str:
-    """Digest of what was written: what is made of it is made anew when this changes."""
+    """Return a digest of what the user wrote; when it changes, the created object is rendered again."""
     return names.digest({**short.spec.dump(), **_class(short)})
 
 
 def _class(short: SglangModel | Serving) -> dict[str, str]:
-    """The class of operators that acts on it, and so on what is made of it."""
-    found = short.labels.get(keys.OPERATOR_CLASS)
-    return {keys.OPERATOR_CLASS: found} if found else {}
+    """Return the label with the class of operators that handles the object, for the created object, too."""
+    operator_class = short.labels.get(keys.OPERATOR_CLASS)
+    return {keys.OPERATOR_CLASS: operator_class} if operator_class else {}
 
 
-def wanted(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
-    """The object to make, or why that cannot be known yet."""
+def desired_object(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
+    """Return the object to create, or the reason why it cannot be determined yet."""
     return _model(short) if isinstance(short, SglangModel) else _service(short, deps)
 
 
@@ -30,15 +32,15 @@ def _model(short: SglangModel) -> tuple[Manifest | None, Why]:
     if hub is not None:
         uri = f"hf://{hub.repo}" + (f"@{hub.revision}" if hub.revision else "")
     if not uri:
-        return None, Why(Reason.INVALID_SPEC, "spec.source names no place: write huggingface.repo or storageUri")
+        return None, Why(Reason.INVALID_SPEC, "spec.source names no location: write huggingface.repo or storageUri")
     storage = {"storageUri": uri, **({"path": short.spec.path} if short.spec.path else {})}
     return _manifest(short, "ClusterBaseModel", {}, {"storage": storage}), NOTHING
 
 
 def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
-    """A service with the components that its runtime brings: prefill and decode apart where it keeps them apart."""
+    """Return a service with the components that its runtime configures, for example separate prefill and decode."""
     refs = Ref("BaseModel", short.namespace, short.spec.base_model), Ref("ClusterBaseModel", "", short.spec.base_model)
-    model = next((found for ref in refs if isinstance(found := deps.models.get(ref), Model)), None)
+    model = next((item for ref in refs if isinstance(item := deps.models.get(ref), Model)), None)
     if model is None:
         return None, Why(
             Reason.BASE_MODEL_NOT_FOUND,
@@ -61,13 +63,13 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
 
 
 def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:
-    """The service as a runtime is chosen for it: its components are those that the runtime will bring."""
+    """Return the service without components, as the input of the selection of a runtime."""
     notes, spec = _begun(short, _named(short, deps))
     return InferenceService.parse(_manifest(short, "InferenceService", notes, spec))
 
 
 def _begun(short: Serving, named: Runtime | None) -> tuple[dict[str, str], Manifest]:
-    """Annotations and spec of a service without components; `named`: the runtime that it names."""
+    """Return the annotations and the spec of a service without components; `named` is the runtime that it names."""
     spec: Manifest = {"model": {"name": short.spec.base_model}}
     if named is not None:
         return {}, {**spec, "runtime": {"name": named.name}}
@@ -75,10 +77,12 @@ def _begun(short: Serving, named: Runtime | None) -> tuple[dict[str, str], Manif
 
 
 def _named(short: Serving, deps: Deps) -> Runtime | None:
-    """The runtime of the name that stands in `runtime`, which else is the name of an engine."""
+    """Return the runtime that the field `runtime` names; None if it does not exist, because the field may also name an
+    engine.
+    """
     name = short.spec.runtime or ""
     refs = Ref("ServingRuntime", short.namespace, name), Ref("ClusterServingRuntime", "", name)
-    return next((found for ref in refs if isinstance(found := deps.runtimes.get(ref), Runtime)), None)
+    return next((item for ref in refs if isinstance(item := deps.runtimes.get(ref), Runtime)), None)
 
 
 def _brings(runtime: Runtime) -> list[str]:

@@ -1,1 +1,1 @@
-"""What the status of a service says: conditions with a reason and a sentence that a person can act on."""
+"""Build the status of a service: conditions with a reason and a message that states what to do."""

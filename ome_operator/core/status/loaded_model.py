@@ -1,6 +1,6 @@
-"""`status.modelStatus`, as OME's users know it: whether the model is loaded, in how many copies, and what failed last.
+"""Build `status.modelStatus` as OME defines it: whether the model is loaded, the number of copies, and the last failure.
 
-A copy is a group of an engine; prefill and decode have copies of their own.
+A copy is a group of an engine; prefill groups and decode groups count separately.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,24 +11,27 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.status.progress import RoleProgress
 
 FAILED = frozenset({"Failed"})
-"""Phases of a group that is not brought back any more."""
+"""Phases of a group that the operator no longer restarts."""
 
 
 def loaded_model(
     progress: Iterable[RoleProgress], pods: Iterable[Pod], groups: Sequence[Mapping[str, Any]], invalid: bool
 ) -> dict[str, Any]:
-    """{} before there is a word to say. `groups`: as the status tells them. `invalid`: the spec has a problem."""
+    """Return `modelStatus`, or {} while there is nothing to report.
+
+    `groups` are the groups in the status of the service. `invalid` states that the spec has a problem.
+    """
     engines = [role for role in progress if role.role.component != keys.ROUTER]
     if not engines:
         return {"transitionStatus": "InvalidSpec"} if invalid else {}
     total = sum(role.role.groups for role in engines)
     failed = [group for group in groups if group.get("phase") in FAILED]
-    whole = all(role.complete for role in engines)
-    serves = whole or all(role.ready_groups for role in engines)
-    target = _target(total, whole, bool(failed), any(pod.node for pod in pods if pod.component != keys.ROUTER))
+    complete = all(role.complete for role in engines)
+    serving = complete or all(role.ready_groups for role in engines)
+    target = _target(total, complete, bool(failed), any(pod.node for pod in pods if pod.component != keys.ROUTER))
     out: dict[str, Any] = {
-        "transitionStatus": "UpToDate" if whole else "BlockedByFailedLoad" if failed else "InProgress",
-        "modelRevisionStates": {"activeModelState": "Loaded" if serves and total else target, "targetModelState": target},
+        "transitionStatus": "UpToDate" if complete else "BlockedByFailedLoad" if failed else "InProgress",
+        "modelRevisionStates": {"activeModelState": "Loaded" if serving and total else target, "targetModelState": target},
         "modelCopies": {"totalCopies": sum(role.ready_groups for role in engines), "failedCopies": len(failed)},
     }
     if failed and (failure := failed[-1].get("lastFailure")):
@@ -36,16 +39,16 @@ def loaded_model(
     return out
 
 
-def _target(total: int, whole: bool, failed: bool, begun: bool) -> str:
+def _target(total: int, complete: bool, failed: bool, started: bool) -> str:
     if not total:
         return "Standby"
-    if whole:
+    if complete:
         return "Loaded"
-    return "FailedToLoad" if failed else "Loading" if begun else "Pending"
+    return "FailedToLoad" if failed else "Loading" if started else "Pending"
 
 
 def _failure(failure: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
-    said = {
+    fields = {
         "reason": "ModelLoadFailed",
         "message": failure.get("message") or failure.get("reason"),
         "location": failure.get("podName"),
@@ -53,4 +56,4 @@ def _failure(failure: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, 
         "exitCode": failure.get("exitCode"),
         "time": failure.get("time"),
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Status of an InferenceService: one condition per component, each with a reason and what to do."""
+"""Build the status of an InferenceService: one condition per component, each with a reason and what to do."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,53 +29,53 @@ from ome_operator.core.status.progress import RoleProgress
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the status of a service is made of."""
+    """The inputs of a service's status."""
 
     generation: int
     before: Mapping[str, Any]
-    """The status stored now."""
+    """The stored status."""
     now: datetime
     progress: tuple[RoleProgress, ...] = ()
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = ()
     model: cond.Condition | None = None
-    """How many nodes hold the model; None when a problem says more."""
+    """The condition that states how many nodes have the model; None if a problem takes its place."""
     runtime: str = ""
     url: str = ""
     revision: str = ""
     serving: tuple[str, ...] = ()
-    """Revisions that have pods or workloads, the target included."""
+    """Revisions that have pods or workloads, including the target."""
     rollout: cond.Condition | None = None
     reached: tuple[Mapping[str, Any], ...] = ()
-    """Edits of shared objects that it became whole with."""
+    """Edits of shared objects with which the service became complete."""
     hold: Mapping[str, Any] = field(default_factory=dict)
-    """Why the rollout does not move; empty when it does."""
+    """Why the rollout is held; empty if it is not."""
     updated: Mapping[str, int] = field(default_factory=dict)
-    """Component -> groups of the wanted revision that exist."""
+    """Component -> number of existing groups of the target revision."""
     bounded: bool | None = None
-    """Whether two slices together serve what the rollout's bounds leave; None without a second one."""
+    """Whether two slices together serve as much as the rollout's bounds require; None if only one slice exists."""
     clock: Mapping[str, Any] = field(default_factory=dict)
-    """Since when the new slice has not come farther; empty when it need not."""
+    """Time since which the new slice has made no progress; empty if no progress is expected."""
     rejected: tuple[Mapping[str, Any], ...] = ()
     drift: Mapping[str, str | None] = field(default_factory=dict)
-    """runtime, model -> how what is kept of it differs from what it is by now; see `resolve.inputs.Resolved`."""
+    """"runtime" and "model" -> how the stored version differs from the current object; see `resolve.inputs.Resolved`."""
     tokens: Mapping[str, str] = field(default_factory=dict)
-    """Fields with the values of annotations that were acted on."""
+    """Fields of the status with the annotation values that were acted on."""
     pods: tuple[Pod, ...] = ()
     component_urls: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[dict[str, Any], ...] = ()
     placement: Mapping[str, Any] = field(default_factory=dict)
-    """Where it stands beside others that wait for the same nodes; empty while it is placed."""
+    """The service's position in the admission queue for nodes; empty once it is admitted."""
     recovered: cond.Condition | None = None
-    """Whether groups that failed came back; None while none ever failed."""
+    """Whether failed groups recovered; None if none ever failed."""
     preflight: cond.Condition | None = None
-    """What the checks before engines found; None where they found nothing."""
+    """The result of the preflight checks; None if they found nothing."""
     intact: cond.Condition | None = None
-    """That somebody else's workers were in a router's list; None while none were."""
+    """The condition that states that routers had foreign workers; None if they had none."""
 
 
 def status(report: Report) -> dict[str, Any]:
-    """The whole status, with only the fields that have something to say."""
+    """Return the complete status; fields without a value are left out."""
     wanted = _conditions(report)
     out: dict[str, Any] = {
         "observedGeneration": report.generation,
@@ -95,11 +95,11 @@ def status(report: Report) -> dict[str, Any]:
     if report.placement:
         out["placement"] = dict(report.placement)
     if report.rejected:
-        out["rejected"] = [dict(one) for one in report.rejected]
+        out["rejected"] = [dict(rejection) for rejection in report.rejected]
     if report.reached:
-        out["reached"] = [dict(each) for each in report.reached]
+        out["reached"] = [dict(edit) for edit in report.reached]
     if report.progress:
-        out["components"] = {one.role.component: _component(one, report) for one in report.progress}
+        out["components"] = {progress.role.component: _component(progress, report) for progress in report.progress}
     if report.serving and report.progress:
         out["slices"] = [_slice(name, report) for name in report.serving]
     if report.groups:
@@ -109,24 +109,26 @@ def status(report: Report) -> dict[str, Any]:
     return out
 
 
-def _component(one: RoleProgress, report: Report) -> dict[str, Any]:
-    groups = one.role.groups
-    out: dict[str, Any] = {"ready": one.counts, "replicas": groups, "readyReplicas": min(one.ready_groups, groups)}
+def _component(progress: RoleProgress, report: Report) -> dict[str, Any]:
+    groups = progress.role.groups
+    out: dict[str, Any] = {"ready": progress.counts, "replicas": groups, "readyReplicas": min(progress.ready_groups, groups)}
     if report.revision:
         out["latestCreatedRevision"] = out["updateRevision"] = report.revision
-    if whole := _whole(one.role.component, report):
+    if whole := _whole(progress.role.component, report):
         out["latestReadyRevision"] = out["currentRevision"] = whole
-    if one.role.component in report.updated:
-        out["updatedReplicas"] = report.updated[one.role.component]
+    if progress.role.component in report.updated:
+        out["updatedReplicas"] = report.updated[progress.role.component]
     if report.hold:
         out["rolloutHold"] = dict(report.hold)
-    if url := report.component_urls.get(one.role.component):
+    if url := report.component_urls.get(progress.role.component):
         out["url"] = url
     return out
 
 
 def _whole(component: str, report: Report) -> str:
-    """The revision that was complete and alone last; the one before stays until the next is."""
+    """Return the last revision of a component that was complete and served alone. The stored value is kept until the next
+    revision is complete.
+    """
     if report.rollout and report.rollout.status:
         return report.revision
     stored = (report.before.get("components") or {}).get(component) or {}
@@ -135,25 +137,25 @@ def _whole(component: str, report: Report) -> str:
 
 def _slice(revision: str, report: Report) -> dict[str, Any]:
     out: dict[str, Any] = {"revision": revision}
-    for one in report.progress:
-        mine = [pod for pod in report.pods if pod.revision == revision and pod.component == one.role.component]
-        out[one.role.title] = f"{sum(pod.ready and not pod.deleting for pod in mine)}/{len(mine)}"
+    for progress in report.progress:
+        pods = [pod for pod in report.pods if pod.revision == revision and pod.component == progress.role.component]
+        out[progress.role.title] = f"{sum(pod.ready and not pod.deleting for pod in pods)}/{len(pods)}"
     return out
 
 
 def _conditions(report: Report) -> list[cond.Condition]:
-    told: dict[str, list[Problem]] = {}
+    by_condition: dict[str, list[Problem]] = {}
     for problem in report.problems:
-        told.setdefault(problem.condition, []).append(problem)
+        by_condition.setdefault(problem.condition, []).append(problem)
     out: dict[str, cond.Condition] = {}
     if report.model:
         out[MODEL_READY] = report.model
-    if report.runtime and RUNTIME_READY not in told:
+    if report.runtime and RUNTIME_READY not in by_condition:
         out[RUNTIME_READY] = cond.Condition(RUNTIME_READY, True, Reason.FOUND, f"runtime {report.runtime}")
-    for one in report.progress:
-        name = CONDITION[one.role.component]
-        out[name] = cond.Condition(name, one.complete, one.reason, one.message)
-    for name, problems in told.items():
+    for progress in report.progress:
+        name = CONDITION[progress.role.component]
+        out[name] = cond.Condition(name, progress.complete, progress.reason, progress.message)
+    for name, problems in by_condition.items():
         if name != READY:
             message = "; ".join(dict.fromkeys(problem.message for problem in problems))
             out[name] = cond.Condition(name, False, problems[0].reason, message)
@@ -161,43 +163,50 @@ def _conditions(report: Report) -> list[cond.Condition]:
         out[report.preflight.type] = report.preflight
     if report.recovered:
         out[RECOVERED] = report.recovered
-    if report.rollout and ROLLED_OUT not in told:
+    if report.rollout and ROLLED_OUT not in by_condition:
         out[ROLLED_OUT] = report.rollout
-    out[READY] = _ready(report, out, told.get(READY, []))
-    for part, said in report.drift.items():
-        if said is not None:
-            name, reason = DRIFTED[part], Reason.REVISION_MISMATCH if said else Reason.IN_SYNC
-            out[name] = cond.Condition(name, bool(said), reason, said or f"the {part} is as this service keeps it")
+    out[READY] = _ready(report, out, by_condition.get(READY, []))
+    for part, difference in report.drift.items():
+        if difference is not None:
+            name, reason = DRIFTED[part], Reason.REVISION_MISMATCH if difference else Reason.IN_SYNC
+            out[name] = cond.Condition(
+                name, bool(difference), reason, difference or f"the {part} equals the version that this service uses"
+            )
     if report.intact:
         out[report.intact.type] = report.intact
-    out |= {told.type: told for told in cond.advice(report.advice)}
+    out |= {condition.type: condition for condition in cond.advice(report.advice)}
     return [out[name] for name in ORDER if name in out]
 
 
 def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[Problem]) -> cond.Condition:
-    """Ready: the URL serves every wanted group, over all slices, or what a rollout leaves of them (decisions 12)."""
+    """Return the condition Ready: the URL serves all desired groups over all slices, or as many as the bounds of a
+    rollout require (decisions 12).
+    """
     if problems:
-        return cond.Condition(READY, False, problems[0].reason, "; ".join(one.message for one in problems))
+        return cond.Condition(READY, False, problems[0].reason, "; ".join(problem.message for problem in problems))
     if _serves(report):
         return cond.Condition(READY, True, Reason.SERVING, f"{report.url} serves")
     causes = _causes(report, others)
     if not causes:
-        empty = " and ".join(one.role.title for one in report.progress if not one.role.groups)
+        empty = " and ".join(progress.role.title for progress in report.progress if not progress.role.groups)
         return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, f"{empty} scaled to zero: raise minReplicas")
-    return cond.Condition(READY, False, causes[0].reason, "; ".join(dict.fromkeys(one.message for one in causes)))
+    return cond.Condition(
+        READY, False, causes[0].reason, "; ".join(dict.fromkeys(condition.message for condition in causes))
+    )
 
 
 def _serves(report: Report) -> bool:
-    """Whether every wanted group is ready or, beside a second slice, as many as the rollout's bounds leave."""
+    """Return whether every desired group is ready, or, if two slices exist, as many as the rollout's bounds require."""
     if report.bounded is not None:
         return report.bounded
-    return bool(report.progress) and all(one.complete and one.role.groups for one in report.progress)
+    return bool(report.progress) and all(progress.complete and progress.role.groups for progress in report.progress)
 
 
 def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """The conditions that say why a service is not ready: its pods before its rollout before whatever is False.
+    """Return the conditions that explain why a service is not ready: its pods first, then its rollout, then any condition
+    that is False.
 
-    While it has no pods, and what is asked for may not begin, that is why: nothing is being created.
+    If there are no pods and the requested rollout may not start, the rollout is the cause, because nothing is being created.
     """
     components, rollout = _unready(report, others), others.get(ROLLED_OUT)
     inputs = [others[name] for name in (MODEL_READY, RUNTIME_READY) if name in others and others[name].status is False]
@@ -208,27 +217,29 @@ def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.C
         and not rollout.status
         and not record_of(rollout.reason).passing
     ):
-        return [rollout, *(said for said in inputs if said.message not in rollout.message)]
+        return [rollout, *(condition for condition in inputs if condition.message not in rollout.message)]
     if (components or not report.progress) and (inputs or components):
         return [*inputs, *components]
     if rollout is not None and rollout.status is False and rollout.reason != Reason.PROGRESSING:
         return [rollout]
-    return [one for one in others.values() if one.status is False]
+    return [condition for condition in others.values() if condition.status is False]
 
 
 def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """The conditions of components that lack groups; of a new slice that failed the rollout says more than they do."""
+    """Return the conditions of components with missing groups. For a new slice that failed, the rollout's condition is
+    more specific.
+    """
     rollout = others.get(ROLLED_OUT)
     if rollout is not None and rollout.reason == Reason.PROGRESS_DEADLINE_EXCEEDED:
         return [rollout]
-    return [others[CONDITION[one.role.component]] for one in report.progress if not one.complete]
+    return [others[CONDITION[progress.role.component]] for progress in report.progress if not progress.complete]
 
 
 _URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "placement")
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether more than counts changed: a flip, something new for a person to do, or another thing served."""
+    """Return whether more than counts changed: a condition's status, something that requires action, or what is served."""
     if any(before.get(name) != after.get(name) for name in _URGENT):
         return True
     old, new = (status.get("conditions") or () for status in (before, after))
@@ -236,44 +247,52 @@ def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _flags(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """What flips; and what is said of the runtime, which counts nothing: it answers an edit of the catalog."""
-    return {one["type"]: (one["status"], one["message"] if one["type"] == RUNTIME_READY else "") for one in conditions}
+    """Return the status of each condition. The message is included for the runtime only, because it contains no counts
+    and shows the effect of edits of the catalog.
+    """
+    return {
+        condition["type"]: (condition["status"], condition["message"] if condition["type"] == RUNTIME_READY else "")
+        for condition in conditions
+    }
 
 
 def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> tuple[Event, ...]:
-    """A Warning for every condition that became False for a reason that a person has to act on."""
+    """Return a Warning event for each condition that became False for a reason that requires action."""
     return tuple(
-        Event("Warning", str(one["reason"]), str(one["message"]))
-        for one in cond.flips(before, after)
-        if one["status"] == "False" and _loud(one)
+        Event("Warning", str(condition["reason"]), str(condition["message"]))
+        for condition in cond.changed_conditions(before, after)
+        if condition["status"] == "False" and _loud(condition)
     )
 
 
 def _loud(condition: Mapping[str, Any]) -> bool:
-    """Return whether an Event has to warn of a condition that became False."""
+    """Return whether a condition that became False needs a Warning event."""
     if condition["type"] == ROLLED_OUT:
         return record_of(condition["reason"]).loud
     return condition["type"] != READY and not record_of(condition["reason"]).passing
 
 
-TOLD = timedelta(hours=1)
-"""A stranger is told of for so long after it was seen last."""
+REPORTED_FOR = timedelta(hours=1)
+"""Time for which foreign workers are reported after they were last seen."""
 
 
 def strangers_condition(found: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
-    """RouterIntact; None while no stranger was seen lately. `secret`: the Secret with the routers' key, "" for none."""
-    seen = [item for item in found if item.found and abs(now.timestamp() - item.at) < TOLD.total_seconds()]
+    """Return the condition RouterIntact, or None if no foreign worker was seen recently.
+
+    `secret` is the name of the Secret with the key of the routers; "" if they have no key.
+    """
+    seen = [item for item in found if item.found and abs(now.timestamp() - item.at) < REPORTED_FOR.total_seconds()]
     if not seen:
         return None
     last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")
     remedy = (
-        f"somebody else has their key: delete the Secret {secret} and the routers' pods, and see who may read Secrets here"
+        f"someone else has the routers' key: delete the Secret {secret} and the routers' pods, and check who may read it"
         if secret
-        else "these routers have no key by the operator: forward only /v1/ to them, or keep others away from their port "
+        else "the operator gave these routers no key: forward only /v1/ to them, or restrict the access to their port "
         "(docs/security.md, Routers)"
     )
-    said = (
-        f"{sum(item.found for item in seen)} workers that are no pods of this service were in the list of its routers, the "
-        f"last at {last}. They were taken out within seconds, and may have got prompts until then: {remedy}"
+    message = (
+        f"{sum(item.found for item in seen)} workers that are not pods of this service were registered in its routers, the "
+        f"last at {last}. They were removed within seconds, and may have received prompts until then: {remedy}"
     )
-    return Condition(ROUTER_INTACT, False, Reason.STRANGER_IN_ROUTER, said)
+    return Condition(ROUTER_INTACT, False, Reason.STRANGER_IN_ROUTER, message)

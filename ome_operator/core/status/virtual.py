@@ -1,4 +1,6 @@
-"""Services of the mode VirtualDeployment: somebody else serves the model under their name, and no pods are made for them."""
+"""The status of services in the mode VirtualDeployment: the model is served elsewhere under their name, and they have no
+pods.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -9,26 +11,28 @@ from ome_operator.core.reasons import ADVICE, READY, Reason
 from ome_operator.core.status import conditions as cond
 
 MODE = f"{keys.GROUP}/deploymentMode"
-"""Annotation of a service; `spec.deploymentMode` is the newer spelling."""
+"""Annotation of a service; `spec.deploymentMode` is the newer form."""
 VIRTUAL = "VirtualDeployment"
 
 
 def virtual(service: InferenceService) -> bool:
-    """Whether a service wants no pods."""
+    """Return whether a service has the mode, and therefore no pods."""
     return VIRTUAL in (service.spec.deployment_mode, service.annotations.get(MODE))
 
 
 def status(service: InferenceService, left: bool, now: datetime) -> dict[str, Any]:
-    """Its status, as OME says it: Ready, with the URL of its name. `left`: whether something is there from before."""
+    """Return the status of such a service, as OME defines it: Ready, with a URL. `left` states whether objects from an
+    earlier mode exist.
+    """
     url = f"http://{service.name}.{service.namespace}.svc.cluster.local"
-    ready = cond.Condition(READY, True, Reason.VIRTUAL_DEPLOYMENT, f"{url} is served by others: no pods are made")
+    ready = cond.Condition(READY, True, Reason.VIRTUAL_DEPLOYMENT, f"{url} is served elsewhere: no pods are created")
     wanted = [ready]
     if left:
-        said = (
-            f"what was made for the service before it became {VIRTUAL} is left as it is: remove the mode, or delete the "
+        message = (
+            f"objects from before the mode {VIRTUAL} are left unchanged: remove the mode, or delete the "
             "service to end its pods"
         )
-        wanted.append(cond.Condition(ADVICE, True, Reason.NO_EFFECT, said))
+        wanted.append(cond.Condition(ADVICE, True, Reason.NO_EFFECT, message))
     return {
         "observedGeneration": service.generation,
         "url": url,

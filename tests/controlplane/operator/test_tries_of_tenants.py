@@ -110,13 +110,13 @@ def up_from_a_directory(tenant: Tenant) -> None:
 
 
 def results_outside_of_their_folder(tenant: Tenant) -> None:
-    words = "spec.resultFolderName ../../etc leads out of the output location"
+    words = "spec.resultFolderName ../../etc is outside of the output location"
     tenant.measures("folder", "PlaceNotServed", words, resultFolderName="../../etc")
 
 
 def results_beside_their_claim(tenant: Tenant) -> None:
     out = {"storageUri": "pvc://x/../../y"}
-    tenant.measures("beside", "PlaceNotServed", "pvc://x/../../y leads out of its place", outputLocation=out)
+    tenant.measures("beside", "PlaceNotServed", "pvc://x/../../y contains `..`", outputLocation=out)
 
 
 def model_in_a_directory_of_the_system(tenant: Tenant) -> None:

@@ -13,7 +13,7 @@ from ome_operator import keys
 from ome_operator.agent import manifest, record
 from ome_operator.api import InferenceService, Model
 from ome_operator.core.observed.objects import Deps, Observed, Turn
-from ome_operator.core.observed.validation import Verdict
+from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.admission import Claim
 from ome_operator.describe.diagnosis import Trouble
 from ome_operator.describe.preflight import PreflightReport
@@ -72,7 +72,7 @@ def recordings() -> Iterator[str]:
     for name in ("nodes", "children", "pods", "refusals", "strangers"):
         yield from walk.below(hints[name], f"{at}.{name}")
     yield from walk.below(hints["policy"], f"{at}.settings")
-    for name, fact in {"turn": Turn, "turn.rivals[]": Claim, "judged[][]": Verdict}.items():
+    for name, fact in {"turn": Turn, "turn.rivals[]": Claim, "judged[][]": ValidationResult}.items():
         yield from walk.below(fact, f"{at}.told.{name}")
     yield from walk.below(Decision, "services{}.passes[].decided")
     for _, item in walk.nodes("ome_operator"):

@@ -15,7 +15,7 @@ from ome_operator.cli.generate import bookshelf
 from ome_operator.cookbook.layout import plan
 from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
-from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
+from ome_operator.core.benchmarkjob.job import PLAN, Images, desired_job
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.sglang import convert
 from ome_operator.engines.flags import SWITCH
@@ -159,10 +159,10 @@ def shipped(told: Told) -> str:
     return "" if "" in said else said[0]
 
 
-def _places(data: Any, wanted: Told) -> list[str]:
+def _places(data: Any, desired_job: Told) -> list[str]:
     """What stands elsewhere than at these places; a list stands there with every entry."""
     said = []
-    for place, value in wanted.items():
+    for place, value in desired_job.items():
         found = at(data, place)
         same = found is not None if value == "anything" else found == value
         if isinstance(value, list) and isinstance(found, list):
@@ -208,7 +208,9 @@ def benchmark(told: Told) -> str:
     service, deps = parts.kimi()
     status = {"url": "http://service:8080", "conditions": [{"type": "Ready", "status": "True"}]}
     body["metadata"]["uid"] = "uid"
-    job, why = wanted(Images("sglang", "ome"), parts.good(BenchmarkJob.parse(body)), replace(service, status=status), deps)
+    job, why = desired_job(
+        Images("sglang", "ome"), parts.good(BenchmarkJob.parse(body)), replace(service, status=status), deps
+    )
     if job is None:
         return str(why)
     (run,) = [box for box in job["spec"]["template"]["spec"]["initContainers"] if box["name"] == "run"]
@@ -221,14 +223,14 @@ def benchmark(told: Told) -> str:
 def short_kinds(told: Told) -> str:
     """A model and a Serving of sglang.ai/v1 become a ClusterBaseModel and an InferenceService."""
     model = parts.good(SglangModel.parse(told["model"]))
-    base, _ = convert.wanted(model, Deps())
+    base, _ = convert.desired_object(model, Deps())
     made = {"ClusterBaseModel": base}
     if "serving" in told and base is not None:
         _, deps = parts.kimi()
         found = parts.good(Model.parse(base))
         known = replace(found, status={"facts": {**FACTS}})
         deps = replace(deps, models={Ref("ClusterBaseModel", "", found.name): known})
-        made["InferenceService"], why = convert.wanted(parts.good(Serving.parse(told["serving"])), deps)
+        made["InferenceService"], why = convert.desired_object(parts.good(Serving.parse(told["serving"])), deps)
         if made["InferenceService"] is None:
             return str(why)
     return "; ".join(_places(made, told["at"]))

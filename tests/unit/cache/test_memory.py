@@ -106,7 +106,7 @@ def test_memory_returns_to_what_it_was() -> None:
         for first in range(0, 400, 100):
             life.lives(range(first, first + 100))
             life.later()
-            nodes.forget()  # bounded by itself, and fuller with each node that has other labels
+            nodes.clear_caches()  # bounded by itself, and fuller with each node that has other labels
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     finally:

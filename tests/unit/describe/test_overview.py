@@ -7,8 +7,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.cli.live.board import Board
-from ome_operator.core.observed import from_api
-from ome_operator.core.observed.nodes import node
+from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.reasons import State
 from ome_operator.describe import cluster, overview, rollout
 from ome_operator.describe.actions import Shell
@@ -98,7 +97,7 @@ def test_nodes_that_nobody_may_list_are_known_by_their_pods() -> None:
     ],
 )
 def test_weights_of_a_node(held: dict[str, Any], part: float, said: str) -> None:
-    (found,) = cluster.node_rows((), (), [from_api.record(console.record("n", held))])
+    (found,) = cluster.node_rows((), (), [node_record(console.record("n", held))])
     assert (round(found.weights[0].part, 2), found.weights[0].said) == (part, said)
 
 

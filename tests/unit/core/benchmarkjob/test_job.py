@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.api import InferenceService, Invalid
-from ome_operator.core.benchmarkjob.job import PLAN, Images, wanted
+from ome_operator.core.benchmarkjob.job import PLAN, Images, desired_job
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.resolve.no_effect import READ
 from tests.support import parts
@@ -26,14 +26,14 @@ def service(status: dict[str, Any] = READY) -> InferenceService:
 
 def made(uri: str = "hf://test/tiny", **spec: Any) -> Manifest:
     """The Job."""
-    manifest, why = wanted(IMAGES, jobs.job(**spec), service(), parts.deps(parts.model(uri)))
+    manifest, why = desired_job(IMAGES, jobs.job(**spec), service(), parts.deps(parts.model(uri)))
     assert manifest is not None, why
     return manifest
 
 
 def refused(**spec: Any) -> tuple[str, str]:
     """Why there is none."""
-    manifest, why = wanted(IMAGES, jobs.job(**spec), service(), parts.deps(parts.model()))
+    manifest, why = desired_job(IMAGES, jobs.job(**spec), service(), parts.deps(parts.model()))
     assert manifest is None
     return why
 
@@ -60,7 +60,7 @@ def plan(manifest: Manifest) -> Manifest:
 
 def test_without_an_image_of_ours_nothing_is_made() -> None:
     """There is none that everybody can pull: a bare name would be pulled from whoever has taken it."""
-    manifest, why = wanted(Images("sglang:1", ""), jobs.job(), service(), parts.deps(parts.model()))
+    manifest, why = desired_job(Images("sglang:1", ""), jobs.job(), service(), parts.deps(parts.model()))
     assert manifest is None and why.reason == "NoToolsImage"
     assert "--tools-image=REGISTRY/ome-agent:TAG" in why.sentence
 
@@ -202,11 +202,11 @@ def test_questions_for_sglang_alone() -> None:
     [({}, "is not Ready"), ({"url": URL, "conditions": [{"type": "Ready", "status": "False"}]}, "is not Ready")],
 )
 def test_it_waits_for_the_service(status: dict[str, Any], words: str) -> None:
-    manifest, why = wanted(IMAGES, jobs.job(), service(status), parts.deps(parts.model()))
+    manifest, why = desired_job(IMAGES, jobs.job(), service(status), parts.deps(parts.model()))
     assert manifest is None
     assert (why[0], words in why.sentence) == ("ServiceNotReady", True)
-    assert wanted(IMAGES, jobs.job(), None, parts.deps())[1][0] == "ServiceNotFound"
-    assert wanted(IMAGES, jobs.job(), service(), parts.deps())[1][0] == "NoTokenizer"
+    assert desired_job(IMAGES, jobs.job(), None, parts.deps())[1][0] == "ServiceNotFound"
+    assert desired_job(IMAGES, jobs.job(), service(), parts.deps())[1][0] == "NoTokenizer"
 
 
 ELSEWHERE = {"inferenceService": {"name": parts.NAME, "namespace": "elsewhere"}}
@@ -218,7 +218,7 @@ def test_a_service_of_another_namespace_lets_nobody_in_by_itself(named: str) -> 
     notes = {keys.BENCHMARK_NAMESPACES: named} if named else {}
     there = replace(service(), namespace="elsewhere", annotations=notes)
     cases = [None, Invalid("spec.engine is a text"), there, replace(there, status={})]
-    told = {wanted(IMAGES, jobs.job(endpoint=ELSEWHERE), one, parts.deps(parts.model())) for one in cases}
+    told = {desired_job(IMAGES, jobs.job(endpoint=ELSEWHERE), one, parts.deps(parts.model())) for one in cases}
     ((manifest, why),) = told
     assert manifest is None and why.reason == "ServiceNotFound"
     assert "annotation ome.io/benchmark-namespaces names team" in why.sentence
@@ -228,19 +228,19 @@ def test_a_service_of_another_namespace_lets_nobody_in_by_itself(named: str) -> 
 def test_a_service_of_another_namespace_lets_those_in_that_it_names(named: str) -> None:
     there = replace(service(), namespace="elsewhere", annotations={keys.BENCHMARK_NAMESPACES: named})
     deps = parts.deps(parts.model())
-    manifest, why = wanted(IMAGES, jobs.job(endpoint=ELSEWHERE), there, deps)
+    manifest, why = desired_job(IMAGES, jobs.job(endpoint=ELSEWHERE), there, deps)
     assert manifest is not None, why
     assert plan(manifest)["target"] == URL
-    assert wanted(IMAGES, jobs.job(endpoint=ELSEWHERE), replace(there, status={}), deps)[1].reason == "ServiceNotReady"
+    assert desired_job(IMAGES, jobs.job(endpoint=ELSEWHERE), replace(there, status={}), deps)[1].reason == "ServiceNotReady"
     assert keys.BENCHMARK_NAMESPACES in READ["InferenceService"], "else the status says that it has no effect"
 
 
 @pytest.mark.parametrize(
     ("spec", "reason", "words"),
     [
-        ({"outputLocation": {"storageUri": "pvc://x/../../y"}}, "PlaceNotServed", "storageUri pvc://x/../../y leads out"),
-        ({"outputLocation": {"storageUri": "pvc://x/a/.."}}, "PlaceNotServed", "leads out of its place by `..`"),
-        ({"outputLocation": {"storageUri": "local:///a/../etc"}}, "PlaceNotServed", "leads out of its place by `..`"),
+        ({"outputLocation": {"storageUri": "pvc://x/../../y"}}, "PlaceNotServed", "storageUri pvc://x/../../y contains"),
+        ({"outputLocation": {"storageUri": "pvc://x/a/.."}}, "PlaceNotServed", "contains `..`: write a path"),
+        ({"outputLocation": {"storageUri": "local:///a/../etc"}}, "PlaceNotServed", "contains `..`: write a path"),
         ({"dataset": {"storageUri": "pvc://data/../a.json"}}, "PlaceNotServed", "spec.dataset.storageUri"),
         ({"endpoint": {"endpoint": {"url": "http://a", "apiFormat": "cohere"}}}, "FormatNotServed", "openai or sglang"),
         ({"endpoint": {"endpoint": {"url": "http://a", "apiFormat": "openai"}}}, "NoTokenizer", "spec.tokenizer"),
@@ -249,7 +249,7 @@ def test_a_service_of_another_namespace_lets_those_in_that_it_names(named: str) 
         ({"resultFolderName": "../up"}, "PlaceNotServed", "spec.resultFolderName"),
         ({"dataset": {"storageUri": "hf://a/b"}}, "PlaceNotServed", "spec.dataset.storageUri"),
         ({"dataset": {"storageUri": "pvc://data"}}, "PlaceNotServed", "names no file"),
-        ({"dataset": {"storageUri": "http://["}}, "PlaceNotServed", "spec.dataset.storageUri http://[ is no URL: write"),
+        ({"dataset": {"storageUri": "http://["}}, "PlaceNotServed", "spec.dataset.storageUri http://[ is not a URL: write"),
     ],
 )
 def test_what_cannot_be_served_is_said(spec: dict[str, Any], reason: str, words: str) -> None:
@@ -264,7 +264,7 @@ def test_a_url_that_is_none_is_said(url: str, scenario: str) -> None:
     endpoint = {"endpoint": {"url": url, "apiFormat": "sglang", "modelName": "m"}}
     reason, said = refused(endpoint=endpoint, trafficScenarios=[scenario])
     assert reason == "FormatNotServed"
-    assert said == f"spec.endpoint.endpoint.url {url} is no URL of a server: write one such as http://host:8000"
+    assert said == f"spec.endpoint.endpoint.url {url} is not the URL of a server: write one such as http://host:8000"
 
 
 def node(value: Any) -> dict[str, Any]:
@@ -294,13 +294,13 @@ def test_affinities_of_a_wrong_shape_are_said(affinity: Any, words: str) -> None
 def test_parameters_too_deep_to_be_written_again_are_said(levels: int) -> None:
     reason, said = refused(additionalRequestParams={"deep": "[" * levels + "]" * levels})
     assert reason == "TrafficNotServed"
-    assert said == "spec.additionalRequestParams.deep has more than 100 lists or maps in each other: write fewer"
+    assert said == "spec.additionalRequestParams.deep has more than 100 nested lists or maps: write fewer"
 
 
 def test_a_long_name_still_makes_a_job() -> None:
     body = jobs.body()
     body["metadata"]["name"] = "b" * 200
-    manifest, why = wanted(IMAGES, parts.good(jobs.BenchmarkJob.parse(body)), service(), parts.deps(parts.model()))
+    manifest, why = desired_job(IMAGES, parts.good(jobs.BenchmarkJob.parse(body)), service(), parts.deps(parts.model()))
     assert manifest is not None, why
     assert len(manifest["metadata"]["name"]) <= 57
     assert len(manifest["metadata"]["labels"][keys.BENCHMARK]) <= 63
@@ -309,7 +309,7 @@ def test_a_long_name_still_makes_a_job() -> None:
 def test_its_images_are_pulled_with_secrets_of_its_namespace() -> None:
     """The operator knows their names alone."""
     images = IMAGES._replace(pull_secrets=("company",))
-    manifest, why = wanted(images, jobs.job(), service(), parts.deps(parts.model("hf://test/tiny")))
+    manifest, why = desired_job(images, jobs.job(), service(), parts.deps(parts.model("hf://test/tiny")))
     assert manifest is not None, why
     assert pod(manifest)["imagePullSecrets"] == [{"name": "company"}]
     assert "imagePullSecrets" not in pod(made())

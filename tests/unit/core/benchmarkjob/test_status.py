@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.benchmarkjob.status import begun, benchmark_status, over, unreadable
+from ome_operator.core.benchmarkjob.status import benchmark_status, is_final, started, unreadable
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
 from ome_operator.core.reasons import NOTHING, Why
@@ -51,7 +51,7 @@ def complete(status: dict[str, Any]) -> tuple[str, str]:
 def test_it_waits_and_says_for_what() -> None:
     found = said(jobs.job(), why=Why("ServiceNotReady", "InferenceService team/svc is not Ready"))
     assert (found["state"], complete(found)) == ("Pending", ("False", "ServiceNotReady"))
-    assert not begun(found)
+    assert not started(found)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_it_waits_and_says_for_what() -> None:
 def test_before_it_has_ended(pods: tuple[dict[str, Any], ...], state: str, reason: str) -> None:
     found = said(jobs.job(), made(), *pods)
     assert (found["state"], complete(found), found["startTime"]) == (state, ("False", reason), STARTED)
-    assert begun(found) and not over(found)
+    assert started(found) and not is_final(found)
 
 
 def test_a_pod_that_nobody_may_create() -> None:

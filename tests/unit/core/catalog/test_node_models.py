@@ -93,7 +93,7 @@ def test_two_thousand_models_of_tenants_leave_a_node_small() -> None:
     """Reported: 2,019 labels and a Node of 450 kB, for models that had failed, too."""
     mine = one()
     found = node_models.labels([mine, *(many := tenants(20, 100))], {**pins(many), **PIN})
-    assert len(found) == node_models.MOST + 2 and found[PLAIN] == found[WHOLE] == "Ready"
+    assert len(found) == node_models.LABEL_LIMIT + 2 and found[PLAIN] == found[WHOLE] == "Ready"
     assert set(by_namespace(found).values()) == {2, 50}, "namespaces in turn"
     assert node_models.labels(failed := tenants(20, 100, "Failed"), {}) == {}, failed[0]
 
@@ -125,15 +125,15 @@ def test_cluster_wide_models_have_no_bound_and_say_more_than_ready() -> None:
 def test_a_model_whose_labels_found_no_room_says_so() -> None:
     model = replace(parts.model(URI, "k2"), kind="BaseModel", namespace="team-a")
     said = model_status(model, (), frozenset(), NOW, {"a": one()})["conditions"][0]
-    assert said["message"].startswith("1 nodes hold the model and are to be labelled; a node has at most 1000 labels")
+    assert said["message"].startswith("1 nodes hold the model but are not labeled yet; a node has at most 1000 labels")
 
 
 def test_the_first_revision_stays_until_the_uri_is_another() -> None:
     nodes = {"b": one(revision="c2"), "a": one(revision="c1")}
-    assert node_models.pin(URI, {}, nodes) == node_models.Pin(URI, "c1")
-    assert node_models.pin(URI, {"weights": {"uri": URI, "revision": "c2"}}, nodes) == node_models.Pin(URI, "c2")
-    assert node_models.pin(URI, {"weights": {"uri": OLD, "revision": "c0"}}, nodes) == node_models.Pin(URI, "c1")
-    assert node_models.pin(URI, {}, {"a": one(revision="")}) is None
+    assert node_models.pinned_revision(URI, {}, nodes) == node_models.Pin(URI, "c1")
+    assert node_models.pinned_revision(URI, {"weights": {"uri": URI, "revision": "c2"}}, nodes) == node_models.Pin(URI, "c2")
+    assert node_models.pinned_revision(URI, {"weights": {"uri": OLD, "revision": "c0"}}, nodes) == node_models.Pin(URI, "c1")
+    assert node_models.pinned_revision(URI, {}, {"a": one(revision="")}) is None
 
 
 def test_the_summary_is_nodes_share_and_time() -> None:

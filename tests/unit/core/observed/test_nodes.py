@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.observed import nodes
-from ome_operator.core.observed.nodes import Labels, differing
+from ome_operator.core.observed.nodes import Labels, differing_keys
 from ome_operator.core.observed.objects import Node, Taint
 
 BODY: dict[str, Any] = {
@@ -53,8 +53,8 @@ def test_a_node() -> None:
 def test_labels_that_differ(
     kind: Callable[[dict[str, str]], Mapping[str, str]], now: dict[str, str], found: list[str]
 ) -> None:
-    assert differing(Labels({"a": "1", "b": "2"}), kind(now)) == found
-    assert differing(kind(now), Labels({"a": "1", "b": "2"})) == found
+    assert differing_keys(Labels({"a": "1", "b": "2"}), kind(now)) == found
+    assert differing_keys(kind(now), Labels({"a": "1", "b": "2"})) == found
 
 
 def test_labels_are_a_mapping() -> None:

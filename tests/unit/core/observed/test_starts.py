@@ -2,7 +2,7 @@
 
 import pytest
 
-from ome_operator.core.observed.starts import explained, failure, waits
+from ome_operator.core.observed.starts import start_failure, waits_for_start, with_failures
 from ome_operator.core.reasons import Why
 from tests.unit.core.rollout.makers import pod
 
@@ -24,15 +24,15 @@ SUMMED_UP = "Unable to attach or mount volumes: unmounted volumes=[model]: conte
     ],
 )
 def test_the_newest_event_decides_and_the_most_exact_one_speaks(told: list[tuple[str, str]], wanted: Why | None) -> None:
-    assert failure(told) == wanted
+    assert start_failure(told) == wanted
 
 
 def test_only_pods_that_wait_on_their_node_are_explained() -> None:
     creating = pod("a", ready=False)._replace(reason="ContainerCreating", uid="u-a")
     starting = pod("b", ready=False)._replace(reason="Starting", uid="u-b")
     going = creating._replace(deleting=True)
-    assert [waits(seen) for seen in (creating, starting, going)] == [True, False, False]
+    assert [waits_for_start(seen) for seen in (creating, starting, going)] == [True, False, False]
     why = Why("FailedMount", NO_DIRECTORY)
-    found = explained((creating, starting, going), {"u-a": why, "u-b": why})
+    found = with_failures((creating, starting, going), {"u-a": why, "u-b": why})
     assert [(seen.reason, seen.message) for seen in found] == [why, ("Starting", ""), ("ContainerCreating", "")]
-    assert explained((creating,), {}) == (creating,)
+    assert with_failures((creating,), {}) == (creating,)

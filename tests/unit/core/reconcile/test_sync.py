@@ -231,7 +231,7 @@ def test_advice_is_gathered_from_everywhere() -> None:
     assert advice(engine={}, decoder={}, router={}) == ""
     assert "allows no eviction" in advice(engine={"minAvailable": 1})
     assert "not a profile" in advice(engine={"annotations": {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "x"}})
-    assert "given twice" in advice(
+    assert "set twice" in advice(
         engine={"runner": {"ports": [{"containerPort": 1, "name": "a"}, {"containerPort": 2, "name": "a"}]}}
     )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.validation import silent
+from ome_operator.core.observed.validation import accept_all
 from ome_operator.lint.validator import ADVISED, Validator
 from tests.support.simulator import World
 from tests.unit.core.rollout.judged import BAD, GOOD, deps, edited, refused, revision_names, revisions, service, world
@@ -13,7 +13,7 @@ from tests.unit.core.rollout.judged import BAD, GOOD, deps, edited, refused, rev
 
 def before_the_rule(*args: str) -> World:
     """A service that an operator without the rule started, with the operator of today."""
-    found = world(*args, judge=silent)
+    found = world(*args, judge=accept_all)
     assert found.condition("Ready")["status"] == "True"
     found.edit(deps=replace(found.deps, judge=Validator()))
     found.settle()
@@ -44,7 +44,7 @@ def test_nor_a_restart() -> None:
 
 @pytest.mark.parametrize("pinned", [True, False])
 def test_going_back_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
-    found = world(BAD, judge=silent)
+    found = world(BAD, judge=accept_all)
     old = found.service.status["revision"]
     edited(found, GOOD, judge=Validator())
     assert found.service.status["revision"] != old

@@ -10,8 +10,8 @@ from ome_operator.api import InferenceService, Model, Serving, SglangModel
 from ome_operator.api.well_known import packaged
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reasons import NOTHING, Why
-from ome_operator.core.sglang.convert import source, wanted
-from ome_operator.core.sglang.status import mirrored
+from ome_operator.core.sglang.convert import desired_object, source
+from ome_operator.core.sglang.status import mirrored_status
 from tests.support import parts
 from tests.support.parts import changed
 
@@ -34,7 +34,7 @@ def serving(runtime: str | None = "sglang") -> Serving:
 
 def made(one: SglangModel | Serving, deps: Deps | None = None) -> dict[str, Any]:
     """What is made of it."""
-    manifest, why = wanted(one, deps or Deps())
+    manifest, why = desired_object(one, deps or Deps())
     assert manifest is not None, why
     return manifest
 
@@ -65,7 +65,7 @@ def test_a_revision_and_a_path_go_along() -> None:
 
 
 def test_a_source_without_a_place_is_said() -> None:
-    assert wanted(short(source={}), Deps())[1][0] == "InvalidSpec"
+    assert desired_object(short(source={}), Deps())[1][0] == "InvalidSpec"
 
 
 def test_a_service_gets_the_components_of_the_runtime_that_fits() -> None:
@@ -81,8 +81,8 @@ def test_a_runtime_may_be_named() -> None:
 
 
 def test_why_there_is_no_service_yet_is_said() -> None:
-    assert wanted(serving(), Deps())[1][0] == "BaseModelNotFound"
-    reason, sentence = wanted(serving("vllm"), catalog())[1]
+    assert desired_object(serving(), Deps())[1][0] == "BaseModelNotFound"
+    reason, sentence = desired_object(serving("vllm"), catalog())[1]
     assert reason == "NoRuntimeFits" and "its engine is not vllm" in sentence
 
 
@@ -93,7 +93,9 @@ def test_the_source_changes_with_the_spec_alone() -> None:
 
 def test_status_comes_back() -> None:
     conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
-    found = mirrored(serving(), {"url": "http://x", "runtime": "rt", "state": "?", "conditions": conditions}, NOTHING, NOW)
+    found = mirrored_status(
+        serving(), {"url": "http://x", "runtime": "rt", "state": "?", "conditions": conditions}, NOTHING, NOW
+    )
     assert found == {
         "url": "http://x",
         "runtime": "rt",
@@ -114,23 +116,27 @@ def test_status_comes_back() -> None:
 )
 def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
     """Before, it was advised to write spec.runtime.name."""
-    found = mirrored(serving(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, NOTHING, NOW)
+    found = mirrored_status(
+        serving(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, NOTHING, NOW
+    )
     assert found["conditions"][0]["message"] == said
 
 
 def test_a_model_is_told_of_its_source() -> None:
     message = "spec.storage.storageUri vendor://a cannot be fetched"
-    found = mirrored(short(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, NOTHING, NOW)
+    found = mirrored_status(
+        short(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, NOTHING, NOW
+    )
     assert found["conditions"][0]["message"] == "spec.source vendor://a cannot be fetched"
 
 
 def test_without_a_fitting_runtime_it_is_said_where_to_name_one_and_who_would_read_the_files() -> None:
     unknown = replace(parts.good(Model.parse(made(short("a/B")))), status={})
     deps = replace(catalog(), models={Ref("ClusterBaseModel", "", unknown.name): unknown})
-    _, (reason, sentence) = wanted(serving(), deps)
+    _, (reason, sentence) = desired_object(serving(), deps)
     assert reason == "NoRuntimeFits" and "Name one in spec.runtime, or apply one" in sentence
     assert "agent.enabled=true" in sentence
-    assert "agent.enabled" not in wanted(serving(), changed(deps, model_agent=True))[1][1]
+    assert "agent.enabled" not in desired_object(serving(), changed(deps, model_agent=True))[1][1]
 
 
 def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
@@ -142,7 +148,7 @@ def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
 
 
 def test_status_says_why_nothing_was_made() -> None:
-    found = mirrored(serving(), None, Why("NoRuntimeFits", "none fits"), NOW)
+    found = mirrored_status(serving(), None, Why("NoRuntimeFits", "none fits"), NOW)
     assert [(one["status"], one["reason"], one["message"]) for one in found["conditions"]] == [
         ("False", "NoRuntimeFits", "none fits")
     ]

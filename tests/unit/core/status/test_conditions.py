@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from ome_operator.core.status.conditions import MESSAGE_LIMIT, Condition, flips, stamp
+from ome_operator.core.status.conditions import MESSAGE_LIMIT, Condition, changed_conditions, stamp
 
 EARLY, LATE = datetime(2026, 1, 1), datetime(2026, 1, 2)
 
@@ -48,6 +48,6 @@ def test_long_messages_are_cut() -> None:
 
 def test_flips_are_new_conditions_and_changed_statuses_or_reasons() -> None:
     before = stamp(one(False), (), 1, EARLY)
-    assert flips(before, stamp(one(False, message="other"), before, 1, LATE)) == []
-    assert len(flips(before, stamp(one(False, "S"), before, 1, LATE))) == 1
-    assert len(flips((), before)) == 1
+    assert changed_conditions(before, stamp(one(False, message="other"), before, 1, LATE)) == []
+    assert len(changed_conditions(before, stamp(one(False, "S"), before, 1, LATE))) == 1
+    assert len(changed_conditions((), before)) == 1

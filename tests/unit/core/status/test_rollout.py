@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from ome_operator.core.rollout.planner import Bounds, GroupCounts, ReplicaCounts
 from ome_operator.core.rollout.step import RolloutStep
-from ome_operator.core.status.rollout import bounded, hold, words
+from ome_operator.core.status.rollout import bounded, hold, progress_message
 
 NOW = datetime(2026, 1, 1)
 WANTED = {"engine": 2, "decoder": 4}
@@ -24,26 +24,31 @@ NUMBERS = ReplicaCounts({"old": WANTED, "new": WANTED}, {"old": OLD, "new": NEW}
 def test_what_is_new_and_what_goes() -> None:
     decision = RolloutStep({"old": {"engine": 1, "decoder": 2}, "new": {"engine": 1, "decoder": 2}}, reason="RollingOut")
     said = "prefill 1/2 new, decode 2/4 new, old prefill draining (1), old decode draining (1)"
-    assert words("new", decision, NUMBERS) == said
+    assert progress_message("new", decision, NUMBERS) == said
 
 
 def test_what_is_broken_in_the_old_slice_may_hold_everything_up() -> None:
     seen = {"old": {"engine": some(2, 1), "decoder": GroupCounts(3, (True,) * 3, 4)}}
     numbers = NUMBERS._replace(built=seen, seen=seen)
     decision = RolloutStep({"old": {"engine": 2, "decoder": 3}}, reason="RollingOut")
-    assert words("new", decision, numbers) == "prefill 0/2 new, decode 0/4 new, old prefill 1/2 ready, old decode ending (1)"
+    assert (
+        progress_message("new", decision, numbers)
+        == "prefill 0/2 new, decode 0/4 new, old prefill 1/2 ready, old decode ending (1)"
+    )
 
 
 def test_what_the_old_slice_waits_for() -> None:
     decision = RolloutStep({"new": WANTED}, reason="RetiringOldSlice", message="old router draining (revision old)")
-    assert words("new", decision, NUMBERS) == "prefill 1/2 new, decode 2/4 new, old router draining (revision old)"
+    assert (
+        progress_message("new", decision, NUMBERS) == "prefill 1/2 new, decode 2/4 new, old router draining (revision old)"
+    )
 
 
 WAITS = RolloutStep({"old": WANTED}, reason="Paused", message="revision new waits", held=True)
 
 
 def test_before_anything_is_replaced_only_why() -> None:
-    assert words("new", WAITS, NUMBERS) == "revision new waits"
+    assert progress_message("new", WAITS, NUMBERS) == "revision new waits"
 
 
 def test_a_hold_keeps_its_time_while_its_gate_is_the_same() -> None:

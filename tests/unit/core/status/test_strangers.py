@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from ome_operator.core.observed.objects import Strangers
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.core.status.service import TOLD, strangers_condition
+from ome_operator.core.status.service import REPORTED_FOR, strangers_condition
 from tests.support import parts
 from tests.support.simulator import START, World
 
@@ -15,7 +15,7 @@ AT = START.timestamp()
 def test_none_where_none_was_seen_or_long_ago() -> None:
     assert strangers_condition([], "", START) is None
     assert strangers_condition([Strangers(0, 0.0)], "", START) is None
-    assert strangers_condition([Strangers(3, AT)], "", START + TOLD) is None
+    assert strangers_condition([Strangers(3, AT)], "", START + REPORTED_FOR) is None
 
 
 def test_how_many_when_and_what_to_do() -> None:
@@ -43,7 +43,7 @@ def test_it_is_a_condition_and_an_event_once_and_the_service_stays_ready() -> No
     assert [(item.type, item.reason) for item in plan.events] == [("Warning", "StrangerInRouter")] and plan.urgent
     again = sync(replace(here.service, status=plan.status), here.deps, seen, here.now)
     assert again.events == () and not again.urgent
-    later = sync(replace(here.service, status=plan.status), here.deps, seen, here.now + 2 * TOLD)
+    later = sync(replace(here.service, status=plan.status), here.deps, seen, here.now + 2 * REPORTED_FOR)
     assert "RouterIntact" not in {item["type"] for item in later.status["conditions"]}
 
 

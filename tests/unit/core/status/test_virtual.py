@@ -37,4 +37,4 @@ def test_what_runs_is_left_and_said() -> None:
     world.edit(parts.service(engine={}, router={}, **ANNOTATION))
     world.settle()
     assert world.pods == before
-    assert "is left as it is" in world.condition("Advice")["message"]
+    assert "are left unchanged" in world.condition("Advice")["message"]
