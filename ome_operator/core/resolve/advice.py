@@ -55,7 +55,7 @@ def unpaired(service: InferenceService, runtime: Runtime) -> tuple[str, ...]:
     if spec.decoder is None and runtime.spec.decoder_config is not None and not _has_own_command(spec.engine):
         more = "decoder: {}" if spec.router is not None else "decoder: {} and router: {}"
         remedy = f"add {more}, or name a runtime of a single engine"
-        return (f"runtime {runtime.name} does not fit this service: {SPLIT}, so it cannot complete an answer; {remedy}",)
+        return (f"runtime {runtime.name} does not fit this service: {SPLIT}, so nobody decodes; {remedy}",)
     return ()
 
 

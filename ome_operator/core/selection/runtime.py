@@ -21,7 +21,7 @@ NAMED = 600
 """Largest number of characters that excluded candidates take up in a condition's message."""
 
 
-SPLIT = "it separates prefill and decode, and the service has no decoder"
+SPLIT = "it keeps prefill and decode apart, and the service names no decoder"
 """Clause for a runtime with a decoderConfig that a service without a decoder cannot use."""
 
 

@@ -111,7 +111,7 @@ def test_a_component_that_nothing_brings_excludes() -> None:
 
 def test_a_runtime_of_two_halves_is_not_for_one_engine() -> None:
     one = parts.runtime("pd", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()}, decoderConfig={})
-    assert why(one) == ("it separates prefill and decode, and the service has no decoder",)
+    assert why(one) == ("it keeps prefill and decode apart, and the service names no decoder",)
 
 
 def test_disabled_and_foreign_runtimes_are_out() -> None:
