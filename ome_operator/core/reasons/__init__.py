@@ -1,6 +1,6 @@
-"""Names of conditions, and every reason that a condition carries, each with all that is known about it.
+"""Names of conditions, and a record for every reason of a condition.
 
-A reason stands in a single place: its record in the module of its family. Events, `ome status`, `ome explain`, `ome ui` and
+A reason is defined only once, in the module of its family. Events, `ome status`, `ome explain`, `ome ui` and
 docs/troubleshooting.md (`python -m ome_operator.describe.page`) read the records.
 """
 
@@ -80,7 +80,7 @@ FAMILIES: Mapping[str, type] = {
     "BenchmarkJobs": BenchmarkReasons,
     "Nothing to do": GoodReasons,
 }
-"""Heading in docs/troubleshooting.md -> the reasons below it."""
+"""Heading in docs/troubleshooting.md -> the class with the reasons listed there."""
 
 
 class Reason(
@@ -95,9 +95,10 @@ REASONS: Mapping[str, ReasonRecord] = {
     for record in vars(family).values()
     if isinstance(record, ReasonRecord)
 }
-"""Word -> its record. A condition may carry other words too: those of the kubelet, the scheduler and the API server."""
+"""Word -> its record. Conditions can also contain words without a record, from the kubelet, the scheduler or the API
+server."""
 
 
 def record_of(word: str) -> ReasonRecord:
-    """Return the record of a reason; for a word of Kubernetes that has none, a record that calls for a person."""
+    """Return the record of a reason; for a word of Kubernetes without a record, a record of a state that requires action."""
     return REASONS.get(word) or ReasonRecord(word, of=(), kstatus=Kstatus.IN_PROGRESS, meaning="")

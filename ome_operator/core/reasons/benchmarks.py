@@ -5,7 +5,7 @@ from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
 
 
 class BenchmarkReasons:
-    """How a BenchmarkJob is."""
+    """States of a BenchmarkJob."""
 
     SERVICE_NOT_FOUND = ReasonRecord(
         "ServiceNotFound", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS, state=State.WAITING,
@@ -17,7 +17,7 @@ class BenchmarkReasons:
     SERVICE_NOT_READY = ReasonRecord(
         "ServiceNotReady", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS, state=State.WAITING,
         meaning="the service that the job measures is not Ready, and the job waits for it",
-        remedy="`kubectl describe isvc` has what the service waits for",
+        remedy="`kubectl describe isvc` shows what the service waits for",
     )  # fmt: skip
     TRAFFIC_NOT_SERVED = ReasonRecord(
         "TrafficNotServed", of=(COMPLETE,), kstatus=Kstatus.FAILED,
@@ -52,7 +52,7 @@ class BenchmarkReasons:
     REQUESTS_FAILED = ReasonRecord(
         "RequestsFailed", of=(COMPLETE,), kstatus=Kstatus.FAILED,
         meaning="the benchmark ran, and requests failed",
-        remedy="the message has the first error, `report.html` has all of them",
+        remedy="the message contains the first error, `report.html` all errors",
     )  # fmt: skip
     JOB_DELETED = ReasonRecord(
         "JobDeleted", of=(COMPLETE,), kstatus=Kstatus.FAILED,
@@ -62,7 +62,7 @@ class BenchmarkReasons:
     FAILED = ReasonRecord(
         "Failed", of=(COMPLETE,), kstatus=Kstatus.FAILED,
         meaning="its Job failed, and Kubernetes gave no other reason",
-        remedy="the message has how its pod ended; delete the BenchmarkJob and apply it again",
+        remedy="the message states how its pod ended; delete the BenchmarkJob and apply it again",
     )  # fmt: skip
     EDITED_AFTER_START = ReasonRecord(
         "EditedAfterStart", of=(ADVICE,), kstatus=Kstatus.CURRENT,

@@ -7,7 +7,7 @@ FAILED, CURRENT, IN_PROGRESS = Kstatus.FAILED, Kstatus.CURRENT, Kstatus.IN_PROGR
 
 
 class CatalogReasons:
-    """How the objects are that services refer to."""
+    """States of the objects that services refer to."""
 
     DISABLED = ReasonRecord(
         "Disabled", of=(READY,), kstatus=CURRENT, state=State.OFF,
@@ -22,7 +22,7 @@ class CatalogReasons:
     DOWNLOADING = ReasonRecord(
         "Downloading", of=(READY,), kstatus=IN_PROGRESS, state=State.WAITING,
         meaning="agents download its files",
-        remedy="wait; the message and `status.nodes` have how far they are",
+        remedy="wait; the message and `status.nodes` show the progress",
     )  # fmt: skip
     DOWNLOAD_FAILED = ReasonRecord(
         "DownloadFailed", of=(READY,), kstatus=IN_PROGRESS,
@@ -36,14 +36,15 @@ class CatalogReasons:
     )  # fmt: skip
     TOO_MANY_MODELS = ReasonRecord(
         "TooManyModels", of=(READY,), kstatus=FAILED,
-        meaning="the namespace has more BaseModels than `modelsPerNamespace` of the chart (100), and the oldest count: "
-        "for this BaseModel neither the operator nor agents do anything",
-        remedy="delete BaseModels that are not needed, make it a ClusterBaseModel, or have the value raised",
+        meaning="the namespace has more BaseModels than `modelsPerNamespace` of the chart (100). The oldest are used; "
+        "the operator and its agents ignore this BaseModel",
+        remedy="delete BaseModels that are not needed, make it a ClusterBaseModel, or ask an administrator to raise the "
+        "value",
     )  # fmt: skip
     INCOMPLETE = ReasonRecord(
         "Incomplete", of=(READY,), kstatus=CURRENT,
         meaning="a component of the runtime has no container to run",
-        remedy="services have to bring a runner, or add one to the runtime",
+        remedy="define a runner in the services, or add one to the runtime",
     )  # fmt: skip
     EMPTY = ReasonRecord(
         "Empty", of=(READY,), kstatus=FAILED,

@@ -1,4 +1,4 @@
-"""Names of the conditions of all kinds, and how a reason travels with its sentence."""
+"""Names of the conditions of all kinds, and the type of a reason with its message."""
 
 from typing import NamedTuple
 
@@ -8,12 +8,13 @@ MODEL_READY, RUNTIME_READY = "ModelReady", "RuntimeReady"
 ENGINE_READY, DECODER_READY, ROUTER_READY = "EngineReady", "DecoderReady", "RouterReady"
 ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
-"""Only of services that do not follow edits: True where the runtime or model differs from what the service keeps."""
+"""Part -> its condition, which only services that do not follow edits have: True if the current runtime or model differs
+from the version that the service uses."""
 ANOTHER, RECOVERED, FROZEN = "AnotherOperator", "Recovered", "Frozen"
 PREFLIGHT = "Preflight"
-"""Present only while the check before an engine has found something."""
+"""Present only while the preflight check of an engine has findings."""
 ROUTER_INTACT = "RouterIntact"
-"""Present only while a foreign worker was in a router's list recently."""
+"""Present only if a foreign worker was recently registered in a router."""
 COMPLETE = "Complete"
 """The condition of BenchmarkJobs."""
 CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER: ROUTER_READY}
@@ -24,16 +25,16 @@ ORDER = (
     FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, ROLLED_OUT, READY,
     *DRIFTED.values(), ROUTER_INTACT, ADVICE,
 )  # fmt: skip
-"""Conditions of an InferenceService in the order in which a person reads them."""
+"""Conditions of an InferenceService in the order in which they are displayed."""
 
 
 class Why(NamedTuple):
-    """A reason with the sentence that goes with it."""
+    """A reason with its message."""
 
     reason: str
-    """A reason, or a word of the kubelet or the API server."""
+    """A reason, or a word from the kubelet or the API server."""
     sentence: str
 
 
 NOTHING = Why("", "")
-"""No reason: everything is as it should be."""
+"""No reason, because nothing is wrong."""

@@ -1,16 +1,16 @@
-"""Reasons of conditions that are as they should be."""
+"""Reasons of conditions in a good state."""
 
 from ome_operator.core.reasons import conditions as on
 from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
 
 
 def _good(word: str, of: tuple[str, ...], meaning: str) -> ReasonRecord:
-    """Make the record of a reason that calls for nothing."""
+    """Return the record of a reason that requires no action."""
     return ReasonRecord(word, of=of, kstatus=Kstatus.CURRENT, state=State.READY, meaning=meaning)
 
 
 class GoodReasons:
-    """Nobody has to act."""
+    """States that require no action."""
 
     READY = _good(
         "Ready",

@@ -1,4 +1,4 @@
-"""Reasons for which an object, or something that it refers to, cannot be used."""
+"""Reasons why an object, or an object that it refers to, cannot be used."""
 
 from ome_operator.core.reasons.conditions import (
     ADVICE,
@@ -18,7 +18,7 @@ FAILED, CURRENT, IN_PROGRESS = Kstatus.FAILED, Kstatus.CURRENT, Kstatus.IN_PROGR
 
 
 class InputReasons:
-    """What the spec asks for, and the objects that it refers to."""
+    """Problems of the spec, and of the objects that it refers to."""
 
     INVALID_SPEC = ReasonRecord(
         "InvalidSpec", of=(READY, COMPLETE), kstatus=FAILED,
@@ -27,7 +27,7 @@ class InputReasons:
     )  # fmt: skip
     FORMER_SHAPE = ReasonRecord(
         "FormerShape", of=(READY,), kstatus=FAILED,
-        meaning="what runs was made by an older version of the operator, which had one StatefulSet for all leaders of a "
+        meaning="the running objects were created by an older version, which had one StatefulSet for all leaders of a "
         "role. Nothing of the service is changed or deleted",
         remedy="run that version again; or delete the InferenceService, which ends its pods, and apply it again",
     )  # fmt: skip
@@ -177,13 +177,13 @@ class InputReasons:
     )  # fmt: skip
     NO_EFFECT = ReasonRecord(
         "NoEffect", of=(ADVICE,), kstatus=CURRENT,
-        meaning="something that you wrote has no effect, or should be known; the table of conditions names the subjects",
+        meaning="a field or annotation has no effect, or deserves attention; the table of conditions lists the subjects",
         remedy="follow the message, which names the field, or leave it: nothing waits for it",
     )  # fmt: skip
     REVISION_MISMATCH = ReasonRecord(
         "RevisionMismatch", of=tuple(DRIFTED.values()), kstatus=CURRENT,
         meaning="with `autoSync: false`: the runtime or model has been edited since, and the service keeps the former one",
-        remedy="do what the message names, and the service takes the edit ([revisions](revisions.md))",
+        remedy="follow the message, and the service adopts the edit ([revisions](revisions.md))",
     )  # fmt: skip
     FOREIGN_MANAGER = ReasonRecord(
         "ForeignManager", of=(ANOTHER,), kstatus=FAILED,
@@ -193,6 +193,6 @@ class InputReasons:
     )  # fmt: skip
     INTERNAL_ERROR = ReasonRecord(
         "InternalError", of=(READY, COMPLETE), kstatus=FAILED, printed=True,
-        meaning="a bug of the operator; other services go on",
+        meaning="a bug of the operator; other services are not affected",
         remedy="a bug of the operator: report it with the traceback in its log",
     )  # fmt: skip

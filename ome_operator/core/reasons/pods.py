@@ -1,4 +1,4 @@
-"""Reasons of pods. Those of the kubelet and the scheduler are passed on; other words of theirs have no record."""
+"""Reasons of pods. Reasons of the kubelet and the scheduler are passed on; those that are not listed here have no record."""
 
 from ome_operator.core.reasons.conditions import COMPLETE, COMPONENTS, PREFLIGHT, READY, RECOVERED, ROLLED_OUT, ROUTER_INTACT
 from ome_operator.core.reasons.record import POD, Kstatus, ReasonRecord, RolloutStage, State
@@ -8,7 +8,7 @@ _PULL = "check the image's name and tag, and the pull secret of the pods' Servic
 
 
 class PodReasons:
-    """How the pods of a service are."""
+    """States of the pods of a service."""
 
     CREATING = ReasonRecord(
         "Creating", of=(*COMPONENTS, READY, COMPLETE), kstatus=IN_PROGRESS, state=State.STARTING, passing=True,
@@ -36,7 +36,7 @@ class PodReasons:
     FAILED_MOUNT = ReasonRecord(
         "FailedMount", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=3, pods="cannot mount a volume", printed=True,
         meaning="a volume cannot be mounted: the directory does not exist on the node, or the claim, Secret or ConfigMap "
-        "does not exist. The kubelet's words follow",
+        "does not exist. The kubelet's message follows",
         remedy="correct what the message names, on the pod's node or in the spec; the kubelet tries again by itself",
         see="Put a model's files where `spec.storage.path` points, or take the label off that node (see \"Nodes\" below)",
     )  # fmt: skip
@@ -67,7 +67,7 @@ class PodReasons:
     UNSCHEDULABLE = ReasonRecord(
         "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
         printed=True,
-        meaning="no node fits; the scheduler's words follow",
+        meaning="no node fits; the scheduler's message follows",
         remedy="free GPUs, label nodes, or check taints and requests; the labels of nodes: kubectl get nodes{columns}",
     )  # fmt: skip
     IMAGE_PULL_BACK_OFF = ReasonRecord(

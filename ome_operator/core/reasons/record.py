@@ -1,27 +1,27 @@
-"""What is known about a reason: the record behind each word that a condition carries."""
+"""The record of a reason: the word that conditions contain, with its meaning, remedy and severity."""
 
 from enum import StrEnum
 from typing import Self
 
 ORDINARY = 100
-"""Gravity of a reason that has no place among the gravest."""
+"""Gravity of reasons without a rank of their own."""
 POD = "Pod"
-"""Stands among the conditions of a reason that is shown for a pod (`ome explain`)."""
+"""Stands for the pods in `ReasonRecord.of`: the reason is displayed for a pod (`ome explain`)."""
 
 
 class State(StrEnum):
-    """How a service, a group or a rank is: the states that `ome status` sorts by, the worst first."""
+    """The state of a service, a group or a rank. `ome status` sorts by it, the worst state first."""
 
     BROKEN = "broken"
-    """A person has to act."""
+    """Action is required."""
     WAITING = "waiting"
-    """It waits for something that others provide: capacity, nodes, weights, its wave."""
+    """It waits for something external: capacity, nodes, weights, or its wave."""
     STARTING = "starting"
-    """It becomes ready by itself."""
+    """It will become ready without action."""
     ROLLING = "rolling"
-    """Another revision replaces the one that serves."""
+    """Another revision is replacing the serving revision."""
     HELD = "held"
-    """Somebody paused or froze it, or it is only observed."""
+    """It is paused or frozen, or the operator only observes it."""
     OFF = "off"
     """It is not supposed to run."""
     READY = "ready"
@@ -29,12 +29,12 @@ class State(StrEnum):
 
     @property
     def order(self) -> int:
-        """Its position among all states; the worst is 0."""
+        """The position among all states; the worst is 0."""
         return list(State).index(self)
 
 
 class RolloutStage(StrEnum):
-    """The stages of a rollout in the order in which the operator goes through them (`core/rollout/intent.py`)."""
+    """The stages of a rollout, in the order in which the operator checks them (`core/rollout/intent.py`)."""
 
     VALID = "Its spec, model and runtime are valid"
     RELEASED = "It is not paused, frozen or only observed"
@@ -47,64 +47,66 @@ class RolloutStage(StrEnum):
 
     @property
     def number(self) -> int:
-        """Its position among all stages, from 0."""
+        """The position among all stages, from 0."""
         return list(RolloutStage).index(self)
 
 
 class Kstatus(StrEnum):
-    """How kstatus, and with it Helm, Flux and Argo CD, should read an object with a condition for this reason.
+    """How kstatus, and with it Helm, Flux and Argo CD, should interpret an object with a condition for this reason.
 
-    Nothing writes the conditions Reconciling and Stalled yet; these values are the basis for them. A fault of pods is
-    InProgress until ProgressDeadlineExceeded, as kstatus reads a Deployment: the kubelet tries again by itself.
+    The operator does not write the conditions Reconciling and Stalled yet; these values prepare for them. A failure of pods
+    is InProgress until ProgressDeadlineExceeded, as kstatus interprets a Deployment, because the kubelet retries.
     """
 
     CURRENT = "Current"
-    """Neither condition: the object is as its spec asks for."""
+    """Neither condition: the object matches its spec."""
     IN_PROGRESS = "InProgress"
-    """Reconciling: it goes on by itself, or when whatever it waits for is there."""
+    """Reconciling: it continues without action, or when the awaited resource is available."""
     FAILED = "Failed"
-    """Stalled: it goes on only after an edit, or when a person has acted."""
+    """Stalled: it continues only after an edit or another action."""
 
 
 class ReasonRecord(str):
-    """A reason: the word as a string, which conditions store and JSON contains, with all that is known about it.
+    """A reason: a string with the word that conditions and JSON contain, and attributes that describe it.
 
-    It compares, hashes and serializes as its word. A copy or a pickle of it is the plain word. It is no dataclass, because
-    whoever writes a dataclass field by field, as the flight recorder does, has to write the word.
+    It compares, hashes and serializes like the word, and a copy or pickle of it is the plain word. It is not a dataclass,
+    because code that serializes dataclasses field by field, such as the flight recorder, has to write the word.
     """
 
     word: str
     """The word as a plain string."""
     of: tuple[str, ...]
-    """Types of the conditions that carry it. The condition Ready repeats the reasons of the other conditions."""
+    """Types of the conditions that can have the reason. The condition Ready also repeats the reasons of the other
+    conditions."""
     kstatus: Kstatus
     meaning: str
     """What has happened, in Markdown, for docs/troubleshooting.md."""
     remedy: str
-    """What to do. Markdown, or where it is `printed`, plain text with `{service}`, `{which}`, `{columns}`, `{holders}`."""
+    """What to do: Markdown, or, if `printed`, plain text with `{service}`, `{which}`, `{columns}` and `{holders}`."""
     printed: bool
-    """Whether `ome explain` and `ome ui` print the remedy. The messages of other conditions name the fix themselves."""
+    """Whether `ome explain` and `ome ui` print the remedy. For other reasons, the message itself states what to do."""
     router_remedy: str
-    """The remedy for a router's pod, where it differs from that for engines."""
+    """The remedy for a router's pod, if it differs from the remedy for engines."""
     see: str
-    """A sentence or link in Markdown that follows the remedy on the page."""
+    """A sentence or link in Markdown that follows the remedy in docs/troubleshooting.md."""
     state: State
     stage: RolloutStage | None
-    """The stage of a rollout that is not done while RolledOut carries the reason."""
+    """The stage that a rollout has not passed while RolledOut has the reason."""
     passing: bool
-    """Whether it goes away by itself, so that no Event warns of it."""
+    """Whether the state ends without action, so that no Event warns of it."""
     loud: bool
-    """Whether an Event warns when RolledOut carries it. Other conditions warn for every reason that is not `passing`."""
+    """Whether an Event warns if RolledOut has the reason. For other conditions, an Event warns of every reason that is
+    not `passing`."""
     gravity: int
-    """Its position where several reasons are reported together, the gravest first. From ORDINARY on pods' reasons are sorted
-    by name."""
+    """Rank among several reasons that are reported together: the lowest value first. From ORDINARY on, reasons of pods
+    are sorted by name."""
     pods: str
-    """How it reads after a number of pods, such as "2 pods unschedulable"; "" for the word itself."""
+    """The text after a number of pods, such as "2 pods unschedulable"; "" for the word itself."""
     on_its_way: bool
-    """Whether a pod has it while nothing is wrong, so that the condition of its component is Progressing."""
+    """Whether a pod has the reason during a normal start, so that the condition of its component is Progressing."""
 
     def __new__(cls, word: str, **_: object) -> Self:
-        """Make the string; the other arguments are fields of the record."""
+        """Create the string; the other arguments are attributes of the record."""
         return str.__new__(cls, word)
 
     def __init__(
@@ -112,27 +114,27 @@ class ReasonRecord(str):
         router_remedy: str = "", see: str = "", state: State = State.BROKEN, stage: RolloutStage | None = None,
         passing: bool = False, loud: bool = False, gravity: int = ORDINARY, pods: str = "", on_its_way: bool = False,
     ) -> None:  # fmt: skip
-        """Keep what is known about the reason."""
+        """Set the attributes of the record."""
         self.word, self.of, self.kstatus = word, of, kstatus
         self.meaning, self.remedy, self.printed, self.router_remedy, self.see = meaning, remedy, printed, router_remedy, see
         self.state, self.stage, self.passing, self.loud, self.gravity = state, stage, passing, loud, gravity
         self.pods, self.on_its_way = pods, on_its_way
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Reduce the record to its word."""
+        """Serialize the record as its word."""
         return str, (self.word,)
 
     @property
     def good(self) -> bool:
-        """Whether a condition with it is as it should be, so that nobody has to act."""
+        """Whether a condition with the reason is in a good state and requires no action."""
         return self.state is State.READY
 
     @property
     def passes(self) -> bool:
-        """Whether a rollout that stops at its stage goes on by itself."""
+        """Whether a rollout that stops at the reason's stage continues without action."""
         return self.stage is not None and self.kstatus is Kstatus.IN_PROGRESS and self.state is not State.HELD
 
     @property
     def moves(self) -> bool:
-        """Whether a rollout with it is under way: it waits for nothing that others provide."""
+        """Whether a rollout with the reason is in progress and waits for nothing external."""
         return self.stage is not None and self.state is State.STARTING

@@ -1,11 +1,11 @@
-"""Reasons of groups that failed and come back."""
+"""Reasons of groups that failed and are recovering."""
 
 from ome_operator.core.reasons.conditions import RECOVERED
 from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
 
 
 class RecoveryReasons:
-    """How groups that failed come back (docs/recovery.md)."""
+    """States of failed groups during their recovery (docs/recovery.md)."""
 
     SYSTEMIC_FAULT = ReasonRecord(
         "SystemicFault", of=(RECOVERED,), kstatus=Kstatus.IN_PROGRESS, gravity=20,

@@ -1,4 +1,4 @@
-"""Reasons of objects that cannot be written, and of rollouts that are not complete."""
+"""Reasons why objects cannot be written, and why rollouts are not complete."""
 
 from ome_operator.core.reasons.conditions import COMPLETE, COMPONENTS, FROZEN, READY, RECOVERED, ROLLED_OUT
 from ome_operator.core.reasons.record import Kstatus, ReasonRecord, RolloutStage, State
@@ -9,7 +9,7 @@ _HOLDS = (FROZEN, *COMPONENTS, RECOVERED, ROLLED_OUT, COMPLETE)
 
 
 class ObjectReasons:
-    """What the API server refuses, and names that other objects have."""
+    """Errors of the API server, and name conflicts with other objects."""
 
     NAME_TAKEN = ReasonRecord(
         "NameTaken", of=(*COMPONENTS, READY, COMPLETE), kstatus=FAILED,
@@ -25,7 +25,7 @@ class ObjectReasons:
     INVALID = ReasonRecord(
         "Invalid", of=_REFUSALS, kstatus=FAILED, loud=True,
         meaning="the API server refuses the object as it is rendered",
-        remedy="correct the field of the pod that its words name",
+        remedy="correct the field of the pod that its message names",
     )  # fmt: skip
     FORBIDDEN = ReasonRecord(
         "Forbidden", of=_REFUSALS, kstatus=FAILED, loud=True,
@@ -38,7 +38,7 @@ class ObjectReasons:
         "Conflict", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
         meaning="the API server answers 409 again and again when the operator changes or deletes the object that the "
         "message names",
-        remedy="its words follow; they may come from a webhook or a proxy. The operator tries again by itself",
+        remedy="its message follows; it may come from a webhook or a proxy. The operator tries again by itself",
     )  # fmt: skip
     SERVER_ERROR = ReasonRecord(
         "ServerError", of=_REFUSALS, kstatus=IN_PROGRESS,
@@ -62,7 +62,7 @@ class RolloutReasons:
     )  # fmt: skip
     FROZEN = ReasonRecord(
         "Frozen", of=_HOLDS, kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
-        meaning="somebody has frozen the service, or all services ([observe and freeze](observe-freeze.md)). A "
+        meaning="a user has frozen the service, or all services ([observe and freeze](observe-freeze.md)). A "
         "BenchmarkJob that is frozen starts after the thaw",
         remedy="`ome thaw NAME`, or `ome thaw --all`; the message names which",
     )  # fmt: skip
@@ -82,7 +82,7 @@ class RolloutReasons:
         loud=True, printed=True,
         meaning="the nodes that exist, even if they were empty, cannot hold all groups; the message names the label, "
         "taint or amount that is missing. A revision that would replace one that serves waits, and the old one stays; "
-        "the pods of a new service are made",
+        "the pods of a new service are created",
         remedy="add or label such nodes, or ask for less: it goes on by itself. If nodes are added on demand: kubectl "
         "annotate isvc {service} ome.io/ignore-fit=true",
         see="See [placement](placement.md)",
