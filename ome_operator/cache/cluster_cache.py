@@ -40,7 +40,7 @@ from ome_operator.cache.resources import (
     keep,
     same,
 )
-from ome_operator.core.freeze.hold import Brake, brake
+from ome_operator.core.freeze.hold import Hold, active_hold
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Deps, Holding, Manifest, NodeRecord, Pod, Ref
@@ -264,16 +264,16 @@ class ClusterCache:
         resource = self.find(ref)
         return default if resource is None else wave_terms.terms(resource.annotations, default)[0]
 
-    def brake(self, resource: Resource) -> Brake | None:
+    def active_hold(self, resource: Resource) -> Hold | None:
         """Return the freeze that holds an object of the operator's kinds, or None. A service may also be held by its
         annotations.
         """
         notes = resource.annotations if resource.ref.kind == SERVICE else {}
-        return brake(self._index.deps, resource.ref.namespace, resource.ref.name, notes)
+        return active_hold(self._index.deps, resource.ref.namespace, resource.ref.name, notes)
 
-    def held(self) -> Brake | None:
+    def held(self) -> Hold | None:
         """Return the freeze that holds everything, or None."""
-        return brake(self._index.deps, "")
+        return active_hold(self._index.deps, "")
 
     # --- stores and indices -----------------------------------------------------------------------------------------
 

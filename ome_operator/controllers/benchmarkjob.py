@@ -79,7 +79,7 @@ class BenchmarkJobReconciler(StatusReconciler):
 
     async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
         """Return the Job if it may run now, or why it may not."""
-        if (held := self._cluster.brake(resource)) is not None:
+        if (held := self._cluster.active_hold(resource)) is not None:
             return None, Why(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
         manifest, why = job.desired_job(self._images, resource.parsed, self._service(resource), self._cluster.deps())
         if manifest is None:

@@ -69,7 +69,7 @@ class CatalogReconciler(StatusReconciler):
             return min(wait, resync)
         if await self.write(resource, status):
             self._written_at[ref] = time.monotonic()
-            held = self._cluster.brake(resource)
+            held = self._cluster.active_hold(resource)
             for event in waves_status.events(before, rollout) if held is None or not held.observed else ():
                 await kube_events.tell(self._client, resource, event, self._wall())
         pin = status.get("weights")

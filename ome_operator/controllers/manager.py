@@ -316,7 +316,7 @@ class Manager:
     def _braked(self) -> dict[tuple[str, ...], float]:
         found: dict[tuple[str, ...], float] = {(str(reason),): 0.0 for reason in (Reason.FROZEN, Reason.OBSERVED)}
         for resource in self.cluster.services():
-            if (held := self.cluster.brake(resource)) is not None:
+            if (held := self.cluster.active_hold(resource)) is not None:
                 found[held.reason,] += 1
         return found
 

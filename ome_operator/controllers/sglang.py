@@ -53,7 +53,7 @@ class SglangReconciler(StatusReconciler):
         manifest, why = convert.desired_object(resource.parsed, self._cluster.deps())
         if manifest is None:
             return why
-        if (held := self._cluster.brake(resource)) is not None:
+        if (held := self._cluster.active_hold(resource)) is not None:
             verb, what = "create" if made is None else "change", f"{manifest['kind']} {manifest['metadata']['name']}"
             return Why(held.reason, f"{held.sentence}; would {verb} {what}; {held.ends}")
         try:

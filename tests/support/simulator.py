@@ -16,7 +16,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.core.freeze.hold import brake
+from ome_operator.core.freeze.hold import active_hold
 from ome_operator.core.observed.objects import NO_TURN, Deps, Manifest, Observed, Pod, Refusal
 from ome_operator.core.placement.fit import Needs
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Patch, Plan, Recycle, fingerprint
@@ -269,7 +269,7 @@ class World:
         if number is not None:
             labels[keys.POD_INDEX] = str(number)
             # While it is frozen a pod that is lost comes back by itself, whatever number somebody asks for meanwhile.
-            held = brake(self.deps, self.service.namespace, self.service.name, self.service.annotations) is not None
+            held = active_hold(self.deps, self.service.namespace, self.service.name, self.service.annotations) is not None
             invariants.a_group_starts_beside_another_revision_only_within_the_surge(
                 self.service, self.children.values(), self.pods.values(), labels, current=not self.lag and not held
             )

@@ -48,7 +48,7 @@ class Execution:
     result: Result
     clock: Callable[[], float]
     """Monotonic."""
-    braked: Callable[[], bool] = lambda: False
+    held: Callable[[], bool] = lambda: False
     """Whether somebody holds the service by now who did not when the plan was made: no further effect of it may begin."""
     guards: dict[Guard | NodeLost, asyncio.Task[bool]] = field(default_factory=dict)
     """Of the effects that are carried out together now: whether what must not exist is there, read live."""

@@ -90,7 +90,7 @@ class Executor:
 
     async def _try(self, execution: Execution, effect: Coroutine[Any, Any, None]) -> None:
         """Errors that are nobody's fault end one effect, not the others."""
-        if execution.braked():
+        if execution.held():
             effect.close()
             return
         try:

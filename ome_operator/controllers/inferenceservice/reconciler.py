@@ -22,12 +22,12 @@ from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory,
 from ome_operator.controllers.inferenceservice.shared_state import SharedState
 from ome_operator.controllers.placement import autoscalers
 from ome_operator.controllers.waves import WaveRegistry
-from ome_operator.core.freeze.hold import Brake
+from ome_operator.core.freeze.hold import Hold
 from ome_operator.core.observed import starts
 from ome_operator.core.observed.objects import Epoch, Observed, Ref
 from ome_operator.core.reasons import READY, Reason, ReasonRecord
 from ome_operator.core.reconcile.plan import NEEDED, Event, Plan
-from ome_operator.core.reconcile.sync import braked
+from ome_operator.core.reconcile.sync import with_hold
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.waves.shared_edits import whole_before
 from ome_operator.core.waves.terms import Terms
@@ -100,7 +100,8 @@ class InferenceServiceReconciler:
         await autoscalers.inspect(self._scale_ups, self._cluster, resource, memory, now=now, lasts=lasts)
         for _ in range(ROUNDS):
             result.status_changed = False
-            plan, anew = self._plan(resource, memory, result), partial(self._braked, ref, self._cluster.brake(resource))
+            plan = self._plan(resource, memory, result)
+            anew = partial(self._newly_held, ref, self._cluster.active_hold(resource))
             if plan.look:
                 await self._look(ref, memory, plan, result)
             else:
@@ -161,12 +162,12 @@ class InferenceServiceReconciler:
         self._tell_waves(resource, Plan())
         self._gangs.tell(resource.ref, None)
         plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now)
-        return braked(plan, resource.status, self._cluster.brake(resource), resource.generation, now)
+        return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
 
-    def _braked(self, ref: Ref, then: Brake | None) -> bool:
-        """Whether somebody holds a service who did not `then`."""
+    def _newly_held(self, ref: Ref, then: Hold | None) -> bool:
+        """Return whether a hold applies to the service now that did not apply `then`."""
         resource = self._cluster.find(ref)
-        return resource is not None and (held := self._cluster.brake(resource)) is not None and held != then
+        return resource is not None and (held := self._cluster.active_hold(resource)) is not None and held != then
 
     def _observed(self, resource: Resource, memory: ServiceMemory, now: datetime) -> Observed:
         ref = resource.ref

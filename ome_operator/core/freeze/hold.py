@@ -19,7 +19,7 @@ _LONGEST = 200
 """Characters of a person's text that are shown."""
 
 
-class Brake(NamedTuple):
+class Hold(NamedTuple):
     """A freeze or an observe mode that holds a service, and how to end it."""
 
     observed: bool
@@ -35,24 +35,26 @@ class Brake(NamedTuple):
         return Reason.OBSERVED if self.observed else Reason.FROZEN
 
 
-def brake(deps: Deps, namespace: str, name: str = "", annotations: Mapping[str, str] = MappingProxyType({})) -> Brake | None:
+def active_hold(
+    deps: Deps, namespace: str, name: str = "", annotations: Mapping[str, str] = MappingProxyType({})
+) -> Hold | None:
     """Return what holds an object of this namespace, None if nothing does. `annotations`: those of a service."""
-    found: list[Brake] = []
+    holds: list[Hold] = []
     if deps.policy.observe:
-        found.append(Brake(True, "observed (operator.observe of the chart)", "set it to false to go on"))
+        holds.append(Hold(True, "observed (operator.observe of the chart)", "set it to false to go on"))
     if namespace in deps.policy.observe_namespaces:
         where = f"observed (operator.observeNamespaces of the chart has {namespace})"
-        found.append(Brake(True, where, "take the namespace out of that list to go on"))
+        holds.append(Hold(True, where, "take the namespace out of that list to go on"))
     if _on(annotations.get(keys.OBSERVE, "")):
-        found.append(Brake(True, f"observed (annotation {keys.OBSERVE})", "remove the annotation to go on"))
+        holds.append(Hold(True, f"observed (annotation {keys.OBSERVE})", "remove the annotation to go on"))
     if deps.frozen:
-        found.append(Brake(False, f"frozen with all services{said(deps.frozen)}", "`ome thaw --all` ends it"))
+        holds.append(Hold(False, f"frozen with all services{said(deps.frozen)}", "`ome thaw --all` ends it"))
     if _on(value := annotations.get(keys.FREEZE, "")):
-        found.append(Brake(False, f"frozen{said(value)}", f"`ome thaw {name} -n {namespace}` ends it"))
-    if not found:
+        holds.append(Hold(False, f"frozen{said(value)}", f"`ome thaw {name} -n {namespace}` ends it"))
+    if not holds:
         return None
-    sentences, ends = (dict.fromkeys(part) for part in ([item.sentence for item in found], [item.ends for item in found]))
-    return Brake(any(item.observed for item in found), ", and ".join(sentences), ", and ".join(ends))
+    sentences, ends = (dict.fromkeys(part) for part in ([item.sentence for item in holds], [item.ends for item in holds]))
+    return Hold(any(item.observed for item in holds), ", and ".join(sentences), ", and ".join(ends))
 
 
 def frozen(annotations: Mapping[str, str]) -> str:

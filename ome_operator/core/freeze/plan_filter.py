@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.freeze.hold import Brake
+from ome_operator.core.freeze.hold import Hold
 from ome_operator.core.reasons import FROZEN as CONDITION
 from ome_operator.core.reasons import ORDER, RECOVERED, ROLLED_OUT, Reason, record_of
 from ome_operator.core.reconcile.plan import Apply, Delete, EnsureSecret, Patch, Plan
@@ -110,9 +110,9 @@ OBSERVED: Mapping[str, Rule] = {
 """The same in observe mode: the status, and everything that writes nothing."""
 
 
-def allowed(plan: Plan, brake: Brake, snapshot: Snapshot) -> Plan:
+def allowed(plan: Plan, hold: Hold, snapshot: Snapshot) -> Plan:
     """Return the part of a plan that is carried out."""
-    rules = OBSERVED if brake.observed else FROZEN
+    rules = OBSERVED if hold.observed else FROZEN
     return Plan(**{name: rules[name](getattr(plan, name), snapshot) for name in _FIELDS if name in rules})
 
 
@@ -185,19 +185,19 @@ def _many(verb: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
 # --- what is reported ---------------------------------------------------------------------------------------------------
 
 
-def condition(brake: Brake, steps: Iterable[str] | None) -> cond.Condition:
+def condition(hold: Hold, steps: Iterable[str] | None) -> cond.Condition:
     """Return the condition Frozen; `steps` is None if the suppressed steps were not computed."""
     waits = ", ".join(steps or ())
     if len(waits) > MOST:
         waits = waits[:MOST] + " …"
     asked = [] if steps is None else [f"would {waits}" if waits else "nothing waits"]
-    return cond.Condition(CONDITION, True, brake.reason, "; ".join([brake.sentence, *asked, brake.ends]))
+    return cond.Condition(CONDITION, True, hold.reason, "; ".join([hold.sentence, *asked, hold.ends]))
 
 
 def marked(
     status: Mapping[str, Any],
     before: Mapping[str, Any],
-    brake: Brake | None,
+    hold: Hold | None,
     steps: Iterable[str] | None,
     generation: int,
     now: datetime,
@@ -207,14 +207,14 @@ def marked(
     """
     said = status.get("conditions") or []
     others = [item for item in said if item.get("type") != CONDITION]
-    if brake is None:
+    if hold is None:
         return dict(status) if len(others) == len(said) else {**status, "conditions": others}
-    told = cond.stamp([condition(brake, steps)], before.get("conditions") or (), generation, now)
+    told = cond.stamp([condition(hold, steps)], before.get("conditions") or (), generation, now)
     order = {name: number for number, name in enumerate(ORDER)}
     return {**status, "conditions": sorted([*others, *told], key=lambda item: order.get(item.get("type") or "", len(order)))}
 
 
-def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
+def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
     """Return the report for a status: pods as they are now, and everything that later decisions are based on as it is
     stored.
 
@@ -223,31 +223,31 @@ def told(report: Report, brake: Brake, snapshot: Snapshot) -> Report:
     """
     before, stored = report.before, {item.name for item in snapshot.revisions}
     new = report.revision not in stored
-    rollout = _rolled_out(report, brake, new)
+    rollout = _rolled_out(report, hold, new)
     return replace(
         report,
-        progress=tuple(_far(item, brake, snapshot) for item in report.progress),
+        progress=tuple(_far(item, hold, snapshot) for item in report.progress),
         url=str(before.get("url") or ""),
         revision=str(before.get("revision") or "").rpartition("→")[2] if new else report.revision,
         serving=tuple(snapshot.slices),
         updated={} if new else report.updated,
         rollout=rollout,
-        hold=_hold(report, brake, snapshot) if rollout is not None and not rollout.status else {},
+        hold=_hold(report, hold, snapshot) if rollout is not None and not rollout.status else {},
         rejected=tuple(before.get("rejected") or ()),
         tokens={words.token: before[words.token] for words in PART_NAMES.values() if before.get(words.token)},
         groups=tuple(before.get("groups") or ()),
         placement=before.get("placement") or {},
-        recovered=_recovered(report.recovered, brake),
+        recovered=_recovered(report.recovered, hold),
     )
 
 
-def _far(item: RoleProgress, brake: Brake, snapshot: Snapshot) -> RoleProgress:
+def _far(item: RoleProgress, hold: Hold, snapshot: Snapshot) -> RoleProgress:
     """Return the progress of a role: groups without workloads are not being created now."""
     made = all(key in snapshot.observed.children for key in item.role.workloads)
-    return item if made or item.reason != Reason.CREATING else item._replace(reason=brake.reason)
+    return item if made or item.reason != Reason.CREATING else item._replace(reason=hold.reason)
 
 
-def _rolled_out(report: Report, brake: Brake, new: bool) -> cond.Condition | None:
+def _rolled_out(report: Report, hold: Hold, new: bool) -> cond.Condition | None:
     """Return the condition RolledOut: it names what else the revision waits for, not how far it would get. `new`: it is
     not stored yet.
     """
@@ -255,20 +255,20 @@ def _rolled_out(report: Report, brake: Brake, new: bool) -> cond.Condition | Non
     if item is None or (item.status and not new):
         return item
     detail = f"revision {report.revision} waits" if item.status or record_of(item.reason).moves else item.message
-    return cond.Condition(ROLLED_OUT, False, brake.reason, f"{brake.sentence}; {detail}")
+    return cond.Condition(ROLLED_OUT, False, hold.reason, f"{hold.sentence}; {detail}")
 
 
-def _recovered(item: cond.Condition | None, brake: Brake) -> cond.Condition | None:
+def _recovered(item: cond.Condition | None, hold: Hold) -> cond.Condition | None:
     """Return the condition Recovered: failed groups are not restarted now."""
     if item is None or item.status:
         return item
-    return cond.Condition(RECOVERED, False, brake.reason, f"{brake.sentence}; {item.message}")
+    return cond.Condition(RECOVERED, False, hold.reason, f"{hold.sentence}; {item.message}")
 
 
-def _hold(report: Report, brake: Brake, snapshot: Snapshot) -> dict[str, Any]:
+def _hold(report: Report, hold: Hold, snapshot: Snapshot) -> dict[str, Any]:
     """Return why the rollout does not progress, for the status of a component."""
     known = stored_hold(report.before)
-    same = (known.get("gate"), known.get("target")) == (brake.reason, report.revision)
+    same = (known.get("gate"), known.get("target")) == (hold.reason, report.revision)
     since = known.get("since") if same else None
-    said = {"gate": str(brake.reason), "reason": brake.sentence, "target": report.revision}
+    said = {"gate": str(hold.reason), "reason": hold.sentence, "target": report.revision}
     return {**said, "since": since or snapshot.now.isoformat(timespec="seconds")}

@@ -11,7 +11,7 @@ from typing import Any
 
 from ome_operator.api import InferenceService, migrate
 from ome_operator.core.freeze import plan_filter
-from ome_operator.core.freeze.hold import Brake, brake
+from ome_operator.core.freeze.hold import Hold, active_hold
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.observed.slices import has_former_name
 from ome_operator.core.placement import making_room
@@ -42,11 +42,11 @@ def sync(service: InferenceService, deps: Deps, observed: Observed, now: datetim
     """Return the plan of one reconciliation pass over a service."""
     if service.deleting:  # owner references remove everything: there is nothing to do and nothing to report
         return Plan(status=dict(service.status))
-    held = brake(deps, service.namespace, service.name, service.annotations)
+    held = active_hold(deps, service.namespace, service.name, service.annotations)
     snapshot = Snapshot(_in_present_form(service), deps, observed, now)
     plan = _left_alone(snapshot)
     if plan is not None:
-        return braked(plan, service.status, held, service.generation, now)
+        return with_hold(plan, service.status, held, service.generation, now)
     return _worked_on(snapshot, service, held)
 
 
@@ -62,7 +62,7 @@ def _left_alone(snapshot: Snapshot) -> Plan | None:
     return None
 
 
-def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Brake | None) -> Plan:
+def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Hold | None) -> Plan:
     """Return the plan for a service. If the service is held, the plan is reduced to what may be carried out, and its
     status lists the rest.
     """
@@ -75,7 +75,7 @@ def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Brake | N
     less = plan_filter.allowed(plan, held, snapshot)
     recycled = (f"recycle {group}" for group in decided.recovery.begun)
     steps = [*_ways(snapshot, decided.intent), *plan_filter.would(plan, less), *recycled]
-    done = braked(less, snapshot.service.status, held, snapshot.service.generation, snapshot.now, steps)
+    done = with_hold(less, snapshot.service.status, held, snapshot.service.generation, snapshot.now, steps)
     return replace(done, urgent=decided.recovery.urgent or urgent(snapshot.service.status, done.status))
 
 
@@ -153,10 +153,10 @@ def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
         yield f"replace revision {', '.join(others)} by {intent.target}"
 
 
-def braked(
+def with_hold(
     plan: Plan,
     before: Mapping[str, Any],
-    held: Brake | None,
+    held: Hold | None,
     generation: int,
     now: datetime,
     steps: Iterable[str] | None = None,

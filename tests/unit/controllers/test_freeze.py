@@ -1,4 +1,4 @@
-"""What reconcilers write under a brake, besides the plans of services; and that no write of theirs was forgotten."""
+"""What reconcilers write under a hold, besides the plans of services; and that no write of theirs was forgotten."""
 
 import ast
 import asyncio
@@ -40,8 +40,8 @@ KNOWN = {
     "controllers/weights_gc.py": {"apply"},  # leave to remove weights
     "kube/leader_election.py": {"create", "update"},  # the Lease
 }
-"""Module -> how it writes. Whoever writes elsewhere, or otherwise, asks `ClusterCache.brake` first, has a test here, and a
-row in docs/observe-freeze.md."""
+"""Module -> how it writes. Code that writes elsewhere, or otherwise, calls `ClusterCache.active_hold` first, has a test
+here, and a row in docs/observe-freeze.md."""
 MAY = ("adopt", "cli")
 """Rooms of what people call, with rights of their own."""
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.freeze.hold import Brake, brake, frozen
+from ome_operator.core.freeze.hold import Hold, active_hold, frozen
 from ome_operator.core.observed.objects import Deps
 from tests.support.parts import changed
 
 WHEN = "2026-11-24T15:40:00Z by alice: driver"
 
 
-def held(deps: Deps = Deps(), **notes: str) -> Brake | None:  # noqa: B008 (nobody changes it)
-    return brake(deps, "team", "svc", {f"{keys.GROUP}/{name}": value for name, value in notes.items()})
+def held(deps: Deps = Deps(), **notes: str) -> Hold | None:  # noqa: B008 (nobody changes it)
+    return active_hold(deps, "team", "svc", {f"{keys.GROUP}/{name}": value for name, value in notes.items()})
 
 
 @pytest.mark.parametrize("value", ["", " ", "false", "False"])
@@ -33,12 +33,12 @@ def test_what_holds_nothing(value: str) -> None:
     ],
 )
 def test_any_other_value_freezes(value: str, sentence: str) -> None:
-    assert held(freeze=value) == Brake(False, sentence, "`ome thaw svc -n team` ends it")
+    assert held(freeze=value) == Hold(False, sentence, "`ome thaw svc -n team` ends it")
     assert frozen({keys.FREEZE: value}) == value
 
 
 def test_who_freezes_all() -> None:
-    assert held(Deps(frozen=WHEN)) == Brake(False, f"frozen with all services since {WHEN}", "`ome thaw --all` ends it")
+    assert held(Deps(frozen=WHEN)) == Hold(False, f"frozen with all services since {WHEN}", "`ome thaw --all` ends it")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What of a Plan passes a brake, for every field that a Plan has; and what is told of the rest."""
+"""Which parts of a Plan a hold lets through, for every field that a Plan has, and how the rest is reported."""
 
 from dataclasses import fields, is_dataclass, replace
 from inspect import getmembers, isclass
@@ -8,7 +8,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.core.freeze import plan_filter
-from ome_operator.core.freeze.hold import Brake
+from ome_operator.core.freeze.hold import Hold
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.reconcile import plan
 from ome_operator.core.reconcile.plan import (
@@ -29,7 +29,7 @@ from tests.support.effects import effects
 from tests.support.shapes import Shape
 from tests.support.simulator import World
 
-FROZEN, OBSERVED = Brake(False, "frozen", "thaw it"), Brake(True, "observed", "go on")
+FROZEN, OBSERVED = Hold(False, "frozen", "thaw it"), Hold(True, "observed", "go on")
 SHAPE = Shape(size=2, engines=2)
 
 
@@ -95,7 +95,7 @@ def snapshot(world: World, observed: Observed | None = None) -> Snapshot:
 
 @pytest.mark.parametrize("field", STEPS)
 @pytest.mark.parametrize("held", [FROZEN, OBSERVED], ids=["frozen", "observed"])
-def test_each_step_passes_or_is_told(field: str, held: Brake) -> None:
+def test_each_step_passes_or_is_told(field: str, held: Hold) -> None:
     step, words = STEPS[field]
     whole = Plan(**{field: (step,)})
     less = plan_filter.allowed(whole, held, snapshot(settled()))
@@ -131,7 +131,7 @@ def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
 
 
 def go(world: World, note: str) -> Plan:
-    """What a pass does under a brake."""
+    """What a pass does under a hold."""
     held = replace(world.service, annotations={f"{keys.GROUP}/{note}": "true"})
     return sync(held, world.deps, world.observed(), world.now)
 
