@@ -1,1 +1,3 @@
-"""What exists and what is wanted go in, a Plan comes out. Pure: no clock, no chance, no network. `sync` is the entrance."""
+"""The pure core: `sync` computes a Plan from the existing and the desired objects, without a clock, randomness or network
+access.
+"""

@@ -1,27 +1,29 @@
-"""A reason why a service cannot be brought up as it is written: data, never an exception that escapes `sync`."""
+"""Problems that prevent a service from running as its spec describes. They are data; `sync` never raises them as
+exceptions.
+"""
 
 from dataclasses import dataclass
 
 from ome_operator.errors import OmeError
 
 UNREAD = "not read by this operator, which works in its own namespaces alone (clusterWideKinds is false)"
-"""What is said of a cluster-wide object, where those are not read."""
+"""Clause of a message about a cluster-wide object, if the operator does not read cluster-wide objects."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that a person has to change, or that has to happen first."""
+    """A problem that a user has to solve, or an event that the service waits for."""
 
     condition: str
-    """The condition that it makes False: ModelReady, RuntimeReady, EngineReady, …"""
+    """The condition that the problem sets to False: ModelReady, RuntimeReady, EngineReady, …"""
     reason: str
-    """CamelCase word of the condition."""
+    """CamelCase reason of the condition."""
     message: str
-    """A sentence that names the field or object, and what to do."""
+    """A message that names the field or object, and what to do."""
 
 
 class ProblemError(OmeError):
-    """Carries a Problem out of nested pure functions up to `resolve.resolve`."""
+    """Raised in nested pure functions to pass a Problem to a caller, which catches the exception and reports the Problem."""
 
     def __init__(self, condition: str, reason: str, message: str) -> None:
         super().__init__(message)
