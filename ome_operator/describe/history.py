@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.slices import Revision
-from ome_operator.core.resolve.identity import CHOSEN, same
+from ome_operator.core.resolve.identity import CHOSEN, equivalent
 from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.describe.edits import edits
 
@@ -57,7 +57,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     called = {part: (_name(part, before), _name(part, after)) for part in ("runtime", "model")}
     found = [f"{part} {was} → {will}" for part, (was, will) in called.items() if was and will and was != will]
     for part in [*before, *(part for part in after if part not in before)]:
-        if part == CHOSEN or same({part: before.get(part)}, {part: after.get(part)}):
+        if part == CHOSEN or equivalent({part: before.get(part)}, {part: after.get(part)}):
             continue
         subject = f"{_FIELDS.get(part, part)} {called[part][1] if part in called else ''}".strip()
         if part in before and part in after:

@@ -28,7 +28,7 @@ from ome_operator.core.reasons import (
 from ome_operator.core.recovery.failure import sentence
 from ome_operator.core.recovery.record import FAILED, HELD, NODE_LOST, RECYCLING, RESTARTING, SYSTEMIC
 from ome_operator.core.render.statefulsets import Stored, pod_gpus, stored
-from ome_operator.core.resolve.finetuned import mounted
+from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.weights.mount import claim, directories, required_label, with_directories
 from ome_operator.describe.text import count
 from ome_operator.names import title
@@ -200,7 +200,7 @@ def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:
 
 def _labels(data: Mapping[str, Any]) -> Iterable[str]:
     """Yield the labels that a revision requires of its nodes."""
-    identities = mounted(data.get("inputs") or {})
+    identities = mounted_weights(data.get("inputs") or {})
     for identity, directory in with_directories(identities, directories(data)):
         if claim(identity["uri"]) is None:
             yield required_label(identity, directory)

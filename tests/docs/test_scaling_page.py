@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from ome_operator.core.render import meta, scaling
-from ome_operator.core.resolve.scaling import ReplicaPolicy, policy
+from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
 from tests.support import parts
 
 PAGE = Path(__file__).parents[2] / "docs/scaling.md"
@@ -23,7 +23,7 @@ def blocks() -> list[dict[str, Any]]:
 def services() -> list[ReplicaPolicy]:
     """What the fragments of services ask for, in their order: by hand, an HPA, KEDA."""
     specs = [block["spec"] for block in blocks() if set(block) == {"spec"}]
-    return [policy(parts.service(engine={}, **spec), None, "decoder") for spec in specs]
+    return [replica_policy(parts.service(engine={}, **spec), None, "decoder") for spec in specs]
 
 
 def test_the_fragments_ask_for_what_their_sections_promise() -> None:

@@ -17,16 +17,16 @@ PRIORITY = "kueue-scheduling-high-priority"
 """Name of the WorkloadPriorityClass of OME's dedicated clusters."""
 
 
-def asked(annotations: Mapping[str, str]) -> dict[str, str]:
+def queue_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the annotations about queues."""
     return {name: annotations[name] for name in NOTES if annotations.get(name)}
 
 
-def queued(composed: Composed, of_service: Iterable[tuple[str, str]]) -> Composed:
+def with_queue(composed: Composed, of_service: Iterable[tuple[str, str]]) -> Composed:
     """Return the component with the labels and annotations of its queue. `of_service` is the result of `asked` for the
     service.
     """
-    labels, notes = _marks({**dict(of_service), **asked(composed.annotations)})
+    labels, notes = _marks({**dict(of_service), **queue_annotations(composed.annotations)})
     if not labels:
         return composed
     return composed._replace(

@@ -15,7 +15,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, meta, networkpolicy, registry_sidecar, router, scaling, services
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, set_names, stamp
-from ome_operator.core.resolve.ome_labels import carried
+from ome_operator.core.resolve.ome_labels import labels_of_template
 from ome_operator.core.rollout import pod_secrets
 from ome_operator.core.rollout.drain import Held, hold
 from ome_operator.core.rollout.intent import Intent
@@ -255,7 +255,7 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
 def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
     """Return the OME labels that the engines of a slice were stored with."""
     engine = roles.get(keys.ENGINE)
-    return carried(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()
+    return labels_of_template(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()
 
 
 def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:

@@ -11,7 +11,7 @@ from ome_operator.core.reasons import Reason
 from ome_operator.core.reconcile.desired import Desired, selector
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.resolve.pinned import named
+from ome_operator.core.resolve.pinned import pinned_revisions
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.retire import leftovers
 from ome_operator.core.rollout.revisions import surplus
@@ -176,7 +176,7 @@ def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
 
 def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:
     """Return the deletions of stored revisions beyond the history limit that nothing uses."""
-    used = frozenset({*snapshot.slices, *step.keep}) | intent.aim.used | named(snapshot.service.spec)
+    used = frozenset({*snapshot.slices, *step.keep}) | intent.aim.used | pinned_revisions(snapshot.service.spec)
     return [
         Delete("ControllerRevision", revision.child.name, revision.child.uid)
         for revision in surplus(snapshot.revisions, used, HISTORY)

@@ -19,7 +19,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import Recovery
 from ome_operator.core.render import router_key, services
 from ome_operator.core.resolve.inputs import runtime_refs
-from ome_operator.core.resolve.pinned import tokens
+from ome_operator.core.resolve.pinned import sync_tokens
 from ome_operator.core.rollout import progress_deadline, validation
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.progress_deadline import Clock
@@ -62,7 +62,7 @@ def report(decided: Decided, work: Plan) -> Report:
         bounded=rollout.bounded(intent.target, decided.counts),
         clock=clock.stored,
         drift=resolved.drift,
-        tokens=tokens(service, done=intent.ledger.current),
+        tokens=sync_tokens(service, done=intent.ledger.current),
         rejected=_rejected(snapshot, intent, want, clock),
         pods=snapshot.observed.pods,
         component_urls=_urls(intent, want),
@@ -102,7 +102,7 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
     if not found:
         return None
     keyed = any(one["kind"] == "Deployment" and router_key.secret(intent.owner, one) for one in want.manifests)
-    return service.strangers_condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
+    return service.foreign_workers_condition(found, names.router_key(intent.owner.name) if keyed else "", snapshot.now)
 
 
 def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:

@@ -55,8 +55,8 @@ def _left_alone(snapshot: Snapshot) -> Plan | None:
     service, observed, now = snapshot.service, snapshot.observed, snapshot.now
     if observed.another:
         return _another(service, observed.another, now)
-    if virtual.virtual(service):
-        return Plan(status=virtual.status(service, bool(observed.children), now))
+    if virtual.is_virtual(service):
+        return Plan(status=virtual.virtual_status(service, bool(observed.children), now))
     if former := _former(snapshot):
         return refuse_spec(dict(service.status), service.generation, Reason.FORMER_SHAPE, former, now)
     return None

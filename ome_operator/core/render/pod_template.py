@@ -234,12 +234,12 @@ def base_env(service: str, namespace: str) -> list[Manifest]:
     return [
         {"name": "INFERENCESERVICE_NAME", "value": service},
         {"name": "NAMESPACE", "value": namespace},
-        {"name": "POD_NAME", "valueFrom": field("metadata.name")},
-        {"name": "POD_IP", "valueFrom": field("status.podIP")},
+        {"name": "POD_NAME", "valueFrom": field_reference("metadata.name")},
+        {"name": "POD_IP", "valueFrom": field_reference("status.podIP")},
     ]
 
 
-def field(path: str) -> Manifest:
+def field_reference(path: str) -> Manifest:
     """Return a downward API reference. It includes apiVersion because the API server would add that field inside an
     atomic map.
     """
@@ -249,7 +249,7 @@ def field(path: str) -> Manifest:
 def _leader_env(context: Context, composed: Composed) -> list[Manifest]:
     address = f"$(POD_NAME).{names.headless(context.service)}.{context.namespace}"
     return [
-        {"name": "LWS_GROUP_INDEX", "valueFrom": field(f"metadata.labels['{keys.GROUP_INDEX}']")},
+        {"name": "LWS_GROUP_INDEX", "valueFrom": field_reference(f"metadata.labels['{keys.GROUP_INDEX}']")},
         {"name": "LWS_LEADER_ADDRESS", "value": address},
         {"name": "LWS_GROUP_SIZE", "value": str(composed.size)},
         {"name": "LWS_WORKER_INDEX", "value": "0"},
@@ -261,10 +261,10 @@ def _worker_env(context: Context, composed: Composed) -> list[Manifest]:
     leader = names.leader_pod(stem, "$(LWS_GROUP_INDEX)")
     address = f"{leader}.{names.headless(context.service)}.{context.namespace}"
     return [
-        {"name": "LWS_GROUP_INDEX", "valueFrom": field(f"metadata.labels['{keys.GROUP_INDEX}']")},
+        {"name": "LWS_GROUP_INDEX", "valueFrom": field_reference(f"metadata.labels['{keys.GROUP_INDEX}']")},
         {"name": "LWS_LEADER_ADDRESS", "value": address},
         {"name": "LWS_GROUP_SIZE", "value": str(composed.size)},
-        {"name": "LWS_WORKER_INDEX", "valueFrom": field(f"metadata.labels['{keys.POD_INDEX}']")},
+        {"name": "LWS_WORKER_INDEX", "valueFrom": field_reference(f"metadata.labels['{keys.POD_INDEX}']")},
     ]
 
 

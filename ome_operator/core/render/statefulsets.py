@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from ome_operator import keys, names, quantity
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
-from ome_operator.core.podspec.queues import queued
+from ome_operator.core.podspec.queues import with_queue
 from ome_operator.core.preflight.mode import OFF, mode
 from ome_operator.core.render import meta, pod_template
-from ome_operator.core.resolve.finetuned import mounted
+from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.selection.accelerator import unset_by_service
 from ome_operator.core.traces.collector import endpoint
 from ome_operator.engines import servers
@@ -65,9 +65,11 @@ def workloads(
     for component in (keys.ENGINE, keys.DECODER):
         if component not in inputs:
             continue
-        composed = queued(compose(component, inputs["runtime"], inputs[component]), (inputs.get("queue") or {}).items())
+        composed = with_queue(compose(component, inputs["runtime"], inputs[component]), (inputs.get("queue") or {}).items())
         accelerator = unset_by_service((inputs.get("accelerator") or {}).get(component) or {}, inputs[component])
-        context = pod_template.Context(service, namespace, revision, mounted(inputs), accelerator, directories, labels)
+        context = pod_template.Context(
+            service, namespace, revision, mounted_weights(inputs), accelerator, directories, labels
+        )
         out[component], warnings = _role(context, composed, inputs, default_preflight)
         dropped += warnings
     return out, tuple(dict.fromkeys(dropped))

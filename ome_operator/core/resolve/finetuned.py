@@ -26,7 +26,7 @@ def fine_tuned(
     """
     problem_by_name = {name: _wrong(name, deps.weights.get(name), model, deps) for name in _names(service)}
     problems = [problem for problem in problem_by_name.values() if problem is not None]
-    weights_found = [weight for weight in named(service, deps) if problem_by_name[weight.name] is None]
+    weights_found = [weight for weight in existing_weights(service, deps) if problem_by_name[weight.name] is None]
     merged = [weight for weight in weights_found if is_merged(weight)]
     if merged and len(weights_found) > 1:
         message = f"FineTunedWeight {merged[0].name} contains the whole model: name no other in spec.model.fineTunedWeights"
@@ -38,7 +38,7 @@ def fine_tuned(
     return {ADAPTERS: [weights(weight).identity(deps.policy.model_agent) for weight in weights_found]}, ()
 
 
-def named(service: InferenceService, deps: Deps) -> list[FineTunedWeight]:
+def existing_weights(service: InferenceService, deps: Deps) -> list[FineTunedWeight]:
     """Return the fine-tuned weights that a service names, in its order, without those that do not exist or are invalid."""
     return [weight for name in _names(service) if isinstance(weight := deps.weights.get(name), FineTunedWeight)]
 
@@ -86,6 +86,6 @@ def is_merged(weight: FineTunedWeight) -> bool:
     return weight.spec.model_type.lower() == "merged" or configuration.get("merged_weights") is True
 
 
-def mounted(inputs: Mapping[str, Any]) -> list[Mapping[str, str]]:
+def mounted_weights(inputs: Mapping[str, Any]) -> list[Mapping[str, str]]:
     """Return the identities of all weights that pods of a revision mount, the model first; [] without inputs."""
     return [inputs["model"], *(inputs.get(ADAPTERS) or ())] if inputs else []

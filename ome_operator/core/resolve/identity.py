@@ -24,7 +24,7 @@ def identity(inputs: Mapping[str, Any]) -> Manifest:
     return {key: value for key, value in inputs.items() if key != CHOSEN}
 
 
-def same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+def equivalent(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Return whether two sets of inputs are equivalent to the running code."""
     if left == right:
         return True

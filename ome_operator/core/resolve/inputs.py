@@ -16,7 +16,7 @@ from ome_operator.core.preflight import mode as preflight_mode
 from ome_operator.core.problem import UNREAD, Problem
 from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.advice import advice
-from ome_operator.core.resolve.finetuned import BASE, fine_tuned, named
+from ome_operator.core.resolve.finetuned import BASE, existing_weights, fine_tuned
 from ome_operator.core.resolve.identity import CHOSEN
 from ome_operator.core.resolve.ome_labels import ome_labels
 from ome_operator.core.resolve.pinned import Part, Pinned, pinned
@@ -133,7 +133,9 @@ def resolve(
         router = runtime_parts(runtime.spec, True), written(service.spec.router, True)
     sentences = advice(as_written or service, service, model, runtime, deps)
     problems = (*about_model, *about_runtime, *_shape(service), *lacking)
-    labels = {} if inputs is None or model is None or runtime is None else ome_labels(model, runtime, named(service, deps))
+    labels: Mapping[str, str] = {}
+    if inputs is not None and model is not None and runtime is not None:
+        labels = ome_labels(model, runtime, existing_weights(service, deps))
     drift = {"runtime": of_runtime.drift, "model": of_model.drift}
     return Resolved(model, runtime, inputs, router, problems, sentences, labels, drift)
 
@@ -160,7 +162,7 @@ def _inputs(
         out["decoder"] = written(spec.decoder)
     if chosen.parts:
         out["accelerator"] = chosen.parts
-    if queue := queues.asked(service.annotations):
+    if queue := queues.queue_annotations(service.annotations):
         out["queue"] = queue
     if mode := preflight_mode.asked(service):
         out[preflight_mode.STORED] = mode

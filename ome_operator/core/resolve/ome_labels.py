@@ -39,7 +39,7 @@ def ome_labels(model: Model, runtime: Runtime, trained: Sequence[FineTunedWeight
     return {key: value for key, value in zip(KEYS, values, strict=True) if value and _VALUE.fullmatch(value)}
 
 
-def carried(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def labels_of_template(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return OME's labels that a stored pod template has, for the routers of its slice."""
     return tuple((key, labels[key]) for key in KEYS if key in labels)
 

@@ -15,7 +15,7 @@ from ome_operator.core.observed.objects import Manifest, Ref
 from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import MODEL_READY, RUNTIME_READY, Reason
 from ome_operator.core.resolve.finetuned import BASE
-from ome_operator.core.resolve.identity import CHOSEN, same
+from ome_operator.core.resolve.identity import CHOSEN, equivalent
 
 Part = Literal["runtime", "model"]
 
@@ -65,7 +65,7 @@ def pinned(service: InferenceService, part: Part, ref: Ref, now: Manifest, kept:
     if not fits or (not asked.revision and _asked_to_sync(service, part)):
         return Pinned(now, drift="")
     stored = _stored(part, kept[source])
-    changed = not same({part: stored}, {part: now})
+    changed = not equivalent({part: stored}, {part: now})
     return Pinned(stored, kept[source], _drift(service, part, ref, source) if changed else "")
 
 
@@ -75,12 +75,12 @@ def _stored(part: Part, inputs: Mapping[str, Any]) -> Manifest:
     return stored
 
 
-def named(spec: ServiceSpec) -> frozenset[str]:
+def pinned_revisions(spec: ServiceSpec) -> frozenset[str]:
     """Return the revisions that a service names for its runtime or model; they must not be deleted."""
     return frozenset(ref.revision for ref in (spec.runtime, spec.model) if ref is not None and ref.revision)
 
 
-def tokens(service: InferenceService, done: bool) -> dict[str, str]:
+def sync_tokens(service: InferenceService, done: bool) -> dict[str, str]:
     """Return the annotation values that were acted on, by field of the status. `done` states that inputs made from the
     current objects are stored, so that the current values count as acted on.
     """

@@ -50,7 +50,7 @@ class ReplicaPolicy(NamedTuple):
         return self.scale_metric in ("", "cpu", "memory")
 
 
-def policy(service: InferenceService, runtime: Runtime | None, component: str) -> ReplicaPolicy:
+def replica_policy(service: InferenceService, runtime: Runtime | None, component: str) -> ReplicaPolicy:
     """Return the policy of a component; a field that the service leaves unset is taken from the runtime's component."""
     above: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None

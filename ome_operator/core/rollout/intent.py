@@ -21,9 +21,9 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
 from ome_operator.core.render.router import traces_refusal
 from ome_operator.core.render.statefulsets import Stored, stamp, stored
-from ome_operator.core.resolve.finetuned import mounted
+from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.resolve.inputs import Resolved
-from ome_operator.core.resolve.scaling import ReplicaPolicy, policy
+from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
 from ome_operator.core.rollout import target, validation
 from ome_operator.core.rollout.revisions import RevisionLedger, record
 from ome_operator.core.rollout.step import OPEN, Gate
@@ -160,11 +160,13 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
     Weights that a service keeps from a revision whose source was not stored yet stay at their old path, which agents no
     longer create.
     """
-    deps, today = snapshot.deps, mounted(resolved.inputs or {})
+    deps, today = snapshot.deps, mounted_weights(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []
     if deps.policy.model_agent and any(mount.SOURCE not in weights for weights in today if mount.managed(weights["uri"])):
         for stored in snapshot.revisions:
-            former += mount.with_directories(mounted(stored.data.get("inputs") or {}), mount.directories(stored.data))
+            former += mount.with_directories(
+                mounted_weights(stored.data.get("inputs") or {}), mount.directories(stored.data)
+            )
     kept = [next((where for known, where in former if where and known == weights), "") for weights in today]
     made = [mount.directory(weights, deps.policy.model_agent, deps.policy.agent_roots) for weights in today]
     return [before or now for before, now in zip(kept, made, strict=True)]
@@ -172,7 +174,7 @@ def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
 
 def _policies(service: InferenceService, resolved: Resolved) -> dict[str, ReplicaPolicy]:
     return {
-        component: policy(service, resolved.runtime, component)
+        component: replica_policy(service, resolved.runtime, component)
         for component in (keys.ENGINE, keys.DECODER, keys.ROUTER)
         if getattr(service.spec, component) is not None
     }
@@ -194,17 +196,17 @@ def _router(service: InferenceService, resolved: Resolved) -> tuple[Composed | N
         return None, ()
     try:
         made = _composed(keys.ROUTER, *resolved.router)
-        return _queued(made, tuple(queues.asked(service.annotations).items())), ()
+        return _queued(made, tuple(queues.queue_annotations(service.annotations).items())), ()
     except ProblemError as error:
         return None, (error.problem,)
 
 
 _composed = memoize_by_identity(1024)(compose)
-_queued = memoize_by_identity(1024)(queues.queued)
+_queued = memoize_by_identity(1024)(queues.with_queue)
 
 
 def _held(data: Mapping[str, Any], groups: Mapping[str, int], deps: Deps) -> Availability:
-    return availability(mounted(data["inputs"]), _sizes(data, groups), deps, mount.directories(data))
+    return availability(mounted_weights(data["inputs"]), _sizes(data, groups), deps, mount.directories(data))
 
 
 def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ENGINE_READY, Reason
 from ome_operator.core.render import meta
 from ome_operator.core.render.statefulsets import OLDEST, RENDER, workloads
-from ome_operator.core.resolve.identity import identity, same
+from ome_operator.core.resolve.identity import equivalent, identity
 
 SIZE_LIMIT = 200_000
 """Bytes of JSON that a ControllerRevision may hold: etcd refuses requests above 1.5 MB, and ten revisions are kept."""
@@ -111,7 +111,7 @@ def former(one: Revision) -> bool:
 
 def match(inputs: Mapping[str, Any], known: Sequence[Revision]) -> Revision | None:
     """Return the newest stored revision with these inputs."""
-    return next((one for one in reversed(known) if same(one.data.get("inputs") or {}, inputs)), None)
+    return next((one for one in reversed(known) if equivalent(one.data.get("inputs") or {}, inputs)), None)
 
 
 def name_of(inputs: Mapping[str, Any], known: Sequence[Revision]) -> str:

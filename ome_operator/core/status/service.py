@@ -276,7 +276,7 @@ REPORTED_FOR = timedelta(hours=1)
 """Time for which foreign workers are reported after they were last seen."""
 
 
-def strangers_condition(found: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
+def foreign_workers_condition(found: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
     """Return the condition RouterIntact, or None if no foreign worker was seen recently.
 
     `secret` is the name of the Secret with the key of the routers; "" if they have no key.

@@ -15,12 +15,12 @@ MODE = f"{keys.GROUP}/deploymentMode"
 VIRTUAL = "VirtualDeployment"
 
 
-def virtual(service: InferenceService) -> bool:
+def is_virtual(service: InferenceService) -> bool:
     """Return whether a service has the mode, and therefore no pods."""
     return VIRTUAL in (service.spec.deployment_mode, service.annotations.get(MODE))
 
 
-def status(service: InferenceService, left: bool, now: datetime) -> dict[str, Any]:
+def virtual_status(service: InferenceService, left: bool, now: datetime) -> dict[str, Any]:
     """Return the status of such a service, as OME defines it: Ready, with a URL. `left` states whether objects from an
     earlier mode exist.
     """

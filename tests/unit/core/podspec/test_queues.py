@@ -29,17 +29,17 @@ MARKS = [
 def test_annotations_of_a_service_or_a_component_mark_every_pod(
     said: dict[str, str], labels: dict[str, str], notes: dict[str, str]
 ) -> None:
-    of_service = queues.queued(made({}), said.items())
-    of_component = queues.queued(made(said), ())
+    of_service = queues.with_queue(made({}), said.items())
+    of_component = queues.with_queue(made(said), ())
     assert of_service.labels == of_service.worker_labels == of_component.labels == of_component.worker_labels == labels
     assert of_service.annotations == of_service.worker_annotations == notes
     assert of_component.annotations == of_component.worker_annotations == {**notes, **said}
 
 
 def test_the_component_counts_more_than_the_service_and_its_labels_most() -> None:
-    both = queues.queued(made({"ome.io/volcano-queue": "mine"}), {"ome.io/volcano-queue": "all"}.items())
+    both = queues.with_queue(made({"ome.io/volcano-queue": "mine"}), {"ome.io/volcano-queue": "all"}.items())
     assert both.labels == {LABEL: "mine"}
-    own = queues.queued(made({}, **{LABEL: "own"}), {"ome.io/volcano-queue": "all"}.items())
+    own = queues.with_queue(made({}, **{LABEL: "own"}), {"ome.io/volcano-queue": "all"}.items())
     assert own.labels == {LABEL: "own"}
 
 

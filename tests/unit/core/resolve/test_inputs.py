@@ -8,7 +8,7 @@ import pytest
 from ome_operator.api import InferenceService, Model, Runtime
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.core.resolve.identity import same
+from ome_operator.core.resolve.identity import equivalent
 from ome_operator.core.resolve.inputs import model_refs, resolve, runtime_refs
 from tests.support import parts
 from tests.support.simulator import START
@@ -145,9 +145,9 @@ def test_an_accelerators_override_counts_only_when_it_is_chosen() -> None:
 def test_inputs_are_compared_as_the_running_code_reads_them() -> None:
     """A field that another version stored differently, or that this one cannot read, is no exception."""
     stored = {"engine": {"runner": {"image": "a"}, "timeoutSeconds": None}, "runtime": {}, "model": {}}
-    assert same(stored, {"engine": {"runner": {"image": "a"}}, "runtime": {}, "model": {}})
-    assert not same({"engine": {"timeoutSeconds": "soon"}}, {"engine": {}})
-    assert same({"engine": {"timeoutSeconds": "soon"}}, {"engine": {"timeoutSeconds": "soon"}})
+    assert equivalent(stored, {"engine": {"runner": {"image": "a"}}, "runtime": {}, "model": {}})
+    assert not equivalent({"engine": {"timeoutSeconds": "soon"}}, {"engine": {}})
+    assert equivalent({"engine": {"timeoutSeconds": "soon"}}, {"engine": {"timeoutSeconds": "soon"}})
 
 
 def refs(**spec: Any) -> InferenceService:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.problem import ProblemError
-from ome_operator.core.resolve.scaling import policy
+from ome_operator.core.resolve.scaling import replica_policy
 from ome_operator.core.selection.accelerator import accelerated
 from ome_operator.core.weights.availability import availability
 from ome_operator.core.weights.mount import claim, mount, weights
@@ -108,7 +108,7 @@ def test_a_claim_is_everywhere() -> None:
 def counts(above: dict[str, Any], below: dict[str, Any] | None = None, scaler: str = "") -> Any:
     """Policy of the engine."""
     service = parts.service(engine=above, annotations={"ome.io/autoscalerClass": scaler} if scaler else {})
-    return policy(service, parts.runtime(engineConfig=below or {}), "engine")
+    return replica_policy(service, parts.runtime(engineConfig=below or {}), "engine")
 
 
 def test_one_group_and_no_autoscaler_unless_asked_for() -> None:

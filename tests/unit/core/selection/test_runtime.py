@@ -241,14 +241,14 @@ def test_a_chosen_runtime_that_is_gone_is_a_condition() -> None:
 
 
 def test_to_name_the_chosen_runtime_is_the_same_revision() -> None:
-    from ome_operator.core.resolve.identity import same
+    from ome_operator.core.resolve.identity import equivalent
     from ome_operator.core.rollout.revisions import name_of
 
     deps = parts.deps(parts.model(**MODEL), candidate("one"))
     left = chosen(deps)
     right = resolve(unnamed(runtime={"name": "one"}), deps).inputs
     assert right is not None
-    assert same(left, right | {CHOSEN: {}}) and name_of(left, []) == name_of(right | {CHOSEN: {}}, [])
+    assert equivalent(left, right | {CHOSEN: {}}) and name_of(left, []) == name_of(right | {CHOSEN: {}}, [])
 
 
 def test_a_named_runtime_that_does_not_match_runs_with_advice() -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from ome_operator.core.observed.objects import Strangers
 from ome_operator.core.reconcile.sync import sync
-from ome_operator.core.status.service import REPORTED_FOR, strangers_condition
+from ome_operator.core.status.service import REPORTED_FOR, foreign_workers_condition
 from tests.support import parts
 from tests.support.simulator import START, World
 
@@ -13,16 +13,16 @@ AT = START.timestamp()
 
 
 def test_none_where_none_was_seen_or_long_ago() -> None:
-    assert strangers_condition([], "", START) is None
-    assert strangers_condition([Strangers(0, 0.0)], "", START) is None
-    assert strangers_condition([Strangers(3, AT)], "", START + REPORTED_FOR) is None
+    assert foreign_workers_condition([], "", START) is None
+    assert foreign_workers_condition([Strangers(0, 0.0)], "", START) is None
+    assert foreign_workers_condition([Strangers(3, AT)], "", START + REPORTED_FOR) is None
 
 
 def test_how_many_when_and_what_to_do() -> None:
-    told = strangers_condition([Strangers(2, AT - 60), Strangers(1, AT - 3)], "", START)
+    told = foreign_workers_condition([Strangers(2, AT - 60), Strangers(1, AT - 3)], "", START)
     assert told is not None and (told.type, told.status, told.reason) == ("RouterIntact", False, "StrangerInRouter")
     assert told.message.startswith("3 workers") and "23:59:57 UTC" in told.message and "/v1/" in told.message
-    keyed = strangers_condition([Strangers(1, AT)], "svc-router-key", START)
+    keyed = foreign_workers_condition([Strangers(1, AT)], "svc-router-key", START)
     assert keyed is not None and "delete the Secret svc-router-key" in keyed.message
 
 
