@@ -36,7 +36,7 @@ def world(kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[FakeApi, WorkQueu
     """A server that stores statuses, a queue, passes with a bug, and an object of this kind."""
     metadata = {"uid": "u", "resourceVersion": "1", **BODIES[kind]["metadata"]}
     body = {**BODIES[kind], "metadata": metadata}
-    for module, function in ((job, "wanted"), (convert, "source")):
+    for module, function in ((job, "desired_job"), (convert, "source")):
         monkeypatch.setattr(module, function, fails)
     cluster, queue, wall = makers.cluster(body), makers.queue(), makers.wall
     api = FakeApi({"apply": makers.storing(body)})
