@@ -13,7 +13,7 @@ from ome_operator.controllers.policies import Policies
 from ome_operator.core.freeze.hold import frozen
 from ome_operator.kube.client import Client
 from ome_operator.kube.freeze_switch import FreezeSwitch
-from ome_operator.kube.namespaces import can_watch
+from ome_operator.kube.listing import why_unwatchable
 from ome_operator.machinery import collector
 from ome_operator.machinery.life import LEADING, Life
 from ome_operator.machinery.metrics import Metrics
@@ -45,14 +45,14 @@ class Leader:
             lambda place: watched(manager.scope.in_place(kinds, place), place),
             WRITTEN,
             manager,
-            partial(can_watch, client),
+            partial(why_unwatchable, client),
             how,
         )
         self._freeze = FreezeSwitch(
             client,
             settings.lease_namespace,
             settings.own_name,
-            said=frozen,
+            read_freeze=frozen,
             changed=manager.freeze,
             interval=settings.freeze_interval,
         )

@@ -1,4 +1,6 @@
-"""A small client: plain dicts in, plain dicts out, server-side apply by one field manager, errors as a tree."""
+"""A small Kubernetes client: objects are plain dicts, writes are server-side applies of one field manager, errors form a
+tree (`errors.py`).
+"""
 
 import asyncio
 import json
@@ -20,23 +22,23 @@ Count = Callable[[str, str, int, float], None]
 """Called after each request with verb, kind, status code (0: no answer) and seconds."""
 
 NEVER = "1"
-"""A resourceVersion that no live object has: versions are etcd's revisions, and the first write is revision 2. With
-it a server-side apply creates an object that is absent and is refused with 409 when one is there: one atomic request."""
+"""A resourceVersion that no live object has: versions are etcd revisions, and the first write is revision 2. With this
+version a server-side apply creates an absent object, and is refused with 409 if the object exists: one atomic request."""
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 METADATA_PAGE = 200
-"""Objects of a page of metadata: a node has some 25 kB of it, and a page is decoded as a whole."""
+"""Objects per page of a metadata list. The metadata of a node takes some 25 kB, and a page is decoded as a whole."""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 METHODS = {"get": "GET", "list": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
-"""Verb of Kubernetes -> method of HTTP."""
+"""Kubernetes verb -> HTTP method."""
 
-NOT_SENT = "not sent, for another operator may lead by now"
-ONLY_OBSERVED = "not sent, for this operator only observes"
+NOT_SENT = "not sent, because another operator may lead by now"
+ONLY_OBSERVED = "not sent, because this operator is in observe mode"
 
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-"""What JSON may hold as it is, and YAML may not, or takes for the end of a line."""
+"""Characters that JSON may contain unescaped, but YAML does not allow or reads as the end of a line."""
 _WARNING = re.compile(r'\s*299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
@@ -48,9 +50,9 @@ class Applied(NamedTuple):
 
 
 class Client:
-    """One identity's requests, bounded in number and time; `may_write` is asked right before each that is no read.
+    """The requests of one identity, limited in number and time. `may_write` is called right before each write.
 
-    With `only_statuses` no other write is sent, whoever asks for it.
+    With `only_statuses` every write except that of a status is refused.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Client:
         self.connection, self._manager, self._only_statuses = connection, manager, only_statuses
         traces = [_fence(may_write)] if may_write is not None else []
         self._session = connection.session(limit=connections, agent=manager, traces=traces)
-        # The semaphore, not the pool, makes requests wait: waiting is not part of a request's time-out.
+        # The semaphore, not the pool, makes requests wait, so that waiting is not part of a request's timeout.
         self._slots = asyncio.Semaphore(connections)
         self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=5.0, sock_read=timeout)
         self._count, self._may_write = count, may_write
@@ -77,14 +79,14 @@ class Client:
         await self._session.close()
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest:
-        """The live object, by a consistent read."""
+        """Return the live object, by a consistent read."""
         body, _ = await self._send("get", kind, path(kind, namespace, name), name=name)
         return body
 
     async def list_objects(
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
     ) -> list[Manifest]:
-        """Live objects by a consistent read; with `limit` at most so many, else all pages."""
+        """Return live objects by a consistent read: at most `limit` of them, or those of all pages without a limit."""
         found: list[Manifest] = []
         async for items in self._pages(kind, namespace, label_selector, field_selector, limit or 500, "application/json"):
             found += items
@@ -93,19 +95,19 @@ class Client:
         return found
 
     async def list_metadata(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[Manifest]:
-        """`metadata` of all live objects, by a consistent read."""
+        """Return the `metadata` of all live objects, by a consistent read."""
         pages = self._pages(kind, namespace, label_selector, "", METADATA_PAGE, METADATA_LIST)
         return [item["metadata"] async for items in pages for item in items]
 
     async def list_uids(self, kind: str, namespace: str = "", *, label_selector: str = "") -> set[str]:
-        """UIDs of all live objects, by a consistent read; nothing else of them is kept."""
+        """Return the UIDs of all live objects, by a consistent read; nothing else of the objects is kept in memory."""
         pages = self._pages(kind, namespace, label_selector, "", METADATA_PAGE, METADATA_LIST)
         return {item["metadata"]["uid"] async for items in pages for item in items}
 
     async def _pages(
         self, kind: str, namespace: str, label_selector: str, field_selector: str, size: int, accept: str
     ) -> AsyncIterator[list[Manifest]]:
-        """Items of each page of a list."""
+        """Yield the items of each page of a list."""
         query = {"limit": str(size)}
         if label_selector:
             query["labelSelector"] = label_selector
@@ -119,15 +121,17 @@ class Client:
                 return
 
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
-        """Server-side apply of a whole manifest. Without `uid` only an absent object is created (else Conflict);
-        with it only the object of this UID is changed (else Conflict). A status or a dry run may omit the UID.
+        """Apply a whole manifest by server-side apply.
+
+        Without `uid` the object is only created, and Conflict is raised if it exists. With `uid` only the object of this UID
+        is changed, else Conflict is raised. A status or a dry run may omit the UID.
         """
         kind, metadata = called(manifest["apiVersion"], manifest["kind"]), manifest["metadata"]
         if uid:
             manifest = {**manifest, "metadata": {**metadata, "uid": uid}}
         elif not subresource and not dry_run:
             manifest = {**manifest, "metadata": {**metadata, "resourceVersion": NEVER}}
-        # Every apply is refused that has fields which the server does not know; "Ignore" only spares it a second parsing.
+        # The server refuses any apply with unknown fields; "Ignore" only saves it a second parsing.
         query = {"fieldManager": self._manager, "force": "true", "fieldValidation": "Ignore"}
         if dry_run:
             query["dryRun"] = "All"
@@ -138,7 +142,7 @@ class Client:
         return Applied(body, warnings(headers))
 
     async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
-        """POST a new object; AlreadyExists when the name is taken."""
+        """POST a new object; raises AlreadyExists if the name is taken."""
         kind, namespace = manifest["kind"], manifest["metadata"].get("namespace", "")
         query = {"fieldManager": manager or self._manager}
         body, _ = await self._send("create", kind, path(kind, namespace), query=query, body=manifest)
@@ -152,16 +156,16 @@ class Client:
         return body
 
     async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
-        """A JSON merge patch of exactly the object of this UID."""
+        """Apply a JSON merge patch to exactly the object of this UID."""
         body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
         where, query = path(kind, namespace, name), {"fieldManager": self._manager}
         answer, _ = await self._send("patch", kind, where, name=name, query=query, body=body, content=MERGE)
         return answer
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> Manifest:
-        """Delete exactly the object of this UID; dependents follow in the background.
+        """Delete exactly the object of this UID; its dependents are deleted in the background.
 
-        The answer is the object while it is terminating, or a `Status` when it is gone already.
+        Return the object while it is terminating, or a `Status` if it is gone already.
         """
         options: Manifest = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         if grace is not None:
@@ -170,24 +174,24 @@ class Client:
         return body
 
     async def request_token(self, namespace: str, account: str, seconds: int) -> Manifest:
-        """The status of a TokenRequest: a token of a ServiceAccount, and until when the API server lets it live."""
+        """Return the status of a TokenRequest: a token of a ServiceAccount, and when it expires."""
         where = path("ServiceAccount", namespace, account, "token")
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
         answer, _ = await self._send("create", "ServiceAccount", where, name=account, body=body)
         return dict(answer.get("status") or {})
 
     async def who(self) -> str:
-        """The name of the user that the API server takes us for."""
+        """Return the user name that the API server has authenticated this client as."""
         answer = await self.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}})
         return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
     async def served(self, api_version: str) -> frozenset[str]:
-        """Plural names of the kinds that the API server serves now in a group and version."""
+        """Return the plural names of the kinds that the API server serves now in a group and version."""
         try:
             body, _ = await self._send("get", "APIResourceList", f"/apis/{api_version}")
         except errors.NotServed:
             return frozenset()
-        return frozenset(one["name"] for one in body.get("resources") or ())
+        return frozenset(item["name"] for item in body.get("resources") or ())
 
     async def _send(
         self,
@@ -201,21 +205,23 @@ class Client:
         content: str = "application/json",
         accept: str = "application/json",
     ) -> tuple[Manifest, Any]:
-        """The answer and its headers; `name` is that of the object that is meant, if it is one."""
+        """Send a request, and return the answer and its headers. `name` is the name of the object that the request is
+        about, if any.
+        """
         method = METHODS[verb]
         if self._only_statuses and method != "GET" and not where.endswith("/status"):
             raise errors.Forbidden(f"{method} {where}: {ONLY_OBSERVED}")
         data = None if body is None else encoded(body)
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": content}
-        code, raw, told = await self._exchange(verb, kind, where, query, data, headers)
+        code, raw, received = await self._exchange(verb, kind, where, query, data, headers)
         try:
             answer = decoded(raw) if raw else {}
         except ValueError:
             answer = f"{method} {where}: {raw.decode(errors='replace').strip()}"
         if code >= 300 or not isinstance(answer, dict):
             asked = (RESOURCES[kind].plural, name) if name else ("", "")
-            raise errors.from_response(code, answer, told.get("Retry-After", ""), asked)
-        return answer, told
+            raise errors.from_response(code, answer, received.get("Retry-After", ""), asked)
+        return answer, received
 
     async def _exchange(
         self,
@@ -226,7 +232,9 @@ class Client:
         data: bytes | None,
         headers: Mapping[str, str],
     ) -> tuple[int, bytes, Any]:
-        """Status code, body and headers of any answer, counted; raises Transient where there is none."""
+        """Send a request, count it, and return the status code, body and headers of any answer. Raises Transient without
+        an answer.
+        """
         method, url = METHODS[verb], self.connection.server + where
         async with self._slots:
             if method != "GET" and self._may_write is not None and not self._may_write():
@@ -240,7 +248,7 @@ class Client:
                     return code, await response.read(), response.headers
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if isinstance(error.__cause__, errors.Transient):
-                    raise error.__cause__ from None  # of the fence
+                    raise error.__cause__ from None  # raised by the fence
                 raise errors.Transient(f"{method} {where}: {error or type(error).__name__}", code) from error
             finally:
                 if self._count is not None:
@@ -248,14 +256,15 @@ class Client:
 
 
 def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
-    """Asks once more when a write has its connection: it may have waited for it, or been frozen meanwhile, for long.
+    """Return a trace that calls `may_write` once more when a write has its connection: the write may have waited for the
+    connection, or the process may have been suspended meanwhile, for long.
 
-    Right before the body is sent, which every write has: aiohttp keeps the headers back until then, and begins the body in a
-    task of its own, when the event loop comes to it.
+    The check runs right before the body is sent, which every write has. aiohttp holds the headers back until then, and
+    starts sending the body in a separate task, when the event loop gets to it.
     """
 
     async def check(_: aiohttp.ClientSession, __: object, sending: aiohttp.TraceRequestChunkSentParams) -> None:
-        if not may_write():  # no OSError: aiohttp would try again
+        if not may_write():  # not an OSError: aiohttp would send the request again
             raise errors.Transient(f"{sending.method} {sending.url.path}: {NOT_SENT}")
 
     trace = aiohttp.TraceConfig()
@@ -264,9 +273,11 @@ def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
 
 def encoded(body: Any) -> bytes:
-    """JSON that reads the same as YAML: the API server parses an apply as YAML, which has no surrogate pairs.
+    """Return JSON that has the same meaning as YAML: the API server parses an apply as YAML, which has no surrogate
+    pairs.
 
-    Last words of engines and arguments of users hold any character; half a pair, which is none, becomes U+FFFD.
+    Output of engines and arguments of users may contain any character. A lone surrogate, which is no character, becomes
+    U+FFFD.
     """
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return _NOT_IN_YAML.sub(_escaped, text).encode()
@@ -277,7 +288,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def warnings(headers: Any) -> tuple[str, ...]:
-    """Sentences of `Warning:` headers."""
+    """Return the texts of `Warning:` headers."""
     found = []
     for value in headers.getall("Warning", ()):
         found += [text.replace('\\"', '"').replace("\\\\", "\\") for text in _WARNING.findall(value)]

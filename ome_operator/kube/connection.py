@@ -1,12 +1,12 @@
-"""The address of the API server and the identity of this process: a kubeconfig or the pod's ServiceAccount.
+"""The address of the API server and the identity of this process, from a kubeconfig or the pod's ServiceAccount.
 
 The official client loads both (`kubernetes.aio.config`: contexts, several files, token files, exec plugins, certificates).
 Only its public names are used, so that pyproject.toml needs no upper bound for its version. The import loads the whole
-client, of which most is not used, and costs each process 0.25 s of CPU time and 9 MiB of memory (docs/performance.md). That
-is less to maintain than a loader of our own, and than hiding half of the package from the import, as was done before.
+client, most of which is not used, and costs each process 0.25 s of CPU time and 9 MiB of memory (docs/performance.md). That
+is less to maintain than a separate loader, or than hiding half of the package from the import, as was done before.
 
-When the API server refuses a token, the credentials are loaded again once, for all sessions: those of our client and
-those that kopf watches through.
+When the API server refuses a token, the credentials are loaded again once for all sessions: the sessions of the client, and
+the sessions through which kopf watches.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class NoConnection(OmeError):
 
 
 class Connection:
-    """One API server and one identity; sessions made here authorize themselves."""
+    """A connection to one API server with one identity. Sessions that it creates add the credentials to their requests."""
 
     def __init__(self, kubeconfig: Path | None, context: str | None = None) -> None:
         self._kubeconfig = kubeconfig
@@ -45,27 +45,27 @@ class Connection:
         self._configuration = Configuration()
         self._token = ""
         self.namespace = ""
-        """Of the kubeconfig's context, "" where it names none."""
+        """The namespace of the kubeconfig's context, "" if it names none."""
         self._loading = asyncio.Lock()
 
     @classmethod
     async def open(cls, kubeconfig: Path | None, context: str | None = None) -> "Connection":
-        """Load a kubeconfig, or without one the ServiceAccount of the pod that we run in; raises NoConnection."""
+        """Load a kubeconfig, or the ServiceAccount of this process's pod without one. Raises NoConnection."""
         connection = cls(kubeconfig, context)
         try:
             await connection._load()
         except (loading.ConfigException, OSError) as error:
-            said = str(error).rstrip(".")  # whoever prints it ends the sentence
-            raise NoConnection(f"{kubeconfig or 'the ServiceAccount of this pod'}: {said}") from error
+            message = str(error).rstrip(".")  # the caller that prints the message ends the sentence
+            raise NoConnection(f"{kubeconfig or 'the ServiceAccount of this pod'}: {message}") from error
         return connection
 
     @property
     def server(self) -> str:
-        """Base address of the API server."""
+        """The base address of the API server."""
         return str(self._configuration.host).rstrip("/")
 
     def cluster(self) -> dict[str, Any]:
-        """Where the API server is and how it is known, as a kubeconfig says it."""
+        """Return the address and TLS settings of the API server in the form of a kubeconfig's `cluster`."""
         found = self._configuration
         out: dict[str, Any] = {"server": self.server}
         if not found.verify_ssl:
@@ -93,20 +93,19 @@ class Connection:
         self._configuration, self._token = fresh, await _authorization(fresh)
 
     async def _renew(self, refused: str) -> bool:
-        """Load again unless somebody else just did; whether there is another token now."""
+        """Load the credentials again unless another request has just done so. Return whether there is a new token."""
         async with self._loading:
             if self._token == refused:
                 try:
                     await self._load()
-                except Exception:  # a half-written file must not end the operator: the old token stays
+                except Exception:  # a half-written file must not end the operator: keep the old token
                     logger.exception("cannot load the credentials again")
             return self._token != refused
 
     async def _authorize(self, request: aiohttp.ClientRequest, handler: Handler) -> aiohttp.ClientResponse:
-        """Add our credentials to a request; an aiohttp client middleware."""
-        request.server_hostname = (
-            self._configuration.tls_server_name
-        )  # what the certificate names, where it is not the address
+        """Add the credentials to a request; this is an aiohttp client middleware."""
+        # The name in the certificate, if it differs from the address:
+        request.server_hostname = self._configuration.tls_server_name
         token = self._token
         if token:
             request.headers["Authorization"] = token
@@ -125,7 +124,9 @@ class Connection:
         traces: Sequence[aiohttp.TraceConfig] = (),
         middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
     ) -> aiohttp.ClientSession:
-        """A session with at most `limit` connections (0: any number); `middlewares` see answers after a renewed token."""
+        """Return a session with at most `limit` connections (0: any number). `middlewares` see the answers after a token
+        was renewed.
+        """
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self._tls(), keepalive_timeout=60),
             middlewares=(*middlewares, self._authorize),
@@ -133,12 +134,12 @@ class Connection:
             headers={"User-Agent": agent},
             proxy=self._configuration.proxy or _proxy(self.server),
             trust_env=False,  # aiohttp would read ~/.netrc in a thread for every request
-            read_bufsize=2**20,  # an event of a watch is one line and may be large
+            read_bufsize=2**20,  # an event of a watch is a single line, which may be long
         )
 
     def _tls(self) -> ssl.SSLContext | bool:
-        """Return the TLS context for the server's certificate and ours. A server without TLS, such as `kubectl proxy`, needs
-        none, and no certificates are read for it, because that takes 0.05 s.
+        """Return the TLS context with the server's CA and the client certificate. A server without TLS, such as `kubectl
+        proxy`, needs no context, and no certificates are read for it, because that takes 0.05 s.
         """
         if not self.server.startswith("https:"):
             return True
@@ -152,22 +153,22 @@ class Connection:
 
 
 async def _authorization(configuration: Configuration) -> str:
-    """Return the value of the header `Authorization` that was loaded, "" if there is no token and no password."""
+    """Return the loaded value of the header `Authorization`, "" if there is no token and no password."""
     settings = (await configuration.auth_settings()).values()
     values = (each["value"] for each in settings if each["in"] == "header" and each["key"].lower() == "authorization")
-    # A token file may end in a newline, which no header may carry, and in-cluster loading writes "bearer".
+    # A token file may end in a newline, which a header must not contain, and in-cluster loading writes "bearer".
     scheme, _, secret = str(next(values, "") or "").strip().partition(" ")
     return f"{'Bearer' if scheme.lower() == 'bearer' else scheme} {secret.strip()}" if secret else ""
 
 
 def _proxy(server: str) -> str | None:
-    """The proxy that the environment names for this server."""
+    """Return the proxy that environment variables name for this server, or None."""
     url = urlsplit(server)
     return None if proxy_bypass(url.hostname or "") else getproxies().get(url.scheme)
 
 
 def pod_namespace(default: str) -> str:
-    """The namespace that this pod runs in."""
+    """Return the namespace that this pod runs in, or `default` outside of a pod."""
     try:
         return POD_NAMESPACE.read_text().strip() or default
     except OSError:

@@ -1,16 +1,16 @@
-"""What the API server can answer instead of success. `ome_operator/errors.py` draws the exceptions above KubeError.
+"""Errors that the API server can answer. `ome_operator/errors.py` draws the exceptions above KubeError.
 
 KubeError
-├── Conflict       409: the object is not the one that was meant, or has changed meanwhile
-├── AlreadyExists  409: a POST of a name that is taken
-├── NotFound       404: an API server says that the very object that was asked for is not there
-├── Forbidden      403: our Role, an admission policy, a quota, Pod Security
-├── Invalid        400, 422, and 500 for an applied object of another shape: trying again does not help
-├── Unauthorized   401: the token is old
-├── TooMany        429: `retry_after` says how long to wait
-└── Transient      everything that may be better soon: timeouts, connections
-    ├── ServerError  5xx: the API server, or a webhook that it asks, cannot answer
-    └── NotServed  any other 404: of a kind that is not installed, a namespace that is not there, a proxy
+├── Conflict       409: the object is not the expected one, or has changed meanwhile
+├── AlreadyExists  409: the name of a POST is taken
+├── NotFound       404: the API server states that exactly the requested object does not exist
+├── Forbidden      403: RBAC, an admission policy, a quota, Pod Security
+├── Invalid        400, 422, and 500 for an applied object that does not match its schema: trying again does not help
+├── Unauthorized   401: the API server does not accept the credentials
+├── TooMany        429: `retry_after` is the number of seconds to wait
+└── Transient      whatever may succeed soon: timeouts, connections
+    ├── ServerError  5xx: the API server, or a webhook that it calls, cannot answer
+    └── NotServed  any other 404: the kind is not installed, the namespace is missing, or a proxy answered
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from ome_operator.errors import OmeError
 
 
 class KubeError(OmeError):
-    """An answer other than success; `str()` is the sentence of the API server."""
+    """An answer other than success; `str()` returns the message of the API server."""
 
     def __init__(self, message: str, code: int = 0, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class KubeError(OmeError):
 
 
 class Conflict(KubeError):
-    """The object is not the one that was meant, or has changed meanwhile."""
+    """The object is not the expected one, or has changed meanwhile."""
 
 
 class AlreadyExists(KubeError):
@@ -37,19 +37,19 @@ class AlreadyExists(KubeError):
 
 
 class NotFound(KubeError):
-    """There is no such object: whoever knew it may forget it."""
+    """The object does not exist, so the caller may forget it."""
 
 
 class Forbidden(KubeError):
-    """We, or objects like this one, are not allowed."""
+    """RBAC, an admission policy, a quota or Pod Security does not allow the request."""
 
 
 class Invalid(KubeError):
-    """The object is wrong in itself."""
+    """The object is invalid, so trying again does not help."""
 
 
 class Unauthorized(KubeError):
-    """Who we say we are is not believed (any more)."""
+    """The API server does not accept the credentials (any more)."""
 
 
 class TooMany(KubeError):
@@ -57,19 +57,20 @@ class TooMany(KubeError):
 
 
 class Transient(KubeError):
-    """It may work soon."""
+    """The request may succeed soon."""
 
 
 class ServerError(Transient):
-    """The API server cannot do it now, or a webhook that it has to ask does not answer."""
+    """The API server, or a webhook that it has to call, cannot answer now."""
 
 
 class NotServed(Transient):
-    """A 404 that tells nothing about the object: nobody serves this path, or something else is missing."""
+    """A 404 that is not about the object: the path is not served, or something else is missing."""
 
 
 MALFORMED = "failed to create typed patch object"
-"""What an API server says, with code 500, of an applied object that has fields or lists which its kind has not."""
+"""Part of the message with which an API server answers, with code 500, an applied object whose fields or lists do not
+match the schema of its kind."""
 _BY_CODE: Mapping[int, type[KubeError]] = {
     400: Invalid,
     401: Unauthorized,
@@ -82,15 +83,15 @@ _BY_CODE: Mapping[int, type[KubeError]] = {
 
 
 def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[str, str] = ("", "")) -> KubeError:
-    """The error for an answer; `status` is its body, a `Status` object or any text, and `asked` the plural name of a kind
-    and the name of the object that was asked for, if it was one.
+    """Return the error for an answer. `status` is its body, a `Status` object or any text; `asked` is the plural name of
+    the kind and the name of the object that the request was about, if any.
     """
     fields = status if isinstance(status, dict) else {}
     kind = _BY_CODE.get(code, ServerError if code >= 500 else Invalid)
     if kind is Conflict and fields.get("reason") == "AlreadyExists":
         kind = AlreadyExists
     if kind is Invalid and any(cause.get("field") == "metadata.uid" for cause in _causes(fields)):
-        kind = Conflict  # a write that carries another UID is told that UIDs are immutable
+        kind = Conflict  # the server refuses a write with another UID because UIDs are immutable
     if kind is NotServed and _is_about(fields, *asked):
         kind = NotFound
     message = str(fields.get("message") or (status if isinstance(status, str) else "") or f"HTTP {code}")
@@ -104,8 +105,10 @@ def from_response(code: int, status: Any, retry_after: str = "", asked: tuple[st
 
 
 def _is_about(status: Mapping[str, Any], plural: str, name: str) -> bool:
-    """Whether a `Status` says that just this object is not found: where a namespace is missing, or what a webhook looks for,
-    it names that. Logs that a kubelet does not find are of kind `pods/log`.
+    """Return whether a `Status` states that exactly this object was not found.
+
+    If its namespace is missing, or an object that a webhook looks up, the status names that object. For logs that a kubelet
+    does not find, the status names the kind `pods/log`.
     """
     details = _details(status)
     named = str(details.get("kind")).partition("/")[0], details.get("name")
@@ -117,6 +120,6 @@ def _causes(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a `Status`; proxies have other things in a field of this name."""
+    """Return the details of a `Status`; answers of proxies may have anything else in a field of this name."""
     details = status.get("details")
     return details if isinstance(details, dict) else {}

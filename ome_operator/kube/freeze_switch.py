@@ -1,7 +1,7 @@
-"""Whether everything is frozen: an annotation on the operator's own Lease, which it may read in any case (decisions 28).
+"""Read the freeze of the whole operator: an annotation on its own Lease, which it can read in any case (decisions 28).
 
-A restart finds it there, no tool sets it back, and it needs no right and no watch. Only a Lease without the annotation says
-that nothing is frozen: while the Lease cannot be read, or is gone, what was known counts.
+The annotation survives restarts, no tool resets it, and it needs no additional right and no watch. Only a Lease without the
+annotation ends a freeze: while the Lease cannot be read, or is gone, the last known state counts.
 """
 
 import asyncio
@@ -13,47 +13,54 @@ from ome_operator.kube.errors import KubeError, NotFound
 
 logger = logging.getLogger(__name__)
 
-Said = Callable[[Mapping[str, str]], str]
-"""Annotations of the Lease -> since when, by whom and why; "" where nothing is frozen."""
+ReadFreeze = Callable[[Mapping[str, str]], str]
+"""Annotations of the Lease -> since when, by whom and why everything is frozen; "" if nothing is frozen."""
 
 
 class FreezeSwitch:
-    """Reads the Lease every `interval` seconds, and tells `changed` when it says something new."""
+    """Reads the Lease every `interval` seconds, and calls `changed` when the freeze has changed."""
 
     def __init__(
-        self, client: Client, namespace: str, name: str, *, said: Said, changed: Callable[[str], None], interval: float
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        *,
+        read_freeze: ReadFreeze,
+        changed: Callable[[str], None],
+        interval: float,
     ) -> None:
         self._client, self._namespace, self._name = client, namespace, name
-        self._said, self._changed, self._interval = said, changed, interval
+        self._read_freeze, self._changed, self._interval = read_freeze, changed, interval
         self._frozen, self._trouble = "", ""
         self.known = asyncio.Event()
-        """Set once it was read: before that nothing may be rolled."""
+        """Set once the Lease was read: before that no rollout may begin."""
 
     async def run(self) -> None:
-        """For ever."""
+        """Read the Lease periodically, without end."""
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(self._interval)
 
-    async def look(self) -> None:
-        """Once."""
+    async def check(self) -> None:
+        """Read the Lease once."""
         try:
             lease = await self._client.get("Lease", self._namespace, self._name)
         except NotFound:
-            self._found(self._frozen)
+            self._update(self._frozen)
             return
         except KubeError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                waits = "what was known counts" if self.known.is_set() else "no pass runs before that"
+                waits = "the last known state counts" if self.known.is_set() else "no reconciliation starts before that"
                 logger.warning(
-                    "cannot read the Lease %s/%s, which says whether all is frozen: %s (%s)",
+                    "cannot read the Lease %s/%s, which states whether everything is frozen: %s (%s)",
                     self._namespace, self._name, error, waits,
                 )  # fmt: skip
             return
-        self._found(self._said((lease.get("metadata") or {}).get("annotations") or {}))
+        self._update(self._read_freeze((lease.get("metadata") or {}).get("annotations") or {}))
 
-    def _found(self, frozen: str) -> None:
+    def _update(self, frozen: str) -> None:
         self._trouble = ""
         if frozen != self._frozen:
             self._frozen = frozen

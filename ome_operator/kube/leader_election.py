@@ -1,7 +1,7 @@
-"""Leader election by a Lease: at most one operator works, the others stand by (decisions 21).
+"""Elect a leader by a Lease: at most one operator works, the others stand by (decisions 21).
 
-As in client-go, nobody's wall clock is trusted: a candidate takes the Lease over when it has not *seen it change* for
-the lease's duration. The holder that cannot renew in time must stop at once, before a candidate may start.
+As in client-go, no clock of another machine is trusted: a candidate takes the Lease over if it has not *seen the Lease
+change* for the lease's duration. A holder that cannot renew in time must stop at once, before a candidate may start.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class Lost(OmeError):
-    """We are not the leader any more."""
+    """The process is not the leader any more."""
 
 
 @dataclass(frozen=True)
 class ElectionSettings:
-    """Whose Lease, where, and how long; see Settings."""
+    """The name, holder and timing of the Lease; see Settings."""
 
     namespace: str
     name: str
@@ -33,32 +33,34 @@ class ElectionSettings:
     renew: float = 10.0
     retry: float = 2.0
     labels: Mapping[str, str | None] = field(default_factory=dict)
-    """Of the Lease; None takes a label away."""
+    """Labels of the Lease; None removes a label."""
 
 
 @dataclass
 class Sighting:
-    """The Lease as it was seen to change last, by our own monotonic clock."""
+    """The version of the Lease that was seen last, and when it was seen first, by this process's monotonic clock."""
 
     version: str = ""
     at: float = 0.0
 
     def note(self, lease: Manifest, now: float) -> None:
-        """Remember when this state was seen first."""
+        """Store the version of the Lease, and the time if the version is new."""
         version = lease["metadata"].get("resourceVersion", "")
         if version != self.version:
             self.version, self.at = version, now
 
 
 def may_take(lease: Manifest, sighting: Sighting, identity: str, now: float) -> bool:
-    """Whether the Lease is ours, free, or abandoned."""
+    """Return whether this candidate may take the Lease: it holds it, nobody holds it, or the holder has not renewed it in
+    time.
+    """
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity") or ""
     return holder in ("", identity) or now >= sighting.at + float(spec.get("leaseDurationSeconds") or 0)
 
 
 def claimed(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Manifest:
-    """The Lease as we hold it; its resourceVersion makes writing it a compare-and-swap."""
+    """Return the Lease with this candidate as its holder; its resourceVersion makes the write a compare-and-swap."""
     old = lease.get("spec") or {}
     stamp = wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     same = old.get("holderIdentity") == settings.identity
@@ -75,9 +77,10 @@ def claimed(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Mani
 
 
 class Election:
-    """One candidate. `works` says whether the process still does what the Lease is for: else nothing is renewed.
+    """One candidate of the election. The Lease is only renewed while `works` returns True, which means that the process
+    still does its work.
 
-    It may live on a loop of another thread than those who ask whether we lead.
+    The election may run on the event loop of another thread than the callers of `leads`.
     """
 
     def __init__(
@@ -93,34 +96,36 @@ class Election:
         self._lease: Manifest | None = None
         self._carried: Manifest = {}
         self._holder = ""
-        """Whoever held it when we looked last."""
+        """The holder when the Lease was read last."""
         self._until = float("-inf")
 
     def leads(self) -> bool:
-        """Whether nobody else can lead now: also a process that was frozen must know before it writes anything."""
+        """Return whether this process leads, so that no other process can. A process that was suspended has to check this
+        before it writes anything.
+        """
         return self._clock() < self._until
 
     async def acquire(self) -> None:
-        """Return when we lead."""
-        started, told = self._clock(), ""
+        """Wait until this process leads."""
+        started, logged = self._clock(), ""
         while not await self._try():
-            if self._holder != told:
-                told = self._holder
-                logger.info("standing by: %s holds the Lease %s/%s", told, self._settings.namespace, self._settings.name)
+            if self._holder != logged:
+                logged = self._holder
+                logger.info("standing by: %s holds the Lease %s/%s", logged, self._settings.namespace, self._settings.name)
             await asyncio.sleep(self._settings.retry)
             started = self._clock()
         self._until = started + self._settings.renew
         logger.info("leading as %s", self._settings.identity)
 
     async def hold(self) -> None:
-        """Renew for ever; raises Lost when the Lease is another's or could not be renewed in time."""
+        """Renew the Lease without end. Raises Lost if another operator holds it, or if it could not be renewed in time."""
         pause = self._settings.duration / 3
         while True:
             await asyncio.sleep(pause)
             started = self._clock()
-            if not self._works():  # it may again; and if not, another shall lead
+            if not self._works():  # the process may work again; if it does not, another process has to lead
                 if not self.leads():
-                    raise Lost("the Lease was not renewed, for the event loop does not answer")
+                    raise Lost("the Lease was not renewed, because the event loop does not respond")
                 pause = self._settings.retry
                 continue
             try:
@@ -135,18 +140,18 @@ class Election:
                 raise Lost("the Lease could not be renewed in time")
 
     def _patience(self, left: float) -> float:
-        """Seconds for a renewal: a request that hangs, as on a connection that died unseen, leaves time for another. None
-        outlives our right to lead.
+        """Return the timeout of a renewal in seconds. A request that hangs, as on a connection that died unnoticed,
+        leaves time for another request. No request outlives the right to lead.
         """
         return max(0.1, 0.6 * left if left > self._settings.retry else left)
 
     async def release(self) -> None:
-        """Let the next candidate start at once."""
+        """Give the Lease up, so that the next candidate can start at once."""
         if self._lease is None:
             return
         try:
             async with asyncio.timeout(3.0):
-                # Read again: a renewal that was cut off may have reached the server.
+                # Read it again: a renewal that was cut off may have reached the server.
                 if not await self._reread() or self._lease is None:
                     return
                 spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
@@ -155,7 +160,9 @@ class Election:
             logger.warning("cannot release the Lease: %s", error or type(error).__name__)
 
     async def _try(self) -> bool:
-        """Claim or renew; False when it is another's. Only a leader's errors are its caller's business."""
+        """Claim or renew the Lease; return False if another operator holds it. Only a leader's errors are raised to the
+        caller.
+        """
         settings, wall = self._settings, self._wall()
         leading = self._lease is not None
         try:
@@ -178,14 +185,16 @@ class Election:
         return True
 
     async def _again(self, wall: datetime) -> bool:
-        """Our write met another Lease than ours, or none: the API server calls an update of what was deleted a conflict."""
+        """Recover from a conflicting write of this holder: read the Lease again, or create it if it was deleted. The API
+        server answers an update of a deleted object with a conflict.
+        """
         try:
             return await self._reread()
         except NotFound:
             return await self._create(wall)
 
     async def _reread(self) -> bool:
-        """Somebody wrote our Lease (a label, or took it): whose is it?"""
+        """Read the Lease again after somebody else has written it, and return whether this candidate still holds it."""
         lease = await self._client.get("Lease", self._settings.namespace, self._settings.name)
         self._carry(lease)
         mine = (lease.get("spec") or {}).get("holderIdentity") == self._settings.identity
@@ -193,7 +202,7 @@ class Election:
         return mine
 
     def _carry(self, lease: Manifest) -> None:
-        """Keep what people wrote on the Lease: whoever deletes it does not mean that."""
+        """Remember the annotations of the Lease, such as a freeze, so that they survive its deletion."""
         self._carried = lease["metadata"].get("annotations") or {}
 
     async def _create(self, wall: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""The Lease is held in a thread of its own: an event loop that stands still costs no Lease (decisions 31)."""
+"""Hold the Lease in a separate thread, so that a blocked event loop does not lose it at once (decisions 31)."""
 
 import asyncio
 import contextlib
@@ -12,28 +12,30 @@ from ome_operator.kube.leader_election import Election, Lost
 T = TypeVar("T")
 
 CHECK = 1.0
-"""Seconds between two looks of the other loop."""
+"""Seconds between two checks by the other event loop."""
 PATIENCE = 5.0
-"""Seconds for each step of the end."""
+"""Timeout in seconds of each step of the shutdown."""
 
 
 class LeaseThread:
-    """An election that lives on a loop of its own; everything but `leads` has to be asked for there."""
+    """A thread with an event loop for the election. All methods of the election except `leads` have to be called in that
+    loop.
+    """
 
     def __init__(self) -> None:
         self.stack = AsyncExitStack()
-        """What is closed at the end, there."""
+        """Resources that are closed at the end, in the thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lease", daemon=True)
         self._thread.start()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of what is done there. Whoever is cancelled here is cancelled there."""
+        """Run a coroutine in the thread and return its result. Cancelling this call cancels the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def hold(self, election: Election, grace: float) -> None:
-        """Renew for ever; raises Lost. Also where the thread has died or hangs and nobody renews: when we have not led for
-        `grace` seconds.
+        """Renew the Lease without end. Raises Lost, also if the thread has died or hangs: when this process has not led
+        for `grace` seconds.
         """
         holding = asyncio.ensure_future(self.run(election.hold()))
         late = 0.0
@@ -43,12 +45,12 @@ class LeaseThread:
                 if done:
                     return holding.result()
                 late = 0.0 if election.leads() else late + CHECK
-            raise Lost("the Lease was not renewed, and the thread that holds it does not say why")
+            raise Lost("the Lease was not renewed, and the thread that renews it reports no error")
         finally:
             holding.cancel()
 
     async def close(self) -> None:
-        """End the thread, after what is in its stack; not where it hangs."""
+        """Close the resources of `stack` and end the thread. A thread that hangs is left behind."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await self.run(self.stack.aclose())

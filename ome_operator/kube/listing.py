@@ -1,19 +1,19 @@
-"""Lists of several kinds at once, for commands that look once."""
+"""List several kinds at once, for commands that read the cluster once, and check whether a namespace can be watched."""
 
 import asyncio
 from collections.abc import Collection, Iterable
 
 from ome_operator.kube.client import Client, Manifest
-from ome_operator.kube.errors import Forbidden, NotServed
+from ome_operator.kube.errors import Forbidden, NotFound, NotServed
 from ome_operator.kube.resources import RESOURCES, spelled
 
 
 async def listed(
     client: Client, kinds: Iterable[str], namespace: str = "", selector: str = "", *, optional: Collection[str] = ()
 ) -> list[Manifest]:
-    """All objects of these kinds, each with its kind, but not of kinds that this cluster does not serve.
+    """Return all objects of these kinds, each with its kind. Kinds that the cluster does not serve are left out.
 
-    What this person may not list is an error, except of `optional` kinds.
+    Raises Forbidden for a kind that the user may not list, unless it is `optional`.
     """
 
     async def of(kind: str) -> list[Manifest]:
@@ -33,8 +33,22 @@ async def listed(
 async def listed_around(
     client: Client, kinds: Collection[str], namespaces: Iterable[str], *, optional: Collection[str] = ()
 ) -> list[Manifest]:
-    """Of these kinds all that is cluster-wide, and the rest in these namespaces ("" for everywhere)."""
+    """Return the cluster-wide objects of these kinds, and the namespaced objects in these namespaces ("" for all)."""
     there = await listed(client, [kind for kind in kinds if not RESOURCES[kind].namespaced], optional=optional)
     for namespace in namespaces:
         there += await listed(client, [kind for kind in kinds if RESOURCES[kind].namespaced], namespace, optional=optional)
     return there
+
+
+async def why_unwatchable(client: Client, namespace: str) -> str:
+    """Return why a namespace cannot be watched; "" if it exists and grants rights. Raises KubeError if that is not known.
+
+    For an operator with rights in some namespaces only, an absent namespace looks like one that does not grant rights.
+    """
+    try:
+        await client.get("Namespace", "", namespace)
+    except NotFound:
+        return "it does not exist: it is watched as soon as it is there"
+    except Forbidden:
+        return "it does not exist, or has no RoleBinding for this operator: make it, and install the chart again"
+    return ""

@@ -1,4 +1,4 @@
-"""Logs of containers, line by line, each with its time."""
+"""Read the logs of containers line by line, each line with its time."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ class LogLine(NamedTuple):
     """One line of a log."""
 
     when: str
-    """RFC 3339 with nanoseconds, as the node wrote it."""
+    """RFC 3339 with nanoseconds, as written by the node."""
     text: str
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which part of a log; None is no limit."""
+    """The part of a log to read; None means no limit."""
 
     follow: bool = False
     previous: bool = False
-    """That of the container before its last restart."""
+    """Whether to read the log of the container before its last restart."""
     tail: int | None = None
     since: int | None = None
     """Seconds before now."""
     since_time: str | None = None
-    """RFC 3339; the API server looks at whole seconds, so older lines of that second come too."""
+    """RFC 3339; the API server compares whole seconds, so the result also has older lines of that second."""
 
     def query(self, container: str) -> dict[str, str]:
-        """As the API server reads it."""
+        """Return the query parameters of the request."""
         asked = {
             "container": container,
             "timestamps": "true",
@@ -50,7 +50,7 @@ class Wanted:
 
 
 class Logs:
-    """Logs over one connection; close it in the end."""
+    """Reads logs over one connection; close it at the end."""
 
     def __init__(self, connection: Connection) -> None:
         self._server = connection.server
@@ -61,15 +61,15 @@ class Logs:
         await self._session.close()
 
     async def lines(self, namespace: str, pod: str, container: str, wanted: Wanted) -> AsyncIterator[LogLine]:
-        """The lines of a container's log; raises KubeError, NotFound when there is no such pod."""
+        """Yield the lines of a container's log. Raises KubeError, and NotFound if there is no such pod."""
         url = self._server + path("Pod", namespace, pod, "log")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=None if wanted.follow else _PATIENCE)
         try:
             async with self._session.get(url, params=wanted.query(container), timeout=timeout) as response:
                 if response.status >= 300:
                     is_json = response.content_type == "application/json"
-                    said = await (response.json() if is_json else response.text())
-                    raise errors.from_response(response.status, said, asked=("pods", pod))
+                    status = await (response.json() if is_json else response.text())
+                    raise errors.from_response(response.status, status, asked=("pods", pod))
                 rest = b""
                 async for chunk in response.content.iter_any():
                     *whole, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,6 @@
-"""Pages of pods, read through the API server: who may `get pods/proxy` needs no way into the cluster's network."""
+"""Read pages of pods through the API server: a user with the right to `get pods/proxy` needs no access to the pod
+network.
+"""
 
 import aiohttp
 
@@ -8,13 +10,13 @@ from ome_operator.kube.resources import path
 from ome_operator.util.json_limits import decoded
 
 LARGEST = 4 * 2**20
-"""Bytes that are read of a page; a pod may send any number."""
+"""Maximum number of bytes that are read of a page; a pod may send any number."""
 PATIENCE = 5.0
-"""Seconds for a page."""
+"""Timeout of a page in seconds."""
 
 
 class PodPages:
-    """Pages over one connection; close it in the end."""
+    """Reads pages over one connection; close it at the end."""
 
     def __init__(self, connection: Connection) -> None:
         self._server = connection.server
@@ -25,7 +27,7 @@ class PodPages:
         await self._session.close()
 
     async def text(self, namespace: str, pod: str, port: int, page: str) -> str:
-        """A page of a pod, such as `metrics`. Raises KubeError; Forbidden for who may not."""
+        """Return a page of a pod, such as `metrics`. Raises KubeError, and Forbidden if the user has no right to read it."""
         url = f"{self._server}{path('Pod', namespace, f'{pod}:{port}', 'proxy')}/{page}"
         timeout = aiohttp.ClientTimeout(total=PATIENCE, sock_connect=PATIENCE)
         try:
@@ -36,8 +38,8 @@ class PodPages:
                     if len(raw) > LARGEST:
                         raise errors.Transient(f"{page} of {pod} is larger than {LARGEST >> 20} MiB")
                 if response.status >= 300:
-                    said = decoded(raw) if response.content_type == "application/json" else ""
-                    raise errors.from_response(response.status, said or f"{page} of {pod}: HTTP {response.status}")
+                    status = decoded(raw) if response.content_type == "application/json" else ""
+                    raise errors.from_response(response.status, status or f"{page} of {pod}: HTTP {response.status}")
                 return raw.decode(errors="replace")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise errors.Transient(f"{page} of {pod}: {error or type(error).__name__}") from error

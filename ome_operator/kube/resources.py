@@ -1,4 +1,4 @@
-"""The kinds that the operator reads or writes, and where they live in the API."""
+"""The kinds that the operator reads or writes, and their locations in the API."""
 
 from typing import NamedTuple
 from urllib.parse import quote
@@ -7,7 +7,7 @@ from ome_operator import keys
 
 
 class ApiResource(NamedTuple):
-    """Where a kind lives."""
+    """The location of a kind in the API."""
 
     api_version: str
     plural: str
@@ -15,12 +15,12 @@ class ApiResource(NamedTuple):
 
     @property
     def group(self) -> str:
-        """API group; "" for the core."""
+        """The API group; "" for the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def version(self) -> str:
-        """Version within the group."""
+        """The version within the group."""
         return self.api_version.rpartition("/")[2]
 
 
@@ -42,7 +42,7 @@ RESOURCES: dict[str, ApiResource] = {
     "BenchmarkJob": _ours("benchmarkjobs", namespaced=True),
     "FineTunedWeight": _ours("finetunedweights", namespaced=False),
     "RoleScale": _ours("rolescales", namespaced=True),
-    # Group sglang.ai has a ClusterBaseModel, too, so its kind is called by another name here.
+    # Group sglang.ai also has a kind ClusterBaseModel, so it has another name here.
     "SglangModel": ApiResource("sglang.ai/v1", "clusterbasemodels", namespaced=False),
     "Serving": ApiResource("sglang.ai/v1", "servings", namespaced=True),
     "NodeModels": _ours("nodemodels", namespaced=False),
@@ -67,7 +67,7 @@ RESOURCES: dict[str, ApiResource] = {
     "Lease": ApiResource("coordination.k8s.io/v1", "leases", namespaced=True),
     "ValidatingAdmissionPolicy": _admission("validatingadmissionpolicies"),
     "ValidatingAdmissionPolicyBinding": _admission("validatingadmissionpolicybindings"),
-    # Only `ome adopt` reads or writes these, with the rights of whoever calls it.
+    # Only `ome adopt` reads or writes these, with the rights of its user.
     "CustomResourceDefinition": ApiResource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False),
     "MutatingWebhookConfiguration": _admission("mutatingwebhookconfigurations"),
     "ValidatingWebhookConfiguration": _admission("validatingwebhookconfigurations"),
@@ -90,12 +90,12 @@ CHILDREN: tuple[str, ...] = (
     "Role",
     "RoleBinding",
 )
-"""Kinds that we create for a service; watched by our label."""
+"""Kinds that the operator creates for a service, and watches by its label."""
 
 EXPOSED: tuple[str, ...] = ("Ingress", "HTTPRoute")
-"""Kinds that lead to services from outside of the cluster; one at most is made, and watched only then."""
+"""Kinds that expose services outside of the cluster. The operator creates and watches at most one of them."""
 ON_DEMAND: tuple[str, ...] = (*EXPOSED, "NetworkPolicy")
-"""Kinds that the operator creates for services where it was told so, and watches only then."""
+"""Kinds that the operator creates for services, and watches, only if it is configured to."""
 
 
 SHORT_API = "sglang.ai/v1"
@@ -103,17 +103,17 @@ _NAMES = {(SHORT_API, "ClusterBaseModel"): "SglangModel"}
 
 
 def called(api_version: str, kind: str) -> str:
-    """The name in RESOURCES of a kind as objects spell it."""
+    """Return the name in RESOURCES of a kind, as objects write it."""
     return _NAMES.get((api_version, kind), kind)
 
 
 def spelled(kind: str) -> str:
-    """How objects spell the kind of a name in RESOURCES."""
+    """Return the kind, as objects write it, of a name in RESOURCES."""
     return next((there for (_, there), name in _NAMES.items() if name == kind), kind)
 
 
 def path(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The path below the server's address; a namespaced kind without a namespace means all namespaces."""
+    """Return the path below the server's address. A namespaced kind without a namespace means all namespaces."""
     resource = RESOURCES[kind]
     prefix = f"/apis/{resource.api_version}" if "/" in resource.api_version else f"/api/{resource.api_version}"
     if namespace and resource.namespaced:

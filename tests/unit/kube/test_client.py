@@ -115,7 +115,7 @@ async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> 
                 client.patch_merge("Pod", "ns", "p", "uid", {}),
                 client.delete("Pod", "ns", "p", "uid"),
             ):
-                with pytest.raises(errors.Forbidden, match="only observes"):
+                with pytest.raises(errors.Forbidden, match="observe mode"):
                     await write
             assert came == []
             await client.apply(pod, subresource="status")

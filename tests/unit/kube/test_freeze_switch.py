@@ -24,12 +24,12 @@ class Seen:
 
     def __init__(self) -> None:
         self.api, self.told = FakeApi(), list[str]()
-        self.switch = FreezeSwitch(self.api, "ns", "lease", said=frozen, changed=self.told.append, interval=0.0)
+        self.switch = FreezeSwitch(self.api, "ns", "lease", read_freeze=frozen, changed=self.told.append, interval=0.0)
 
     async def looks(self, answer: dict[str, Any] | KubeError) -> bool:
         """One look; whether it is known how things stand."""
         self.api.answers["get Lease"] = answer
-        await self.switch.look()
+        await self.switch.check()
         return self.switch.known.is_set()
 
 
@@ -49,7 +49,7 @@ async def test_before_it_was_read_nothing_is_known_and_afterwards_the_last_word_
     with caplog.at_level(logging.WARNING):
         assert not await seen.looks(error)
         assert not await seen.looks(error)
-    assert len(caplog.records) == 1 and "no pass runs before that" in caplog.text
+    assert len(caplog.records) == 1 and "no reconciliation starts before that" in caplog.text
     assert await seen.looks(lease(WHEN))
     await seen.looks(error)
     assert seen.told == [WHEN]
