@@ -31,7 +31,7 @@ from ome_operator.machinery.metrics import Metrics
 from ome_operator.machinery.watchdog import Complaints, Stall
 from ome_operator.settings import Settings
 from ome_operator.util.wall_clock import WallClock, now
-from ome_operator.watch.coverage import Coverage, How
+from ome_operator.watch.coverage import Coverage, WatchSettings
 from ome_operator.watch.sink import CannotWatch, Watched
 
 logger = logging.getLogger(__name__)
@@ -210,8 +210,8 @@ class Hosted:
 
     def _lead(self, kinds: Sequence[str]) -> Sequence[Watched]:
         process, settings, lease = self._process, self._settings, self._lease
-        how = How(self._watches, self.server, settings.watch_server_timeout, settings.audit_interval)
-        leader = Leader(settings, process.core, self._client, how, process.metrics, process.wall, kinds, self._life)
+        watches = WatchSettings(self._watches, self.server, settings.watch_server_timeout, settings.audit_interval)
+        leader = Leader(settings, process.core, self._client, watches, process.metrics, process.wall, kinds, self._life)
         holding = () if lease is None else (("lease", lease.thread.hold(lease.election, settings.lease_renew)),)
         watched = leader.begin(*holding)
         process.leader.set_result(leader)
@@ -233,7 +233,7 @@ class Hosted:
         self._stopped = True
 
     @property
-    def told(self) -> Coverage:
+    def coverage(self) -> Coverage:
         """The watches, which kopf's events go to; asked for once `start` has returned."""
         return self._process.leader.result().coverage
 

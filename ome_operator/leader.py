@@ -19,7 +19,7 @@ from ome_operator.machinery.life import LEADING, Life
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from ome_operator.util.wall_clock import WallClock
-from ome_operator.watch.coverage import Coverage, How
+from ome_operator.watch.coverage import Coverage, WatchSettings
 from ome_operator.watch.sink import Watched
 
 
@@ -31,7 +31,7 @@ class Leader:
         settings: Settings,
         core: Core,
         client: Client,
-        how: How,
+        watch_settings: WatchSettings,
         metrics: Metrics,
         wall: WallClock,
         kinds: Sequence[str],
@@ -46,7 +46,7 @@ class Leader:
             WRITTEN,
             manager,
             partial(why_unwatchable, client),
-            how,
+            watch_settings,
         )
         self._freeze = FreezeSwitch(
             client,

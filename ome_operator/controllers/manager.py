@@ -179,7 +179,7 @@ class Manager:
         """A watch started anew."""
         self._audit.relisted(Place(kind, namespace))
 
-    def whole(self, namespace: str) -> None:
+    def namespace_listed(self, namespace: str) -> None:
         """Everything in a place was told: passes may begin there, and look at what they missed."""
         if not namespace:
             return
@@ -190,7 +190,7 @@ class Manager:
         for ref in self.cluster.refs(namespace):
             self._enqueue(ref, Urgency.SOON)
 
-    def away(self, namespace: str) -> None:
+    def namespace_unwatched(self, namespace: str) -> None:
         """A namespace is not watched any more. What is known of it stays for the day when it comes again, and nothing is
         done with it: its services hold up nobody.
         """

@@ -1,5 +1,5 @@
-"""What the cluster tells, told to a `Sink`.
+"""Watch the cluster, and deliver the state of its objects to a `Sink`.
 
-kopf hosts the operator and watches what people write (`handlers.py`, set up by `tuning.py`: nothing else imports kopf).
-Pods, workloads, nodes and records come by lists and watches of our own (`informer.py`).
+kopf hosts the operator and watches the kinds that people write (`handlers.py`, configured by `tuning.py`; no other module
+imports kopf). Pods, workloads, nodes and NodeModels records are listed and watched by the operator itself (`informer.py`).
 """

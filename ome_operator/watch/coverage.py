@@ -1,7 +1,7 @@
-"""Where the operator looks: everywhere, or at what is cluster-wide and into each of some namespaces.
+"""Watch all namespaces, or only the configured ones besides cluster-wide kinds.
 
-A namespace that is named may be absent, vanish, and come again. Each has its own lists and watches, so the others go on
-meanwhile. kopf is told all names once; its requests into an absent namespace wait here, and no request is sent.
+A configured namespace may be absent, vanish, and come again. Each has its own lists and watches, so the others continue
+meanwhile. kopf gets all names once, at the start; its requests to an absent namespace are held here, and not sent.
 """
 
 import asyncio
@@ -16,166 +16,178 @@ import aiohttp
 
 from ome_operator.kube.errors import KubeError
 from ome_operator.watch.informer import Informer
+from ome_operator.watch.kopf_events import KopfEvents, traced
 from ome_operator.watch.sink import Body, Sink, Watched
-from ome_operator.watch.told import Told, traced
 
 logger = logging.getLogger(__name__)
 
-LOOK_SOON, LOOK_LATE = 10.0, 60.0
-"""Seconds between two looks at a namespace that is absent, and at a namespace that is watched."""
-HELD = 20.0
-"""Seconds that a request of kopf's waits for its namespace. kopf itself would give it up after 30, and say so each time."""
-AT_ONCE = 8
-"""Namespaces that are listed at the same time: each has a dozen lists, and the API server answers others, too."""
+CHECK_ABSENT_EVERY, CHECK_WATCHED_EVERY = 10.0, 60.0
+"""Seconds between two checks of an absent namespace, and of a watched namespace."""
+HOLD_KOPF_REQUEST = 20.0
+"""Seconds that a request of kopf is held for its namespace. kopf itself would time out after 30, and log that each time."""
+LISTED_AT_ONCE = 8
+"""Number of namespaces that are listed at the same time: each needs a dozen lists, and the API server has other clients,
+too."""
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)/")
 
-Look = Callable[[str], Awaitable[str]]
-"""Why a namespace cannot be watched, "" where it can. A KubeError: nobody knows."""
+CheckNamespace = Callable[[str], Awaitable[str]]
+"""Returns why a namespace cannot be watched, "" if it can. A KubeError means that this is not known."""
 
 
-class Knows(Sink, Protocol):
-    """Who is told, and by which namespace."""
+class NamespacedSink(Sink, Protocol):
+    """A sink for watches of single namespaces."""
 
     def relisted(self, kind: str, namespace: str = "") -> None:
-        """A list of this kind was not the first to begin."""
+        """A list of this kind was repeated, so objects may have been deleted unnoticed."""
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
-        """UIDs of all objects of a kind, by a consistent list."""
+        """Return the UIDs of all objects of a kind, by a consistent list."""
 
-    def whole(self, namespace: str) -> None:
-        """Everything that is there was told."""
+    def namespace_listed(self, namespace: str) -> None:
+        """All existing objects of the namespace were delivered."""
 
-    def away(self, namespace: str) -> None:
-        """The namespace is not watched any more: what was told of it is old."""
+    def namespace_unwatched(self, namespace: str) -> None:
+        """The namespace is not watched any more, so the facts about it are old."""
 
 
-class How(NamedTuple):
-    """How parts watch."""
+class WatchSettings(NamedTuple):
+    """Settings of all lists and watches."""
 
     session: aiohttp.ClientSession
     server: str
     server_timeout: int
     interval: float
-    """Seconds between two comparisons of what kopf told with lists."""
+    """Seconds between two comparisons of kopf's events with lists."""
 
 
 class NamespaceWatch:
-    """Lists and watches of a namespace, or of everything that belongs to none: its own tells of itself."""
+    """The lists and watches of a namespace, or of all cluster-wide kinds ("")."""
 
-    def __init__(self, namespace: str, kinds: Sequence[Watched], written: Collection[str], knows: Knows, how: How) -> None:
-        self.namespace, self._knows, self._how = namespace, knows, how
+    def __init__(
+        self,
+        namespace: str,
+        kinds: Sequence[Watched],
+        written: Collection[str],
+        sink: NamespacedSink,
+        settings: WatchSettings,
+    ) -> None:
+        self.namespace, self._sink, self._settings = namespace, sink, settings
         self._ours = [each for each in kinds if each.kind not in written]
         by_people = [each for each in kinds if each.kind in written]
         self._kinds = [each.kind for each in kinds]
-        self.told = Told(by_people, self, lambda kind: knows.listed(kind, namespace), interval=how.interval)
-        self.there = asyncio.Event()
-        """Set while it is watched: then kopf's requests are sent."""
-        self.whole = False
+        self.kopf = KopfEvents(by_people, self, lambda kind: sink.listed(kind, namespace), interval=settings.interval)
+        self.watching = asyncio.Event()
+        """Set while the namespace is watched: only then are kopf's requests sent."""
+        self.listed = False
         self.informer = self._informer()
         self._before = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def _informer(self) -> Informer:
-        how = self._how
-        return Informer(self._ours, self, session=how.session, server=how.server, server_timeout=how.server_timeout)
+        settings = self._settings
+        return Informer(
+            self._ours, self, session=settings.session, server=settings.server, server_timeout=settings.server_timeout
+        )
 
     def open(self, group: asyncio.TaskGroup, slots: asyncio.Semaphore, done: Callable[[], None]) -> None:
-        """Begin to watch; `done` is called when everything was told."""
+        """Begin to watch; `done` is called when all existing objects were delivered."""
         self._tasks = [group.create_task(self._begin(group, slots, done), name=f"list {self.namespace}")]
 
     @property
     def opened(self) -> bool:
-        """Whether it is watched, or about to be."""
+        """Whether the namespace is watched, or about to be."""
         return bool(self._tasks)
 
     async def _begin(self, group: asyncio.TaskGroup, slots: asyncio.Semaphore, done: Callable[[], None]) -> None:
         async with slots:
             self.informer = self._informer()
-            self.told.complete.clear()
-            self.there.set()
-            self._tasks += [group.create_task(self.informer.run()), group.create_task(self.told.run())]
+            self.kopf.complete.clear()
+            self.watching.set()
+            self._tasks += [group.create_task(self.informer.run()), group.create_task(self.kopf.run())]
             await self.informer.complete.wait()
-            await self.told.complete.wait()
-        if self._before:  # deletions may have been missed while nobody watched
+            await self.kopf.complete.wait()
+        if self._before:  # deletions may have been missed while the namespace was not watched
             for kind in self._kinds:
-                self._knows.relisted(kind, self.namespace)
-        self._before = self.whole = True
-        self._knows.whole(self.namespace)
+                self._sink.relisted(kind, self.namespace)
+        self._before = self.listed = True
+        self._sink.namespace_listed(self.namespace)
         done()
 
     def close(self) -> None:
-        """Watch no more. kopf's open watches stay, and may still tell of deletions."""
+        """Stop watching. The open watches of kopf stay, and may still deliver deletions."""
         for task in self._tasks:
             task.cancel()
-        self._tasks, self.whole = [], False
-        self.there.clear()
-        self._knows.away(self.namespace)
+        self._tasks, self.listed = [], False
+        self.watching.clear()
+        self._sink.namespace_unwatched(self.namespace)
 
-    # --- the sink of its watches ------------------------------------------------------------------------------------
+    # --- called by the watches of the namespace -----------------------------------------------------------------------
 
     def seen(self, kind: str, body: Body) -> None:
-        """An object is there in this state."""
-        self._knows.seen(kind, body)
+        """Deliver the current state of an object."""
+        self._sink.seen(kind, body)
 
     def deleted(self, kind: str, body: Body) -> None:
-        """The object was deleted."""
-        self._knows.deleted(kind, body)
+        """Deliver the deletion of an object."""
+        self._sink.deleted(kind, body)
 
     def relisted(self, kind: str) -> None:
-        """A list of this kind was not the first to begin."""
-        self._knows.relisted(kind, self.namespace)
+        """Report that a list of this kind was repeated."""
+        self._sink.relisted(kind, self.namespace)
 
 
 class Coverage:
-    """Watches in all places until it is cancelled, or ends with CannotWatch."""
+    """Watches all configured namespaces and the cluster-wide kinds, until it is cancelled or raises CannotWatch."""
 
     def __init__(
         self,
         names: Sequence[str],
         kinds: Callable[[str], Sequence[Watched]],
         written: Collection[str],
-        knows: Knows,
-        look: Look,
-        how: How,
+        sink: NamespacedSink,
+        check: CheckNamespace,
+        settings: WatchSettings,
     ) -> None:
-        self._look = look
-        self._parts = {name: NamespaceWatch(name, kinds(name), written, knows, how) for name in ("", *dict.fromkeys(names))}
+        self._check = check
+        self._parts = {
+            name: NamespaceWatch(name, kinds(name), written, sink, settings) for name in ("", *dict.fromkeys(names))
+        }
         self._names = [name for name in self._parts if name]
         self._locks = {name: asyncio.Lock() for name in self._names}
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(LISTED_AT_ONCE)
         self._group = asyncio.TaskGroup()
         self._running = False
         self.absent: dict[str, str] = {}
-        """Namespaces that are named and not watched, each with the reason."""
+        """Configured namespaces that are not watched, each with the reason."""
         self.complete = asyncio.Event()
-        """Set when everything was told that is in a place which can be watched."""
+        """Set when all objects were delivered of every namespace that can be watched."""
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Watch without end."""
         try:
             async with self._group:
                 self._running = True
                 self._parts[""].open(self._group, self._slots, self._done)
                 for name in self._names:
-                    self._group.create_task(self._attend(name), name=f"namespace {name}")
+                    self._group.create_task(self._check_periodically(name), name=f"namespace {name}")
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
     # --- namespaces that come and go --------------------------------------------------------------------------------
 
-    async def _attend(self, name: str) -> None:
+    async def _check_periodically(self, name: str) -> None:
         while True:
-            await self._glance(name)
-            await asyncio.sleep(LOOK_LATE if self._parts[name].whole else LOOK_SOON)
+            await self._check_namespace(name)
+            await asyncio.sleep(CHECK_WATCHED_EVERY if self._parts[name].listed else CHECK_ABSENT_EVERY)
 
-    async def _glance(self, name: str) -> None:
-        """See whether a namespace can be watched, and begin or cease to."""
+    async def _check_namespace(self, name: str) -> None:
+        """Check whether a namespace can be watched, and begin or stop watching it."""
         part = self._parts[name]
         async with self._locks[name]:
             try:
-                why = await self._look(name)
+                why = await self._check(name)
             except KubeError as error:
-                logger.warning("cannot look at namespace %s: %s", name, error)
+                logger.warning("cannot check namespace %s: %s", name, error)
                 return
             if why and self.absent.get(name) != why:
                 logger.warning("namespace %s is not watched: %s", name, why)
@@ -190,67 +202,67 @@ class Coverage:
                 part.open(self._group, self._slots, self._done)
 
     def _done(self) -> None:
-        """Complete at the start is whatever can be: an absent namespace holds up nobody."""
-        if all(part.whole or name in self.absent for name, part in self._parts.items()):
+        """Set `complete` if nothing is left to be listed. The operator does not wait for absent namespaces."""
+        if all(part.listed or name in self.absent for name, part in self._parts.items()):
             self.complete.set()
 
     # --- kopf -------------------------------------------------------------------------------------------------------
 
     def event(self, group: str, plural: str, what: str | None, body: Body) -> None:
-        """An event of kopf's; `what` is None for an object of a list."""
+        """Deliver an event of kopf; `what` is None for an object of a list."""
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
-        self._parts[namespace if namespace in self._parts else ""].told.event(group, plural, what, body)
+        self._parts[namespace if namespace in self._parts else ""].kopf.event(group, plural, what, body)
 
     def trace(self) -> aiohttp.TraceConfig:
-        """Looks at the requests of a session that kopf is given."""
-        return traced([part.told for part in self._parts.values()])
+        """Return a trace of the requests that kopf sends in a session."""
+        return traced([part.kopf for part in self._parts.values()])
 
-    async def there(self, path: str, *, refused: bool = False) -> bool:
-        """Whether what a request of kopf's asks for can be watched: after a while at the latest, and where it was `refused`
-        after another look.
+    async def can_watch(self, path: str, *, refused: bool = False) -> bool:
+        """Return whether the target of a kopf request can be watched, waiting some seconds for its namespace. If the
+        request was `refused`, check the namespace again instead of waiting.
         """
-        found = _NAMESPACE.search(path)
-        name = found[1] if found is not None else ""
+        match = _NAMESPACE.search(path)
+        name = match[1] if match is not None else ""
         if name not in self._locks:
             return True
         if refused:
-            await self._glance(name)
+            await self._check_namespace(name)
         try:
-            async with asyncio.timeout(0.0 if refused else HELD):
-                await self._parts[name].there.wait()
+            async with asyncio.timeout(0.0 if refused else HOLD_KOPF_REQUEST):
+                await self._parts[name].watching.wait()
         except TimeoutError:
             return False
         return True
 
     async def end(self) -> None:
-        """End what kopf has left behind."""
+        """End the tasks that kopf has left behind."""
         for part in self._parts.values():
-            await part.told.end()
+            await part.kopf.end()
 
-    # --- how it goes ------------------------------------------------------------------------------------------------
+    # --- metrics ------------------------------------------------------------------------------------------------------
 
     @property
     def last_event(self) -> Mapping[str, float]:
-        """Kind -> monotonic time of the last sign of life of its watch, of the place where that is the longest ago."""
+        """Kind -> monotonic time of the last sign of life of its watch, in the namespace where that is the longest ago."""
         found: dict[str, float] = {}
         for part in self._parts.values():
             if part.opened:
-                for kind, at in (*part.informer.last_event.items(), *part.told.last_event.items()):
+                for kind, at in (*part.informer.last_event.items(), *part.kopf.last_event.items()):
                     found[kind] = min(at, found.get(kind, time.monotonic()))
         return found
 
     @property
     def events(self) -> Counter[str]:
-        """Kind -> how many events came."""
-        both = [count for part in self._parts.values() for count in (part.informer.events, part.told.events)]
+        """Kind -> number of events."""
+        both = [count for part in self._parts.values() for count in (part.informer.events, part.kopf.events)]
         return sum(both, Counter())
 
     @property
     def unread(self) -> Counter[str]:
-        """Kind -> how many objects and events nobody could read."""
+        """Kind -> number of objects and events that could not be read."""
         return sum((part.informer.unread for part in self._parts.values()), Counter())
 
     @property
     def watched(self) -> dict[str, float]:
-        """Namespace that is named -> 1 while it is watched, else 0."""
-        return {name: float(self._parts[name].whole) for name in self._names}
+        """Configured namespace -> 1 while it is watched, else 0."""
+        return {name: float(self._parts[name].listed) for name in self._names}

@@ -1,62 +1,64 @@
-"""The operator as kopf runs it: kopf hosts the process, and tells of the kinds that people write (decisions 34).
+"""Run the operator under kopf, which hosts the process and watches the kinds that people write (decisions 34).
 
-Nothing is watched before `startup` returns, so a standby waits in it. No handler writes, returns anything, or reads the
-object: a pass of ours reads everything that is there. kopf therefore writes nothing either; tests/controlplane/process holds
-that. Pods, workloads, nodes and records are not for kopf: for each event it makes a task, three loggers and a dozen views.
+kopf watches nothing before `startup` returns, so a standby waits in it. No handler writes, returns a value, or keeps the
+object: a reconciliation reads the cache. kopf therefore writes nothing either, which tests/controlplane/process checks.
+Pods, workloads, nodes and records are not watched by kopf: for each event it creates a task, three loggers and a dozen
+views.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 import aiohttp
 import kopf
 
+from ome_operator.util.json_limits import shallow
 from ome_operator.watch import tuning
 from ome_operator.watch.coverage import Coverage
-from ome_operator.watch.lines import Shallow
+from ome_operator.watch.informer import lines
 from ome_operator.watch.sink import Watched
 
 PERMANENT = kopf.ErrorsMode.PERMANENT
-"""An error is not tried again after a minute, as kopf does by default: it ends the process."""
+"""An error in a handler ends the process instead of being tried again after a minute, as kopf does by default."""
 REFUSED = 1.0
-"""Seconds until a request is sent again whose token was refused."""
+"""Seconds until a request whose token was refused is sent again."""
 
 
 class Process(Protocol):
-    """What kopf hosts."""
+    """The part of the operator that kopf hosts."""
 
     @property
-    def told(self) -> Coverage:
-        """Who is told; asked for once `start` has returned."""
+    def coverage(self) -> Coverage:
+        """The watches that receive kopf's events; available once `start` has returned."""
 
     @property
     def server(self) -> str:
-        """Address of the API server."""
+        """The address of the API server."""
 
     async def start(self) -> Sequence[Watched]:
-        """Wait until we may work, and start what is ours; the kinds that kopf is to watch."""
+        """Wait until this process may work, start its tasks, and return the kinds that kopf has to watch."""
 
     async def stop(self) -> None:
-        """End what `start` has begun."""
+        """End the tasks that `start` has begun."""
 
     def session(self, trace: aiohttp.TraceConfig, middleware: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
-        """A new session, which kopf will close."""
+        """Return a new session, which kopf will close."""
 
 
 class Memo:
-    """What handlers are given."""
+    """The object that kopf passes to handlers."""
 
     def __init__(self, process: Process, stop: asyncio.Event, registry: kopf.OperatorRegistry) -> None:
         self.process, self.stop, self.registry = process, stop, registry
 
     def __copy__(self) -> "Memo":
-        """Itself: kopf copies it for each object."""
+        """Return the object itself, because kopf copies it for each object that it watches."""
         return self
 
 
 async def startup(memo: Memo, **_: Any) -> None:
-    """Wait for CRDs and the Lease, and start the manager."""
+    """Wait for the CRDs and the Lease, and start the manager."""
     try:
         kinds = await memo.process.start()
     except asyncio.CancelledError:
@@ -67,52 +69,58 @@ async def startup(memo: Memo, **_: Any) -> None:
 
 
 async def cleanup(memo: Memo, **_: Any) -> None:
-    """Let running passes end, and end the manager."""
+    """Let running reconciliations end, and stop the manager."""
     await memo.process.stop()
-    memo.stop.set()  # whatever ended it: kopf waits 5 s for its own task that waits for this
+    memo.stop.set()  # in any case: kopf waits 5 s for its own task that waits for this flag
 
 
 async def login(memo: Memo, **_: Any) -> kopf.AiohttpSession:
-    """A new session each time: kopf closes the one whose token was refused, and takes none that it has seen."""
+    """Return a new session each time: kopf closes a session whose token was refused, and accepts no session that it had
+    before.
+    """
     process = memo.process
     return kopf.AiohttpSession(
-        server=process.server, aiohttp_session=process.session(process.told.trace(), patient(process.told))
+        server=process.server, aiohttp_session=process.session(process.coverage.trace(), shield(process.coverage))
     )
 
 
-def patient(told: Coverage) -> aiohttp.ClientMiddlewareType:
-    """What stands between kopf and the API server.
+def shield(coverage: Coverage) -> aiohttp.ClientMiddlewareType:
+    """Return a middleware that hides temporary failures of the API server from kopf.
 
-    A token that is refused, although it was renewed, is not for kopf to know: it would close the session, and watches of
-    other kinds would end by that. The time-out of the request ends this. Nor is a namespace that is absent: kopf would end
-    after two minutes. Of the errors that a request can have, only of a payload that was cut kopf says nothing,
-    counts it nowhere, and begins again after it. Nor is an object for kopf that its decoder does not bear
-    (tests/unit/watch/test_handlers.py).
+    * A token that is refused although it was renewed would make kopf close the session, and so end the watches of other
+      kinds. The middleware sends the request again until the timeout of the request.
+    * An absent namespace would end kopf after two minutes. The middleware raises a payload error instead: of all errors of a
+      request, this is the only one that kopf neither logs nor counts, and after which it begins again.
+    * Values that are nested too deep for kopf's decoder are removed from the answer (tests/unit/watch/test_handlers.py).
     """
 
     async def sent(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         path = request.url.path
-        if not await told.there(path):
+        if not await coverage.can_watch(path):
             raise aiohttp.ClientPayloadError(f"{path} cannot be watched now")
         while (response := await handler(request)).status == 401:
             response.release()
             await asyncio.sleep(REFUSED)
-        if response.status == 403 and not await told.there(path, refused=True):
+        if response.status == 403 and not await coverage.can_watch(path, refused=True):
             response.release()
             raise aiohttp.ClientPayloadError(f"{path} cannot be watched any more")
-        response.content = Shallow(response.content)  # type: ignore[assignment]
+        response.content = DepthLimitedContent(response.content)  # type: ignore[assignment]
         return response
 
     return sent
 
 
 async def event(memo: Memo, event: kopf.RawEvent, resource: kopf.Resource, **_: Any) -> None:
-    """Tell of an object that is there or was deleted. Those of sglang.ai come to these where they are served."""
-    memo.process.told.event(resource.group, resource.plural, event["type"], event["object"])
+    """Deliver an object that exists or was deleted. Objects of group sglang.ai are delivered here, too, if the cluster
+    serves them.
+    """
+    memo.process.coverage.event(resource.group, resource.plural, event["type"], event["object"])
 
 
 async def operate(process: Process, stop: asyncio.Event, server_timeout: int = 600, namespaces: Sequence[str] = ()) -> None:
-    """Run until `stop` is set or a signal says so; raises what made it impossible to watch. `namespaces`: () for all."""
+    """Run until `stop` is set or a signal arrives. Raises the error that made it impossible to watch. `namespaces`: ()
+    for all.
+    """
     tuning.quiet()
     registry = kopf.OperatorRegistry()
     kopf.on.startup(registry=registry, errors=PERMANENT)(startup)
@@ -123,7 +131,26 @@ async def operate(process: Process, stop: asyncio.Event, server_timeout: int = 6
         registry=registry,
         settings=tuning.tuned(server_timeout),
         memo=Memo(process, stop, registry),
-        standalone=True,  # it neither looks for peers nor tells them anything: the Lease decides
+        standalone=True,  # kopf neither looks for peers nor announces itself: the Lease decides which process works
         stop_flag=stop,
         **where,
     )
+
+
+class DepthLimitedContent:
+    """The content of an answer without JSON that is nested too deep: kopf's decoder would fail on it and end the process."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def read(self, n: int = -1) -> bytes:
+        """Return a whole list."""
+        return shallow(await self._content.read(n))
+
+    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        """Yield the lines of a watch."""
+        async for line in lines(self._content):
+            yield shallow(line) + b"\n"

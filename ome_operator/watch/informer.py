@@ -1,9 +1,9 @@
-"""Lists and watches of our own, for kinds with many objects and many events, and for the agent.
+"""Lists and watches without kopf, for kinds with many objects and many events, and for the agent.
 
-Each kind is listed page by page and watched from the moment of its list. A watch that ends, is cut, or falls silent is
-opened again at the last version that it told. A list begins again when that version is too old (410), when the list itself
-was cut, when the token is refused (the session has another token by then), or when the watch tells what nobody can read.
-What cannot be read a second time within a minute costs its own object alone: lists would come without end.
+Each kind is listed page by page and watched from the version of its list. A watch that ends, is cut off, or falls silent is
+opened again at the last delivered version. A list begins again when that version is too old (410), when the list itself was
+cut off, when the token is refused (the session has another token by then), or when an event of the watch is unreadable.
+After a second unreadable event within a minute only its own object is lost, because the lists would otherwise never end.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, NoReturn
 
 import aiohttp
@@ -22,33 +22,32 @@ from ome_operator.kube import errors
 from ome_operator.machinery.pace import PACE
 from ome_operator.util.json_limits import decoded
 from ome_operator.util.json_pages import ITEM, members
-from ome_operator.watch.lines import lines
 from ome_operator.watch.sink import CannotWatch, Sink, Watched
 
 logger = logging.getLogger(__name__)
 
 BACKOFFS = (0.2, 0.5, *[1.0] * 10, *[2.0] * 10, *[5.0] * 20)
-"""Seconds between two tries of a request: two minutes in all, for an API server that restarts answers 403, 404 and 503 for
-some seconds. After that the error ends the process, which is restarted and costs lists only."""
+"""Seconds between two tries of a request: two minutes in all, because an API server that restarts answers 403, 404 and
+503 for some seconds. After that the error ends the process, and its restart costs lists only."""
 NOT_SERVED_TRIES = 12
-"""A kind that is not served for ten seconds is gone: its CRD was deleted."""
+"""A kind that is not served for ten seconds is gone, because its CRD was deleted."""
 PAGE = 500
-"""Objects of a page."""
+"""Objects per page."""
 SILENCE = 70.0
-"""Bookmarks come every minute where there is a newer version; a connection that is silent for longer is dead, or has nothing
-to tell, and costs a request."""
+"""Seconds after which a silent connection is closed and opened again. Bookmarks come every minute if there is a newer
+version, so a longer silence means that the connection is dead, or that nothing has changed."""
 PAUSE = 0.1
-"""Seconds between two watches, for the case that something ends each at once."""
-WELL = 60.0
-"""A watch that has run for so many seconds was well: what fails after it is a new failure."""
+"""Seconds between two watches, in case something ends each of them at once."""
+HEALTHY_AFTER = 60.0
+"""Seconds after which a watch counts as healthy, so that a later failure is a new one."""
 
 
 class _Again(OmeError):
-    """A list has to begin again; says why."""
+    """A list has to begin again; the message states why."""
 
 
 class Informer:
-    """Watches its kinds until it is cancelled, or ends with CannotWatch."""
+    """Watches its kinds until it is cancelled or raises CannotWatch."""
 
     def __init__(
         self,
@@ -68,19 +67,19 @@ class Informer:
         self._watch_query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(server_timeout)}
         self._unlisted = {each.kind for each in kinds}
         self.complete = asyncio.Event()
-        """Set when the sink was told of a whole list of each kind."""
+        """Set when a whole list of each kind was delivered to the sink."""
         if not kinds:
             self.complete.set()
         self.last_event: dict[str, float] = {}
         """Kind -> monotonic time of the last sign of life of its watch."""
         self.events: Counter[str] = Counter()
-        """Kind -> how many events came."""
+        """Kind -> number of events."""
         self.unread: Counter[str] = Counter()
-        """Kind -> how many objects and events nobody could read."""
+        """Kind -> number of objects and events that could not be read."""
         self._unread_at: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Watch without end."""
         try:
             async with asyncio.TaskGroup() as group:
                 for watched in self._kinds:
@@ -100,12 +99,12 @@ class Informer:
                     await asyncio.sleep(PAUSE)
             except _Again as reason:
                 logger.info("listing %s again: %s", watched.plural, reason)
-                if time.monotonic() - began > WELL:
+                if time.monotonic() - began > HEALTHY_AFTER:
                     pauses = iter(BACKOFFS)
                 pause = next(pauses, None)
                 if pause is None:
                     raise CannotWatch(f"cannot watch {watched.plural}: {reason}") from None
-            except errors.Unauthorized as error:  # for as long as it takes: whoever renews tokens may be slow
+            except errors.Unauthorized as error:  # without a limit: the renewal of a token may take long
                 logger.warning("cannot watch %s: %s", watched.plural, error)
                 pause = 1.0
             again = True
@@ -114,48 +113,48 @@ class Informer:
     # --- a list -----------------------------------------------------------------------------------------------------
 
     async def _list(self, watched: Watched) -> str:
-        """Tell all pages of a list; the version of the moment that they show."""
+        """Deliver all pages of a list, and return the resourceVersion of the list."""
         query = {"limit": str(self._page)}
         while True:
             response = await self._open(watched, query, self._list_timeout)
             try:
                 async with response:
                     page = await response.read()
-                metadata = await self._tell_page(watched, page)
+                metadata = await self._deliver_page(watched, page)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TypeError, KeyError) as error:
-                raise _Again(f"a page of the list did not come whole ({_message(error)})") from error
+                raise _Again(f"a page of the list is incomplete or unreadable ({_message(error)})") from error
             if not metadata.get("continue"):
                 return str(metadata.get("resourceVersion") or "")
             query["continue"] = metadata["continue"]
 
-    async def _tell_page(self, watched: Watched, page: bytes) -> dict[str, Any]:
-        """Tell each object of a page as soon as it is decoded, while the loop goes on; the page's metadata.
+    async def _deliver_page(self, watched: Watched, page: bytes) -> dict[str, Any]:
+        """Deliver each object of a page as soon as it is decoded, while other tasks run. Return the metadata of the page.
 
-        Some objects of a page that proves broken are told: its list begins again.
+        If a page turns out to be broken, some of its objects have already been delivered: its list begins again.
         """
         found: dict[str, Any] = {}
-        told = 0
+        delivered = 0
         try:
             for name, value in members(page):
                 if name is ITEM:
-                    self._tell_item(watched, found.get("apiVersion"), value)
-                    told += 1
+                    self._deliver_item(watched, found.get("apiVersion"), value)
+                    delivered += 1
                     await PACE.breathe()
                 else:
                     found[name] = value
         except RecursionError:
             found = decoded(page)
-            for item in (found.get("items") or ())[told:]:
-                self._tell_item(watched, found.get("apiVersion"), item)
+            for item in (found.get("items") or ())[delivered:]:
+                self._deliver_item(watched, found.get("apiVersion"), item)
         self.last_event[watched.kind] = time.monotonic()
         metadata: dict[str, Any] = found["metadata"]
         return metadata
 
-    def _tell_item(self, watched: Watched, api_version: str | None, item: Any) -> None:
-        """Objects of a list lack what events have: their version of the API, which stands before them."""
+    def _deliver_item(self, watched: Watched, api_version: str | None, item: Any) -> None:
+        """Deliver an object of a list. Unlike objects of events it lacks an apiVersion, which the list has."""
         self.events[watched.kind] += 1
         if not isinstance(item, dict):
-            self._cannot_read(watched, "an item of its list is no object")
+            self._cannot_read(watched, "an item of its list is not an object")
             return
         if api_version:
             item.setdefault("apiVersion", api_version)
@@ -171,25 +170,25 @@ class Informer:
     # --- a watch ----------------------------------------------------------------------------------------------------
 
     async def _follow(self, watched: Watched, version: str) -> str:
-        """Tell one watch from this version on until it ends; the last version that it told."""
+        """Deliver the events of one watch that begins at this version, until it ends. Return the last delivered version."""
         response = await self._open(watched, {**self._watch_query, "resourceVersion": version}, self._watch_timeout)
         try:
             async with response:
                 async for line in lines(response.content):
-                    version = self._pass_on(watched, line) or version
+                    version = self._deliver_event(watched, line) or version
                     await PACE.breathe()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             logger.debug("the watch of %s ended: %s", watched.plural, _message(error))
         return version
 
-    def _pass_on(self, watched: Watched, line: bytes) -> str:
-        """Tell one event; its version."""
+    def _deliver_event(self, watched: Watched, line: bytes) -> str:
+        """Deliver an event, and return its version."""
         try:
             event = decoded(line)
             what, body = event["type"], event["object"]
             version = (body.get("metadata") or {}).get("resourceVersion") or ""
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            return self._skip(watched, f"its watch told what nobody can read ({_message(error)})")
+            return self._skip(watched, f"its watch delivered an unreadable event ({_message(error)})")
         self.last_event[watched.kind] = time.monotonic()
         if what == "ERROR":
             raise _Again(str(body.get("message") or f"its watch ended with an error ({body.get('code')})"))
@@ -201,20 +200,22 @@ class Informer:
         elif what in ("ADDED", "MODIFIED"):
             self._sink.seen(watched.kind, body)
         else:
-            logger.warning("the watch of %s told of an event that nobody knows: %s", watched.plural, what)
+            logger.warning("the watch of %s delivered an event of an unknown type: %s", watched.plural, what)
         return str(version)
 
     def _skip(self, watched: Watched, why: str) -> str:
-        """Leave an event out, which has no version. Who knows what it told: so a list begins, if none did lately."""
+        """Skip an unreadable event, which has no version. Its content is lost, so the kind is listed again, unless it was
+        listed for this reason within the last minute.
+        """
         self._cannot_read(watched, why)
-        before, now = self._unread_at.get(watched.kind, -WELL), time.monotonic()
-        if now - before >= WELL:
+        before, now = self._unread_at.get(watched.kind, -HEALTHY_AFTER), time.monotonic()
+        if now - before >= HEALTHY_AFTER:
             self._unread_at[watched.kind] = now
             raise _Again(why)
         return ""
 
     def _cannot_read(self, watched: Watched, why: str) -> None:
-        """Count it, and say it for the first of a kind."""
+        """Count an unreadable object or event, and log the first of a kind."""
         self.unread[watched.kind] += 1
         if self.unread[watched.kind] == 1:
             logger.warning("watching %s: %s; further ones are counted as ome_watch_unread_total", watched.plural, why)
@@ -222,7 +223,9 @@ class Informer:
     # --- a request --------------------------------------------------------------------------------------------------
 
     async def _open(self, watched: Watched, query: dict[str, str], limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """An answer 200. What may be better soon is tried again; else it raises _Again, Unauthorized or CannotWatch."""
+        """Return an answer with status 200. Errors that may go away are tried again; others raise _Again, Unauthorized or
+        CannotWatch.
+        """
         selector = {"labelSelector": watched.selector} if watched.selector else {}
         url, pauses = self._server + watched.path, iter(BACKOFFS)
         for tries in itertools.count(1):
@@ -242,18 +245,18 @@ class Informer:
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
-    """The error that an answer other than 200 is."""
+    """Return the error for an answer with another status than 200."""
     async with response:
         text = (await response.read()).decode(errors="replace").strip()
     try:
-        told = json.loads(text)
+        body = json.loads(text)
     except (ValueError, RecursionError):
-        told = text
-    return errors.from_response(response.status, told, response.headers.get("Retry-After", ""))
+        body = text
+    return errors.from_response(response.status, body, response.headers.get("Retry-After", ""))
 
 
 def _pause(error: errors.KubeError, pauses: Iterator[float], tries: int) -> float | None:
-    """Seconds until a request is tried again; None when that has lasted too long, or does not help."""
+    """Return the seconds until a request is tried again; None after too many tries, or if trying again does not help."""
     if error.code == 410:
         raise _Again(str(error)) from error
     if isinstance(error, errors.Unauthorized):
@@ -268,3 +271,15 @@ def _pause(error: errors.KubeError, pauses: Iterator[float], tries: int) -> floa
 
 def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the complete lines of a stream; a line that was cut off at the end is dropped. Large objects are longer than
+    `readline` can read.
+    """
+    rest = b""
+    async for chunk in content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line

@@ -1,4 +1,4 @@
-"""What is watched, and who is told."""
+"""The kinds to watch, and the receiver of their objects."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -29,17 +29,17 @@ class Watched(NamedTuple):
 
 
 class Sink(Protocol):
-    """Who is told. No method may raise, block, or keep the body."""
+    """Receives the objects of watches. No method may raise, block, or keep the body."""
 
     def seen(self, kind: str, body: Body) -> None:
-        """The object is there, in this state. Called again and again with the same state."""
+        """The object exists in this state. Called repeatedly with the same state."""
 
     def deleted(self, kind: str, body: Body) -> None:
         """The object was deleted."""
 
     def relisted(self, kind: str) -> None:
-        """A list of this kind was not the first to begin: what was told before may be gone since."""
+        """A list of this kind was repeated: objects that were delivered before may have been deleted since."""
 
 
 class CannotWatch(OmeError):
-    """A kind cannot be watched any more; the sentence says which, and why. Whoever starts again begins with new lists."""
+    """A kind cannot be watched any more; the message states which, and why. A new process begins with new lists."""

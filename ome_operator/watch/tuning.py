@@ -1,4 +1,4 @@
-"""How kopf is set up: what it may do is to list and to watch."""
+"""Configure kopf, which may only list and watch."""
 
 import logging
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ import kopf
 from ome_operator.watch.informer import BACKOFFS, SILENCE
 
 PAGE = 100
-"""Objects of a page: kopf decodes it as a whole, and `watch/lines.py` looks at it before."""
+"""Objects per page: kopf decodes a page as a whole, after `handlers.py` has limited its depth."""
 
 
 def tuned(server_timeout: int) -> kopf.OperatorSettings:
-    """Every kopf setting that we rely on."""
+    """Return all settings of kopf that the operator depends on."""
     settings = kopf.OperatorSettings()
     settings.networking.request_timeout = 30.0
     settings.networking.connect_timeout = 5.0
@@ -24,24 +24,24 @@ def tuned(server_timeout: int) -> kopf.OperatorSettings:
     settings.watching.inactivity_timeout = SILENCE
     settings.watching.reconnect_backoff = 0.1
     settings.watching.chunk_size = PAGE
-    settings.process.ultimate_exiting_timeout = 60.0  # SIGKILL, if kopf ends by an error and then hangs
-    settings.scanning.disabled = True  # the chart gives no rights on CRDs and namespaces
+    settings.process.ultimate_exiting_timeout = 60.0  # SIGKILL, if kopf ends with an error and then hangs
+    settings.scanning.disabled = True  # the chart grants no rights on CRDs and namespaces
     settings.posting.enabled = False
     settings.persistence.diffbase_storage = NoDiffs()
-    # kopf takes its finalizer off every object that carries it. No object can carry this: it has no domain.
+    # kopf removes its finalizer from every object that has it. No object can have this name: it has no domain.
     settings.persistence.finalizer = "no finalizer"
     return settings
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Remembers nothing: no handler asks for what changed, and to copy a body costs more than all the rest of an event."""
+    """Stores nothing: no handler asks for differences, and copying a body costs more than the rest of an event."""
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
-        """Nothing of the object."""
+        """Return an empty essence."""
         return kopf.BodyEssence()
 
     def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        """Nothing was stored."""
+        """Return None: nothing was stored."""
         return None
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
@@ -49,29 +49,31 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 def quiet() -> None:
-    """Keep tracebacks of what ended kopf out of the log: whoever called `kopf.operator` says it in a sentence. Tracebacks of
-    handlers stay.
+    """Keep tracebacks of errors that end kopf out of the log, because the caller of `kopf.operator` logs them in a
+    sentence. Tracebacks of handlers are kept.
     """
     logger = logging.getLogger("kopf")
     logger.handlers, logger.propagate = [_Sentences()], False
 
 
 def expect_an_early_end() -> None:
-    """Let kopf not warn that its `startup` was cut off: that is how a standby is stopped."""
+    """Suppress kopf's warning that its `startup` was cut off, because a standby is stopped in this way."""
     logging.getLogger("kopf").setLevel(logging.ERROR)
 
 
 _RETRIED = "failed; will retry"
-"""In kopf's message about a request that it sends again."""
+"""Part of kopf's message about a request that it sends again."""
 
 
 class _Sentences(logging.Handler):
-    """Passes on to the root logger what kopf logs."""
+    """Passes the log records of kopf on to the root logger."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Not what `kopf.operator` raises, too."""
+        """Pass a record on, unless it is about an error that `kopf.operator` also raises."""
         if record.exc_info and not record.name.startswith("kopf.objects"):
             return
-        if record.levelno == logging.ERROR and _RETRIED in record.getMessage():  # as right after the CRDs were installed
+        if (
+            record.levelno == logging.ERROR and _RETRIED in record.getMessage()
+        ):  # such as right after the CRDs were installed
             record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
         logging.root.handle(record)

@@ -61,9 +61,9 @@ async def test_passes_of_a_namespace_begin_when_it_is_whole_and_end_when_it_is_a
     made.seen("InferenceService", service())
     await made._pass(REF)
     assert passes == []
-    made.whole("a")
+    made.namespace_listed("a")
     await made._pass(REF)
-    made.away("a")
+    made.namespace_unwatched("a")
     await made._pass(REF)
     assert passes == [REF]
     assert made.cluster.find(REF) is not None, "what is known stays until the namespace was listed anew"
@@ -99,7 +99,7 @@ def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
     made, _ = manager(watch_namespaces=("a", "b"))
     for namespace in ("a", "b"):
         made.seen("InferenceService", service(namespace))
-    made.whole("a")
+    made.namespace_listed("a")
     assert made._known(Place("InferenceService", "a")) == {"of-a"}
     assert made._known(Place("InferenceService", "b")) == set()
 
@@ -113,7 +113,7 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
     waves.tell(REF, waits, asks=True, begun=True)
     waves.tell(other, waits, asks=True, begun=False)
     assert waves.ahead(other, {runtime: epoch})
-    made.away("a")
+    made.namespace_unwatched("a")
     assert waves.ahead(other, {runtime: epoch}) == ""
 
 
@@ -129,12 +129,12 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
     monkeypatch.setattr(collector, "tend", ended)
     for namespace in ("a", "b"):
         made.seen("InferenceService", service(namespace))
-    made.whole("a")
+    made.namespace_listed("a")
     await made.run()
     assert made._services.waves._unseen == {REF}
-    made.whole("b")
+    made.namespace_listed("b")
     assert made._services.waves._unseen == {REF, REF._replace(namespace="b")}
-    made.away("b")
+    made.namespace_unwatched("b")
     assert made._services.waves._unseen == {REF}
 
 

@@ -62,7 +62,7 @@ async def test_nothing_is_renewed_for_a_loop_that_does_not_answer() -> None:
     client = Client(Connection(None), may_write=election.leads)
     await election.acquire()
     answers, renewals = False, server.left
-    with pytest.raises(Lost, match="does not answer"):
+    with pytest.raises(Lost, match="does not respond"):
         await election.hold()
     assert server.left == renewals and not election.leads() and now >= 110.0
     answers = True

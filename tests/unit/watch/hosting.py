@@ -15,8 +15,8 @@ from ome_operator import keys
 from ome_operator.controllers.manager import WRITTEN, watched
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.watch import handlers
+from ome_operator.watch.kopf_events import KopfEvents, traced
 from ome_operator.watch.sink import Watched
-from ome_operator.watch.told import Told, traced
 from tests.support.answers import answers
 from tests.support.deep import filled
 
@@ -154,13 +154,13 @@ def _cut(request: web.Request) -> None:
     request.transport.close()
 
 
-class Everywhere(Told):
+class Everywhere(KopfEvents):
     """All that kopf asks for can be watched."""
 
     def trace(self) -> aiohttp.TraceConfig:
         return traced([self])
 
-    async def there(self, path: str, *, refused: bool = False) -> bool:
+    async def can_watch(self, path: str, *, refused: bool = False) -> bool:
         return True
 
 
@@ -170,7 +170,7 @@ class Process:
     def __init__(self, server: str, kinds: Sequence[Watched], patience: float = 10.0) -> None:
         self.server, self._kinds = server, kinds
         self.there: dict[str, set[str]] = {}
-        self.told = Everywhere(kinds, self, self._listed, interval=0.1, patience=patience, look_every=0.1)
+        self.coverage = Everywhere(kinds, self, self._listed, interval=0.1, patience=patience, list_every=0.1)
         self.said: list[str] = []
         self.sessions: list[aiohttp.ClientSession] = []
         self.stopped = 0
@@ -180,7 +180,7 @@ class Process:
 
     async def stop(self) -> None:
         self.stopped += 1
-        await self.told.end()
+        await self.coverage.end()
 
     def session(self, trace: aiohttp.TraceConfig, middleware: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
         self.sessions.append(aiohttp.ClientSession(trace_configs=[trace], middlewares=[middleware]))

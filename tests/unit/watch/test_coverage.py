@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ome_operator.kube.errors import Transient
 from ome_operator.watch import coverage, handlers
-from ome_operator.watch.coverage import Coverage, How
+from ome_operator.watch.coverage import Coverage, WatchSettings
 from ome_operator.watch.sink import Watched
 from tests.support.answers import answers
 from tests.support.sinks import Sink
@@ -33,10 +33,10 @@ class Manager(Sink):
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
         return set()
 
-    def whole(self, namespace: str) -> None:
+    def namespace_listed(self, namespace: str) -> None:
         self.said.append(f"whole {namespace}".strip())
 
-    def away(self, namespace: str) -> None:
+    def namespace_unwatched(self, namespace: str) -> None:
         self.said.append(f"away {namespace}")
 
 
@@ -67,7 +67,7 @@ class Cluster:
 async def covered(cluster: Cluster, *names: str) -> AsyncIterator[tuple[Coverage, Manager]]:
     manager = Manager()
     async with answers(cluster.answer) as connection, connection.session(limit=0, agent="") as session:
-        made = Coverage(names, kinds, (), manager, cluster.look, How(session, connection.server, 60, 60.0))
+        made = Coverage(names, kinds, (), manager, cluster.look, WatchSettings(session, connection.server, 60, 60.0))
         watching = asyncio.create_task(made.run())
         try:
             yield made, manager
@@ -85,8 +85,8 @@ async def until(what: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coverage, "LOOK_SOON", 0.05)
-    monkeypatch.setattr(coverage, "LOOK_LATE", 0.05)
+    monkeypatch.setattr(coverage, "CHECK_ABSENT_EVERY", 0.05)
+    monkeypatch.setattr(coverage, "CHECK_WATCHED_EVERY", 0.05)
 
 
 async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -105,7 +105,7 @@ async def test_a_namespace_that_is_absent_holds_up_nobody(caplog: pytest.LogCapt
 async def test_where_nothing_cluster_wide_is_read_the_namespaces_are_everything() -> None:
     cluster, manager = Cluster("a"), Manager()
     async with answers(cluster.answer) as connection, connection.session(limit=0, agent="") as session:
-        how = How(session, connection.server, 60, 60.0)
+        how = WatchSettings(session, connection.server, 60, 60.0)
         made = Coverage(("a",), lambda name: kinds(name) if name else [], (), manager, cluster.look, how)
         watching = asyncio.create_task(made.run())
         async with asyncio.timeout(10):
@@ -146,17 +146,17 @@ async def test_while_nobody_answers_nothing_is_given_up() -> None:
 
 async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """And fails in a way that kopf begins again after, without a word."""
-    monkeypatch.setattr(coverage, "HELD", 0.3)
+    monkeypatch.setattr(coverage, "HOLD_KOPF_REQUEST", 0.3)
     cluster, path = Cluster("a"), "/api/v1/namespaces/b/pods"
     async with covered(cluster, "a", "b") as (made, _), answers(cluster.answer) as here:
         await made.complete.wait()
-        async with aiohttp.ClientSession(middlewares=[handlers.patient(made)]) as session:
+        async with aiohttp.ClientSession(middlewares=[handlers.shield(made)]) as session:
             for free in ("/api/v1/nodes", "/apis", "/api/v1/namespaces/a/pods", "/api/v1/namespaces/other/pods"):
                 assert (await session.get(here.server + free)).status == 200
             with pytest.raises(aiohttp.ClientPayloadError):
                 await session.get(here.server + path)
             assert path not in cluster.asked
-            monkeypatch.setattr(coverage, "HELD", 10.0)
+            monkeypatch.setattr(coverage, "HOLD_KOPF_REQUEST", 10.0)
             waiting = asyncio.create_task(session.get(here.server + path))
             await asyncio.sleep(0.1)
             cluster.there.add("b")
@@ -172,7 +172,7 @@ async def test_a_refusal_is_kopfs_to_know_only_where_the_namespace_is_there() ->
 
     async with covered(cluster, "a") as (made, manager), answers(refuse) as here:
         await made.complete.wait()
-        async with aiohttp.ClientSession(middlewares=[handlers.patient(made)]) as session:
+        async with aiohttp.ClientSession(middlewares=[handlers.shield(made)]) as session:
             assert (await session.get(f"{here.server}/api/v1/namespaces/a/pods")).status == 403
             cluster.there.clear()
             with pytest.raises(aiohttp.ClientPayloadError):

@@ -20,8 +20,8 @@ from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.describe.tree import tree
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
+from ome_operator.watch.handlers import DepthLimitedContent
 from ome_operator.watch.informer import Informer
-from ome_operator.watch.lines import Shallow
 from ome_operator.watch.sink import Watched
 from tests.support import yamls
 from tests.support.answers import answers
@@ -62,9 +62,9 @@ async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> No
     deep = filled(json.dumps(body(kind, "deep", DEEP[kind])).encode(), levels)
     plain = json.dumps(body(kind, "plain", {})).encode()
     lines = b"".join(b'{"type": "ADDED", "object": ' + text + b"}\n" for text in (deep, plain))
-    content = Shallow(cast(aiohttp.StreamReader, Content(lines)))
+    content = DepthLimitedContent(cast(aiohttp.StreamReader, Content(lines)))
     told = [json.loads(line)["object"] async for line in content.iter_chunked(1024)]
-    whole = Shallow(cast(aiohttp.StreamReader, Content(b'{"items": [' + deep + b"]}")))
+    whole = DepthLimitedContent(cast(aiohttp.StreamReader, Content(b'{"items": [' + deep + b"]}")))
     told += json.loads(await whole.read())["items"]
     cluster = ClusterCache(Deps())
     for item in told:

@@ -20,9 +20,9 @@ from ome_operator.cache.resources import SHORT
 from ome_operator.controllers.manager import WRITTEN
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.settings import Settings
-from ome_operator.watch import handlers, told
+from ome_operator.watch import handlers, kopf_events
+from ome_operator.watch.kopf_events import KopfEvents
 from ome_operator.watch.sink import CannotWatch, Watched
-from ome_operator.watch.told import Told
 from tests.support.deep import HERE, MOST
 from tests.unit.watch.hosting import ALL, CUT, SERVICES, Process, Server, hosted, service, until
 
@@ -55,8 +55,8 @@ async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> N
         server.tell("DELETED", service("dying", finalizers=[MARKER]))
         await until(lambda: len(process.said) == 5)
         assert not operating.done()
-        assert process.told.events["InferenceService"] == 5
-        assert set(process.told.last_event) == WRITTEN
+        assert process.coverage.events["InferenceService"] == 5
+        assert set(process.coverage.last_event) == WRITTEN
     assert sorted(process.said) == ["deleted dying", "seen dying", "seen mine", "seen mine", "seen new"]
     assert {method for method, _ in server.requests} == {"GET"}
     asked = {path for _, path in server.requests if path.count("/") > 3 or path == SERVICES}
@@ -68,8 +68,8 @@ async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> N
 def test_a_watch_that_is_opened_again_and_tells_nothing_gives_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy may answer each at once, and hold back what it tells: OmeWatchSilent has to see that."""
     clock, kind = [0.0], "InferenceService"
-    monkeypatch.setattr(told, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    made = Told(ALL, Process("", ALL), lambda _: asyncio.sleep(0, set()), interval=1.0)
+    monkeypatch.setattr(kopf_events, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    made = KopfEvents(ALL, Process("", ALL), lambda _: asyncio.sleep(0, set()), interval=1.0)
     watches: list[Any] = [SimpleNamespace(total_bytes=0) for _ in range(3)]
     made.answered(SERVICES, {}, watches[0])
     for clock[0], content in zip((10.0, 80.0, 150.0), watches, strict=True):
@@ -199,12 +199,12 @@ async def test_passes_begin_when_everything_that_is_there_was_told() -> None:
     server = Server(service("a"))
     async with hosted(server) as (process, _):
         process.there["InferenceService"] = {"a", "late"}
-        checking = asyncio.create_task(process.told.run())
+        checking = asyncio.create_task(process.coverage.run())
         await until(lambda: server.watched[SERVICES])
         await asyncio.sleep(0.3)
-        assert not process.told.complete.is_set(), "a list of metadata has an object that kopf has not told"
+        assert not process.coverage.complete.is_set(), "a list of metadata has an object that kopf has not told"
         server.tell("ADDED", service("late"))
-        await until(process.told.complete.is_set)
+        await until(process.coverage.complete.is_set)
         process.there["InferenceService"] = {"a"}
         await until(lambda: "relisted InferenceService" in process.said)
         checking.cancel()
@@ -219,18 +219,20 @@ async def test_what_is_there_and_never_comes_ends_the_process() -> None:
 
     async with hosted(server, Impatient) as (process, _):
         process.there["InferenceService"] = {"a"}
-        checking = asyncio.create_task(process.told.run())
-        await until(process.told.complete.is_set)
+        checking = asyncio.create_task(process.coverage.run())
+        await until(process.coverage.complete.is_set)
         process.there["InferenceService"] = {"a", "lost"}
-        with pytest.raises(CannotWatch, match="of 2 objects of InferenceService kopf has told 1"):
+        with pytest.raises(CannotWatch, match="kopf has delivered 1 of 2 objects of InferenceService"):
             await checking
 
 
 async def test_a_kind_that_kopf_does_not_list_is_noticed() -> None:
     """A handler for another version of the kind would be told nothing, silently."""
-    told = Told(OURS, Process("", ()), lambda _: asyncio.sleep(0, set()), interval=1.0, patience=0.1, look_every=0.05)
+    events = KopfEvents(
+        OURS, Process("", ()), lambda _: asyncio.sleep(0, set()), interval=1.0, patience=0.1, list_every=0.05
+    )
     with pytest.raises(CannotWatch, match="kopf does not list"):
-        await told.run()
+        await events.run()
 
 
 def nowhere(folder: Path) -> Settings:

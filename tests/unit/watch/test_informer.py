@@ -220,7 +220,7 @@ async def test_what_lasts_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch, co
 
 async def test_lists_that_break_for_ever_end_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(informers, "BACKOFFS", (0.0,) * 3)
-    with pytest.raises(CannotWatch, match="cannot watch things: a page of the list did not come whole"):
+    with pytest.raises(CannotWatch, match="cannot watch things: a page of the list is incomplete or unreadable"):
         await Told(*[cut] * 4).until(lambda _: False)
 
 

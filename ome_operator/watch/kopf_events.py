@@ -1,9 +1,9 @@
-"""What kopf told of the kinds that people write, and whether that is everything.
+"""Deliver the events of kopf for the kinds that people write, and check that none is missing.
 
-kopf does not say when a list has been told to its end, when it lists anew, or that an event was lost (decisions 34). Three
-observations of our own say it. A list of metadata has the UIDs that must have been told, so it finds also what is there and
-never came. The requests that kopf sends show a second list of a kind, which may hide deletions. The bytes that its watches
-bring show that they live.
+kopf does not report that it has delivered a whole list, that it lists a kind again, or that an event was lost (decisions
+34). Three observations replace these reports. A list of metadata contains the UIDs that kopf must have delivered, so it also
+finds objects whose events never came. The requests that kopf sends show a second list of a kind, which may hide deletions.
+The bytes that its watches receive show that they are alive.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from ome_operator.watch.sink import Body, CannotWatch, Sink, Watched
 logger = logging.getLogger(__name__)
 
 Listed = Callable[[str], Awaitable[set[str]]]
-"""UIDs of all objects of a kind, by a consistent list."""
+"""Returns the UIDs of all objects of a kind, by a consistent list."""
 
 PATIENCE = 150.0
-"""Seconds until what is there must have been told: kopf itself gives up a request after two minutes."""
-LOOK_EVERY = 5.0
-"""Seconds between two lists while something is missing: it may be deleted meanwhile."""
+"""Seconds in which every existing object must have been delivered: kopf itself gives up a request after two minutes."""
+LIST_EVERY = 5.0
+"""Seconds between two lists while an object is missing, because it may be deleted meanwhile."""
 
 
-class Told:
-    """Passes on to the sink what kopf tells."""
+class KopfEvents:
+    """Passes the events of kopf on to the sink."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class Told:
         *,
         interval: float,
         patience: float = PATIENCE,
-        look_every: float = LOOK_EVERY,
+        list_every: float = LIST_EVERY,
     ) -> None:
         self._sink, self._listed = sink, listed
-        self._interval, self._patience, self._look_every = interval, patience, look_every
+        self._interval, self._patience, self._list_every = interval, patience, list_every
         self._kinds = {(watched.group, watched.plural): watched.kind for watched in kinds}
         self._paths = {watched.path: watched.kind for watched in kinds}
         self._uids: dict[str, set[str]] = {watched.kind: set() for watched in kinds}
@@ -52,24 +52,26 @@ class Told:
         self._watchers: set[asyncio.Task[Any]] = set()
         self._last: dict[str, float] = {}
         self.complete = asyncio.Event()
-        """Set when the sink was told of everything that is there."""
+        """Set when every existing object was delivered to the sink."""
         self.events: Counter[str] = Counter()
-        """Kind -> how many events came."""
+        """Kind -> number of events."""
 
     async def run(self) -> None:
-        """Compare with lists at the start and then every interval, for ever; CannotWatch when something never came."""
+        """Compare the delivered objects with lists at the start and then every interval, without end. Raises CannotWatch
+        if an object was never delivered.
+        """
         for kind in self._uids:
-            await self._everything(kind)
+            await self._check_complete(kind)
         self.complete.set()
         while True:
             await asyncio.sleep(self._interval)
             for kind in self._uids:
-                await self._everything(kind)
+                await self._check_complete(kind)
 
-    # --- what kopf tells --------------------------------------------------------------------------------------------
+    # --- events of kopf -----------------------------------------------------------------------------------------------
 
     def event(self, group: str, plural: str, what: str | None, body: Body) -> None:
-        """An event of kopf's; `what` is None for an object of a list."""
+        """Deliver an event of kopf; `what` is None for an object of a list."""
         kind = self._kinds.get((group, plural))
         if kind is None:
             return
@@ -83,29 +85,29 @@ class Told:
             self._uids[kind].add(uid)
             self._sink.seen(kind, body)
 
-    # --- whether it is everything -----------------------------------------------------------------------------------
+    # --- completeness -------------------------------------------------------------------------------------------------
 
-    async def _everything(self, kind: str) -> None:
-        """Return when all objects of a kind that are there were told."""
-        told, until = self._uids[kind], time.monotonic() + self._patience
+    async def _check_complete(self, kind: str) -> None:
+        """Wait until all existing objects of a kind were delivered. Raises CannotWatch after too long a wait."""
+        delivered, until = self._uids[kind], time.monotonic() + self._patience
         while True:
-            before = set(told)
+            before = set(delivered)
             there = await self._list(kind)
-            if await self._came(kind, there):
+            if await self._all_delivered(kind, there):
                 break
-            why = f"of {len(there)} objects of {kind} kopf has told {len(there & told)}"
+            why = f"kopf has delivered {len(there & delivered)} of {len(there)} objects of {kind}"
             if not self._lists[kind]:
                 why = f"kopf does not list {kind}"
             if time.monotonic() > until:
                 raise CannotWatch(why)
             logger.warning("waiting: %s", why)
         if gone := before - there:
-            told -= gone
-            self._sink.relisted(kind)  # the event may be on its way; the audit that follows knows
+            delivered -= gone
+            self._sink.relisted(kind)  # the event may still arrive; the resync that follows removes the objects
 
-    async def _came(self, kind: str, uids: set[str]) -> bool:
-        """Whether kopf has listed this kind and told all of them before it is time to look again."""
-        until = time.monotonic() + self._look_every
+    async def _all_delivered(self, kind: str, uids: set[str]) -> bool:
+        """Return whether kopf has listed this kind and delivered all these objects before the next list is due."""
+        until = time.monotonic() + self._list_every
         while not self._lists[kind] or uids - self._uids[kind]:
             if time.monotonic() > until:
                 return False
@@ -120,16 +122,16 @@ class Told:
                 logger.warning("cannot list %s: %s", kind, error)
                 await asyncio.sleep(2.0)
 
-    # --- what kopf asks ---------------------------------------------------------------------------------------------
+    # --- requests of kopf ---------------------------------------------------------------------------------------------
 
     def begun(self, path: str, task: asyncio.Task[Any] | None) -> None:
-        """A task of kopf's sends a request."""
+        """Remember a task of kopf that sends a list or watch request."""
         if self._kind(path) and task is not None:
             self._watchers.add(task)
 
     async def end(self) -> None:
-        """End those tasks of kopf that still watch. When one fails, kopf forgets the others and closes their session; they
-        would then wait for another one for ever, and kopf for them (1.45.2).
+        """End the tasks of kopf that still watch. When one of them fails, kopf forgets the others and closes their
+        session; they would then wait for another session without end, and kopf for them (1.45.2).
         """
         for task in self._watchers:
             task.cancel()
@@ -140,14 +142,16 @@ class Told:
         return next((kind for tail, kind in self._paths.items() if path.endswith(tail)), None)
 
     def answered(self, path: str, query: Mapping[str, str], content: aiohttp.StreamReader) -> None:
-        """A request of kopf's was answered with 200. That a watch was opened is no sign of life: kopf opens it anew when it
-        was silent, and what stands between us and the API server may hold back all that it tells.
+        """Process a request of kopf that was answered with 200.
+
+        An opened watch is no sign of life: kopf opens it again when it was silent, and a proxy between the operator and the
+        API server may hold all its events back.
         """
         kind = self._kind(path)
         if kind is None:
             return
         if "watch" in query:
-            self._hear(kind)
+            self._note_bytes(kind)
             self._streams[kind] = (content, 0)
             return
         self._last[kind] = time.monotonic()
@@ -156,35 +160,35 @@ class Told:
             if self._lists[kind] > 1:
                 self._sink.relisted(kind)
 
-    def _hear(self, kind: str) -> None:
-        """Note whether the watch of a kind has brought bytes since the last look."""
+    def _note_bytes(self, kind: str) -> None:
+        """Note whether the watch of a kind has received bytes since the last check."""
         content, before = self._streams.get(kind, (None, 0))
         if content is not None and content.total_bytes != before:
             self._streams[kind], self._last[kind] = (content, content.total_bytes), time.monotonic()
 
     @property
     def last_event(self) -> Mapping[str, float]:
-        """Kind -> monotonic time of the last sign of life of its watch: bytes that came since the last look count, for
-        bookmarks reach no handler.
+        """Kind -> monotonic time of the last sign of life of its watch. Received bytes count, because bookmarks reach no
+        handler.
         """
         for kind in self._streams:
-            self._hear(kind)
+            self._note_bytes(kind)
         return self._last
 
 
-def traced(everybody: Sequence[Told]) -> aiohttp.TraceConfig:
-    """Looks at the requests of a session that kopf is given, for each of them."""
+def traced(watches: Sequence[KopfEvents]) -> aiohttp.TraceConfig:
+    """Return a trace that reports the requests of a session of kopf to each of these objects."""
 
     async def answered(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestEndParams) -> None:
         if request.response.status == 200:
-            for each in everybody:
-                each.answered(request.url.path, request.url.query, request.response.content)
+            for events in watches:
+                events.answered(request.url.path, request.url.query, request.response.content)
 
     async def begun(_: aiohttp.ClientSession, __: object, request: aiohttp.TraceRequestStartParams) -> None:
-        for each in everybody:
-            each.begun(request.url.path, asyncio.current_task())
+        for events in watches:
+            events.begun(request.url.path, asyncio.current_task())
 
-    made = aiohttp.TraceConfig()
-    made.on_request_start.append(begun)
-    made.on_request_end.append(answered)
-    return made
+    trace = aiohttp.TraceConfig()
+    trace.on_request_start.append(begun)
+    trace.on_request_end.append(answered)
+    return trace
