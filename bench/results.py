@@ -23,7 +23,7 @@ class Ramp:
     scenario: str
     title: str
     side: str
-    """floor or operator."""
+    """Side of the comparison: floor or operator."""
     repetition: int
     pods_s: float
     """Seconds from the first request until the last pod is Ready."""
