@@ -202,7 +202,7 @@ def engine(name: str, version: str | None = None) -> Engine:
         version=chosen,
         command_line=command_line(data["commandLine"]),
         preset=data["preset"],
-        server=next(one for one in servers.known() if one.name == name),
+        server=next(one for one in servers.known_servers() if one.name == name),
         images=data["images"],
         shares=whole["memoryShares"],
         strategies=tuple(data.get("strategies") or whole["strategies"]),

@@ -1,1 +1,1 @@
-"""What is known of engines and routers, as data: a new engine is a new file."""
+"""Facts about engines and routers, as data: a new engine needs a new file only."""

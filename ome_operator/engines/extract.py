@@ -1,7 +1,9 @@
-"""The command line of an installed engine or router, from its own argument parser, as a file of ome_operator/engines/data.
+"""Extract the command line of an installed engine or router from its argument parser, as a file of
+ome_operator/engines/data.
 
-`python -m ome_operator.engines.extract` where the package `sglang` or `sglang-router` is installed. It imports nothing of
-ours, so it also runs as a plain file in an engine's image: `python3 - < ome_operator/engines/extract.py`.
+Run `python -m ome_operator.engines.extract` where the package `sglang` or `sglang-router` is installed. The module imports
+no other module of this project, so that it also runs as a plain file in an engine's image: `python3 - <
+ome_operator/engines/extract.py`.
 """
 
 import argparse
@@ -17,24 +19,25 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 _TAKES = {0: "switch", None: "value", "?": "optional", "*": "any"}
-"""`nargs` of argparse -> what follows the flag; every other number or sign means at least a word: `values`."""
-_TOLD = re.compile(r"\W*deprecated\b\W*(?:use )?(.*?)(?: instead.*|\).*)?$", re.IGNORECASE)
-"""How a help text begins whose flag is deprecated, and what to write instead."""
+"""`nargs` of argparse -> the kind of values after the flag; all other numbers and signs require at least one word: `values`.
+"""
+_DEPRECATED = re.compile(r"\W*deprecated\b\W*(?:use )?(.*?)(?: instead.*|\).*)?$", re.IGNORECASE)
+"""The beginning of the help text of a deprecated flag, with the replacement."""
 _LOOKED_UP = re.compile(r"""(?:environ(?:\.get)?|getenv|get_\w*env_var)[\[(]\s*["'](SGLANG_\w+)["']""")
-"""A variable that is read where it is needed, without being declared."""
+"""A variable that the code reads without declaring it."""
 
 
 class Program(NamedTuple):
-    """What can be read."""
+    """A program whose command line can be extracted."""
 
     package: str
-    """As pip calls it."""
+    """Name of the package for pip."""
     module: str
-    """Where its parser is made."""
+    """Module that creates the argument parser."""
     owner: str
-    """The class that adds its arguments to a parser."""
+    """The class that adds the program's arguments to a parser."""
     environment: str = ""
-    """Module whose `Envs` has its variables."""
+    """Module whose class `Envs` declares the program's variables."""
 
 
 PROGRAMS = (
@@ -43,28 +46,28 @@ PROGRAMS = (
 )
 
 
-def extracted(program: Program) -> dict[str, Any]:
-    """Everything about an installed program; PackageNotFoundError where it is not installed."""
-    found = version(program.package)
+def extract_program(program: Program) -> dict[str, Any]:
+    """Return the data of an installed program. Raises PackageNotFoundError if it is not installed."""
+    installed = version(program.package)
     parser = argparse.ArgumentParser()
     getattr(import_module(program.module), program.owner).add_cli_args(parser)
     return {
         "package": program.package,
-        "version": found,
+        "version": installed,
         "abbreviations": parser.allow_abbrev,
-        "flags": {name: flag for name, flag in sorted(map(described, parser._actions)) if name != "--help"},
+        "flags": {name: flag for name, flag in sorted(map(describe_flag, parser._actions)) if name != "--help"},
         "variables": _variables(program) if program.environment else {},
     }
 
 
-def described(action: argparse.Action) -> tuple[str, dict[str, Any]]:
-    """Name of a flag, and what the parser says of it; what is empty is left out."""
+def describe_flag(action: argparse.Action) -> tuple[str, dict[str, Any]]:
+    """Return the name of a flag and its properties in the parser, without empty properties."""
     long = [word for word in action.option_strings if word.startswith("--")] or [action.dest]
-    own = f"--{action.dest.replace('_', '-')}"
-    name = own if own in long else long[0]
+    derived = f"--{action.dest.replace('_', '-')}"
+    name = derived if derived in long else long[0]
     aliases = [word for word in action.option_strings if word != name]
     help_text = " ".join((action.help or "").split())
-    said = {
+    properties = {
         "takes": _TAKES.get(action.nargs, "values"),
         "type": _type(action),
         "choices": _choices(action.choices),
@@ -75,28 +78,32 @@ def described(action: argparse.Action) -> tuple[str, dict[str, Any]]:
         "refused": getattr(action, "error_message", None),
         "help": help_text,
     }
-    return name, {key: value for key, value in said.items() if value not in (None, [], "", argparse.SUPPRESS)}
+    return name, {key: value for key, value in properties.items() if value not in (None, [], "", argparse.SUPPRESS)}
 
 
 def _variables(program: Program) -> dict[str, Any]:
-    """The variables that the program reads, name -> default: those that it declares, and those that its files look up."""
+    """Return the variables that the program reads, with their defaults: declared variables, and those that its source files
+    look up.
+    """
     folder = Path(str(import_module(program.module.partition(".")[0]).__file__)).parent
     read = {name for file in folder.rglob("*.py") for name in _LOOKED_UP.findall(file.read_text(encoding="utf-8"))}
     try:
         fields = vars(import_module(program.environment).Envs)
-    except ModuleNotFoundError:  # before 0.5 it declared none
+    except ModuleNotFoundError:  # versions before 0.5 declare no variables
         fields = {}
-    return dict(sorted({**dict.fromkeys(read), **declared(fields)}.items()))
+    return dict(sorted({**dict.fromkeys(read), **declared_variables(fields)}.items()))
 
 
-def declared(fields: dict[str, Any]) -> dict[str, Any]:
-    """The variables of an environment: name -> default, null where it is computed."""
-    found = {name: field.default for name, field in fields.items() if hasattr(field, "default") and name.isupper()}
-    return {name: None if callable(default) else _plain(default) for name, default in found.items()}
+def declared_variables(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the declared variables of an environment with their defaults, None where the default is computed."""
+    defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default") and name.isupper()}
+    return {name: None if callable(default) else _plain(default) for name, default in defaults.items()}
 
 
 def _type(action: argparse.Action) -> str:
-    """int, float or str, or the name of the function that reads the value; "" for a switch and for what has no name."""
+    """Return int, float or str, or the name of the function that reads the value; "" for a switch and for a function without
+    a name.
+    """
     if action.nargs == 0:
         return ""
     reader: Callable[..., Any] | Any = action.type or str
@@ -105,31 +112,33 @@ def _type(action: argparse.Action) -> str:
 
 
 def _choices(choices: Iterable[Any] | None) -> list[str]:
-    """As people write them, sorted: some parsers list a set, whose order is chance."""
+    """Return the choices as users write them, sorted because some parsers list a set, whose order is random."""
     return sorted(str(getattr(choice, "value", choice)) for choice in choices or ())
 
 
 def _plain(value: Any) -> Any:
-    """A default as JSON has it, or as text."""
+    """Return a default as JSON data, or as a string."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(getattr(value, "value", value))
 
 
 def _deprecated(action: argparse.Action, help_text: str) -> str | None:
-    """What the program says of a flag that it will lose; None for any other."""
-    told = _TOLD.match(help_text)
-    if told is None and not type(action).__name__.startswith("Deprecated"):
+    """Return the replacement of a flag that the program will remove, or None for any other flag."""
+    match = _DEPRECATED.match(help_text)
+    if match is None and not type(action).__name__.startswith("Deprecated"):
         return None
-    return str(getattr(action, "new_flag", None) or (told and told[1]) or "it has no effect any more")
+    return str(getattr(action, "new_flag", None) or (match and match[1]) or "it has no effect any more")
 
 
-def text(found: dict[str, Any]) -> str:
-    """The file: JSON with a line for each flag and each variable, so that two versions differ by lines."""
+def text(program: dict[str, Any]) -> str:
+    """Return the contents of the file: JSON with a line for each flag and each variable, so that versions can be compared by
+    lines.
+    """
     lines = []
-    for key, value in found.items():
+    for key, value in program.items():
         if isinstance(value, dict) and value:
-            inner = ",\n".join(f"  {json.dumps(name)}: {json.dumps(said)}" for name, said in value.items())
+            inner = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in value.items())
             lines.append(f" {json.dumps(key)}: {{\n{inner}\n }}")
         else:
             lines.append(f" {json.dumps(key)}: {json.dumps(value)}")
@@ -137,19 +146,19 @@ def text(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Print the file of the engine, or else of the router, that is installed here."""
+    """Print the file of the engine or router that is installed here."""
     with TemporaryDirectory() as home:
-        os.environ["HOME"] = home  # some defaults are folders of whoever runs this
+        os.environ["HOME"] = home  # some defaults are folders in the home directory of the user
         for program in PROGRAMS:
             try:
-                found = extracted(program)
+                program_data = extract_program(program)
             except PackageNotFoundError:
                 continue
-            sys.stdout.write(text(found).replace(home, "~"))
+            sys.stdout.write(text(program_data).replace(home, "~"))
             return 0
     names = " or ".join(program.package for program in PROGRAMS)
     sys.stderr.write(
-        f"neither {names} is installed here: pip install '.[engine]' in a checkout, or run this in an engine's image\n"
+        f"{names} is not installed here: run pip install '.[engine]' in a checkout, or run this in an engine's image\n"
     )
     return 1
 

@@ -1,7 +1,7 @@
-"""Command lines of engines and routers, version by version: which flags there are and what follows them.
+"""The command lines of engines and routers, by version: which flags exist and which values they take.
 
-A file of `data` for each version: JSON as `extract` writes it, or YAML by hand where there is nothing to extract from. Users
-may have files of their own.
+`data` has a file for each version: JSON as `extract` writes it, or YAML written by hand where the command line cannot be
+extracted. Users may add files.
 """
 
 import json
@@ -19,80 +19,80 @@ from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 SWITCH, VALUE, OPTIONAL, VALUES, ANY = "switch", "value", "optional", "values", "any"
-"""What follows a flag: nothing, a word, a word or nothing, words, words or nothing."""
+"""The values after a flag: none, one word, one word or none, words, words or none."""
 _INT = r"[+-]?\d+(_\d+)*"
-_READ: Mapping[str, tuple[str, str]] = {
+_VALUE_FORMS: Mapping[str, tuple[str, str]] = {
     "int": ("a whole number", _INT),
     "float": ("a number", r"[+-]?((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)"),
     "human_readable_int": ("a whole number such as 8192, 8k or 8Ki", rf"{_INT}|\d+(\.\d+)?[kMGT]|\d+[KMGT]i"),
 }
-"""What reads a word -> what it takes, and how that looks."""
+"""Type of a value -> its description, and a pattern."""
 _JSON = frozenset({"loads", "json_list_type"})
-"""What reads a word as JSON."""
+"""Functions that parse a value as JSON."""
 _SUFFIXES = (".json", ".yaml")
 
 
 class Flag(NamedTuple):
-    """What a version says of a flag."""
+    """A flag of one version."""
 
     name: str
     takes: str
-    """What follows it."""
+    """The kind of values after the flag."""
     type: str = ""
-    """int, float or str, or the name of what reads the value; "" where nobody knows."""
+    """int, float or str, or the name of the function that parses the value; "" if unknown."""
     choices: tuple[str, ...] = ()
-    """The words that it takes; () for any."""
+    """The permitted words; () if any word is permitted."""
     default: Any = None
     aliases: tuple[str, ...] = ()
     negations: tuple[str, ...] = ()
-    """Flags that say the opposite."""
+    """Flags with the opposite effect."""
     deprecated: str = ""
-    """What to write instead; "" for a flag that will stay."""
+    """What to write instead; "" for a flag that is not deprecated."""
     refused: str = ""
-    """Why the program ends at this flag; "" where it takes it."""
+    """Why the program exits at this flag; "" if it accepts the flag."""
     help: str = ""
 
 
 class CommandLine(NamedTuple):
-    """The flags that a version of an engine or router accepts."""
+    """The flags and variables that a version of an engine or router accepts."""
 
     flags: Mapping[str, Flag]
-    """By every spelling."""
+    """Flags by every spelling."""
     variables: Mapping[str, Any]
-    """The variables that it reads -> their default; only of engines that were asked for them."""
+    """Variables that the program reads, with their defaults; only of engines whose variables were extracted."""
     abbreviations: bool
-    """Whether the beginning of a flag will do where no other flag begins so."""
+    """Whether an unambiguous prefix of a flag is accepted."""
 
     def find(self, word: str) -> Flag | None:
-        """The flag that a word means; None where the version does not know it, or cannot tell which."""
+        """Return the flag that a word refers to, or None if the version does not have it or the prefix is ambiguous."""
         if word in self.flags or not self.abbreviations or not word.startswith("--"):
             return self.flags.get(word)
-        found = [spelling for spelling in self.flags if spelling.startswith(word)]
-        return self.flags[found[0]] if len(found) == 1 else None
+        matches = [spelling for spelling in self.flags if spelling.startswith(word)]
+        return self.flags[matches[0]] if len(matches) == 1 else None
 
 
-def mistake(flag: Flag, words: Sequence[str]) -> str:
-    """What is wrong with the words behind a flag, as a clause whose subject is the flag; "" when all is well."""
+def usage_error(flag: Flag, words: Sequence[str]) -> str:
+    """Return what is wrong with the words after a flag, as a clause whose subject is the flag, or "" if they are valid."""
     if flag.takes == SWITCH:
-        return f"takes no value, and {words[0]} stands behind it" if words else ""
+        return f"takes no value, but is followed by {words[0]}" if words else ""
     if not words:
         return "needs a value" if flag.takes in (VALUE, VALUES) else ""
     if len(words) > 1 and flag.takes in (VALUE, OPTIONAL):
-        return f"takes a single value, and {' '.join(words)} stands behind it"
-    known = [word for word in words if "$" not in word]  # a variable may be anything
-    odd = next((word for word in known if flag.choices and word not in flag.choices), None)
-    if odd is not None:
-        return f"takes {', '.join(flag.choices)}, not {odd}"
-    wanted, form = _READ.get(flag.type, ("", ""))
-    odd = next((word for word in known if form and not re.fullmatch(form, word.strip(), _case(flag.type))), None)
-    if odd is not None:
-        return f"takes {wanted}, not {odd}"
-    odd = next((word for word in known if flag.type in _JSON and not _is_json(word)), None)
-    return f"takes JSON, not {odd}" if odd is not None else ""
+        return f"takes a single value, but is followed by {' '.join(words)}"
+    literals = [word for word in words if "$" not in word]  # a variable may have any value
+    wrong = next((word for word in literals if flag.choices and word not in flag.choices), None)
+    if wrong is not None:
+        return f"takes {', '.join(flag.choices)}, not {wrong}"
+    expected, form = _VALUE_FORMS.get(flag.type, ("", ""))
+    wrong = next((word for word in literals if form and not re.fullmatch(form, word.strip(), _case(flag.type))), None)
+    if wrong is not None:
+        return f"takes {expected}, not {wrong}"
+    wrong = next((word for word in literals if flag.type in _JSON and not _is_json(word)), None)
+    return f"takes JSON, not {wrong}" if wrong is not None else ""
 
 
 def _case(kind: str) -> re.RegexFlag:
-    """Python reads 1E3 and NaN; sizes are k and Ki, never K."""
+    """Return the flags of the pattern: Python accepts 1E3 and NaN; sizes end in k and Ki, never K."""
     return re.IGNORECASE if kind == "float" else re.NOFLAG
 
 
@@ -111,63 +111,66 @@ class _Folder(Protocol):
 
 
 class DataError(OmeError, ValueError):
-    """A file of a version that cannot be understood; says which, and why."""
+    """A file of a version is invalid; the text names the file and the error."""
 
 
 class Versions:
-    """The command lines that there are data for."""
+    """The command lines for which data exists."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Those that come with the package, and those of a folder of the user's, which count more."""
+        """Find the files of the package and those of the user's folder, which take precedence."""
         self._files = {**_files(resources.files(__package__) / "data"), **(_files(folder) if folder is not None else {})}
         self._read: dict[str, CommandLine] = {}
 
     def get(self, name: str) -> CommandLine | None:
-        """The command line called `name`, for instance `sglang-0.5.23`. DataError where its file cannot be understood."""
+        """Return the command line called `name`, for instance `sglang-0.5.23`, or None. Raises DataError if its file is
+        invalid.
+        """
         if name not in self._read and name in self._files:
             self._read[name] = _parsed(name, self._files[name])
         return self._read.get(name)
 
     def of(self, engine: str) -> tuple[str, ...]:
-        """The versions of an engine or router that there are data for, the newest last."""
+        """Return the versions of an engine or router for which data exists, the newest last."""
         start = f"{engine}-"
-        found = (name.removeprefix(start) for name in self._files if name.startswith(start))
-        return tuple(sorted((version for version in found if version[:1].isdigit()), key=_age))
+        versions = (name.removeprefix(start) for name in self._files if name.startswith(start))
+        return tuple(sorted((version for version in versions if version[:1].isdigit()), key=_version_key))
 
     def nearest(self, engine: str, version: str) -> str:
-        """The first version of an engine that is not older than this, else the newest; "" without any."""
+        """Return the first version of an engine that is not older than `version`, else the newest ("" without any)."""
         known = self.of(engine)
-        later = (each for each in known if version and _age(each) >= _age(version))
+        later = (candidate for candidate in known if version and _version_key(candidate) >= _version_key(version))
         return next(later, ("", *known)[-1])
 
     def takes(self, engine: str, version: str, words: Sequence[str]) -> bool | None:
-        """Whether a version takes all these flags.
+        """Return whether a version accepts all these flags.
 
-        None where nobody knows: it is older or newer than all that there are data for, or those around it differ.
+        The result is None if that is unknown: the version is older or newer than all data, or the neighbouring versions
+        differ.
         """
         known = self.of(engine) if version else ()
-        around = (
-            [each for each in known if _age(each) <= _age(version)][-1:],
-            [each for each in known if _age(each) >= _age(version)][:1],
+        neighbours = (
+            [candidate for candidate in known if _version_key(candidate) <= _version_key(version)][-1:],
+            [candidate for candidate in known if _version_key(candidate) >= _version_key(version)][:1],
         )
-        lines = [self.get(f"{engine}-{each}") for side in around for each in side]
-        said = {all(word in line.flags for word in words) for line in lines if line is not None}
-        return said.pop() if len(lines) == 2 and len(said) == 1 else None
+        lines = [self.get(f"{engine}-{candidate}") for side in neighbours for candidate in side]
+        results = {all(word in line.flags for word in words) for line in lines if line is not None}
+        return results.pop() if len(lines) == 2 and len(results) == 1 else None
 
     def elsewhere(self, engine: str, word: str) -> tuple[str, ...]:
-        """The versions of an engine that have this flag."""
+        """Return the versions of an engine that have this flag."""
         lines = ((version, self.get(f"{engine}-{version}")) for version in self.of(engine))
         return tuple(version for version, line in lines if line is not None and word in line.flags)
 
 
 @cache
 def packaged() -> Versions:
-    """Those that come with the package."""
+    """Return the versions in the package."""
     return Versions()
 
 
 def command_line(name: str) -> CommandLine:
-    """The command line called `name`, of those that come with the package; KeyError when there is no data for it."""
+    """Return the command line called `name` in the package. Raises KeyError if there is no data for it."""
     found = packaged().get(name)
     if found is None:
         raise KeyError(name)
@@ -175,19 +178,19 @@ def command_line(name: str) -> CommandLine:
 
 
 @cache
-def replaced(engine: str) -> Mapping[str, str]:
-    """Flag that a version of an engine does not take or will lose -> what to write instead."""
+def replacements(engine: str) -> Mapping[str, str]:
+    """Return the flags of an engine that a version does not accept or will remove, with what to write instead."""
     text = package_data.text(__package__, "replaced.yaml")
-    found: Mapping[str, str] = document(text).get(engine) or {}
-    return found
+    flags: Mapping[str, str] = document(text).get(engine) or {}
+    return flags
 
 
-def _age(version: str) -> list[int]:
+def _version_key(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def _files(folder: _Folder) -> dict[str, Any]:
-    """Name of a version -> its file."""
+    """Return the file of each version by name."""
     files = sorted(folder.iterdir(), key=lambda file: str(file.name))
     return {file.name.removesuffix(suffix): file for file in files for suffix in _SUFFIXES if file.name.endswith(suffix)}
 
@@ -196,7 +199,7 @@ def _parsed(name: str, file: Any) -> CommandLine:
     try:
         text = file.read_text(encoding="utf-8")
         data = json.loads(text) if file.name.endswith(".json") else document(text)
-        flags = [_flag(flag, said) for flag, said in data["flags"].items()]
+        flags = [_flag(flag, entry) for flag, entry in data["flags"].items()]
         return CommandLine(
             flags={spelling: flag for flag in reversed(flags) for spelling in _spellings(flag)},
             variables=dict(data.get("variables") or {}),
@@ -206,14 +209,14 @@ def _parsed(name: str, file: Any) -> CommandLine:
         raise DataError(f"{name}: {type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
-def _flag(name: str, said: Any) -> Flag:
-    """A flag from what a file says of it: everything, or by hand only what follows it."""
-    if isinstance(said, str):
-        return Flag(name, said)
-    if isinstance(said, list):
-        return Flag(name, VALUE, choices=tuple(map(str, said)))
-    lists = {key: tuple(map(str, said[key])) for key in ("choices", "aliases", "negations") if key in said}
-    return Flag(name, **{**said, **lists})
+def _flag(name: str, entry: Any) -> Flag:
+    """Return a flag from its entry in a file: all properties, or only the values in a file written by hand."""
+    if isinstance(entry, str):
+        return Flag(name, entry)
+    if isinstance(entry, list):
+        return Flag(name, VALUE, choices=tuple(map(str, entry)))
+    lists = {key: tuple(map(str, entry[key])) for key in ("choices", "aliases", "negations") if key in entry}
+    return Flag(name, **{**entry, **lists})
 
 
 def _spellings(flag: Flag) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""What engines and routers tell Prometheus, and whether a container's engine does. The facts are data."""
+"""The Prometheus metrics of engines and routers, and whether a container's engine exposes them. The facts are data."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,24 +11,26 @@ from ome_operator.util.kubeyaml import document
 
 
 class Series(NamedTuple):
-    """The series of an engine."""
+    """The metrics of an engine."""
 
     flag: str
-    """Argument with which alone it tells any; "" where it always does."""
+    """Argument that enables the metrics; "" if they are always enabled."""
     names: frozenset[str]
-    """As a query writes them; those that our panels and alerts may read."""
+    """Names of the series as in a query, of those that our panels and alerts may read."""
 
 
 @cache
-def known() -> Mapping[str, Series]:
-    """All engines and routers that there are data for, by name."""
+def known_series() -> Mapping[str, Series]:
+    """Return the metrics of all engines and routers for which data exists, by name."""
     text = package_data.text(__package__, "series.yaml")
-    return {name: Series(each["flag"], frozenset(each["series"])) for name, each in document(text).items()}
+    return {name: Series(entry["flag"], frozenset(entry["series"])) for name, entry in document(text).items()}
 
 
-def lacks(container: Mapping[str, Any]) -> str:
-    """The argument without which the engine of a container tells nothing; "" where it tells, or nobody knows."""
-    found = server(container)
-    flag = known()[found.name].flag if found is not None and found.name in known() else ""
+def missing_flag(container: Mapping[str, Any]) -> str:
+    """Return the argument that the engine of a container lacks to expose metrics; "" if it exposes them, or if the engine is
+    unknown.
+    """
+    engine = server(container)
+    flag = known_series()[engine.name].flag if engine is not None and engine.name in known_series() else ""
     words = [word for part in parts(container) for word in part.split()]
     return "" if not flag or any(word.partition("=")[0] == flag for word in words) else flag

@@ -1,4 +1,6 @@
-"""How servers of known engines are told apart, and how they are watched. The facts are data, one file for each engine."""
+"""Recognize the servers of known engines in containers, and define their probes and arguments. The facts are data, one file
+per engine.
+"""
 
 import json
 import re
@@ -13,112 +15,115 @@ from ome_operator.engines.routers import parts, value
 from ome_operator.util.kubeyaml import document
 
 
-class Pinned(NamedTuple):
-    """How adapters are named where the engine takes only pinned ones."""
+class PinnedAdapters(NamedTuple):
+    """How LoRA adapters are named where the engine accepts only pinned adapters."""
 
     under: tuple[str, ...]
-    """Arguments with any of which it is so, unless its value is 1."""
+    """The engine requires pinned adapters with any of these arguments, unless its value is 1."""
     more: tuple[str, ...]
-    """Arguments that stand before, as flag=value."""
+    """Additional arguments, as flag=value."""
     each: Mapping[str, Any]
-    """An adapter as JSON; $name and $path stand for its own."""
+    """An adapter as JSON; $name and $path are replaced by its name and path."""
 
 
 class Server(NamedTuple):
     """The HTTP server of an engine."""
 
     name: str
-    """The engine's, such as sglang."""
+    """Name of the engine, such as sglang."""
     starts: tuple[tuple[str, ...], ...]
-    """Words that stand side by side in a command that starts it."""
+    """Sequences of adjacent words in a command that start the server."""
     port: int
-    """Where it serves unless it is told otherwise."""
+    """Default port of the server."""
     health: str
-    """Path that answers 200 while it can serve."""
+    """Path that returns 200 while the server can serve."""
     dummy: bool
-    """Whether ranks above 0 answer there too, whatever happens."""
+    """Whether ranks above 0 also return 200 there, even when they do not work."""
     startup: int
-    """Seconds that a start may take."""
+    """Maximum seconds of a start."""
     adapters: tuple[str, ...]
-    """Arguments before LoRA adapters, () when it takes none."""
-    pinned: Pinned | None
-    """What is different where adapters have to be pinned, if they ever have to."""
+    """Arguments before the LoRA adapters, () if the engine accepts none."""
+    pinned: PinnedAdapters | None
+    """What differs where adapters must be pinned; None if they never must be."""
     parallel: Mapping[str, tuple[str, ...]]
     """TP, PP, DP and EP -> the arguments that set it."""
 
 
 def server(container: Mapping[str, Any]) -> Server | None:
-    """The server that a container starts, also from a shell line; None when it is not a known one."""
+    """Return the server that a container starts, also in a shell command, or None if it is not a known server."""
     words = [word for part in parts(container) for word in part.split()]
-    return next((one for one in known() if _starts(one, words)), None)
+    return next((candidate for candidate in known_servers() if _is_started_by(candidate, words)), None)
 
 
 @cache
-def known() -> tuple[Server, ...]:
-    """All servers that there are data for, by name."""
+def known_servers() -> tuple[Server, ...]:
+    """Return all servers for which data exists, ordered by name."""
     folder = resources.files(__package__) / "data" / "servers"
-    files = {one.name.removesuffix(".yaml"): one for one in folder.iterdir() if one.name.endswith(".yaml")}
+    files = {file.name.removesuffix(".yaml"): file for file in folder.iterdir() if file.name.endswith(".yaml")}
     return tuple(_read(name, document(files[name].read_text(encoding="utf-8"))) for name in sorted(files))
 
 
 def takes_flags(container: Mapping[str, Any]) -> bool:
-    """Whether an argument behind the others reaches a known server: not where a shell line starts it."""
-    found = server(container)
+    """Return whether an additional argument reaches a known server; it does not if a shell command starts the server."""
+    engine = server(container)
     lines = [part.split() for part in parts(container)]
-    return found is not None and not any(len(line) > 1 and _starts(found, line) for line in lines)
+    return engine is not None and not any(len(line) > 1 and _is_started_by(engine, line) for line in lines)
 
 
 def takes_adapters(container: Mapping[str, Any]) -> bool:
-    """Whether `with_adapters` can name LoRA adapters to the server."""
-    found = server(container)
-    return found is not None and bool(found.adapters) and takes_flags(container)
+    """Return whether `with_adapters` can pass LoRA adapters to the server."""
+    engine = server(container)
+    return engine is not None and bool(engine.adapters) and takes_flags(container)
 
 
 def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> dict[str, Any]:
-    """The container with LoRA adapters (name -> directory) as arguments, unless its own arguments name some."""
-    args = [str(one) for one in container.get("args") or ()]
-    found = server(container)
-    if not adapters or found is None or not takes_adapters(container):
+    """Return the container with LoRA adapters (name -> directory) as arguments, unless its own arguments name adapters."""
+    args = [str(word) for word in container.get("args") or ()]
+    engine = server(container)
+    if not adapters or engine is None or not takes_adapters(container):
         return dict(container)
-    *switches, flag = found.adapters
+    *switches, flag = engine.adapters
     words = parts(container)
     if value(words, flag) is not None:
         return dict(container)
-    named = [f"{name}={path}" for name, path in adapters.items()]
-    if found.pinned is not None and any(value(words, one) not in (None, "", "1") for one in found.pinned.under):
-        switches += [one for one in found.pinned.more if value(words, one.partition("=")[0]) is None]
-        named = [_pinned(found.pinned, name, path) for name, path in adapters.items()]
-    return {**container, "args": [*args, *(one for one in switches if one not in args), flag, *named]}
+    adapter_arguments = [f"{name}={path}" for name, path in adapters.items()]
+    if engine.pinned is not None and any(value(words, word) not in (None, "", "1") for word in engine.pinned.under):
+        switches += [word for word in engine.pinned.more if value(words, word.partition("=")[0]) is None]
+        adapter_arguments = [_pinned(engine.pinned, name, path) for name, path in adapters.items()]
+    return {**container, "args": [*args, *(word for word in switches if word not in args), flag, *adapter_arguments]}
 
 
-def _pinned(form: Pinned, name: str, path: str) -> str:
+def _pinned(form: PinnedAdapters, name: str, path: str) -> str:
     own = {"$name": name, "$path": path}
     return json.dumps({key: own.get(str(value), value) for key, value in form.each.items()})
 
 
 def strategy(container: Mapping[str, Any]) -> dict[str, str]:
-    """How a server divides its model, as its arguments say it: TP, PP, DP and EP -> the number, "" where it says none."""
-    found = server(container)
-    if found is None:
+    """Return how the arguments divide a model over GPUs: TP, PP, DP and EP -> the number, or "" where the number is not a
+    literal.
+    """
+    engine = server(container)
+    if engine is None:
         return {}
     words = [word for part in parts(container) for word in part.replace("=", " ").split()]
-    out: dict[str, str] = {}
-    for kind, flags in found.parallel.items():
+    result: dict[str, str] = {}
+    for kind, flags in engine.parallel.items():
         for word, after in pairwise([*words, ""]):
             if word in flags:
-                out[kind] = after if quantity.whole(after) is not None else out.get(kind, "")
-    return out
+                result[kind] = after if quantity.whole(after) is not None else result.get(kind, "")
+    return result
 
 
-def with_parallelism(container: Mapping[str, Any], sizes: Mapping[str, int], own: Collection[str]) -> dict[str, Any]:
-    """The container with these sizes (TP, PP -> the number) in place of the numbers in its arguments, also in a shell line.
+def with_parallelism(container: Mapping[str, Any], sizes: Mapping[str, int], user_flags: Collection[str]) -> dict[str, Any]:
+    """Return the container with these sizes (TP, PP -> the number) instead of the numbers in its arguments, also in a shell
+    command.
 
-    What refers to a variable stays, and so does a size of which somebody said more by an argument in `own`. An argument that
-    does not stand there is not added.
+    A value that refers to a variable is kept, and so is a size that the user sets by an argument in `user_flags`. An
+    argument that is absent is not added.
     """
-    found = server(container)
-    named = {kind: found.parallel.get(kind, ()) for kind in sizes} if found is not None else {}
-    numbers = {flag: sizes[kind] for kind, flags in named.items() if not {*flags} & {*own} for flag in flags}
+    engine = server(container)
+    flags_of = {kind: engine.parallel.get(kind, ()) for kind in sizes} if engine is not None else {}
+    numbers = {flag: sizes[kind] for kind, flags in flags_of.items() if not {*flags} & {*user_flags} for flag in flags}
     changed = {
         part: _numbered([str(word) for word in container[part]], numbers)
         for part in ("command", "args")
@@ -128,7 +133,7 @@ def with_parallelism(container: Mapping[str, Any], sizes: Mapping[str, int], own
 
 
 def _numbered(words: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
-    """The words with the number behind each of these flags; flag and number may be two words or stand in a shell line."""
+    """Return the words with these numbers after these flags. Flag and number may be two words, or in a shell command."""
     out: list[str] = []
     for before, word in pairwise(["", *words]):
         if before in numbers and word.isdigit():
@@ -139,35 +144,35 @@ def _numbered(words: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
     return out
 
 
-def probes(found: Server, port: int) -> dict[str, Any]:
-    """Start-up and readiness of rank 0, which serves HTTP on `port`.
+def probes(engine: Server, port: int) -> dict[str, Any]:
+    """Return the startup and readiness probes of rank 0, which serves HTTP on `port`.
 
-    No liveness probe: restarting one rank does not heal a group.
+    There is no liveness probe, because restarting a single rank does not repair a group.
     """
-    health = {"httpGet": {"path": found.health, "port": port}, "timeoutSeconds": 5}
+    health = {"httpGet": {"path": engine.health, "port": port}, "timeoutSeconds": 5}
     return {
-        "startupProbe": {**health, "periodSeconds": 10, "failureThreshold": found.startup // 10},
+        "startupProbe": {**health, "periodSeconds": 10, "failureThreshold": engine.startup // 10},
         "readinessProbe": {**health, "periodSeconds": 5, "failureThreshold": 3},
     }
 
 
-def trusts_dummy(found: Server, container: Mapping[str, Any]) -> bool:
-    """Whether a probe of a rank above 0 asks a page that proves nothing."""
-    return found.dummy and any(
-        str(((container.get(name) or {}).get("httpGet") or {}).get("path", "")).startswith(found.health)
+def probes_dummy_page(engine: Server, container: Mapping[str, Any]) -> bool:
+    """Return whether a probe of a rank above 0 requests a page that returns 200 even when the rank does not work."""
+    return engine.dummy and any(
+        str(((container.get(name) or {}).get("httpGet") or {}).get("path", "")).startswith(engine.health)
         for name in ("livenessProbe", "readinessProbe")
     )
 
 
-def _starts(found: Server, words: Sequence[str]) -> bool:
-    return any(_side_by_side(start, words) for start in found.starts)
+def _is_started_by(engine: Server, words: Sequence[str]) -> bool:
+    return any(_contains_sequence(start, words) for start in engine.starts)
 
 
-def _side_by_side(start: tuple[str, ...], words: Sequence[str]) -> bool:
+def _contains_sequence(start: tuple[str, ...], words: Sequence[str]) -> bool:
     first, *rest = start
     return any(
-        (word == first or word.endswith(f"/{first}")) and list(words[at + 1 : at + 1 + len(rest)]) == rest
-        for at, word in enumerate(words)
+        (word == first or word.endswith(f"/{first}")) and list(words[position + 1 : position + 1 + len(rest)]) == rest
+        for position, word in enumerate(words)
     )
 
 
@@ -176,5 +181,5 @@ def _read(name: str, data: Mapping[str, Any]) -> Server:
     parallel = {kind: tuple(flags) for kind, flags in data["parallel"].items()}
     watched = data["port"], data["health"], data["dummy"], data["startup"]
     form = data.get("pinned")
-    pinned = Pinned(tuple(form["under"]), tuple(form["more"]), form["each"]) if form else None
+    pinned = PinnedAdapters(tuple(form["under"]), tuple(form["more"]), form["each"]) if form else None
     return Server(name, starts, *watched, tuple(data["adapters"]), pinned, parallel)

@@ -1,4 +1,4 @@
-"""Whether SGLang and its router can send their spans to a collector, and by which arguments (docs/traces.md)."""
+"""Determine whether SGLang and its router can send spans to a collector, and add the arguments for it (docs/traces.md)."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -9,39 +9,40 @@ from ome_operator.engines import flags, images, routers, servers
 from ome_operator.engines.routers import parts
 
 SWITCH, ENDPOINT = "--enable-trace", "--otlp-traces-endpoint"
-"""Engine and router call them alike."""
+"""The engine and the router use the same names."""
 ENGINE, ROUTER = "sglang", "sglang-router"
 _TITLES = {ENGINE: "SGLang", ROUTER: "sglang-router"}
 
 
-def lacks(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
-    """Why the arguments cannot be added to a container, as a clause; "" where they can, or where both stand there already.
+def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
+    """Return why the arguments cannot be added to a container, as a clause; "" if they can be added or are already set.
 
-    A program ends at an argument that it does not know, so nothing is tried (decisions 36).
+    A program exits at an unknown argument, so that arguments are added only to versions that are known to accept them
+    (decisions 36).
     """
     if not _missing(container):
         return ""
     program = _program(container)
     if program not in _TITLES:
-        return "its container starts no SGLang that is known here"
+        return "its container starts no known SGLang program"
     by_hand = f"write {SWITCH} and {ENDPOINT} into its arguments"
     takes = routers.takes_flags if program == ROUTER else servers.takes_flags
     if not takes(container):
         return f"a shell starts it: {by_hand}"
     version = images.version(str(container.get("image", "")), annotations, program)
     if not version:
-        return f"its image does not say its version: annotate the component with {keys.ENGINE_VERSION}, or {by_hand}"
+        return f"its image does not state its version: annotate the component with {keys.ENGINE_VERSION}, or {by_hand}"
     known = flags.packaged().takes(program, version, (SWITCH, ENDPOINT))
     title = f"{_TITLES[program]} {version}"
     if known is None:
-        return f"it is not known here whether {title} has {SWITCH}: if it has, {by_hand}"
+        return f"it is not known whether {title} has {SWITCH}: if it does, {by_hand}"
     return "" if known else f"{title} has no {SWITCH}"
 
 
-def traced(container: Mapping[str, Any], endpoint: str) -> dict[str, Any]:
-    """The container with those of the arguments that it lacks; what its user wrote stays."""
-    more = [SWITCH if flag == SWITCH else f"{ENDPOINT}={endpoint}" for flag in _missing(container)]
-    return {**container, "args": [*(container.get("args") or ()), *more]} if more else dict(container)
+def with_tracing(container: Mapping[str, Any], endpoint: str) -> dict[str, Any]:
+    """Return the container with the arguments that it lacks; arguments of the user are kept."""
+    missing = [SWITCH if flag == SWITCH else f"{ENDPOINT}={endpoint}" for flag in _missing(container)]
+    return {**container, "args": [*(container.get("args") or ()), *missing]} if missing else dict(container)
 
 
 def _missing(container: Mapping[str, Any]) -> list[str]:
@@ -50,12 +51,14 @@ def _missing(container: Mapping[str, Any]) -> list[str]:
 
 
 def _program(container: Mapping[str, Any]) -> str:
-    """What a container starts; "" for a router that starts engines, too: it calls their arguments otherwise."""
+    """Return the program that a container starts; "" for a router that also starts engines, because it uses other names for
+    their arguments.
+    """
     words = [word for part in parts(container) for word in part.split()]
     for word, after in pairwise([*words, ""]):
         if routers.is_program(word):
             return "" if word.endswith(".launch_server") or after in ("server", "serve") else ROUTER
-    if not container.get("command") and images.name(str(container.get("image", ""))) in routers.KEYED:
+    if not container.get("command") and images.image_name(str(container.get("image", ""))) in routers.WITH_CONTROL_KEYS:
         return ROUTER
-    found = servers.server(container)
-    return found.name if found is not None else ""
+    engine = servers.server(container)
+    return engine.name if engine is not None else ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from ome_operator.engines.flags import SWITCH, mistake, replaced
+from ome_operator.engines.flags import SWITCH, replacements, usage_error
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Argument, Launch, references
@@ -95,7 +95,7 @@ def flag_unknown(subject: Subject) -> Iterator[Hit]:
 def flag_removed(subject: Subject) -> Iterator[Hit]:
     for role, start, given in known(subject):
         if given.flag is None and not given.joined and (versions := _gone(subject, start, given)):
-            instead = replaced(start.engine).get(given.word, "")
+            instead = replacements(start.engine).get(given.word, "")
             said = f"{start.engine} {start.version} has no flag {given.word}, which exists in {', '.join(versions)}"
             exact = instead and "…" not in instead and " N" not in instead and " NAME" not in instead
             fix = Fix(given.written, instead.replace(" ", "=")) if exact and not given.values else None
@@ -112,7 +112,7 @@ def flag_removed(subject: Subject) -> Iterator[Hit]:
 def flag_deprecated(subject: Subject) -> Iterator[Hit]:
     for role, start, given in known(subject):
         if given.flag is not None and given.flag.deprecated:
-            instead = replaced(start.engine).get(given.flag.name) or given.flag.deprecated
+            instead = replacements(start.engine).get(given.flag.name) or given.flag.deprecated
             simple = instead.startswith("--") and not any(mark in instead for mark in " <{…")
             fix = Fix(given.written, instead) if simple and given.flag.takes == SWITCH else None
             said = f"{given.word} is deprecated in {start.engine} {start.version}"
@@ -134,7 +134,7 @@ def flag_value(subject: Subject) -> Iterator[Hit]:
             continue
         if given.flag.refused:
             yield Hit(locations.argument(role, given), f"{given.word} is rejected: {given.flag.refused}", "remove the flag")
-        elif said := mistake(given.flag, words):
+        elif said := usage_error(given.flag, words):
             choices = given.flag.choices
             close = get_close_matches(words[0], choices, 1) if choices and words else []
             fix = Fix(given.written, f"{given.word}={close[0]}") if close and "=" in given.written else None

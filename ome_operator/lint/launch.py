@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.engines import images, servers
 from ome_operator.engines.flags import OPTIONAL, SWITCH, VALUE, CommandLine, Flag, Versions
-from ome_operator.engines.routers import KEYED, is_program, parts
+from ome_operator.engines.routers import WITH_CONTROL_KEYS, is_program, parts
 
 ROUTER = "sglang-router"
 STRICT = frozenset({"sglang", ROUTER})
@@ -149,12 +149,12 @@ def _program(container: Mapping[str, Any]) -> tuple[str, list[str], bool]:
         for at, word in enumerate(line):
             if is_program(word) and line[at + 1 : at + 2] not in (["server"], ["serve"]):
                 return ROUTER, [item for item in line[at + 1 :] if item != "launch"], number_ > 0
-        for server in servers.known():
+        for server in servers.known_servers():
             for start in server.starts:
                 for at in range(len(line)):
                     if line[at : at + len(start)] == list(start):
                         return server.name, _ours(line[at + len(start) :], number_ > 0), number_ > 0
-    if not container.get("command") and images.name(str(container.get("image", ""))) in KEYED:
+    if not container.get("command") and images.image_name(str(container.get("image", ""))) in WITH_CONTROL_KEYS:
         return ROUTER, parts(container), False
     return "", [], False
 

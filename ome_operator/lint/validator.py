@@ -135,7 +135,7 @@ def certain(looked_at: Subject) -> Subject:
 
     def sure(start: Launch | None) -> Launch | None:
         exact = start is not None and start.engine == "sglang" and start.line is not None and not start.shell
-        return start if exact and start is not None and images.exact(start.image, start.version) else None
+        return start if exact and start is not None and images.is_exact(start.image, start.version) else None
 
     def only(role: Role) -> Role:
         return replace(role, launch=sure(role.launch), others=sure(role.others))

@@ -7,7 +7,7 @@ import aiohttp
 
 from ome_local import ports
 from ome_operator.core.traces.pods import SpanOrigin, traced
-from ome_operator.engines.traces import lacks
+from ome_operator.engines.traces import obstacle
 from tests.router.conftest import PORT, Engine, address, router_process, until
 from tests.support.otlp import Collector
 
@@ -20,7 +20,7 @@ async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: 
         "image": "sglang-router:0.3.2",
         "env": [{"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "deployment.environment=test"}],
     }
-    assert lacks(box, {}) == ""
+    assert obstacle(box, {}) == ""
     box = traced(box, await collector.start(), SpanOrigin("svc", "team", "r1", "router"))
     env = {each["name"]: each["value"].replace("$(POD_NAME)", "svc-router-r1-x") for each in box["env"]}
     port, metrics = ports.choose(2)

@@ -1,6 +1,6 @@
 """Arguments of SGLang 0.5.23, and whether its parser takes them: `make e2e` asks it in its image."""
 
-from ome_operator.engines.flags import command_line, mistake
+from ome_operator.engines.flags import command_line, usage_error
 
 LINES = (
     ["--tp-size=8"],
@@ -43,4 +43,4 @@ def taken(words: list[str]) -> bool:
     """What our data say of a flag and the words behind it."""
     flag, equals, value = words[0].partition("=")
     known_flag = command_line("sglang-0.5.23").find(flag)
-    return known_flag is not None and not mistake(known_flag, [value, *words[1:]] if equals else words[1:])
+    return known_flag is not None and not usage_error(known_flag, [value, *words[1:]] if equals else words[1:])

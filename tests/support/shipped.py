@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from ome_operator.engines.flags import CommandLine, mistake
-from ome_operator.engines.servers import known
+from ome_operator.engines.flags import CommandLine, usage_error
+from ome_operator.engines.servers import known_servers
 
 CONFIG = Path(__file__).parents[2] / "config"
 RUNTIME, SEED = "runtimes/srt/kimi-k2-pd-rt.yaml", "runtimes/srt/kimi-k2-pd-seed-rt.yaml"
@@ -49,7 +49,7 @@ def problems(line: CommandLine, args: list[str]) -> list[str]:
             found.append(f"{flag} is unknown")
         elif known.deprecated:
             found.append(f"{flag} is deprecated, write {known.deprecated}")
-        elif said := mistake(known, words):
+        elif said := usage_error(known, words):
             found.append(f"{flag} {said}")
     return found
 
@@ -60,7 +60,7 @@ def servers_words(runner: dict[str, Any]) -> list[str]:
     if runner["command"][-1] != "-c":
         return args
     words = shlex.split(args[0].replace("\\\n", " "), comments=True)
-    for start in (list(start) for one in known() for start in one.starts):
+    for start in (list(start) for one in known_servers() for start in one.starts):
         for at in range(len(words)):
             if words[at : at + len(start)] == start:
                 return words[at + len(start) :]

@@ -109,7 +109,7 @@ def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     """Engines that tell Prometheus nothing, where the chart has it ask them. Nothing is added to a revision for it."""
     stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
     for component, role in stored.items() if snapshot.deps.policy.scrapes_engines else ():
-        if flag := series.lacks(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
+        if flag := series.missing_flag(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
             yield (
                 f"{component}: the engine serves no metrics without {flag}, and metrics.engines.podMonitor of the chart has "
                 "Prometheus ask for them: add it to the args, which makes a new revision"

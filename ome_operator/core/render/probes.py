@@ -3,7 +3,7 @@ killed.
 """
 
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.engines.servers import probes, server, trusts_dummy
+from ome_operator.engines.servers import probes, probes_dummy_page, server
 
 
 def with_probes(pod: Manifest, port: int | None) -> Manifest:
@@ -28,7 +28,7 @@ def advice(worker: Manifest) -> tuple[str, ...]:
     """Return sentences about unsuitable probes in the pod spec of the ranks above 0."""
     main = worker["containers"][0]
     engine = server(main)
-    if engine is None or not trusts_dummy(engine, main):
+    if engine is None or not probes_dummy_page(engine, main):
         return ()
     return (
         f"a probe of the workers requests {engine.health}, to which ranks above 0 always respond with 200: move the probe "

@@ -17,7 +17,7 @@ from ome_operator.core.render import meta, router_key
 from ome_operator.core.render.pod_template import add_env, base_env
 from ome_operator.core.render.registry_sidecar import Sidecar, with_registry
 from ome_operator.core.traces import pods as traces
-from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, sglang_router, takes_flags, takes_key
+from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, accepts_control_key, sglang_router, takes_flags
 from ome_operator.util.memoize import memoize_by_identity
 
 ENDPOINT_LAG = 15
@@ -42,7 +42,7 @@ class RouterSettings(NamedTuple):
     """OME's labels, as the engines of the slice carry them. They are read from the stored templates, so that a change of
     these labels does not restart the routers of existing slices."""
     key: str = "false"
-    """Whether the router's control plane gets a key: a value that `takes_key` understands."""
+    """Whether the router's control plane gets a key: a value that `accepts_control_key` understands."""
     collector: str = ""
     """HOST:PORT of the collector for the router's spans; "" disables them."""
 
@@ -101,7 +101,7 @@ def _container(owner: meta.Owner, revision: str, composed: Composed, settings: R
     main = _configured(pod["containers"][0], composed.config, base_env(owner.name, owner.namespace))
     if settings.leaders:
         main = {**main, "args": _with_addresses([str(word) for word in main["args"]], dict(settings.leaders))}
-    if takes_key(main, settings.key):
+    if accepts_control_key(main, settings.key):
         main = router_key.with_key(main, owner.name)
     if settings.collector and not traces_refusal(composed):
         origin = traces.SpanOrigin(owner.name, owner.namespace, revision, keys.ROUTER)

@@ -43,10 +43,10 @@ def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
         pairs = [*(f"{name}={value}" for name, value in said.items()), *([theirs] if theirs else [])]
         env[ATTRIBUTES] = {"name": ATTRIBUTES, "value": ",".join(pairs)}
     env.setdefault(NAME, {"name": NAME, "value": f"{place.service}-{place.title}"})
-    return {**traces.traced(container, endpoint), "env": [*env.values()]}
+    return {**traces.with_tracing(container, endpoint), "env": [*env.values()]}
 
 
 def why_not(container: Manifest, annotations: Mapping[str, str], title: str) -> str:
     """Return why a container cannot send spans although they are wanted, as a sentence; "" if it can."""
-    why = traces.lacks(container, annotations)
+    why = traces.obstacle(container, annotations)
     return f"annotation {keys.TRACES} does nothing for the {title}: {why}" if why else ""

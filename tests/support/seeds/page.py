@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ome_operator.cookbook.library import engine
-from ome_operator.engines.flags import replaced
+from ome_operator.engines.flags import replacements
 from tests.support.seeds import words
 from tests.support.seeds.rows import Row, Section, Verdict, sections
 
@@ -107,7 +107,7 @@ def _today(row: Row) -> str:
     newest = engine(chosen.name)
     line = newest.command_line
     known = line.find(name)
-    better = replaced(newest.name).get(name) or (known.deprecated if known is not None else "")
+    better = replacements(newest.name).get(name) or (known.deprecated if known is not None else "")
     if better and (known is None or known.deprecated):
         return f"{newest.name} {newest.version}: {better}"
     gone = known is None and chosen.command_line.find(name) is not None

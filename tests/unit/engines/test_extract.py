@@ -24,7 +24,7 @@ class DeprecatedStoreTrueAction(argparse.Action):
 
 
 def described(*names: str, **more: Any) -> tuple[str, dict[str, Any]]:
-    return extract.described(argparse.ArgumentParser().add_argument(*names, **more))
+    return extract.describe_flag(argparse.ArgumentParser().add_argument(*names, **more))
 
 
 def test_what_is_written_of_a_flag() -> None:
@@ -78,7 +78,7 @@ def test_a_flag_with_a_line_of_its_own() -> None:
 def test_variables() -> None:
     field = types.SimpleNamespace
     fields = {"A": field(default=1), "B": field(default=lambda: 2), "get": field(default=3), "C": 4}
-    assert extract.declared(fields) == {"A": 1, "B": None}
+    assert extract.declared_variables(fields) == {"A": 1, "B": None}
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda path: path.stem)

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from ome_operator.engines.flags import CommandLine, DataError, Flag, Versions, command_line, mistake, packaged, replaced
+from ome_operator.engines.flags import (
+    CommandLine,
+    DataError,
+    Flag,
+    Versions,
+    command_line,
+    packaged,
+    replacements,
+    usage_error,
+)
 
 NEWEST = "sglang-0.5.23"
 
@@ -58,10 +67,10 @@ def test_some_programs_take_no_abbreviations() -> None:
     ("flag", "words", "said"),
     [
         ("--enable-metrics", [], ""),
-        ("--enable-metrics", ["1"], "takes no value, and 1 stands behind it"),
+        ("--enable-metrics", ["1"], "takes no value, but is followed by 1"),
         ("--tp-size", [], "needs a value"),
         ("--tp-size", ["8"], ""),
-        ("--tp-size", ["8", "9"], "takes a single value, and 8 9 stands behind it"),
+        ("--tp-size", ["8", "9"], "takes a single value, but is followed by 8 9"),
         ("--tp-size", ["eight"], "takes a whole number, not eight"),
         ("--tp-size", ["8.0"], "takes a whole number, not 8.0"),
         ("--mem-fraction-static", ["0.85"], ""),
@@ -80,7 +89,7 @@ def test_some_programs_take_no_abbreviations() -> None:
 def test_what_stands_behind_a_flag(newest: CommandLine, flag: str, words: list[str], said: str) -> None:
     found = newest.find(flag)
     assert found is not None
-    assert mistake(found, words) == said
+    assert usage_error(found, words) == said
 
 
 def test_what_the_parser_says_of_a_flag(newest: CommandLine) -> None:
@@ -99,13 +108,13 @@ def test_where_a_flag_is_gone() -> None:
 
 
 def test_what_replaces_a_flag_is_itself_a_flag(newest: CommandLine) -> None:
-    hints = replaced("sglang")
+    hints = replacements("sglang")
     assert hints["--enable-deepep-moe"] == "--moe-a2a-backend deepep"
     for old, new in hints.items():
         assert (known := newest.find(old)) is None or known.deprecated, old
         assert newest.find(new.split()[0]) is not None, new
         assert packaged().elsewhere("sglang", old), old
-    assert replaced("llama.cpp") == {}
+    assert replacements("llama.cpp") == {}
 
 
 def test_a_folder_of_the_users_own(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.engines.routers import takes_key
+from ome_operator.engines.routers import accepts_control_key
 
 START = ["python3", "-m", "sglang_router.launch_router"]
 
@@ -43,15 +43,15 @@ NONE = {
 
 @pytest.mark.parametrize("case", TAKE)
 def test_routers_that_take_a_key(case: str) -> None:
-    assert takes_key(TAKE[case]) and not takes_key(TAKE[case], "false")
+    assert accepts_control_key(TAKE[case]) and not accepts_control_key(TAKE[case], "false")
 
 
 @pytest.mark.parametrize("case", NONE)
 def test_routers_that_get_none(case: str) -> None:
-    assert not takes_key(NONE[case])
+    assert not accepts_control_key(NONE[case])
 
 
 def test_the_user_may_know_better_of_an_image_but_never_gets_two_keys() -> None:
-    known = {case for case in NONE if takes_key(NONE[case], "true")}
+    known = {case for case in NONE if accepts_control_key(NONE[case], "true")}
     assert known == {"before the flag", "no version", "no tag", "SGLang's image, whose router may be any"}
-    assert takes_key({"image": "own/router:7", "args": ["--pd-disaggregation"]}, "true")
+    assert accepts_control_key({"image": "own/router:7", "args": ["--pd-disaggregation"]}, "true")

@@ -22,12 +22,12 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
     ],
 )
 def test_what_an_engine_lacks(box: dict[str, Any], flag: str) -> None:
-    assert series.lacks(box) == flag
+    assert series.missing_flag(box) == flag
 
 
 def test_series_are_of_engines_that_are_known_and_have_their_prefix() -> None:
-    found = series.known()
-    assert set(found) - {"sglang-router"} <= {each.name for each in servers.known()}
+    found = series.known_series()
+    assert set(found) - {"sglang-router"} <= {each.name for each in servers.known_servers()}
     prefixes = {"sglang": "sglang:", "vllm": "vllm:", "tensorrt-llm": "trtllm_", "sglang-router": "smg_"}
     for name, each in found.items():
         assert each.names and all(word.startswith(prefixes[name]) for word in each.names)

@@ -3,10 +3,10 @@
 import pytest
 
 from ome_operator.engines.flags import command_line, packaged
-from ome_operator.engines.servers import Server, known, server, strategy, takes_adapters, takes_flags, with_adapters
+from ome_operator.engines.servers import Server, known_servers, server, strategy, takes_adapters, takes_flags, with_adapters
 
 
-@pytest.mark.parametrize("one", known(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", known_servers(), ids=lambda one: one.name)
 def test_a_data_file_is_all_that_an_engine_needs(one: Server) -> None:
     for start in one.starts:
         assert server({"command": ["/bin/bash", "-c", f"exec {' '.join(start)} --port 1"]}) == one

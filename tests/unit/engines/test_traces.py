@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.engines.flags import packaged
-from ome_operator.engines.traces import lacks, traced
+from ome_operator.engines.traces import obstacle, with_tracing
 
 FLAGS = ["--enable-trace", "--otlp-traces-endpoint=c:4317"]
 SGLANG = ["python3", "-m", "sglang.launch_server"]
@@ -27,44 +27,44 @@ def box(image: str = "lmsysorg/sglang:v0.5.23", command: list[str] | None = None
     ],
 )
 def test_these_can(container: dict[str, Any]) -> None:
-    assert lacks(container, {}) == ""
+    assert obstacle(container, {}) == ""
 
 
 @pytest.mark.parametrize(
     ("container", "why"),
     [
-        (box("vllm/vllm-openai:v0.17.1", ["vllm", "serve"]), "starts no SGLang"),
-        (box("engine:1", [], "--port=30000"), "starts no SGLang"),
-        (box("sglang:0.5.23", ["python3", "-m", "sglang_router.launch_server"]), "starts no SGLang"),
-        (box("sglang:0.5.23", ["smg", "serve"]), "starts no SGLang"),
+        (box("vllm/vllm-openai:v0.17.1", ["vllm", "serve"]), "starts no known SGLang program"),
+        (box("engine:1", [], "--port=30000"), "starts no known SGLang program"),
+        (box("sglang:0.5.23", ["python3", "-m", "sglang_router.launch_server"]), "starts no known SGLang program"),
+        (box("sglang:0.5.23", ["smg", "serve"]), "starts no known SGLang program"),
         (box("lmsysorg/sglang:v0.5.23", ["/bin/sh", "-c", "python3 -m sglang.launch_server"]), "a shell starts it"),
         (box("lmsysorg/sglang:v0.4.9.post2"), "SGLang 0.4.9.post2 has no --enable-trace"),
-        (box("lmsysorg/sglang:v0.5.1"), "not known here whether SGLang 0.5.1 has"),
-        (box("lmsysorg/sglang:v0.99.0"), "not known here whether SGLang 0.99.0 has"),
-        (box("own:1"), "does not say its version: annotate the component with ome.io/engine-version"),
-        (box("lmsysorg/sglang-router:v0.2.1", []), "not known here whether sglang-router 0.2.1 has"),
-        (box("lmsysorg/sglang:v0.5.23", ["python3", "-m", "sglang_router.launch_router"]), "does not say its version"),
+        (box("lmsysorg/sglang:v0.5.1"), "not known whether SGLang 0.5.1 has"),
+        (box("lmsysorg/sglang:v0.99.0"), "not known whether SGLang 0.99.0 has"),
+        (box("own:1"), "does not state its version: annotate the component with ome.io/engine-version"),
+        (box("lmsysorg/sglang-router:v0.2.1", []), "not known whether sglang-router 0.2.1 has"),
+        (box("lmsysorg/sglang:v0.5.23", ["python3", "-m", "sglang_router.launch_router"]), "does not state its version"),
     ],
 )
 def test_these_cannot_and_it_is_told_why(container: dict[str, Any], why: str) -> None:
-    assert why in lacks(container, {})
+    assert why in obstacle(container, {})
 
 
 def test_a_version_may_be_said_beside_the_image() -> None:
     own = box("own:1", ["python3", "-m", "sglang_router.launch_router"])
-    assert lacks(box("own:1"), {"ome.io/engine-version": "0.5.23"}) == ""
-    assert lacks(own, {"ome.io/engine-version": "v0.3.2"}) == ""
+    assert obstacle(box("own:1"), {"ome.io/engine-version": "0.5.23"}) == ""
+    assert obstacle(own, {"ome.io/engine-version": "v0.3.2"}) == ""
 
 
 def test_what_the_user_wrote_stays() -> None:
-    assert traced(box(), "c:4317")["args"] == FLAGS
-    assert traced({"image": "i"}, "c:4317")["args"] == FLAGS
-    assert traced(box("i", None, "--otlp-traces-endpoint", "mine:1"), "c:4317")["args"] == [
+    assert with_tracing(box(), "c:4317")["args"] == FLAGS
+    assert with_tracing({"image": "i"}, "c:4317")["args"] == FLAGS
+    assert with_tracing(box("i", None, "--otlp-traces-endpoint", "mine:1"), "c:4317")["args"] == [
         "--otlp-traces-endpoint",
         "mine:1",
         "--enable-trace",
     ]
-    assert traced(box("i", None, *FLAGS), "other:1")["args"] == FLAGS
+    assert with_tracing(box("i", None, *FLAGS), "other:1")["args"] == FLAGS
 
 
 def test_what_a_version_takes_is_known_where_those_around_it_agree() -> None:

@@ -107,7 +107,7 @@ def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) ->
     ],
 )
 def test_which_images_have_exactly_a_version(image: str, exact: bool) -> None:
-    assert images.exact(image, "0.5.23") == exact
+    assert images.is_exact(image, "0.5.23") == exact
 
 
 def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:

@@ -26,7 +26,7 @@ OF_SCRAPES = {"namespace", "pod", "instance", "job", "container", "worker", "le"
 
 def known() -> dict[str, set[str]]:
     """Series that a query may read, with their labels."""
-    found = {name: OF_SCRAPES for each in series.known().values() for name in each.names} | {"up": OF_SCRAPES}
+    found = {name: OF_SCRAPES for each in series.known_series().values() for name in each.names} | {"up": OF_SCRAPES}
     for family in BY_NAME.values():
         ends = ("_bucket", "_sum", "_count") if family.kind == HISTOGRAM else ("",)
         found |= {family.name + end: {*family.labels, *(["le"] if end == "_bucket" else []), "instance"} for end in ends}
