@@ -16,7 +16,7 @@ from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.engines import servers
 from ome_operator.engines.flags import CommandLine, command_line
 from ome_operator.modelinfo.extract import CONFIG, facts
-from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
+from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
@@ -229,7 +229,7 @@ def _data(name: str) -> dict[str, Any]:
 
 def _served(name: str, repository: str, model: Model, text: str, data: Mapping[str, Any]) -> Served | None:
     config = published_config(repository)
-    sizes = weights(config) if config is not None else None
+    sizes = weight_bytes(config) if config is not None else None
     if config is None or sizes is None:
         return None
     return Served(

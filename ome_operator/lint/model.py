@@ -12,7 +12,7 @@ from ome_operator.cookbook.library import memory, published_config
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.selection.model_profile import facts_of, learned
 from ome_operator.modelinfo.extract import CONFIG, facts
-from ome_operator.modelinfo.weight_sizes import weights
+from ome_operator.modelinfo.weight_sizes import weight_bytes
 from ome_operator.util.memoize import memoize_by_identity
 
 
@@ -24,7 +24,7 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
         return ModelFacts(model.name, facts_of(model, well_known)[0], None, ())
     seen = learned(model)
     read = seen if seen.experts or seen.attention else facts({CONFIG: json.dumps(config)})
-    return ModelFacts(model.name, read, weights(config), matrix_widths(config))
+    return ModelFacts(model.name, read, weight_bytes(config), matrix_widths(config))
 
 
 def _config(model: Model) -> Mapping[str, Any] | None:

@@ -1,1 +1,1 @@
-"""From a model's own files to facts: architecture, parameters, experts, attention, quantization, context. No I/O."""
+"""Extract facts from a model's own files: architecture, parameters, experts, attention, quantization, context. No I/O."""

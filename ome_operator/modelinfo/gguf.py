@@ -1,4 +1,4 @@
-"""GGUF checkpoints: the type of their weights stands in the names of the files, before the number of the shard."""
+"""Read the quantization of a GGUF checkpoint from the names of its files, where it stands before the number of the shard."""
 
 import re
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ _PLAIN = frozenset({"bf16", "f16", "f32"})
 
 
 def quantization(names: Iterable[str]) -> Quantization | None:
-    """What the files of a checkpoint are quantized to, such as q4_k_m; None where their names do not agree on it."""
-    said = {found[-1].lower() for name in names if (found := _TYPE.findall(name.rpartition("/")[2]))}
-    if len(said) != 1:
+    """Return the quantization of a checkpoint, such as q4_k_m; None if the names of its files do not state a single one."""
+    kinds = {matches[-1].lower() for name in names if (matches := _TYPE.findall(name.rpartition("/")[2]))}
+    if len(kinds) != 1:
         return None
-    (kind,) = said
+    (kind,) = kinds
     return Quantization(name="none" if kind in _PLAIN else kind, method=METHOD)

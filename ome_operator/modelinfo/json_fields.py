@@ -1,4 +1,4 @@
-"""Careful reading of JSON that anybody may have written: a value of the wrong type is the same as none."""
+"""Read fields of untrusted JSON. A value of the wrong type counts as absent."""
 
 import json
 from collections.abc import Mapping
@@ -7,20 +7,20 @@ from typing import Any
 Config = Mapping[str, Any]
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Where models of several senses keep the part that reads and writes text."""
+"""Names under which multimodal models store the config of their text model."""
 
 
 def parse(text: str | bytes) -> Config | None:
-    """A JSON object, None when it is none. Never raises."""
+    """Return a JSON object, or None if the text is not a JSON object. Never raises."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def text_part(config: Config) -> Config:
-    """The text model's own part of a config: the config itself, or the innermost part that wraps it."""
+    """Return the text model's part of a config: the config itself, or its innermost part for the text model."""
     for name in TEXT_PARTS:
         if part := section(config, name):
             return text_part(part)
@@ -28,13 +28,13 @@ def text_part(config: Config) -> Config:
 
 
 def section(config: Config, name: str) -> Config:
-    """A part of a config, empty when there is none."""
-    found = config.get(name)
-    return found if isinstance(found, dict) else {}
+    """Return a part of a config, empty if it is absent."""
+    value = config.get(name)
+    return value if isinstance(value, dict) else {}
 
 
-def whole(config: Config, *names: str) -> int | None:
-    """The first of these fields that is a whole number of at least 0."""
+def whole_number(config: Config, *names: str) -> int | None:
+    """Return the first of these fields that is a whole number of at least 0, or None."""
     for name in names:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -42,6 +42,6 @@ def whole(config: Config, *names: str) -> int | None:
     return None
 
 
-def word(config: Config, *names: str) -> str | None:
-    """The first of these fields that is a text."""
+def string(config: Config, *names: str) -> str | None:
+    """Return the first of these fields that is a non-empty string, or None."""
     return next((value for name in names if isinstance(value := config.get(name), str) and value), None)

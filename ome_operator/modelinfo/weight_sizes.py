@@ -1,16 +1,16 @@
-"""The bytes of a model's weights from its config.json, apart by how engines spread them over GPUs.
+"""The bytes of a model's weights from its config.json, separated by how engines distribute them over GPUs.
 
-For planning, before any file was read; what the files themselves say is in `facts`.
+Used for planning, before any file was read; the sizes of the files themselves are in `facts`.
 """
 
 from dataclasses import dataclass
 
 from ome_operator.modelinfo import architecture
-from ome_operator.modelinfo.json_fields import Config, text_part, whole
+from ome_operator.modelinfo.json_fields import Config, text_part, whole_number
 from ome_operator.modelinfo.quantization import NONE, quantization
 
 _PLAIN = 2
-"""Bytes of a number that is not quantized: BF16."""
+"""Bytes of a weight without quantization (BF16)."""
 _SHORT_SCALES = frozenset({"mxfp4", "nvfp4"})
 """Formats whose groups have a scale of one byte."""
 
@@ -20,30 +20,33 @@ class WeightBytes:
     """Bytes of a model's weights."""
 
     routed: int
-    """Experts that a router chooses from."""
+    """Bytes of the routed experts."""
     rest: int
-    """Attention, dense layers, shared experts, embeddings."""
+    """Bytes of attention, dense layers, shared experts and embeddings."""
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Bytes of all weights."""
         return self.routed + self.rest
 
 
-def weights(config: Config) -> WeightBytes | None:
-    """The bytes of the weights; None for a family whose tensors are not known, or a quantization without bits.
+def weight_bytes(config: Config) -> WeightBytes | None:
+    """Return the bytes of the weights; None for a family whose tensors are not known, or a quantization without bits.
 
-    Eight-bit checkpoints quantize every matrix but embeddings and the output layer, four-bit ones the routed experts alone:
-    so are the published ones of `shapes.FAMILIES`. Scales of groups are counted; those of blocks are 1 byte in 4,096.
+    Eight-bit checkpoints quantize every matrix but embeddings and the output layer, four-bit checkpoints only the routed
+    experts; that is so in the published checkpoints of `architecture.FAMILIES`. Scales of groups are counted; those of
+    blocks are 1 byte in 4,096 and are not.
     """
-    text, found = text_part(config), quantization(config)
-    seen, mixture = architecture.attention(text), architecture.experts(text)
-    count = architecture.counted(text, seen, mixture, tied=bool(text.get("tie_word_embeddings")))
-    if count is None or found is None or (found.name != NONE and not found.bits):
+    text, quantized = text_part(config), quantization(config)
+    attention, mixture = architecture.attention(text), architecture.experts(text)
+    count = architecture.count_parameters(text, attention, mixture, tied=bool(text.get("tie_word_embeddings")))
+    if count is None or quantized is None or (quantized.name != NONE and not quantized.bits):
         return None
-    scale = 1 if found.name in _SHORT_SCALES else 2
-    each = found.bits / 8 + (scale / found.group_size if found.group_size else 0) if found.bits else _PLAIN
+    scale = 1 if quantized.name in _SHORT_SCALES else 2
+    bytes_per_weight = (
+        quantized.bits / 8 + (scale / quantized.group_size if quantized.group_size else 0) if quantized.bits else _PLAIN
+    )
     routed, rest = count.routed, count.total - count.routed
-    matrices = (whole(text, "vocab_size") or 0) * (whole(text, "hidden_size") or 0)
-    plain = min(rest, 2 * matrices) if found.bits == 8 else rest
-    return WeightBytes(round(routed * each), round(plain * _PLAIN + (rest - plain) * each))
+    matrices = (whole_number(text, "vocab_size") or 0) * (whole_number(text, "hidden_size") or 0)
+    plain = min(rest, 2 * matrices) if quantized.bits == 8 else rest
+    return WeightBytes(round(routed * bytes_per_weight), round(plain * _PLAIN + (rest - plain) * bytes_per_weight))

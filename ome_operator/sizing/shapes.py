@@ -12,7 +12,7 @@ from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
-from ome_operator.modelinfo.weight_sizes import WeightBytes, weights
+from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
 from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
@@ -111,9 +111,9 @@ def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Sh
 
 def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     """Return a model in this precision from its config.json. Raises PlanRefused for an unknown model family."""
-    read, sizes = facts({CONFIG: json.dumps(config)}), weights(config)
+    read, sizes = facts({CONFIG: json.dumps(config)}), weight_bytes(config)
     mixture, seen = read.experts, read.attention
-    count = architecture.counted(config, seen, mixture, tied=bool(config.get("tie_word_embeddings")))
+    count = architecture.count_parameters(config, seen, mixture, tied=bool(config.get("tie_word_embeddings")))
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
         raise PlanRefused(f"The sizes of {name} are unknown: its config.json describes an unsupported model family.")
     layers, hidden = read.layers, read.hidden_size

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.api.learned import Facts
-from ome_operator.modelinfo.architecture import in_words
+from ome_operator.modelinfo.architecture import format_parameters
 from ome_operator.modelinfo.extract import FILES, facts
 from ome_operator.modelinfo.safetensors import header_length
-from ome_operator.modelinfo.weight_sizes import weights
+from ome_operator.modelinfo.weight_sizes import weight_bytes
 from tests.unit.modelinfo import configs
 
 
@@ -134,9 +134,9 @@ def test_an_unknown_architecture_says_what_is_not_known() -> None:
     assert seen.parameters is None
     assert seen.layers == 12
     assert seen.unknown == [
-        "attention: config.json names no attention heads",
-        "contextLength: config.json names none",
-        "parameters: the architecture is not known and no header says them",
+        "attention: config.json does not contain attention heads",
+        "contextLength: config.json does not contain it",
+        "parameters: the architecture is not known, and no header states them",
     ]
 
 
@@ -170,7 +170,7 @@ def test_a_diffusion_pipeline_is_known_by_its_class() -> None:
 def test_a_file_that_is_no_json_is_said() -> None:
     seen = facts({"config.json": "<html>"})
     assert seen.unknown is not None
-    assert seen.unknown[0] == "config.json cannot be read: it is no JSON object"
+    assert seen.unknown[0] == "config.json cannot be read: it is not a JSON object"
 
 
 def test_the_length_of_a_header_is_the_first_eight_bytes() -> None:
@@ -184,7 +184,7 @@ def test_the_length_of_a_header_is_the_first_eight_bytes() -> None:
     [(1026408232448, "1.03T"), (671026419200, "671B"), (500_000_000, "500M"), (7, "7"), (30_532_122_624, "30.5B")],
 )
 def test_sizes_are_written_as_people_do(number: int, words: str) -> None:
-    assert in_words(number) == words
+    assert format_parameters(number) == words
 
 
 _NAMES = st.sampled_from(sorted(configs.DEEPSEEK_V3))
@@ -216,11 +216,11 @@ def test_no_text_makes_it_fail(files: dict[str, str | bytes]) -> None:
     ],
 )
 def test_weights_are_as_large_as_the_published_files(config: dict[str, Any], published: float) -> None:
-    found = weights(config)
+    found = weight_bytes(config)
     assert found is not None
     assert found.total == pytest.approx(published, rel=0.005)
 
 
 def test_weights_of_unknown_tensors_are_not_guessed() -> None:
-    assert weights(configs.KIMI_K2 | {"model_type": "new"}) is None
-    assert weights(configs.KIMI_K2 | {"quantization_config": {"quant_method": "new"}}) is None
+    assert weight_bytes(configs.KIMI_K2 | {"model_type": "new"}) is None
+    assert weight_bytes(configs.KIMI_K2 | {"quantization_config": {"quant_method": "new"}}) is None
