@@ -1,1 +1,3 @@
-"""Taking over a cluster where OME has run (decisions 24): its CRDs, webhooks and finalizers, then service by service."""
+"""Take over a cluster that OME has managed (decisions 24): its CRDs, webhooks and finalizers, then one service after the
+other.
+"""

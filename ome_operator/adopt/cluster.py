@@ -1,4 +1,6 @@
-"""The cluster-wide part: OME's controller is stopped, its webhooks go, its CRDs become ours, its finalizers go."""
+"""The cluster-wide steps: check that OME's controller is stopped, remove its webhooks, replace its CRDs, remove its
+finalizers.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from ome_operator.kube.errors import NotServed
 from ome_operator.settings import Settings
 
 CONTROLLER = "control-plane=ome-controller-manager"
-"""Label of OME's Deployment, from both its chart and its kustomization."""
+"""Label of OME's Deployment, in its chart and in its kustomization."""
 
 FINALIZERS = frozenset(
     {
@@ -27,156 +29,169 @@ FINALIZERS = frozenset(
         "acceleratorclasses.ome.io/finalizer",
     }
 )
-"""Those that OME puts on its kinds. Nobody else's is touched."""
+"""The finalizers that OME adds to its kinds. Other finalizers are not touched."""
 
 SHOWN = 5
-"""Objects named in one line."""
+"""Maximum number of names in one line."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the person allowed."""
+class Permissions:
+    """What the user permits."""
 
     release: Release
     yes: bool = False
-    """Also what cannot be undone: dropping fields, letting objects go that hang in deletion."""
+    """Whether irreversible steps are permitted: dropping fields, and completing the deletion of objects that wait for
+    finalizers.
+    """
     force: bool = False
-    """Even though OME seems to run."""
+    """Whether to continue although OME seems to run."""
 
 
-async def adopt(client: Client, steps: Steps, wishes: Wishes) -> None:
-    """Every step in its order; stops where going on would do harm."""
-    found = {one["metadata"]["name"]: one for one in await client.list_objects("CustomResourceDefinition")}
-    mine = [(kind, found[kind.crd]) for kind in KINDS if kind.crd in found]
-    if not any(kind.group == keys.GROUP for kind, _ in mine):
-        steps.fine(f"no CRDs of {keys.GROUP} here: nothing to adopt")
+async def adopt(client: Client, steps: Steps, wishes: Permissions) -> None:
+    """Perform all steps in order; stop where continuing would do harm."""
+    existing = {crd["metadata"]["name"]: crd for crd in await client.list_objects("CustomResourceDefinition")}
+    own = [(kind, existing[kind.crd]) for kind in KINDS if kind.crd in existing]
+    if not any(kind.group == keys.GROUP for kind, _ in own):
+        steps.fine(f"the cluster has no CRDs of {keys.GROUP}: there is nothing to adopt")
         return
-    bodies = {kind.kind: await _objects(client, kind) for kind, _ in mine if kind.group == keys.GROUP}
+    bodies = {kind.kind: await _objects(client, kind) for kind, _ in own if kind.group == keys.GROUP}
     if not await _stopped(client, steps, bodies.get("InferenceService", ()), wishes.force):
         return
     await webhooks.remove(client, steps)
-    if not _nothing_lost(steps, mine, bodies, wishes.yes):
+    if not _nothing_lost(steps, own, bodies, wishes.yes):
         return
-    for kind, live in mine:
+    for kind, live in own:
         await _crd(client, steps, kind, live, wishes.release)
-    _former(steps, (live for _, live in mine), wishes.release)
-    await _others(client, steps, [live for name, live in found.items() if crds.of_ome(name) and not crds.ours(name)], wishes)
+    _former_releases(steps, (live for _, live in own), wishes.release)
+    await _others(
+        client, steps, [live for name, live in existing.items() if crds.is_omes(name) and not crds.own_kind(name)], wishes
+    )
     await _finalizers(client, steps, bodies, wishes.yes)
 
 
 async def _objects(client: Client, kind: Kind) -> list[Manifest]:
     try:
         return await client.list_objects(kind.kind)
-    except NotServed:  # a CRD that is not established, or serves another version only
+    except NotServed:  # the CRD is not established, or serves another version only
         return []
 
 
 async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], force: bool) -> bool:
-    """Whether OME's controller is stopped, as far as can be seen: two operators would fight over every service."""
+    """Return whether OME's controller seems to be stopped, because two operators would both write every service."""
     deployments = await client.list_objects("Deployment", label_selector=CONTROLLER)
-    why = ""
-    for one in deployments:
-        name, namespace = one["metadata"]["name"], one["metadata"]["namespace"]
-        if one["spec"].get("replicas", 1) or (one.get("status") or {}).get("replicas"):
-            why = f"OME's controller runs: kubectl -n {namespace} scale deployment {name} --replicas=0"
+    problem = ""
+    for deployment in deployments:
+        name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
+        if deployment["spec"].get("replicas", 1) or (deployment.get("status") or {}).get("replicas"):
+            problem = f"OME's controller runs; stop it: kubectl -n {namespace} scale deployment {name} --replicas=0"
         else:
             steps.fine(f"OME's controller is stopped: Deployment {namespace}/{name} has no pods")
     recent = _recent(services)
     if not deployments and recent:
-        why = f"{recent}, and there is no Deployment of OME's here: stop what writes it"
+        problem = f"{recent}, but the cluster has no Deployment of OME: stop the process that writes it"
     elif recent:
-        steps.note(f"{recent}: our operator begins with a service five minutes after the last such write")
+        steps.note(f"{recent}: the operator starts with a service five minutes after the last such write")
     if not deployments and not recent:
-        steps.fine("OME's controller is not here")
-    if why and force:
-        steps.note(f"{why} (--force: going on)")
-    elif why:
-        steps.leave(f"{why}; then run this command again (--force: go on all the same)")
-    return force or not why
+        steps.fine("the cluster has no controller of OME")
+    if problem and force:
+        steps.note(f"{problem} (continuing because of --force)")
+    elif problem:
+        steps.leave(f"{problem}; then run this command again (or continue anyway with --force)")
+    return force or not problem
 
 
 def _recent(services: Iterable[Manifest]) -> str:
-    """Who else wrote a service's status lately, as a sentence."""
+    """Return a message about another client that recently wrote a service's status, or "" if there is none."""
     now = datetime.now(UTC)
-    for one in services:
-        for manager, when in from_api.status_writers(one):
+    for service in services:
+        for manager, when in from_api.status_writers(service):
             if (since := now - when) < timedelta(seconds=Settings().foreign_writer_pause):
-                return f"{manager} wrote the status of {_name(one)} {max(since, timedelta()).seconds} s ago"
+                return f"{manager} wrote the status of {_name(service)} {max(since, timedelta()).seconds} s ago"
     return ""
 
 
-def _nothing_lost(steps: Steps, mine: Iterable[tuple[Kind, Manifest]], bodies: dict[str, list[Manifest]], yes: bool) -> bool:
-    """Whether the CRDs may be replaced; says which fields of which objects our schemas do not have."""
-    open_ = False
-    for kind, _ in mine:
+def _nothing_lost(steps: Steps, own: Iterable[tuple[Kind, Manifest]], bodies: dict[str, list[Manifest]], yes: bool) -> bool:
+    """Return whether the CRDs may be replaced; report which fields of which objects the new schemas do not have."""
+    has_losses = False
+    for kind, _ in own:
         for body in bodies.get(kind.kind, ()) if kind.group == keys.GROUP else ():
-            if fields := crds.lost(kind, body):
-                said = f"{kind.kind} {_name(body)} has fields that we do not know and that would be dropped: {_few(fields)}"
-                (steps.note if yes else steps.leave)(said)
-                open_ = True
-    if open_ and not yes:
-        steps.note("keep a copy of these objects and run this command with --yes; the CRDs are not touched before")
-    return yes or not open_ or steps.dry_run
+            if fields := crds.dropped_fields(kind, body):
+                paths = _listed(fields)
+                message = f"{kind.kind} {_name(body)} has fields that the new schema would drop: {paths}"
+                (steps.note if yes else steps.leave)(message)
+                has_losses = True
+    if has_losses and not yes:
+        steps.note("keep a copy of these objects, and run this command with --yes; the CRDs are not changed before")
+    return yes or not has_losses or steps.dry_run
 
 
 async def _crd(client: Client, steps: Steps, kind: Kind, live: Manifest, release: Release) -> None:
     if why := crds.obstacle(live, kind):
         steps.leave(f"CRD {kind.crd}: {why}")
         return
-    wanted = crds.replaced(live, kind, release)
+    wanted = crds.replacement(live, kind, release)
     if wanted is None:
-        steps.fine(f"CRD {kind.crd} is ours")
+        steps.fine(f"CRD {kind.crd} is up to date")
         return
     webhook = " and its conversion webhook" if (live["spec"].get("conversion") or {}).get("strategy") == "Webhook" else ""
     await steps.change(f"replace the schema of CRD {kind.crd}{webhook}", lambda: client.update(wanted))
 
 
-def _former(steps: Steps, mine: Iterable[Manifest], release: Release) -> None:
-    """A release of another name still lists the CRDs, and would delete them with every object."""
-    for name, namespace in sorted({one for live in mine if (one := crds.release_of(live)) and one != release}):
+def _former_releases(steps: Steps, mine: Iterable[Manifest], release: Release) -> None:
+    """Report releases with other names that still contain the CRDs, because an uninstall would delete the CRDs and all
+    objects.
+    """
+    for name, namespace in sorted(
+        {release_ for live in mine if (release_ := crds.release_of(live)) and release_ != release}
+    ):
         forget = f"kubectl -n {namespace} delete secret -l owner=helm,name={name}"
-        steps.note(f"never `helm uninstall {name}`, which would delete the CRDs and all objects: `{forget}` forgets it")
+        steps.note(
+            f"never run `helm uninstall {name}`, which deletes the CRDs and all objects: `{forget}` makes helm forget it"
+        )
 
 
-async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wishes: Wishes) -> None:
-    """Kinds of OME's that we do not have stay; helm must not remove them when our chart takes the release over."""
+async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wishes: Permissions) -> None:
+    """Keep the kinds that only OME has; helm must not remove them when the chart takes over the release."""
     for live in others:
         metadata = live["metadata"]
         name, uid = metadata["name"], metadata["uid"]
         if crds.release_of(live) != wishes.release or (metadata.get("annotations") or {}).get(crds.KEEP) == "keep":
-            steps.note(f"CRD {name} is OME's alone: it stays as it is, and nobody acts on its objects")
+            steps.note(f"CRD {name} belongs to OME only: it is kept unchanged, and no controller acts on its objects")
             continue
         patch = {"metadata": {"annotations": {crds.KEEP: "keep"}}}
-        what = f"tell helm to keep CRD {name}, which our chart does not have"
+        what = f"make helm keep CRD {name}, which this chart does not contain"
         await steps.change(what, partial(client.patch_merge, "CustomResourceDefinition", "", name, uid, patch))
 
 
 async def _finalizers(client: Client, steps: Steps, bodies: dict[str, list[Manifest]], yes: bool) -> None:
-    """OME's finalizers go, and no other. An object that hangs in deletion is gone with the last of them."""
-    found = False
+    """Remove OME's finalizers, and no others. An object that waits for its deletion disappears with its last finalizer."""
+    any_found = False
     for kind, objects in bodies.items():
         for body in objects:
             metadata = body["metadata"]
-            theirs = [one for one in metadata.get("finalizers") or () if one in FINALIZERS]
-            if not theirs:
+            omes = [finalizer for finalizer in metadata.get("finalizers") or () if finalizer in FINALIZERS]
+            if not omes:
                 continue
-            found = True
-            what = f"remove finalizer {', '.join(theirs)} from {kind} {_name(body)}"
+            any_found = True
+            description = f"remove finalizer {', '.join(omes)} from {kind} {_name(body)}"
             if metadata.get("deletionTimestamp"):
-                what += ", which was deleted and vanishes with everything that belongs to it"
+                description += ", which was deleted, and disappears with all objects that it owns"
                 if not yes and not steps.dry_run:
-                    steps.leave(f"{what}: --yes does that")
+                    steps.leave(f"{description}: use --yes to do that")
                     continue
-            await steps.change(what, partial(_release, client, kind, body))
-    if not found:
-        steps.fine("no finalizers of OME's")
+            await steps.change(description, partial(_release, client, kind, body))
+    if not any_found:
+        steps.fine("no finalizers of OME")
 
 
 async def _release(client: Client, kind: str, body: Manifest) -> None:
-    """Write the other finalizers of the object as it is now; Conflict when somebody writes it at the same moment."""
+    """Write the other finalizers of the current object. Raises Conflict if another client writes the object at the same
+    time.
+    """
     namespace, name, uid = body["metadata"].get("namespace", ""), body["metadata"]["name"], body["metadata"]["uid"]
     live = await client.get(kind, namespace, name)
-    kept = [one for one in live["metadata"].get("finalizers") or () if one not in FINALIZERS]
+    kept = [finalizer for finalizer in live["metadata"].get("finalizers") or () if finalizer not in FINALIZERS]
     patch = {"metadata": {"finalizers": kept, "resourceVersion": live["metadata"]["resourceVersion"]}}
     await client.patch_merge(kind, namespace, name, uid, patch)
 
@@ -186,6 +201,6 @@ def _name(body: Manifest) -> str:
     return "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
 
 
-def _few(names: list[str]) -> str:
+def _listed(names: list[str]) -> str:
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

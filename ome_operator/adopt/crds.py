@@ -1,4 +1,4 @@
-"""OME's CRDs become ours in place: objects stay, and helm finds them to be of our chart's release."""
+"""Replace OME's CRDs in place: the objects stay, and helm recognizes the CRDs as part of this chart's release."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -19,61 +19,64 @@ class Release(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """What helm asks of an object before it takes it into this release."""
+        """Labels that helm requires on an object before it adds the object to this release."""
         return {"app.kubernetes.io/managed-by": "Helm"}
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The same, and that an uninstall must not delete every object of the kind."""
+        """Annotations that helm requires, and one that prevents an uninstall from deleting every object of the kind."""
         names = {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
         return {**names, KEEP: "keep"}
 
 
 def release_of(live: Mapping[str, Any]) -> Release | None:
-    """The release that an object says it belongs to."""
+    """Return the release that an object's annotations name, or None."""
     marks = live["metadata"].get("annotations") or {}
     name = marks.get("meta.helm.sh/release-name")
     return Release(name, marks.get("meta.helm.sh/release-namespace") or "") if name else None
 
 
-def ours(name: str) -> Kind | None:
-    """The kind of ours whose CRD has this name."""
+def own_kind(name: str) -> Kind | None:
+    """Return the kind of this operator whose CRD has this name, or None."""
     return next((kind for kind in KINDS if kind.crd == name), None)
 
 
-def replaced(live: Manifest, kind: Kind, release: Release) -> Manifest | None:
-    """The CRD as it should be stored, for a PUT; None when it is so already.
+def replacement(live: Manifest, kind: Kind, release: Release) -> Manifest | None:
+    """Return the CRD that should be stored, for a PUT, or None if it is stored already.
 
-    Not a server-side apply: schemas merge field by field, so everything that OME's schema has and ours has not (its
-    defaults among it) would stay for as long as OME's field manager owns it.
+    Not a server-side apply: schemas are merged field by field, so that every field of OME's schema that ours does not have
+    (including its defaults) would stay as long as OME's field manager owns it.
     """
     metadata = live["metadata"]
     labels = {**(metadata.get("labels") or {}), **release.labels}
     annotations = {**(metadata.get("annotations") or {}), **release.annotations}
-    # The server fills `conversion` in; a conversion webhook that nobody answers would break every read.
+    # The server defaults `conversion`; a conversion webhook without a running server would break every read.
     crd = crds.crd(kind)
     spec = {**crd["spec"], "conversion": {"strategy": "None"}}
-    # kubectl's copy of OME's CRD would make the next `kubectl apply` think that its fields are ours to remove.
+    # With kubectl's copy of OME's CRD, the next `kubectl apply` would remove fields that the copy contains.
     annotations.pop("kubectl.kubernetes.io/last-applied-configuration", None)
     wanted = {**metadata, "labels": labels, "annotations": annotations}
     if wanted == metadata and spec == live["spec"]:
         return None
-    return {**live, **crd, "metadata": wanted, "spec": spec}  # an item of a list has no kind
+    return {**live, **crd, "metadata": wanted, "spec": spec}  # the items of a list do not contain their kind
 
 
 def obstacle(live: Mapping[str, Any], kind: Kind) -> str:
-    """Why the API server would refuse our CRD in the place of this one; "" when it would not."""
-    stored = [one for one in (live.get("status") or {}).get("storedVersions") or () if one != kind.version]
+    """Return why the API server would reject the new CRD in place of this one, or "" if it would accept it."""
+    stored = [version for version in (live.get("status") or {}).get("storedVersions") or () if version != kind.version]
     if stored:
-        return f"objects are stored as {', '.join(stored)}: migrate them to {kind.version} and take it out of storedVersions"
+        former = ", ".join(stored)
+        return f"objects are stored as {former}: migrate them to {kind.version}, then remove {former} from storedVersions"
     scope = "Namespaced" if kind.namespaced else "Cluster"
     if live["spec"]["scope"] != scope:
-        return f"its scope is {live['spec']['scope']}, ours {scope}: export the objects, delete the CRD, apply them again"
+        return (
+            f"its scope is {live['spec']['scope']} instead of {scope}: export the objects, delete the CRD, apply them again"
+        )
     return ""
 
 
-def lost(kind: Kind, body: Mapping[str, Any]) -> list[str]:
-    """Paths of an object's fields that our schema does not have: the next write of the object would drop them."""
+def dropped_fields(kind: Kind, body: Mapping[str, Any]) -> list[str]:
+    """Return the paths of an object's fields that our schema does not have; the next write of the object would drop them."""
     return list(_pruned(schema.structural(kind.spec), body.get("spec") or {}, "spec"))
 
 
@@ -92,6 +95,6 @@ def _pruned(node: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
                 yield f"{path}.{name}"
 
 
-def of_ome(name: str) -> bool:
-    """Whether a CRD is of OME's group."""
+def is_omes(name: str) -> bool:
+    """Return whether a CRD belongs to OME's group."""
     return name.endswith(f".{keys.GROUP}")

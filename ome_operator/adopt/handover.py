@@ -1,4 +1,6 @@
-"""One service from OME's workloads to ours: the old ones serve until the new slice is complete, then the names move."""
+"""Hand a service over from OME's workloads to the operator's: the old workloads serve until the new slice is complete, then
+the names are taken over.
+"""
 
 import asyncio
 import time
@@ -20,55 +22,56 @@ SCALERS = ("ScaledObject", "HorizontalPodAutoscaler")
 WORKLOADS = ("Deployment", "LeaderWorkerSet", "StatefulSet")
 REST = ("PodDisruptionBudget", "Service", "ServiceAccount", "RoleBinding", "Role", "ConfigMap")
 OPTIONAL = ("ScaledObject", "LeaderWorkerSet")
-"""Kinds that a cluster need not have."""
+"""Kinds that a cluster may not have."""
 
-LOOK = 1.0
-"""Seconds between two looks at what we wait for."""
+POLL_SECONDS = 1.0
+"""Seconds between two checks while waiting."""
 SETTLE = 330.0
-"""Seconds for the operator to write what it took over, and for old routers to end their requests."""
+"""Seconds for the operator to write the objects that it took over, and for old routers to complete their requests."""
 
 
 @dataclass(frozen=True)
-class Old:
-    """An object that OME made for a service."""
+class OldObject:
+    """An object that OME created for a service."""
 
     kind: str
     metadata: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the object."""
         return str(self.metadata["name"])
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
 
-async def olds(client: Client) -> dict[str, list[Old]]:
-    """What InferenceServices control and our operator did not make, by the UID of the service."""
-    found: dict[str, list[Old]] = {}
+async def old_objects(client: Client) -> dict[str, list[OldObject]]:
+    """Return the objects that InferenceServices control and that this operator did not create, by the UID of the service."""
+    result: dict[str, list[OldObject]] = {}
     for kind in (*SCALERS, *WORKLOADS, *REST):
         resource = RESOURCES[kind]
         if kind in OPTIONAL and resource.plural not in await client.served(resource.api_version):
             continue
         for metadata in await client.list_metadata(kind):
             owner = controller(metadata)
-            if owner is not None and owner.get("kind") == "InferenceService" and not _ours(metadata):
-                found.setdefault(str(owner.get("uid")), []).append(Old(kind, metadata))
-    return found
+            if owner is not None and owner.get("kind") == "InferenceService" and not _is_own(metadata):
+                result.setdefault(str(owner.get("uid")), []).append(OldObject(kind, metadata))
+    return result
 
 
-def _ours(metadata: Mapping[str, Any]) -> bool:
+def _is_own(metadata: Mapping[str, Any]) -> bool:
     labelled = (metadata.get("labels") or {}).get(keys.MANAGED_BY) == keys.MANAGER
     return labelled or applied_fields({"metadata": metadata}) is not None
 
 
-def moves(service: str, old: Old) -> bool:
-    """Whether our operator wants an object of this kind and name, or prunes it when it does not: then it changes hands.
+def is_taken_over(service: str, old: OldObject) -> bool:
+    """Return whether the operator manages an object of this kind and name, so that it is taken over instead of removed.
 
-    A new ServiceAccount of the same name would void the tokens of running routers, a new Service its address.
+    A new ServiceAccount with the same name would invalidate the tokens of running routers; a new Service would have another
+    address.
     """
-    component = {names.component(service, one) for one in (keys.ENGINE, keys.DECODER, keys.ROUTER)}
+    component = {names.component(service, role) for role in (keys.ENGINE, keys.DECODER, keys.ROUTER)}
     router = names.component(service, keys.ROUTER)
     return {
         "Service": old.name == service or old.name in component,
@@ -80,72 +83,74 @@ def moves(service: str, old: Old) -> bool:
 
 
 class Handover:
-    """One service."""
+    """The handover of one service."""
 
-    def __init__(self, client: Client, steps: Steps, metadata: Mapping[str, Any], old: list[Old]) -> None:
+    def __init__(self, client: Client, steps: Steps, metadata: Mapping[str, Any], old: list[OldObject]) -> None:
         self._client, self._steps = client, steps
         self._namespace, self._service, self._uid = metadata["namespace"], metadata["name"], metadata["uid"]
         self._writers = sorted({name for name, _ in status_writers({"metadata": metadata})})
-        self._moving = [one for one in old if moves(self._service, one)]
-        self._going = [one for one in old if not moves(self._service, one)]
+        self._moving = [object_ for object_ in old if is_taken_over(self._service, object_)]
+        self._going = [object_ for object_ in old if not is_taken_over(self._service, object_)]
         self._where = f"{self._namespace}/{self._service}"
 
     async def run(self, *, replace: bool, patience: float) -> None:
-        """Wait for the new slice, unless the old one is to go first; then move the names and remove the old one."""
+        """Wait for the new slice, unless the old workloads are to be removed first; then take over the names and remove the
+        old workloads.
+        """
         steps = self._steps
         if not self._moving and not self._going and not self._writers:
-            steps.fine(f"{self._where}: nothing of OME's is left")
+            steps.fine(f"{self._where}: no objects of OME are left")
             return
         if replace:
-            steps.note(f"{self._where}: does not serve from now until its new pods are ready")
-        elif not await self._serves(patience):
+            steps.note(f"{self._where}: it does not serve from now on until its new pods are ready")
+        elif not await self._wait_until_ready(patience):
             return
-        for one in self._moving:
-            await steps.change(f"{self._where}: {one} becomes ours in place", partial(self._take, one))
-        if not replace and not steps.dry_run and not await self._pointed():
-            steps.leave(f"{self._where}: the operator did not take Service {self._service} over; the old workloads stay")
+        for object_ in self._moving:
+            await steps.change(f"{self._where}: take {object_} over in place", partial(self._take, object_))
+        if not replace and not steps.dry_run and not await self._services_select_new_pods():
+            steps.leave(f"{self._where}: the operator did not update Service {self._service}; old workloads are kept")
             return
         await self._remove(drain=not replace)
         if self._writers:
-            what = f"{self._where}: what {', '.join(self._writers)} wrote into its status goes with our next one"
-            await steps.change(what, self._take_status)
+            description = f"{self._where}: mark the status fields of {', '.join(self._writers)} for removal"
+            await steps.change(description, self._take_status)
 
-    async def _serves(self, patience: float) -> bool:
-        """Wait until the new slice is complete; says what it waits for whenever that changes."""
-        end, said = time.monotonic() + patience, ""
+    async def _wait_until_ready(self, patience: float) -> bool:
+        """Wait until the new slice is complete; report each change of what it waits for."""
+        end, reported = time.monotonic() + patience, ""
         while True:
-            why = waits_for(await self._client.get("InferenceService", self._namespace, self._service))
-            if not why:
+            reason = pending_reason(await self._client.get("InferenceService", self._namespace, self._service))
+            if not reason:
                 self._steps.fine(f"{self._where}: the new pods are ready")
                 return True
             if self._steps.dry_run:
-                self._steps.note(f"{self._where}: would wait for its new pods ({why})")
+                self._steps.note(f"{self._where}: would wait for its new pods ({reason})")
                 return True
-            if why != said:
-                self._steps.note(f"{self._where}: {why}")
-                said = why
+            if reason != reported:
+                self._steps.note(f"{self._where}: {reason}")
+                reported = reason
             if time.monotonic() >= end:
                 self._steps.leave(
-                    f"{self._where}: not ready within {patience:.0f} s, and nothing was removed. If there is no room for "
-                    "old and new pods at the same time, --replace removes the old ones first"
+                    f"{self._where}: not ready within {patience:.0f} s, and nothing was removed. If the cluster has no "
+                    "capacity for old and new pods at the same time, --replace removes the old ones first"
                 )
                 return False
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_SECONDS)
 
-    async def _take(self, one: Old) -> None:
-        """From what is stored now: controllers write statuses all the time."""
-        live = await self._client.get(one.kind, self._namespace, one.name)
+    async def _take(self, object_: OldObject) -> None:
+        """Take an object over in its current state, because controllers write statuses all the time."""
+        live = await self._client.get(object_.kind, self._namespace, object_.name)
         change = takeover.patch(live["metadata"])
-        await self._client.patch_merge(one.kind, self._namespace, one.name, one.metadata["uid"], change)
+        await self._client.patch_merge(object_.kind, self._namespace, object_.name, object_.metadata["uid"], change)
 
     async def _take_status(self) -> None:
         live = await self._client.get("InferenceService", self._namespace, self._service)
         change = takeover.status_patch(live["metadata"], self._writers)
         await self._client.patch_merge("InferenceService", self._namespace, self._service, self._uid, change)
 
-    async def _pointed(self) -> bool:
-        """Wait until the Services select our pods; also that of the URL which an earlier call may have moved."""
-        for name in {self._service, *(one.name for one in self._moving if one.kind == "Service")}:
+    async def _services_select_new_pods(self) -> bool:
+        """Wait until the Services select the new pods, including Services that an earlier call took over."""
+        for name in {self._service, *(object_.name for object_ in self._moving if object_.kind == "Service")}:
             if not await self._until(partial(self._selects, name)):
                 return False
         return True
@@ -153,53 +158,58 @@ class Handover:
     async def _selects(self, name: str) -> bool:
         try:
             live = await self._client.get("Service", self._namespace, name)
-        except NotFound:  # the operator does not want it
+        except NotFound:  # the operator needs no such Service
             return True
         return (live["spec"].get("selector") or {}).get(keys.MANAGED_BY) == keys.MANAGER
 
     async def _remove(self, *, drain: bool) -> None:
-        """Autoscalers first, lest they start pods again; routers before engines, so that requests end well; the rest."""
+        """Remove the old workloads: autoscalers first, so that they start no pods again; routers before engines, so that
+        requests complete; then the other objects.
+        """
         router = names.component(self._service, keys.ROUTER)
         order = {kind: number for number, kind in enumerate((*SCALERS, *WORKLOADS, *REST))}
-        going = sorted(self._going, key=lambda one: (order[one.kind], one.name != router, one.name))
-        for one in going:
-            delete = partial(self._client.delete, one.kind, self._namespace, one.name, one.metadata["uid"])
-            done = await self._steps.change(f"{self._where}: remove {one}", delete)
-            if done and drain and (one.kind, one.name) == ("Deployment", router):
+        ordered = sorted(self._going, key=lambda object_: (order[object_.kind], object_.name != router, object_.name))
+        for object_ in ordered:
+            delete = partial(self._client.delete, object_.kind, self._namespace, object_.name, object_.metadata["uid"])
+            done = await self._steps.change(f"{self._where}: remove {object_}", delete)
+            if done and drain and (object_.kind, object_.name) == ("Deployment", router):
                 await self._until(self._drained)
 
     async def _drained(self) -> bool:
         selector = f"{keys.SERVICE}={self._service},{keys.COMPONENT}={keys.ROUTER},{keys.MANAGED_BY}!={keys.MANAGER}"
         return not await self._client.list_objects("Pod", self._namespace, label_selector=selector, limit=1)
 
-    async def _until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
+    async def _until(self, condition: Callable[[], Awaitable[bool]]) -> bool:
         end = time.monotonic() + SETTLE
-        while not await holds():
+        while not await condition():
             if time.monotonic() >= end:
                 return False
-            await asyncio.sleep(LOOK / 4)
+            await asyncio.sleep(POLL_SECONDS / 4)
         return True
 
 
-def waits_for(service: Mapping[str, Any]) -> str:
-    """Why the old workloads must stay, "" when every pod of the new slice is ready: RolledOut tells, for this generation.
+def pending_reason(service: Mapping[str, Any]) -> str:
+    """Return why the old workloads must stay, or "" when every pod of the new slice is ready.
 
-    Not Ready: that is False while names are taken by the very objects that are to change hands.
+    The condition RolledOut of the current generation is decisive, not Ready: Ready is False while names are taken by the
+    objects that are to be handed over.
     """
-    told = {one["type"]: one for one in (service.get("status") or {}).get("conditions") or ()}
-    rolled, generation = told.get("RolledOut") or {}, service["metadata"]["generation"]
+    conditions = {condition["type"]: condition for condition in (service.get("status") or {}).get("conditions") or ()}
+    rolled, generation = conditions.get("RolledOut") or {}, service["metadata"]["generation"]
     if rolled.get("status") == "True" and rolled.get("observedGeneration") == generation:
         return ""
-    if (held := told.get("Frozen")) and held.get("status") == "True":
-        return str(held.get("message"))
-    if "AnotherOperator" in told and told["AnotherOperator"].get("status") == "True":
-        return str(told["AnotherOperator"].get("message"))
+    if (frozen := conditions.get("Frozen")) and frozen.get("status") == "True":
+        return str(frozen.get("message"))
+    if "AnotherOperator" in conditions and conditions["AnotherOperator"].get("status") == "True":
+        return str(conditions["AnotherOperator"].get("message"))
     parts = [
-        str(one.get("message"))
+        str(condition.get("message"))
         for name in ("ModelReady", "RuntimeReady", "EngineReady", "DecoderReady", "RouterReady")
-        if (one := told.get(name))
-        and one.get("status") == "False"
-        and one.get("observedGeneration") == generation
-        and "`ome adopt service" not in str(one.get("message"))  # names that are taken until the end of this
+        if (condition := conditions.get(name))
+        and condition.get("status") == "False"
+        and condition.get("observedGeneration") == generation
+        and "`ome adopt service" not in str(condition.get("message"))  # these names are in use until the end of the handover
     ]
-    return "; ".join(parts) or str(rolled.get("message") or "the operator has not looked at it yet: does it run?")
+    return "; ".join(parts) or str(
+        rolled.get("message") or "the operator has not reconciled the service yet: check that the operator runs"
+    )

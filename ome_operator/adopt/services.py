@@ -1,26 +1,30 @@
-"""Which services are handed over, one after the other."""
+"""Hand services over, one after the other."""
 
 from collections.abc import Sequence
 
-from ome_operator.adopt.handover import Handover, olds
+from ome_operator.adopt.handover import Handover, old_objects
 from ome_operator.adopt.steps import Steps
 from ome_operator.kube.client import Client
 
 
 async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, replace: bool, patience: float) -> None:
-    """The services of these `namespace/name`, or all; what cannot be handed over is left, and the others go on."""
-    services = {f"{one['namespace']}/{one['name']}": one for one in await client.list_metadata("InferenceService")}
-    old = await olds(client)
-    for where in wanted or sorted(services):
-        metadata = services.get(where)
+    """Hand over the services with these names (`namespace/name`), or all. A service that cannot be handed over is left, and
+    the others continue.
+    """
+    services = {f"{item['namespace']}/{item['name']}": item for item in await client.list_metadata("InferenceService")}
+    old = await old_objects(client)
+    for name in wanted or sorted(services):
+        metadata = services.get(name)
         if metadata is None:
-            steps.leave(f"there is no InferenceService {where}")
+            steps.leave(f"InferenceService {name} does not exist")
         elif metadata.get("deletionTimestamp"):
-            steps.leave(f"{where} is being deleted")
+            steps.leave(f"{name} is being deleted")
         else:
             await Handover(client, steps, metadata, old.get(metadata["uid"], [])).run(replace=replace, patience=patience)
-    for one in await client.list_metadata("Ingress"):
-        owner = next((ref for ref in one.get("ownerReferences") or () if ref.get("kind") == "InferenceService"), None)
+    for item in await client.list_metadata("Ingress"):
+        owner = next((ref for ref in item.get("ownerReferences") or () if ref.get("kind") == "InferenceService"), None)
         if owner is not None:
-            what = f"Ingress {one['namespace']}/{one['name']}"
-            steps.note(f"{what} is OME's and stays: its backend must name a Service and port that {owner['name']} has now")
+            description = f"Ingress {item['namespace']}/{item['name']}"
+            steps.note(
+                f"{description} belongs to OME and is kept: its backend must name a Service and port of {owner['name']}"
+            )

@@ -1,8 +1,8 @@
-"""An object of OME's becomes ours in place, so that it keeps its UID, its address and its tokens.
+"""Take an object of OME over in place, so that it keeps its UID, its address and its tokens.
 
-The manager that wrote the owner reference made the object. Its entries in `managedFields` become those of our own apply,
-and our label is added: from then on the operator takes the object for its own and applies what it wants of it. Fields that
-only OME wanted go with that apply, as everything goes that an applier owned and does not name any more.
+The manager that wrote the owner reference created the object. Its entries in `managedFields` become entries of our own
+apply, and our label is added; from then on the operator treats the object as its own and applies the desired state. Fields
+that only OME set are removed by that apply, like all fields that an applier owned and does not set any more.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,42 +15,47 @@ Metadata = Mapping[str, Any]
 
 
 def patch(metadata: Metadata) -> Manifest:
-    """A merge patch that takes the object over; it carries the resourceVersion, so it is refused after any change."""
+    """Return a merge patch that takes the object over. It contains the resourceVersion, so that it is rejected after any
+    other change.
+    """
     entries = metadata.get("managedFields") or ()
     maker = _maker(entries)
-    theirs = [one for one in entries if one.get("manager") == maker and not one.get("subresource")]
-    return {"metadata": {**_owned(metadata, theirs), "labels": {keys.MANAGED_BY: keys.MANAGER}}}
+    omes_entries = [entry for entry in entries if entry.get("manager") == maker and not entry.get("subresource")]
+    return {"metadata": {**_owned(metadata, omes_entries), "labels": {keys.MANAGED_BY: keys.MANAGER}}}
 
 
 def status_patch(metadata: Metadata, managers: Collection[str]) -> Manifest:
-    """A merge patch after which our next status drops what these managers wrote into it."""
-    ours = {*managers, keys.MANAGER}
-    theirs = [
-        one
-        for one in metadata.get("managedFields") or ()
-        if one.get("subresource") == "status" and one.get("manager") in ours
+    """Return a merge patch after which our next status removes the fields that these managers wrote into the status."""
+    managers_and_own = {*managers, keys.MANAGER}
+    their_entries = [
+        entry
+        for entry in metadata.get("managedFields") or ()
+        if entry.get("subresource") == "status" and entry.get("manager") in managers_and_own
     ]
-    return {"metadata": _owned(metadata, theirs)}
+    return {"metadata": _owned(metadata, their_entries)}
 
 
 def _owned(metadata: Metadata, theirs: list[Any]) -> Manifest:
-    """These entries as one entry of our apply, the others as they are."""
-    rest = [one for one in metadata.get("managedFields") or () if one not in theirs]
+    """Return these entries merged into one entry of our apply, and the other entries unchanged."""
+    other_entries = [one for one in metadata.get("managedFields") or () if one not in theirs]
     fields: Manifest = {}
     for one in theirs:
         fields = _union(fields, one.get("fieldsV1") or {})
     entry = {**theirs[-1], "manager": keys.MANAGER, "operation": "Apply", "fieldsV1": fields} if theirs else None
-    return {"resourceVersion": metadata["resourceVersion"], "managedFields": [*rest, entry] if entry else rest}
+    return {
+        "resourceVersion": metadata["resourceVersion"],
+        "managedFields": [*other_entries, entry] if entry else other_entries,
+    }
 
 
 def _maker(entries: Iterable[Mapping[str, Any]]) -> str:
-    """The manager that wrote the owner reference."""
-    for one in entries:
-        if "f:ownerReferences" in ((one.get("fieldsV1") or {}).get("f:metadata") or {}):
-            return str(one.get("manager"))
+    """Return the manager that wrote the owner reference."""
+    for entry in entries:
+        if "f:ownerReferences" in ((entry.get("fieldsV1") or {}).get("f:metadata") or {}):
+            return str(entry.get("manager"))
     return ""
 
 
-def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> Manifest:
-    """Both FieldsV1 sets."""
-    return {name: _union(one.get(name) or {}, other.get(name) or {}) for name in {**one, **other}}
+def _union(first: Mapping[str, Any], second: Mapping[str, Any]) -> Manifest:
+    """Return the union of two FieldsV1 sets."""
+    return {name: _union(first.get(name) or {}, second.get(name) or {}) for name in {**first, **second}}

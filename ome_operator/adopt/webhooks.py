@@ -1,4 +1,4 @@
-"""OME's admission webhooks: without OME's controller they refuse every write of services, and every pod of a service."""
+"""Remove OME's admission webhooks. Without OME's controller they reject all writes of services and all their pods."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -12,9 +12,10 @@ CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguratio
 
 
 async def remove(client: Client, steps: Steps) -> None:
-    """Remove the configurations for kinds of `ome.io` that nobody answers.
+    """Remove the webhook configurations for kinds of `ome.io` whose server does not run.
 
-    A configuration goes whole: OME's webhook for pods is in the one for services, and would refuse our pods.
+    A configuration is removed completely, because OME's webhook for pods is in the configuration for services, and would
+    reject our pods.
     """
     found = False
     for kind in CONFIGURATIONS:
@@ -22,12 +23,12 @@ async def remove(client: Client, steps: Steps) -> None:
             if not _for_ome(live):
                 continue
             found, name, uid = True, live["metadata"]["name"], live["metadata"]["uid"]
-            answered = [one for one in _targets(live) if await _answers(client, one)]
-            if answered:
-                steps.leave(f"{kind} {name} is answered by {', '.join(answered)}: stop that, and run this command again")
+            running = [target for target in _targets(live) if await _answers(client, target)]
+            if running:
+                steps.leave(f"{kind} {name} is served by {', '.join(running)}: stop that server, and run this command again")
                 continue
-            what = f"remove {kind} {name}: nobody answers it, so it refuses writes"
-            await steps.change(what, partial(client.delete, kind, "", name, uid))
+            description = f"remove {kind} {name}: its server does not run, so it rejects writes"
+            await steps.change(description, partial(client.delete, kind, "", name, uid))
     if not found:
         steps.fine(f"no admission webhooks for {keys.GROUP}")
 
@@ -39,20 +40,24 @@ def _for_ome(live: Mapping[str, Any]) -> bool:
 
 
 def _targets(live: Mapping[str, Any]) -> list[str]:
-    """`namespace/name` of the Services behind a configuration, or the URL."""
-    out = []
-    for one in live.get("webhooks") or ():
-        config = one["clientConfig"]
+    """Return the `namespace/name` of the Services behind a configuration, or the URL."""
+    targets = []
+    for webhook in live.get("webhooks") or ():
+        config = webhook["clientConfig"]
         service = config.get("service")
-        out.append(f"{service['namespace']}/{service['name']}" if service else config.get("url", ""))
-    return list(dict.fromkeys(out))
+        targets.append(f"{service['namespace']}/{service['name']}" if service else config.get("url", ""))
+    return list(dict.fromkeys(targets))
 
 
 async def _answers(client: Client, target: str) -> bool:
-    """Whether a Service has a ready endpoint; a URL counts as answered, for we cannot know."""
+    """Return whether a Service has a ready endpoint. A URL counts as running, because that cannot be determined."""
     if "://" in target:
         return True
     namespace, name = target.split("/")
     slices = await client.list_objects("EndpointSlice", namespace, label_selector=f"kubernetes.io/service-name={name}")
-    ready = [(one.get("conditions") or {}).get("ready") for part in slices for one in part.get("endpoints") or ()]
-    return any(one is not False for one in ready)
+    ready = [
+        (endpoint.get("conditions") or {}).get("ready")
+        for endpoint_slice in slices
+        for endpoint in endpoint_slice.get("endpoints") or ()
+    ]
+    return any(endpoint is not False for endpoint in ready)

@@ -58,7 +58,7 @@ def adopt(
     release = Release(release_name, release_namespace)
 
     async def work(client: Any, steps: Any) -> None:
-        await cluster.adopt(client, steps, cluster.Wishes(release, yes=yes, force=force))
+        await cluster.adopt(client, steps, cluster.Permissions(release, yes=yes, force=force))
 
     left = _run(where, dry_run, work)
     if not left:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.adopt.crds import Release, lost, obstacle, ours, replaced
+from ome_operator.adopt.crds import Release, dropped_fields, obstacle, own_kind, replacement
 from ome_operator.api import crds
 from ome_operator.api.kinds import KINDS, Kind
 from tests.unit.api import known
@@ -22,7 +22,7 @@ def live(kind: Kind, **spec: Any) -> dict[str, Any]:
 
 
 def test_a_crd_is_replaced_once_and_keeps_strangers_annotations() -> None:
-    wanted = replaced(live(SERVICE, conversion={"strategy": "Webhook", "webhook": {}}), SERVICE, RELEASE)
+    wanted = replacement(live(SERVICE, conversion={"strategy": "Webhook", "webhook": {}}), SERVICE, RELEASE)
     assert wanted is not None
     assert wanted["spec"]["conversion"] == {"strategy": "None"}
     assert wanted["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "Helm"}
@@ -32,13 +32,13 @@ def test_a_crd_is_replaced_once_and_keeps_strangers_annotations() -> None:
         "meta.helm.sh/release-namespace": "ome",
         "helm.sh/resource-policy": "keep",
     }
-    assert replaced(wanted, SERVICE, RELEASE) is None
-    assert replaced(wanted, SERVICE, Release("other", "ome")) is not None
+    assert replacement(wanted, SERVICE, RELEASE) is None
+    assert replacement(wanted, SERVICE, Release("other", "ome")) is not None
 
 
 def test_what_the_api_server_would_refuse_is_said_before() -> None:
     assert obstacle(live(SERVICE), SERVICE) == ""
-    assert "ours Namespaced" in obstacle(live(SERVICE, scope="Cluster"), SERVICE)
+    assert "instead of Namespaced" in obstacle(live(SERVICE, scope="Cluster"), SERVICE)
     old = live(SERVICE) | {"status": {"storedVersions": ["v1alpha1", "v1beta1"]}}
     assert "stored as v1alpha1: migrate them to v1beta1" in obstacle(old, SERVICE)
 
@@ -53,24 +53,24 @@ def test_what_the_api_server_would_refuse_is_said_before() -> None:
     ],
 )
 def test_fields_that_would_be_dropped(spec: dict[str, Any], fields: list[str]) -> None:
-    assert lost(SERVICE, {"spec": spec, "status": {"of": "no interest"}}) == fields
+    assert dropped_fields(SERVICE, {"spec": spec, "status": {"of": "no interest"}}) == fields
 
 
 def test_maps_and_lists_are_looked_into() -> None:
     storage = {"storageUri": "hf://a/b", "parameters": {"any": "key"}, "nodeAffinity": {"whatever": [{"x": 1}]}}
-    assert lost(MODEL, {"spec": {"storage": storage, "modelCapabilities": ["A"]}}) == []
+    assert dropped_fields(MODEL, {"spec": {"storage": storage, "modelCapabilities": ["A"]}}) == []
     runtime = next(kind for kind in KINDS if kind.kind == "ServingRuntime")
     formats = [{"name": "a"}, {"name": "b", "acceleratorConfig": {"h100": {"shade": 1}}}]
-    found = lost(runtime, {"spec": {"supportedModelFormats": formats}})
+    found = dropped_fields(runtime, {"spec": {"supportedModelFormats": formats}})
     assert found == ["spec.supportedModelFormats[1].acceleratorConfig.h100.shade"]
 
 
 @pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
 @pytest.mark.parametrize("leave_out", known.VARIANTS)
 def test_no_field_that_ome_knows_is_lost(kind: Kind, leave_out: str) -> None:
-    assert lost(kind, known.sample(kind, leave_out)) == []
+    assert dropped_fields(kind, known.sample(kind, leave_out)) == []
 
 
 def test_kinds_are_ours_by_the_name_of_their_crd() -> None:
-    assert ours("inferenceservices.ome.io") is SERVICE
-    assert ours("trainingjobs.ome.io") is None
+    assert own_kind("inferenceservices.ome.io") is SERVICE
+    assert own_kind("trainingjobs.ome.io") is None

@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.adopt import takeover
-from ome_operator.adopt.handover import Old, moves, waits_for
+from ome_operator.adopt.handover import OldObject, is_taken_over, pending_reason
 from ome_operator.core.observed.managed_fields import applied_fields
 
 THEIRS: dict[str, Any] = {
@@ -58,7 +58,7 @@ def test_without_a_maker_nobody_loses_anything() -> None:
     ],
 )
 def test_what_we_want_by_the_same_name_moves_and_the_rest_goes(kind: str, name: str, expected: bool) -> None:
-    assert moves("kimi", Old(kind, {"name": name})) is expected
+    assert is_taken_over("kimi", OldObject(kind, {"name": name})) is expected
 
 
 def told(type_: str, status: str, message: str = "", generation: int = 2) -> dict[str, Any]:
@@ -67,11 +67,11 @@ def told(type_: str, status: str, message: str = "", generation: int = 2) -> dic
 
 def test_the_old_pods_stay_until_the_new_slice_is_complete_for_this_generation() -> None:
     def why(*conditions: dict[str, Any]) -> str:
-        return waits_for({"metadata": {"generation": 2}, "status": {"conditions": list(conditions)}})
+        return pending_reason({"metadata": {"generation": 2}, "status": {"conditions": list(conditions)}})
 
     assert why(told("RolledOut", "True"), told("Ready", "False", "NameTaken")) == ""
-    assert "does it run?" in why()
-    assert "does it run?" in why({"type": "EngineReady", "status": "False", "message": "what OME said"})
+    assert "check that the operator runs" in why()
+    assert "check that the operator runs" in why({"type": "EngineReady", "status": "False", "message": "what OME said"})
     assert why(told("RolledOut", "True", generation=1), told("EngineReady", "False", "engine 0/1")) == "engine 0/1"
     taken = told("RouterReady", "False", "Role a was made by manager: run `ome adopt service ns/a`, or delete it")
     assert why(told("RolledOut", "False", "comes up"), taken) == "comes up"
