@@ -1,1 +1,1 @@
-"""What runs in the pod of a BenchmarkJob; core/benchmarkjob/job.py says how its containers fit together."""
+"""The programs in the pod of a BenchmarkJob; core/benchmarkjob/job.py describes how its containers work together."""

@@ -1,13 +1,14 @@
-"""Runs the serving benchmark of the image, once for every run of the plan: SGLang's, of any version, or genai-bench.
+"""Run the serving benchmark in the image, once for every run of the plan: SGLang's benchmark, of any version, or
+genai-bench.
 
-This file and its neighbour for genai-bench (inside_genai) are all of ours there, so they import nothing of ours.
+This file and inside_genai are the only files of this project in that image, so they import no other module of it.
 
-SGLang's benchmark is called as its command line calls it. Two of its registries get an entry of ours: a data set with the
-prompt lengths of the scenario, and the backend's own function with a clock around it. Without the clock a run could only be
-killed, and all that it had measured would be lost. Older versions have it as another module (`sglang.bench_serving`), with
-fewer options.
+SGLang's benchmark is called through its command line. An entry is added to two of its registries: a data set with the prompt
+lengths of the scenario, and the backend's function with a time limit. Without the limit, a run could only be killed, and all
+its measurements would be lost. Older versions have the benchmark as another module (`sglang.bench_serving`), with fewer
+options.
 
-Every run leaves `raw/<number>.json`: {"result": what the benchmark wrote} or {"error": why it wrote nothing}.
+Every run writes `raw/<number>.json`: {"result": the output of the benchmark} or {"error": why there is no output}.
 """
 
 import ast
@@ -28,20 +29,20 @@ from typing import Any, TextIO
 Json = dict[str, Any]
 Send = Callable[..., Awaitable[Any]]
 
-CUT = "ome: the time of the run was up"
-"""Error of requests that were cut off, or never sent."""
-SILENT = "the server answered without a token"
+CUT = "ome: the time limit of the run was reached"
+"""Error of requests that were cut off or never sent."""
+SILENT = "the server sent a response without a token"
 NOTHING = (
-    "this image has neither SGLang's serving benchmark nor genai-bench: spec.podOverride.image must name an image that has, "
+    "this image has neither SGLang's serving benchmark nor genai-bench: set spec.podOverride.image to an image with one, "
     "such as docker.io/lmsysorg/sglang:v0.5.23"
 )
 RAW = Path("raw")
 QUESTIONS = {"num_shots": 5, "data_path": None, "max_new_tokens": 512, "temperature": 0.0}
-"""Defaults of sglang.test.few_shot_gsm8k."""
+"""Default arguments of sglang.test.few_shot_gsm8k."""
 
 
 def main() -> None:
-    """All runs. How they went is for the report to say, so this fails only when nothing can run."""
+    """Perform all runs. Failures are part of the report, so this function fails only if no run can start."""
     plan = json.loads(os.environ["OME_BENCHMARK"])
     RAW.mkdir(exist_ok=True)
     for number, run in enumerate(plan["runs"]):
@@ -50,34 +51,36 @@ def main() -> None:
 
 
 def outcome(plan: Json, run: Json, file: Path) -> Json:
-    """What one run gave. The benchmark ends with SystemExit, and has printed why."""
-    said = Said(sys.stdout)
-    sys.stdout = said
+    """Perform one run, and return its result. If the benchmark exits with SystemExit, the error is the last line that it
+    printed.
+    """
+    output = LastLine(sys.stdout)
+    sys.stdout = output
     try:
         return {"result": PROGRAMS[run["program"]](plan, run, file)}
     except SystemExit:
-        return {"error": said.last}
+        return {"error": output.last}
     except Unfit as error:
         return {"error": str(error)}
     except Exception as error:
         traceback.print_exc()
         return {"error": f"{type(error).__name__}: {error}"}
     finally:
-        sys.stdout = said.out
+        sys.stdout = output.out
 
 
 class Unfit(Exception):
-    """The image cannot do what the plan wants: one sentence."""
+    """The image does not support the plan; the text states why."""
 
 
-class Said:
-    """Standard output that remembers its last line."""
+class LastLine:
+    """Standard output that stores its last line."""
 
     def __init__(self, out: TextIO) -> None:
         self.out, self.last = out, ""
 
     def write(self, text: str) -> int:
-        """Pass on."""
+        """Write the text, and store its last line."""
         self.last = ([line.strip() for line in text.splitlines() if line.strip()] or [self.last])[-1]
         return self.out.write(text)
 
@@ -86,15 +89,15 @@ class Said:
 
 
 def serving(plan: Json, run: Json, file: Path) -> Json:
-    """The serving benchmark; its result with the lists of every request."""
+    """Run the serving benchmark, and return its result with the lists of all requests."""
     if (new := module("sglang.benchmark.serving")) is not None:
-        return measured(new, new.cli_main, newer(run), plan, [*plan["serving"], *run["args"]], file)
+        return run_benchmark(new, new.cli_main, prepare_newer(run), plan, [*plan["serving"], *run["args"]], file)
     if (old := module("sglang.bench_serving")) is not None:
         words, sampling = without_sampling([*plan["serving"], *run["args"]])
         words = as_sharegpt(words, file.with_suffix(".sharegpt"))
-        return measured(old, main_block(old), older(old, run, sampling), plan, words, file)
+        return run_benchmark(old, main_block(old), prepare_older(old, run, sampling), plan, words, file)
     if module("genai_bench") is not None:
-        import inside_genai  # type: ignore[import-not-found]  # beside this file in the pod
+        import inside_genai  # type: ignore[import-not-found]  # next to this file in the pod
 
         try:
             return dict(inside_genai.serving(plan, run, file))
@@ -104,7 +107,7 @@ def serving(plan: Json, run: Json, file: Path) -> Json:
 
 
 def module(name: str) -> Any:
-    """The module of this name, None where the image has none."""
+    """Return the module with this name, or None if the image does not have it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -116,10 +119,10 @@ def module(name: str) -> Any:
 Start = Callable[[], None]
 
 
-def measured(
+def run_benchmark(
     benchmark: Any, start: Start, prepared: Callable[[Send], Send], plan: Json, words: list[str], file: Path
 ) -> Json:
-    """Call the benchmark with these words; `prepared` puts into it what this version of it lacks."""
+    """Call the benchmark with these arguments; `prepared` adds what this version of the benchmark lacks."""
     backend = words[words.index("--backend") + 1]
     send = benchmark.ASYNC_REQUEST_FUNCS[backend]
     clocked = timed(prepared(send), benchmark.RequestFuncOutput.init_new, plan["seconds"])
@@ -133,23 +136,25 @@ def measured(
     return found
 
 
-def newer(run: Json) -> Callable[[Send], Send]:
-    """A benchmark with a registry of data sets gets ours."""
+def prepare_newer(run: Json) -> Callable[[Send], Send]:
+    """Add the scenario's data set to a benchmark that has a registry of data sets."""
 
     def prepared(send: Send) -> Send:
         datasets = importlib.import_module("sglang.benchmark.datasets")
         if "lengths" in run:
-            datasets.DATASET_MAPPING["random-ids"] = made_up(run["lengths"], datasets.DatasetRow)
+            datasets.DATASET_MAPPING["random-ids"] = random_dataset(run["lengths"], datasets.DatasetRow)
         return send
 
     return prepared
 
 
-def older(benchmark: Any, run: Json, sampling: Json) -> Callable[[Send], Send]:
-    """A benchmark without that registry: its function for data sets is replaced, and requests get sampling parameters."""
+def prepare_older(benchmark: Any, run: Json, sampling: Json) -> Callable[[Send], Send]:
+    """Prepare a benchmark without that registry: replace its function for data sets, and add sampling parameters to
+    requests.
+    """
 
     def dataset(args: Namespace, tokenizer: Any, model_id: Any = None) -> list[Any]:
-        rows: list[Any] = made_up(run["lengths"], benchmark.DatasetRow)(args).load(tokenizer)
+        rows: list[Any] = random_dataset(run["lengths"], benchmark.DatasetRow)(args).load(tokenizer)
         return rows
 
     async def sampled(send: Send, request: Any, pbar: Any) -> Any:
@@ -169,41 +174,47 @@ def older(benchmark: Any, run: Json, sampling: Json) -> Callable[[Send], Send]:
 
 
 def without_sampling(words: list[str]) -> tuple[list[str], Json]:
-    """The words without the options that older benchmarks lack, and what those say."""
-    left, found = list(words), Json()
+    """Return the arguments without the options that older benchmarks lack, and the values of these options."""
+    words_left, sampling = list(words), Json()
     for option, name in (("--temperature", "temperature"), ("--top-p", "top_p")):
-        if option in left:
-            at = left.index(option)
-            found[name] = float(left[at + 1])
-            del left[at : at + 2]
-    return left, found
+        if option in words_left:
+            position = words_left.index(option)
+            sampling[name] = float(words_left[position + 1])
+            del words_left[position : position + 2]
+    return words_left, sampling
 
 
 def as_sharegpt(words: list[str], file: Path) -> list[str]:
-    """A data set of lines as a file in ShareGPT's form, for a benchmark that knows only that."""
+    """Convert a data set of JSON lines to a ShareGPT file, for a benchmark that supports only that format."""
     if "custom" not in words[words.index("--dataset-name") :][:2]:
         return words
-    at = words.index("--dataset-path") + 1
-    lines = [json.loads(line) for line in Path(words[at]).read_text().splitlines() if line.strip()]
+    position = words.index("--dataset-path") + 1
+    lines = [json.loads(line) for line in Path(words[position]).read_text().splitlines() if line.strip()]
     turns = [data.get("conversations", data.get("conversation", [])) for data in lines]
-    said = [[{"value": turn.get("content", turn.get("value", ""))} for turn in one] for one in turns]
-    file.write_text(json.dumps([{"conversations": one} for one in said]))
-    changed = [*words[:at], str(file), *words[at + 1 :]]
+    conversations = [
+        [{"value": turn.get("content", turn.get("value", ""))} for turn in conversation] for conversation in turns
+    ]
+    file.write_text(json.dumps([{"conversations": conversation} for conversation in conversations]))
+    changed = [*words[:position], str(file), *words[position + 1 :]]
     changed[changed.index("--dataset-name") + 1] = "sharegpt"
     return changed
 
 
 def main_block(benchmark: ModuleType) -> Start:
-    """What a module does when it is run as a program, within the module: no function of it reads the arguments."""
+    """Return a function that executes the `__main__` block of a module, because no other function of the module parses the
+    arguments.
+    """
     path = str(benchmark.__file__)
     tree = ast.parse(Path(path).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If) and "__main__" in ast.dump(node.test))
     code = compile(ast.Module(block.body, []), path, "exec")
-    return lambda: exec(code, vars(benchmark))  # noqa: S102 a module that the image has
+    return lambda: exec(code, vars(benchmark))  # noqa: S102 a module of the image
 
 
 def timed(send: Send, blank: Callable[[Any], Any], seconds: float) -> Send:
-    """`send` until the time is up, counted from its first call (the warm-up); `blank` makes the answer that there is not."""
+    """Wrap `send` with a time limit in seconds, counted from its first call (the warm-up); `blank` creates the result of a
+    request that was cut off.
+    """
     until: list[float] = []
 
     async def sent(request_func_input: Any, pbar: Any = None) -> Any:
@@ -217,58 +228,58 @@ def timed(send: Send, blank: Callable[[Any], Any], seconds: float) -> Send:
             output = await asyncio.wait_for(send(request_func_input, pbar), left)
         except asyncio.TimeoutError:  # noqa: UP041 (another class before Python 3.11)
             output.error = CUT
-        if output.success and not output.ttft:  # an error within a stream is no error for the benchmark
+        if output.success and not output.ttft:  # the benchmark does not count an error inside a stream
             output.success, output.error = False, SILENT
         return output
 
     return sent
 
 
-def made_up(lengths: Json, row: Callable[..., Any]) -> type:
-    """The class of a data set of random tokens with these lengths; `row` makes a request."""
+def random_dataset(lengths: Json, row: Callable[..., Any]) -> type:
+    """Return the class of a data set of random tokens with these lengths; `row` creates a request."""
     form = lengths["form"]
 
-    class MadeUp:
-        """Prompts that have the length which is asked for, as tokens where the backend takes tokens."""
+    class RandomPrompts:
+        """Prompts with the requested length, as tokens if the backend accepts tokens."""
 
         def __init__(self, args: Namespace) -> None:
             self.count, self.exact = args.num_prompts, args.tokenize_prompt
 
         @classmethod
-        def from_args(cls, args: Namespace) -> "MadeUp":
-            """As the benchmark makes it."""
+        def from_args(cls, args: Namespace) -> "RandomPrompts":
+            """Create the data set from the benchmark's arguments."""
             return cls(args)
 
         def load(self, tokenizer: Any, model_id: Any = None) -> list[Any]:
-            """One row for every request."""
+            """Return one row per request."""
             special = set(tokenizer.all_special_ids)
             tokens = [token for token in range(tokenizer.vocab_size) if token not in special]
             rows = []
             for _ in range(self.count):
-                ids = random.choices(tokens, k=drawn(1, form, *lengths["prompt"]))
-                answer = drawn(2, form, *lengths["answer"])
+                ids = random.choices(tokens, k=draw_length(1, form, *lengths["prompt"]))
+                answer = draw_length(2, form, *lengths["answer"])
                 rows.append(row(ids if self.exact else tokenizer.decode(ids), len(ids), answer))
             return rows
 
-    return MadeUp
+    return RandomPrompts
 
 
-def drawn(least: int, form: str, first: int, second: int) -> int:
-    """A number of tokens, not below `least`: fixed, normal (mean, standard deviation), or uniform (smallest, largest)."""
+def draw_length(least: int, form: str, first: int, second: int) -> int:
+    """Return a number of tokens, at least `least`: fixed, normal (mean, deviation), or uniform (smallest, largest)."""
     if form == "N":
         return max(least, int(random.gauss(first, second)))
     return max(least, first if form == "D" else random.randint(first, second))
 
 
 def gsm8k(plan: Json, run: Json, file: Path) -> Json:
-    """The questions of GSM8K: accuracy, invalid, latency, output_throughput."""
+    """Ask the questions of GSM8K, and return accuracy, invalid, latency and output_throughput."""
     from sglang.test import few_shot_gsm8k
 
     words = run["args"]
-    given = {flag[2:].replace("-", "_"): word for flag, word in zip(words[::2], words[1::2], strict=True)}
-    numbers = {name: int(word) if word.isdigit() else word for name, word in given.items()}
-    asked = Namespace(**{**QUESTIONS, **plan["gsm8k"], **numbers})
-    return {"questions": asked.num_questions, **few_shot_gsm8k.run_eval(asked)}
+    options = {flag[2:].replace("-", "_"): word for flag, word in zip(words[::2], words[1::2], strict=True)}
+    numbers = {name: int(word) if word.isdigit() else word for name, word in options.items()}
+    arguments = Namespace(**{**QUESTIONS, **plan["gsm8k"], **numbers})
+    return {"questions": arguments.num_questions, **few_shot_gsm8k.run_eval(arguments)}
 
 
 PROGRAMS = {"serving": serving, "gsm8k": gsm8k}

@@ -1,6 +1,8 @@
-"""A run with genai-bench, in an image that has it: its command line, and its result in the words of SGLang's benchmark.
+"""Perform a run with genai-bench, in an image that has it: build its command line, and convert its result to that of
+SGLang's benchmark.
 
-Like inside.py it imports nothing of ours. Chat completions are asked, as genai-bench does for SGLang and vLLM, too.
+Like inside.py, this module imports no other module of this project. Requests are chat completions, which genai-bench also
+uses for SGLang and vLLM.
 """
 
 import json
@@ -23,65 +25,71 @@ _RATES = {
     "total_throughput": "mean_total_tokens_throughput_tokens_per_s",
     "duration": "run_duration",
 }
-"""As SGLang's benchmark calls it -> as genai-bench does."""
+"""Names in SGLang's benchmark -> names in genai-bench."""
 
 
 def serving(plan: Json, run: Json, file: Path) -> Json:
-    """One run; raises RuntimeError with a sentence."""
+    """Perform one run. Raises RuntimeError with a message."""
     if run["scenario"] in ("dataset", "gsm8k"):
-        raise RuntimeError(f"trafficScenarios {run['scenario']} needs an image of SGLang, and this image has genai-bench")
+        raise RuntimeError(f"trafficScenarios {run['scenario']} needs an image of SGLang, but this image has genai-bench")
     folder = file.with_suffix("")
     done = subprocess.run([*COMMAND, *words(plan, run, folder)], capture_output=True, text=True, check=False)
     print(done.stdout, done.stderr, flush=True)
-    found = [path for path in folder.glob("*.json") if path.name != "experiment_metadata.json"]
-    if done.returncode or len(found) != 1:
-        said = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
-        raise RuntimeError(f"genai-bench ended with {done.returncode}: {said[-1] if said else 'it said nothing'}")
-    return result(json.loads(found[0].read_text()))
+    files = [path for path in folder.glob("*.json") if path.name != "experiment_metadata.json"]
+    if done.returncode or len(files) != 1:
+        output_lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
+        raise RuntimeError(
+            f"genai-bench exited with {done.returncode}: {output_lines[-1] if output_lines else 'it printed nothing'}"
+        )
+    return result(json.loads(files[0].read_text()))
 
 
 def words(plan: Json, run: Json, folder: Path) -> list[str]:
-    """The run as options of genai-bench."""
-    given = {one: after for one, after in zip(plan["serving"], plan["serving"][1:], strict=False) if one.startswith("--")}
+    """Return the run as options of genai-bench."""
+    options = {
+        option: after for option, after in zip(plan["serving"], plan["serving"][1:], strict=False) if option.startswith("--")
+    }
     args = dict(zip(run["args"][::2], run["args"][1::2], strict=False))
-    backend = "openai" if given["--backend"].startswith("openai") else "vllm" if "vllm" in given["--backend"] else "sglang"
-    model = given.get("--served-model-name", given["--tokenizer"])
-    more = _parameters(given)
+    backend = (
+        "openai" if options["--backend"].startswith("openai") else "vllm" if "vllm" in options["--backend"] else "sglang"
+    )
+    model = options.get("--served-model-name", options["--tokenizer"])
+    parameters = _parameters(options)
     return [
-        *("--api-backend", backend, "--api-base", given["--base-url"], "--api-model-name", model),
+        *("--api-backend", backend, "--api-base", options["--base-url"], "--api-model-name", model),
         *("--api-key", os.environ.get("OPENAI_API_KEY", "EMPTY"), "--task", "text-to-text"),
-        *("--model", Path(model).name, "--model-tokenizer", given["--tokenizer"]),
+        *("--model", Path(model).name, "--model-tokenizer", options["--tokenizer"]),
         *("--traffic-scenario", run["scenario"], "--num-concurrency", str(run["concurrency"])),
         *("--max-requests-per-run", args["--num-prompts"], "--max-time-per-run", str(math.ceil(plan["seconds"] / 60))),
         *("--experiment-base-dir", str(folder.parent.absolute()), "--experiment-folder-name", folder.name),
-        *(("--additional-request-params", json.dumps(more)) if more else ()),
+        *(("--additional-request-params", json.dumps(parameters)) if parameters else ()),
     ]
 
 
-def _parameters(given: Json) -> Json:
-    """What every request says besides."""
-    more: Json = json.loads(given.get("--extra-request-body", "{}"))
+def _parameters(options: Json) -> Json:
+    """Return additional parameters of every request."""
+    parameters: Json = json.loads(options.get("--extra-request-body", "{}"))
     for option, name in (("--temperature", "temperature"), ("--top-p", "top_p")):
-        if option in given:
-            more[name] = float(given[option])
-    return more | ({"ignore_eos": False} if "--disable-ignore-eos" in given else {})
+        if option in options:
+            parameters[name] = float(options[option])
+    return parameters | ({"ignore_eos": False} if "--disable-ignore-eos" in options else {})
 
 
-def result(told: Json) -> Json:
-    """What SGLang's benchmark would have written."""
-    whole = told["aggregated_metrics"]
-    scale = 1.0 if told.get("_time_unit") == "ms" else 1000.0
-    numbers = {name: whole.get(theirs) for name, theirs in _RATES.items()}
+def result(report: Json) -> Json:
+    """Return the result in the form of SGLang's benchmark."""
+    totals = report["aggregated_metrics"]
+    scale = 1.0 if report.get("_time_unit") == "ms" else 1000.0
+    numbers = {name: totals.get(theirs) for name, theirs in _RATES.items()}
     return {
-        "completed": whole["num_completed_requests"],
-        "errors": list(_errors(told["individual_request_metrics"])),
+        "completed": totals["num_completed_requests"],
+        "errors": list(_errors(report["individual_request_metrics"])),
         **{name: value for name, value in numbers.items() if value is not None},
-        **dict(_latencies(whole["stats"], scale)),
+        **dict(_latencies(totals["stats"], scale)),
     }
 
 
 def _latencies(stats: Json, scale: float) -> Iterator[tuple[str, float]]:
-    """Milliseconds."""
+    """Yield the names and values of latencies in milliseconds."""
     for name in _LATENCIES:
         for ours, theirs in _SHARES.items():
             value = (stats.get(name) or {}).get(theirs)
@@ -90,7 +98,7 @@ def _latencies(stats: Json, scale: float) -> Iterator[tuple[str, float]]:
 
 
 def _errors(requests: list[Json]) -> Iterator[str]:
-    """A text for each request, "" where it was answered."""
-    for one in requests:
-        code = one.get("error_code")
-        yield "" if code is None else f"{code}: {one.get('error_message') or ''}"
+    """Yield the error of each request, or "" for a successful request."""
+    for request in requests:
+        code = request.get("error_code")
+        yield "" if code is None else f"{code}: {request.get('error_message') or ''}"

@@ -1,4 +1,4 @@
-"""results.json as one HTML page that needs nothing else: a table, and plots as inline SVG."""
+"""Convert results.json to a single HTML page without other files: a table, and plots as inline SVG."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 420, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 38
 COLOURS = ("#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
-"""For lines; all are readable on white, and differ in lightness too."""
+"""Colours of lines; all are readable on white, and differ in lightness too."""
 _PLOTTED = (("ttft", "Time to first token, ms"), ("tpot", "Time per output token, ms"), ("e2e_latency", "Whole request, ms"))
 _SHARES = ("median", "p90", "p99")
 
@@ -29,12 +29,12 @@ class Curve(NamedTuple):
 
     @property
     def path(self) -> str:
-        """As `points` of an SVG polyline."""
+        """The value of `points` of an SVG polyline."""
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points)
 
 
 class Plot(NamedTuple):
-    """A plot over the number of requests in flight, on a logarithmic axis."""
+    """A plot over the number of concurrent requests, on a logarithmic axis."""
 
     title: str
     lines: tuple[Curve, ...]
@@ -43,45 +43,48 @@ class Plot(NamedTuple):
     ys: tuple[tuple[float, str], ...]
 
 
-def page(found: Json) -> str:
-    """The HTML page."""
+def page(report: Json) -> str:
+    """Return the HTML page."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = files("ome_operator.benchmark_pod").joinpath("page.html.j2").read_text(encoding="utf-8")
     box = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
-    asked = any("accuracy" in run["metrics"] for run in found["runs"])
-    shown = {"found": found, "box": box, "latencies": latencies, "asked": asked}
-    scenarios = [(name, [_latency(found, name, which, title) for which, title in _PLOTTED]) for name in _names(found)]
-    return environment.from_string(text).render(**shown, throughput=_throughput(found), scenarios=scenarios)
+    has_accuracy = any("accuracy" in run["metrics"] for run in report["runs"])
+    values = {"found": report, "box": box, "latencies": latencies, "asked": has_accuracy}
+    scenarios = [(name, [_latency(report, name, which, title) for which, title in _PLOTTED]) for name in _names(report)]
+    return environment.from_string(text).render(**values, throughput=_throughput(report), scenarios=scenarios)
 
 
-def _names(found: Json) -> list[str]:
-    return list(dict.fromkeys(run["scenario"] for run in found["runs"]))
+def _names(report: Json) -> list[str]:
+    return list(dict.fromkeys(run["scenario"] for run in report["runs"]))
 
 
-def _throughput(found: Json) -> Plot | None:
-    """Output tokens per second, a line for every scenario."""
+def _throughput(report: Json) -> Plot | None:
+    """Return a plot of output tokens per second, with a line per scenario."""
     series = []
-    for name in _names(found):
-        runs = [run for run in found["runs"] if run["scenario"] == name and "output_throughput" in run["metrics"]]
+    for name in _names(report):
+        runs = [run for run in report["runs"] if run["scenario"] == name and "output_throughput" in run["metrics"]]
         series.append((name, [(run["concurrency"], run["metrics"]["output_throughput"]) for run in runs]))
     return plot("Output tokens per second", series)
 
 
-def _latency(found: Json, scenario: str, which: str, title: str) -> Plot | None:
-    """Median, 90th and 99th percentile of one latency."""
-    runs = [run for run in found["runs"] if run["scenario"] == scenario and run["requests"]]
-    told = [(run["concurrency"], latencies(run, which)) for run in runs]
-    return plot(title, [(share, [(at, one[share]) for at, one in told if share in one]) for share in _SHARES])
+def _latency(report: Json, scenario: str, which: str, title: str) -> Plot | None:
+    """Return a plot of the median, 90th and 99th percentile of one latency."""
+    runs = [run for run in report["runs"] if run["scenario"] == scenario and run["requests"]]
+    values = [(run["concurrency"], latencies(run, which)) for run in runs]
+    return plot(
+        title,
+        [(share, [(concurrency, shares[share]) for concurrency, shares in values if share in shares]) for share in _SHARES],
+    )
 
 
 def plot(title: str, series: Iterable[tuple[str, Points]]) -> Plot | None:
-    """The series (label, points of concurrency and value) as a plot; None when there is nothing to show."""
+    """Return the series (label, points of concurrency and value) as a plot, or None if there are no points."""
     kept = [(label, sorted(points)) for label, points in series if points]
     if not kept:
         return None
-    at = sorted({x for _, points in kept for x, _ in points})
-    top = _nice(max(y for _, points in kept for _, y in points))
-    low, high = math.log2(at[0]), math.log2(at[-1])
+    concurrencies = sorted({x for _, points in kept for x, _ in points})
+    top = _round_up(max(y for _, points in kept for _, y in points))
+    low, high = math.log2(concurrencies[0]), math.log2(concurrencies[-1])
 
     def x_of(value: float) -> float:
         share = (math.log2(value) - low) / (high - low) if high > low else 0.5
@@ -95,19 +98,19 @@ def plot(title: str, series: Iterable[tuple[str, Points]]) -> Plot | None:
         for number, (label, points) in enumerate(kept)
     )
     ys = tuple((y_of(top * step / 4), f"{top * step / 4:g}") for step in range(5))
-    return Plot(title, lines, _apart([(x_of(x), f"{x:g}") for x in at]), ys)
+    return Plot(title, lines, _without_overlaps([(x_of(x), f"{x:g}") for x in concurrencies]), ys)
 
 
-def _nice(value: float) -> float:
-    """The smallest number not below the value of which a quarter is short to write."""
+def _round_up(value: float) -> float:
+    """Return the smallest number that is not below the value and whose quarter is short to write."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))
     return next(step * unit for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10) if step * unit >= value)
 
 
-def _apart(ticks: Sequence[tuple[float, str]], least: float = 26.0) -> tuple[tuple[float, str], ...]:
-    """Labels that do not lie upon each other."""
+def _without_overlaps(ticks: Sequence[tuple[float, str]], least: float = 26.0) -> tuple[tuple[float, str], ...]:
+    """Return the labels that do not overlap."""
     kept: list[tuple[float, str]] = []
     for tick in ticks:
         if not kept or tick[0] - kept[-1][0] >= least:

@@ -1,4 +1,4 @@
-"""The two steps of the pod that are ours: what comes before the benchmark, and what becomes of its results."""
+"""The two steps of the pod that this project implements: preparation before the benchmark, and the report after it."""
 
 import asyncio
 import contextlib
@@ -17,20 +17,20 @@ from ome_operator.storage.object_store import ObjectStore
 from ome_operator.storage.sources import Access, open_bucket
 
 TRIES = 4
-"""Attempts to send a file to an object store."""
+"""Attempts to write a file to an object store."""
 
 
 def prepare(plan: Json, work: Path, secrets: Path) -> None:
-    """Put the files beside that run in the image of the benchmark, and fetch the data set. Raises SourceError."""
+    """Copy the programs that run in the image of the benchmark, and download the data set. Raises SourceError."""
     for program in (inside, inside_genai):
         shutil.copy(str(program.__file__), work)
-    wanted = plan["dataset"]
-    if not wanted:
+    dataset = plan["dataset"]
+    if not dataset:
         return
-    target = Path(wanted["path"])
+    target = Path(dataset["path"])
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as file:
-        asyncio.run(_fetch(wanted["uri"], _access(wanted, secrets / "dataset"), file))
+        asyncio.run(_fetch(dataset["uri"], _access(dataset, secrets / "dataset"), file))
 
 
 async def _fetch(uri: str, access: Access, file: BinaryIO) -> None:
@@ -39,7 +39,7 @@ async def _fetch(uri: str, access: Access, file: BinaryIO) -> None:
 
 
 async def _read(uri: str, access: Access) -> AsyncIterator[bytes]:
-    """The bytes of one file, from an object store or a URL."""
+    """Return the bytes of one file, from an object store or a URL."""
     if uri.partition("://")[0] in ("http", "https"):
         async with http.session() as session:
             async for data in http.read_all(session, uri):
@@ -48,57 +48,57 @@ async def _read(uri: str, access: Access) -> AsyncIterator[bytes]:
     source = open_bucket(uri, access)
     listed = await source.listing("")
     if len(listed.files) != 1:
-        raise Refused(f"spec.dataset.storageUri {uri} holds {len(listed.files)} files: name one")
+        raise Refused(f"spec.dataset.storageUri {uri} contains {len(listed.files)} files: name a single file")
     async for data in source.read(listed, listed.files[0], 0, listed.size):
         yield data
 
 
 def report(plan: Json, work: Path, secrets: Path, message: Path) -> bool:
-    """Write results.json, report.html and the termination message; whether every request was answered.
+    """Write results.json, report.html and the termination message. Return whether all requests succeeded.
 
-    The message is written before anything is sent, so that results that cannot be kept are not lost for the status.
+    The message is written before files are uploaded, so that the status has the results even if the upload fails.
     """
-    found = results(plan, _raw(work / inside.RAW))
-    out = plan["output"]
-    message.write_text(summary(found, out.get("uri") or out["path"]))
-    made = {"results.json": json.dumps(found, indent=1), "report.html": page(found)}
-    folder = Path(out["path"])
+    report_data = results(plan, _raw(work / inside.RAW))
+    output = plan["output"]
+    message.write_text(summary(report_data, output.get("uri") or output["path"]))
+    files = {"results.json": json.dumps(report_data, indent=1), "report.html": page(report_data)}
+    folder = Path(output["path"])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in made.items():
+    for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    if "uri" in out:
-        asyncio.run(_send(open_bucket(out["uri"], _access(out, secrets / "output")), made))
-    return not failed(found)
+    if "uri" in output:
+        asyncio.run(_send(open_bucket(output["uri"], _access(output, secrets / "output")), files))
+    return not failed(report_data)
 
 
-async def _send(store: ObjectStore, made: Mapping[str, str]) -> None:
-    for name, text in made.items():
+async def _send(store: ObjectStore, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
         await _sent(store, name, text.encode())
 
 
 async def _sent(store: ObjectStore, name: str, data: bytes) -> None:
-    for left in reversed(range(TRIES)):
+    for attempts_left in reversed(range(TRIES)):
         try:
             await store.write(name, data)
             return
         except Refused:
             raise
         except SourceError:
-            if not left:
+            if not attempts_left:
                 raise
-            await asyncio.sleep(2.0 ** (TRIES - left))
+            await asyncio.sleep(2.0 ** (TRIES - attempts_left))
 
 
 def _raw(folder: Path) -> Mapping[int, Json]:
-    """What can be read: the container may have ended while it wrote, and its image is a user's."""
-    found = {}
+    """Return the outcomes that can be parsed. The container may have exited during a write, and a user chose its image."""
+    outcomes = {}
     for file in folder.glob("*.json"):
         with contextlib.suppress(ValueError, RecursionError):
-            found[int(file.stem)] = json.loads(file.read_text())
-    return found
+            outcomes[int(file.stem)] = json.loads(file.read_text())
+    return outcomes
 
 
-def _access(place: Json, secret: Path) -> Access:
-    """How to reach a store: what the spec says, and the files of the Secret."""
+def _access(settings: Json, secret: Path) -> Access:
+    """Return the settings and permissions for a store, from the spec and the files of the Secret."""
     values = {file.name: file.read_text() for file in secret.iterdir() if file.is_file()} if secret.is_dir() else {}
-    return Access(place.get("parameters") or {}, values)
+    return Access(settings.get("parameters") or {}, values)

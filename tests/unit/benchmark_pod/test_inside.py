@@ -52,7 +52,7 @@ async def test_an_answer_without_a_token_is_a_failure() -> None:
 )
 def test_lengths(form: str, pair: tuple[int, int], low: int, high: int) -> None:
     random.seed(7)
-    found = [inside.drawn(2, form, *pair) for _ in range(300)]
+    found = [inside.draw_length(2, form, *pair) for _ in range(300)]
     assert low <= min(found) <= max(found) <= high
     assert form == "D" or low == high or len(set(found)) > 3
 

@@ -85,8 +85,8 @@ def test_a_run_is_measured_and_reported(image: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "scenario", "said"),
     [
-        ("http://down", "D(100,100)", "genai-bench ended with 1: cannot reach http://down"),
-        ("http://svc", "gsm8k", "trafficScenarios gsm8k needs an image of SGLang, and this image has genai-bench"),
+        ("http://down", "D(100,100)", "genai-bench exited with 1: cannot reach http://down"),
+        ("http://svc", "gsm8k", "trafficScenarios gsm8k needs an image of SGLang, but this image has genai-bench"),
     ],
 )
 def test_what_cannot_run_is_a_sentence(image: Path, url: str, scenario: str, said: str) -> None:

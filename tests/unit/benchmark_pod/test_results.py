@@ -55,8 +55,8 @@ def test_failed_requests_are_failures_and_cut_ones_are_not() -> None:
     ("raw", "words"),
     [
         ({0: {"error": "Warmup failed"}}, "Warmup failed"),
-        ({}, "the container ended before"),
-        ({0: outcome(0, (CUT, CUT))}, "no request was answered within maxTimePerIteration"),
+        ({}, "the container exited before"),
+        ({0: outcome(0, (CUT, CUT))}, "no request was completed within maxTimePerIteration"),
     ],
 )
 def test_a_run_without_an_answer_is_a_failure(raw: dict[int, Any], words: str) -> None:
