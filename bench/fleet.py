@@ -229,7 +229,7 @@ class _Fleet(Client):
         """Run the passes of a new service: the first one creates everything, and then everything exists and is ready."""
         if (found := self.cluster.find(ref)) is None:
             return
-        memoize.fit(len(self.cluster.resources[SERVICE]))
+        memoize.resize(len(self.cluster.resources[SERVICE]))
         observed = self._observed.get(ref, Observed())
         plan = CORE.sync(found.parsed, self.cluster.deps(), observed, NOW)
         if status_writer.differs(found, plan.status, self._said.get(ref, ("", ""))):

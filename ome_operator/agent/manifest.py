@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator.storage.hashes import Hash
-from ome_operator.util.unread import UNREAD, numbers, text, texts
+from ome_operator.util.untrusted_json import PARSE_ERRORS, numbers, text, texts
 
 
 class Proven(NamedTuple):
@@ -80,7 +80,7 @@ def read_manifest(path: Path) -> Manifest | None:
         uri, revision, verified = (text(body[name]) for name in ("uri", "revision", "verifiedAt"))
         identity = {str(name): str(value) for name, value in (body.get("identity") or {}).items()}
         return Manifest(uri, revision, files, verified, models, paths, identity)
-    except (OSError, *UNREAD):
+    except (OSError, *PARSE_ERRORS):
         return None
 
 
@@ -93,5 +93,5 @@ def read_journal(path: Path) -> Iterable[Proven]:
     for line in raw.splitlines():
         try:
             yield _load(json.loads(line))
-        except UNREAD:  # the line was cut off by a crash
+        except PARSE_ERRORS:  # the line was cut off by a crash
             continue

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ome_operator.benchmark_pod.inside import CUT
-from ome_operator.util.unread import UNREAD
+from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 Json = dict[str, Any]
 SUMMARY_BYTES = 4096
@@ -45,7 +45,7 @@ def _run(run: Json, outcome: Any) -> Json:
     """
     try:
         return _read(run, outcome)
-    except UNREAD as error:
+    except PARSE_ERRORS as error:
         problem = f"the result of this run cannot be read: {type(error).__name__}: {error}"
         return _read(run, {"error": problem})
 

@@ -283,7 +283,7 @@ class Manager:
             self._queue.forget(ref)
             return
         started, result = time.monotonic(), "error"
-        memoize.fit(len(self.cluster.resources[SERVICE]))
+        memoize.resize(len(self.cluster.resources[SERVICE]))
         passes = {
             SERVICE: self._services.reconcile,
             RECORD: self._node_models.reconcile,

@@ -15,7 +15,7 @@ import aiohttp
 
 from ome_operator.registry.pods import UnexpectedAnswer, parse_pods
 from ome_operator.registry.reconcile import Pod, WantedWorker, Worker
-from ome_operator.util.unread import UNREAD
+from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
@@ -93,7 +93,7 @@ class RouterClient:
             body = await _json(answer)
         try:
             return workers(body)
-        except UNREAD as error:
+        except PARSE_ERRORS as error:
             raise UnexpectedAnswer("the router's response is not a list of workers") from error
 
     async def add(self, target: WantedWorker) -> None:
@@ -109,7 +109,7 @@ class RouterClient:
             body = await _json(answer)
         try:
             self._jobs[target.url] = str(body.get("worker_id", ""))
-        except UNREAD as error:
+        except PARSE_ERRORS as error:
             raise UnexpectedAnswer(f"the router's response about {target.url} contains no worker ID") from error
 
     async def has_forgotten(self, url: str) -> bool:
@@ -150,7 +150,7 @@ def _load(body: Any) -> int | None:
         if isinstance(body, dict):
             return sum(int(item["num_running_reqs"]) + int(item["num_waiting_reqs"]) for item in body["loads"])
         return sum(int(item["num_reqs"]) for item in body)
-    except UNREAD:
+    except PARSE_ERRORS:
         return None
 
 

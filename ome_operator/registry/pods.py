@@ -13,7 +13,7 @@ from typing import Any
 from ome_operator import keys, names
 from ome_operator.errors import OmeError
 from ome_operator.registry.reconcile import Pod
-from ome_operator.util.unread import UNREAD
+from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 
 class UnexpectedAnswer(OmeError):
@@ -33,7 +33,7 @@ def parse_pods(body: Any, stems: Mapping[str, str]) -> tuple[Pod, ...]:
             raise UnexpectedAnswer("the API server's list of pods is incomplete")
         # Some servers send `items: null` for an empty list; a list without the field is invalid.
         return tuple(pod for item in body["items"] or () if (pod := _pod(item, stems)) is not None)
-    except UNREAD as error:
+    except PARSE_ERRORS as error:
         raise UnexpectedAnswer(
             f"the API server's list contains an invalid pod: {error!r} in {type(items).__name__}"
         ) from error

@@ -16,7 +16,7 @@ from ome_operator.storage.addresses import HUB
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
 from ome_operator.storage.http import Absent, HttpSource, SourceUnauthorized, read_range, read_small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, make_listing
-from ome_operator.util.unread import UNREAD
+from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 LIMIT = 32 * 1024 * 1024
 """Maximum bytes of a model's description; that of 50,000 files has about 15 MB."""
@@ -51,7 +51,7 @@ class Hub(HttpSource):
         try:
             description = json.loads(raw)
             files, commit = [_file(item) for item in description["siblings"]], str(description["sha"])
-        except UNREAD as error:
+        except PARSE_ERRORS as error:
             raise Unreachable(f"the hub {self._endpoint} sent an invalid description of {self._repo}") from error
         return make_listing(files, commit)
 

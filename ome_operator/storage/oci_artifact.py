@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import Refused, RemoteFile
-from ome_operator.util.unread import UNREAD
+from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 _DIGEST = r"sha256:[0-9a-f]{64}"
@@ -62,7 +62,7 @@ def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
     layers = manifest["layers"]
     try:
         return [_file(layer, alone=len(layers) == 1) for layer in layers]
-    except UNREAD as error:
+    except PARSE_ERRORS as error:
         raise Refused(f"its manifest has an invalid layer ({type(error).__name__})") from error
 
 

@@ -1,1 +1,1 @@
-"""Small helpers: YAML as Kubernetes reads it, bounds of JSON, the format of log lines. No word of our domain."""
+"""Small helpers without domain terms: YAML as Kubernetes reads it, limits for JSON, the format of log lines."""

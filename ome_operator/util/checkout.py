@@ -1,4 +1,6 @@
-"""Where the files are that come with `ome` and are no Python: in a checkout beside the package, from a wheel inside it."""
+"""Locate the files that are installed with `ome` and are not Python: next to the package in a checkout, inside it in a
+wheel.
+"""
 
 from pathlib import Path
 
@@ -6,26 +8,30 @@ import ome_operator
 from ome_operator.errors import UserError
 
 FOLDERS = ("charts", "config")
-"""What pyproject.toml puts into the wheel."""
+"""The folders that pyproject.toml adds to the wheel."""
 
 
 def shipped(folder: str) -> Path:
-    """One of FOLDERS, as this installation has it."""
+    """Return the path of one of FOLDERS in this installation. Raises UserError if it is missing."""
     package = Path(ome_operator.__file__).parent
-    inside = package / "shipped" / folder  # first: beside an installed package there may be a stranger's `config`
-    found = inside if inside.is_dir() else package.parent / folder
-    if not (found / _KNOWN[folder]).is_dir():
-        missing = f"There is no {folder}/{_KNOWN[folder]} in {found.parent}"
+    packaged = (
+        package / "shipped" / folder
+    )  # checked first, because another project's `config` may be next to an installed package
+    location = packaged if packaged.is_dir() else package.parent / folder
+    if not (location / _CONTENTS[folder]).is_dir():
+        missing = f"There is no {folder}/{_CONTENTS[folder]} in {location.parent}"
         raise UserError(f"{missing}: install the wheel, or work in a checkout.")
-    return found
+    return location
 
 
-_KNOWN = {"charts": "ome-crd", "config": "models"}
-"""Folder → what is in it for certain."""
+_CONTENTS = {"charts": "ome-crd", "config": "models"}
+"""Folder -> a name that it always contains."""
 
 
 def checkout() -> Path:
-    """The repository that this package is part of; images are built from it."""
+    """Return the root of the repository that contains this package; images are built from it. Raises UserError outside a
+    checkout.
+    """
     root = Path(ome_operator.__file__).parents[1]
     if not (root / "images" / "operator" / "Dockerfile").is_file():
         raise UserError(f"There is no images/operator in {root}: this needs a checkout of the repository (`git clone`).")

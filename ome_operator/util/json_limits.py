@@ -1,8 +1,9 @@
-"""How deep lists and maps lie in each other: whoever walks them by recursion has to know before.
+"""Limits for the nesting of JSON, because functions that walk a value by recursion must know its depth before.
 
-The API server takes objects of 10,000 levels, and hands them out. Whether Python's decoder bears that is no matter of
-`sys.setrecursionlimit`: its C code has a limit of its own since 3.12 (measured: 1,497 levels in 3.12.1), and asks the stack
-since 3.14. So what lies deep is cut out of the text before it is decoded, for no object that means something is so deep.
+The API server accepts objects with 10,000 levels and returns them. Whether Python's decoder can decode them does not depend
+on `sys.setrecursionlimit`: since 3.12 its C code has its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it
+depends on the stack. Therefore deeper parts are removed from the text before it is decoded; no meaningful object is that
+deep.
 """
 
 import json
@@ -11,15 +12,15 @@ from typing import Any
 
 HOLDERS = (dict, list)
 LEVELS = 200
-"""Levels that `shallow` leaves: four times what a spec may have, and few enough for any function that calls itself."""
+"""Levels that `shallow` keeps: four times what a spec may have, and few enough for every recursive function."""
 _OPENING = rb'\{(?:"[^"\\]*":)?|\['
 _OPENINGS = re.compile(_OPENING)
 _MARK = re.compile(rb"(?:" + _OPENING + rb')++|[\]}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-"""A run of brackets that open, with the first keys of maps; a run of brackets that close; or a text."""
+"""A run of opening brackets with the first keys of maps, a run of closing brackets, or a string."""
 
 
 def decoded(text: bytes) -> Any:
-    """A value of JSON. Where the decoder cannot go as deep as the text does, what is deeper than LEVELS is missing."""
+    """Decode JSON. If the text is too deep for the decoder, the parts below LEVELS are left out."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -27,7 +28,9 @@ def decoded(text: bytes) -> Any:
 
 
 def shallow(text: bytes) -> bytes:
-    """JSON for a decoder that we do not write: lists and maps below LEVELS are empty. What is no JSON stays as it is."""
+    """Return JSON for a decoder that is not ours: lists and maps below LEVELS are empty. Text that is not JSON is returned
+    unchanged.
+    """
     if text.count(b"{") + text.count(b"[") <= LEVELS:
         return text
     try:
@@ -40,43 +43,49 @@ def shallow(text: bytes) -> bytes:
 
 
 def _cut(text: bytes) -> bytes:
-    """It goes by runs: a bracket at a time would take a second for the largest object that there can be."""
+    """Remove the parts below LEVELS. The text is processed by runs of brackets: bracket by bracket, the largest possible
+    object would take a second.
+    """
     kept, depth, begin = [], 0, 0
-    for found in _MARK.finditer(text):
-        run = found[0]
+    for match in _MARK.finditer(text):
+        run = match[0]
         if run[0] in b"{[":
             opened = _OPENINGS.findall(run)
             if depth <= LEVELS < depth + len(opened):
-                last = found.start() + sum(map(len, opened[: LEVELS - depth])) + 1
+                last = match.start() + sum(map(len, opened[: LEVELS - depth])) + 1
                 kept.append(text[begin:last])
             depth += len(opened)
         elif run[0] in b"}]":
             if depth - len(run) <= LEVELS < depth:
-                begin = found.start() + depth - LEVELS - 1
+                begin = match.start() + depth - LEVELS - 1
             depth -= len(run)
     return b"".join((*kept, text[begin:]))
 
 
 def deeper(value: Any, levels: int) -> bool:
-    """Whether more than so many lists and maps lie in each other; a value that holds itself is deeper than any."""
-    at = {id(value): value} if isinstance(value, HOLDERS) else {}
+    """Return whether lists and maps are nested more than `levels` deep; a value that contains itself is."""
+    containers = {id(value): value} if isinstance(value, HOLDERS) else {}
     for _ in range(levels):
-        if not at:
+        if not containers:
             return False
-        # Each once: YAML may name one thing in many places.
-        at = {id(inner): inner for one in at.values() for inner in _held(one) if isinstance(inner, HOLDERS)}
-    return bool(at)
+        # Each value once, because YAML may refer to a value in many places.
+        containers = {
+            id(inner): inner for container in containers.values() for inner in _held(container) if isinstance(inner, HOLDERS)
+        }
+    return bool(containers)
 
 
 def larger(value: Any, most: int) -> bool:
-    """Whether it has more than so many values at all depths; what stands there by an alias counts each time."""
-    seen, at = 0, [value]
-    while at and seen <= most:
-        seen += 1
-        at.extend(_held(at.pop()))
-    return seen > most
+    """Return whether a value contains more than `most` values at all depths; a value that is referred to several times
+    counts each time.
+    """
+    count, pending = 0, [value]
+    while pending and count <= most:
+        count += 1
+        pending.extend(_held(pending.pop()))
+    return count > most
 
 
 def _held(value: Any) -> Any:
-    """What lies in a list or map; nothing lies in anything else."""
+    """Return the values in a list or map; any other value contains none."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -1,4 +1,4 @@
-"""A page of a list, object by object: to decode 500 of them at a time takes as long as a stall that people notice."""
+"""Decode a page of a list object by object, because decoding 500 objects at once blocks the process noticeably."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -6,15 +6,16 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
 ITEM = None
-"""Stands for the name beside an object of the list."""
+"""Used as the name of an object of the list."""
 _ITEMS = "items"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _decode = JSONDecoder().raw_decode
 
 
 def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
-    """Names and values of a page, in its order; of `items` each for itself. Raises ValueError where it is no JSON object,
-    or ends too early, and RecursionError where the decoder cannot go as deep as it does.
+    """Return the names and values of a page, in order; each item of `items` is returned separately, with the name ITEM.
+
+    Raises ValueError if the page is not a JSON object or is truncated, and RecursionError if it is too deep for the decoder.
     """
     text = page.decode("utf-8", "surrogatepass")
     at, more = _after(text, 0, "{"), True
@@ -30,11 +31,11 @@ def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
             yield name, value
         at, more = _next(text, at, "}")
     if _skip(text, at) != len(text):
-        raise JSONDecodeError("something follows the page", text, at)
+        raise JSONDecodeError("data follows the end of the page", text, at)
 
 
 def _each(text: str, at: int) -> Generator[tuple[None, Any], None, int]:
-    """The items of a list that begins here; returns where it ends."""
+    """Yield the items of a list that begins here; return the position of its end."""
     at, more = _after(text, at, "["), True
     if text[at : at + 1] == "]":
         return at + 1
@@ -46,7 +47,7 @@ def _each(text: str, at: int) -> Generator[tuple[None, Any], None, int]:
 
 
 def _next(text: str, at: int, end: str) -> tuple[int, bool]:
-    """The place after a comma, or after what ends it; whether more follows."""
+    """Return the position after a comma or after the closing bracket, and whether another item follows."""
     at = _skip(text, at)
     if text[at : at + 1] == end:
         return at + 1, False
@@ -54,7 +55,7 @@ def _next(text: str, at: int, end: str) -> tuple[int, bool]:
 
 
 def _after(text: str, at: int, sign: str) -> int:
-    """The place of what follows a sign, which must be here."""
+    """Return the position after a required sign and blanks."""
     at = _skip(text, at)
     if text[at : at + 1] != sign:
         raise JSONDecodeError(f"{sign} is missing", text, at)

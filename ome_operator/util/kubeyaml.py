@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it, which is less than YAML has: no dates, no sets, no numbers with colons; and not too deep."""
+"""YAML as Kubernetes reads it, which is a subset: no dates, no sets, no numbers with colons, and a limited depth."""
 
 import json
 import math
@@ -12,93 +12,99 @@ import yaml
 from ome_operator.util.json_limits import deeper, larger
 
 LEVELS = 100
-"""Of lists and maps in each other, at most: no object of Kubernetes comes near it."""
+"""Maximum nesting of lists and maps; no object of Kubernetes comes close to it."""
 VALUES = 500_000
-"""Of one object, at most: an API server takes no two megabytes, but aliases can name the same part again and again."""
+"""Maximum values of one object. An API server accepts less than two megabytes, but aliases can repeat the same part many
+times.
+"""
 _OPEN = 200
-"""Brackets that stand open in a text at once, at most; there may be some in texts, where they mean nothing."""
+"""Maximum brackets that are open at once in a text; brackets inside strings count too."""
 _UNLIKE = re.compile(
     r"[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"  # tabs and other control characters
-    r"|[!?]|[|>][-+0-9]*#"  # tags, marks of keys, comments at once after the mark of a block
+    r"|[!?]|[|>][-+0-9]*#"  # tags, key indicators, comments directly after a block indicator
 )
-"""What the two parsers of PyYAML may not take the same."""
+"""Characters and sequences that the two parsers of PyYAML may interpret differently."""
 _LET_THROUGH = (ValueError, TypeError, AttributeError, LookupError)
-"""Of a broken key, or of a value that is none of its tag: PyYAML makes no errors of its own of them."""
+"""Errors that PyYAML raises for an invalid key, or for a value that does not fit its tag, without converting them to its own
+errors.
+"""
 _TAG = "tag:yaml.org,2002:"
-_NOT_THERE = tuple(_TAG + one for one in ("timestamp", "binary", "set", "omap", "pairs"))
-_GONE = frozenset(_TAG + one for one in ("timestamp", "value"))
+_UNSUPPORTED = tuple(_TAG + name for name in ("timestamp", "binary", "set", "omap", "pairs"))
+_REMOVED = frozenset(_TAG + name for name in ("timestamp", "value"))
 
 
 class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
-    """What texts, numbers and tags mean, for every reader below."""
+    """The meaning of strings, numbers and tags, for all loaders below."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - the parent declares it so
-        first: [(tag, form) for tag, form in found if tag not in _GONE]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the parent class
+        first: [(tag, form) for tag, form in resolvers if tag not in _REMOVED]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
     def refuse(self, node: yaml.Node) -> Any:
-        """A tag that Kubernetes does not know."""
+        """Raise an error for a tag that Kubernetes does not support."""
         tag = node.tag.rpartition(":")[2]
-        said = f"Kubernetes reads no !!{tag}: write a text in quotes, a list or a map instead"
-        raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
+        problem = f"Kubernetes does not support !!{tag}: write a string in quotes, a list or a map instead"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
     def number(self, node: Any) -> Any:
-        """A whole number; base 60 (`12:30`) is a text, as Kubernetes reads it."""
+        """Return a whole number. A number in base 60 (`12:30`) is a string, as in Kubernetes."""
         if ":" in node.value:
             return node.value
         try:
             return self.construct_yaml_int(node)
         except ValueError as error:
-            said = f"a number of {len(node.value)} characters is too long: put quotes around it, or write a shorter one"
-            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from error
+            problem = f"a number of {len(node.value)} characters is too long: put quotes around it, or write a shorter one"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
     def fraction(self, node: Any) -> Any:
-        """A number with a point; base 60 is a text here too."""
+        """Return a number with a decimal point. A number in base 60 is a string here too."""
         if ":" in node.value:
             return node.value
         value = self.construct_yaml_float(node)
         if not math.isfinite(value):
-            said = f"Kubernetes has no number {node.value[:40]}: put quotes around it"
-            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
+            problem = f"Kubernetes does not support the number {node.value[:40]}: put quotes around it"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return value
 
     merged = 0
-    """Pairs that merge keys have copied."""
+    """Number of pairs that merge keys have copied."""
 
     def flatten_mapping(self, node: Any) -> None:
-        """What `<<` names is copied into each map that names it, so few lines can be a map without end."""
-        named = [
+        """Copy the pairs that `<<` refers to, up to a limit, because a few lines can refer to each other to form an
+        unlimited map.
+        """
+        references = [
             (key, part)
             for key, value in node.value
             if key.tag == _TAG + "merge"
             for part in (value.value if isinstance(value, yaml.SequenceNode) else [value])
             if isinstance(part, yaml.MappingNode)
         ]
-        for key, part in named:
+        for key, part in references:
             self.flatten_mapping(part)
             self.merged += len(part.value)
             if self.merged > VALUES:
-                said = f"merge keys (<<) copy more than {VALUES} values: write what you need there"
-                raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                problem = f"merge keys (<<) copy more than {VALUES} values: write the values without merge keys"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
         super().flatten_mapping(node)
 
     yaml_constructors = {  # noqa: RUF012 - as above
         **yaml.SafeLoader.yaml_constructors,
-        **dict.fromkeys(_NOT_THERE, refuse),
+        **dict.fromkeys(_UNSUPPORTED, refuse),
         _TAG + "int": number,
         _TAG + "float": fraction,
     }
 
 
 class _Loader(_Values, yaml.SafeLoader):
-    """All of it in Python, whose recursion ends with an error. What it refuses is refused, with its words."""
+    """A loader in Python only, whose recursion ends with an exception. Its errors are reported to the user."""
 
 
 def _quick() -> Any:
-    """A loader whose scanner and parser are C; None where PyYAML has none.
+    """Return a loader whose scanner and parser are written in C, or None if PyYAML has none.
 
-    Its composer is Python's: that in C recurses until the process dies.
+    Its composer is the Python one, because the composer in C recurses until the process crashes.
     """
     if not yaml.__with_libyaml__:
         return None
@@ -115,22 +121,22 @@ _QUICK = _quick()
 
 
 def documents(text: str) -> Iterator[Any]:
-    """Every document of a text. Raises yaml.YAMLError, with the line where it is known."""
+    """Return every document in a text. Raises yaml.YAMLError, with the line if it is known."""
     if line := _too_deep(text):
-        raise yaml.YAMLError(f"line {line} opens more than {_OPEN} lists or maps in each other: write fewer")
-    if (found := _quickly(text)) is not None:
-        yield from found
+        raise yaml.YAMLError(f"line {line} opens more than {_OPEN} nested lists or maps: reduce the nesting")
+    if (fast_documents := _quickly(text)) is not None:
+        yield from fast_documents
         return
     try:
         yield from yaml.load_all(text, Loader=_Loader)
     except RecursionError as error:
-        raise yaml.YAMLError(f"it has more than {LEVELS} lists or maps in each other: write fewer") from error
+        raise yaml.YAMLError(f"it has more than {LEVELS} levels of nested lists or maps: reduce the nesting") from error
     except _LET_THROUGH as error:
-        raise yaml.YAMLError(f"a value is none: {error}") from error
+        raise yaml.YAMLError(f"a value is invalid: {error}") from error
 
 
 def _quickly(text: str) -> list[Any] | None:
-    """The documents; None where the loader in Python has to say what they are, or what is wrong with them."""
+    """Return the documents, or None if the loader in Python must parse them or report the error."""
     if _QUICK is None or _UNLIKE.search(text):
         return None
     try:
@@ -140,20 +146,22 @@ def _quickly(text: str) -> list[Any] | None:
 
 
 def document(text: str) -> Any:
-    """The only document of a text, no larger and no deeper than an object; None for an empty text. Raises yaml.YAMLError."""
-    found = list(islice(documents(text), 2))
-    if len(found) > 1:
-        raise yaml.YAMLError("it has several documents, and a single document is read: take the others out")
-    value = found[0] if found else None
+    """Return the only document in a text, within the limits of size and depth; None for an empty text. Raises
+    yaml.YAMLError.
+    """
+    first_two = list(islice(documents(text), 2))
+    if len(first_two) > 1:
+        raise yaml.YAMLError("it contains several documents, but only one is supported: remove the others")
+    value = first_two[0] if first_two else None
     if larger(value, VALUES):
-        raise yaml.YAMLError(f"it has more than {VALUES} values: take out aliases (*name)")
+        raise yaml.YAMLError(f"it has more than {VALUES} values: remove aliases (*name)")
     if deeper(value, LEVELS):
-        raise yaml.YAMLError(f"it has more than {LEVELS} lists or maps in each other: write fewer")
+        raise yaml.YAMLError(f"it has more than {LEVELS} levels of nested lists or maps: reduce the nesting")
     return value
 
 
 def plain(text: str) -> str:
-    """A text as it stands in YAML: with quotes only where YAML would read something else without."""
+    """Return a string in YAML notation, with quotes only where YAML would read another value without them."""
     try:
         same = text not in _BOOLS and list(documents(text)) == [text]
     except yaml.YAMLError:
@@ -162,17 +170,19 @@ def plain(text: str) -> str:
 
 
 _BOOLS = ("y", "n", "Y", "N")
-"""What readers of YAML 1.1 take for true and false, and PyYAML does not."""
+"""Words that parsers of YAML 1.1 read as true and false, but PyYAML does not."""
 
 
 def _too_deep(text: str) -> int:
-    """The line at which too many brackets stand open, 0 when none: the parser would take minutes for it."""
+    """Return the line at which too many brackets are open, or 0 if there is none; the parser would need minutes for such a
+    text.
+    """
     depth, line = 0, 1
-    for found in re.finditer(r"[\[\]{}\n]", text):
-        mark = found.group()
+    for match in re.finditer(r"[\[\]{}\n]", text):
+        mark = match.group()
         if mark == "\n":
             line += 1
-            depth = 0 if text.startswith("---", found.end()) else depth
+            depth = 0 if text.startswith("---", match.end()) else depth
         else:
             depth = depth + 1 if mark in "[{" else max(0, depth - 1)
         if depth > _OPEN:

@@ -1,4 +1,4 @@
-"""Log lines for people or for machines."""
+"""Formats of log lines, for people and for machines."""
 
 import logging
 import sys
@@ -10,10 +10,10 @@ CONSOLE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class Json(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level, logger, message and, after an exception, its traceback."""
+        """Return time, level, logger, message and, after an exception, its traceback."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -26,7 +26,7 @@ class Json(logging.Formatter):
 
 
 def configure(style: str, level: str) -> None:
-    """Log to standard error; kopf only when something is wrong."""
+    """Log to standard error; kopf, aiohttp and asyncio log only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if style == "json" else Visible(CONSOLE))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,7 +1,7 @@
-"""Remember results of pure functions by the identity of what they were given.
+"""Cache results of pure functions by the identity of their arguments.
 
-Parsed objects and rendered manifests are never changed in place, so a result holds for the very objects that it was made
-from. Looking at them closer (hashing, comparing) would cost as much as making the result again.
+Parsed objects and rendered manifests are never changed in place, so that a result stays valid for the objects that it was
+made from. Hashing or comparing the objects would cost as much as calculating the result again.
 """
 
 from collections import OrderedDict
@@ -10,33 +10,33 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 SERVICES = 500
-"""The sizes of caches are for so many services, in the middle of a rollout."""
+"""The number of services for which the sizes of caches are chosen, in the middle of a rollout."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def memoize_by_identity(size: int, *, grows: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator for a pure function of positional arguments that keeps the last `size` results; more where there are many
-    services (`fit`), if it grows.
+    """Decorate a pure function of positional arguments, so that the last `size` results are kept.
 
-    Texts, numbers and None count by value, tuples by their items, everything else by identity.
+    If `grows`, the cache is larger for many services (`resize`). Strings, numbers and None are compared by value, tuples by
+    their items, and all other arguments by identity.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        kept = _Kept(size, grows)
-        _ALL.append(kept)
+        cache = _Kept(size, grows)
+        _ALL.append(cache)
 
         @wraps(function)
         def cached(*args: P.args, **kwargs: P.kwargs) -> R:
             if kwargs:
-                raise TypeError("give all arguments by position")
+                raise TypeError("pass all arguments by position")
             key = _key(args)
-            found = kept.get(key)
-            if found is not None:
-                result: R = found[1]
+            entry = cache.get(key)
+            if entry is not None:
+                result: R = entry[1]
                 return result
             result = function(*args, **kwargs)
-            kept.put(key, (args, result))
+            cache.put(key, (args, result))
             return result
 
         return cached
@@ -44,39 +44,42 @@ def memoize_by_identity(size: int, *, grows: bool = True) -> Callable[[Callable[
     return decorate
 
 
-def fit(services: int) -> None:
-    """Keep results of so many services. All have a pass in turn: a cache that is a little too small for them drops each
-    result right before it is asked for, and every pass makes everything anew.
+def resize(services: int) -> None:
+    """Set the number of services whose results are kept.
+
+    All services are reconciled in turn. A cache that is slightly too small would drop each result just before it is needed,
+    so that every pass would calculate everything again.
     """
     _Kept.times = max(1, -(-services // SERVICES))
 
 
 def forget_unused() -> Iterator[None]:
-    """Drop every result that nobody has asked for since the time before: manifests of services that are gone. In pieces,
-    for there may be tens of thousands.
+    """Drop every result that was not used since the previous call, such as manifests of deleted services.
+
+    The work is done in steps of the iterator, because there may be tens of thousands of results.
     """
-    for kept in _ALL:
-        yield from kept.turn()
+    for cache in _ALL:
+        yield from cache.turn()
 
 
-def held() -> int:
-    """How many results are kept."""
-    return sum(len(kept.young) + len(kept.old) for kept in _ALL)
+def count_results() -> int:
+    """Return the number of kept results."""
+    return sum(len(cache.young) + len(cache.old) for cache in _ALL)
 
 
 class _Kept:
-    """Arguments and results, those that were asked for last at the end. The arguments are kept beside the result: while they
-    live, nothing else can have their id.
+    """Arguments and results in order of their last use. The arguments are kept with the result: while they exist, no other
+    object can have their id.
     """
 
     times = 1
-    """How many times their sizes those hold that grow."""
+    """Factor for the sizes of growing caches."""
 
     def __init__(self, size: int, grows: bool) -> None:
         self._size, self._grows = size, grows
         self.young: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
         self.old: OrderedDict[Hashable, tuple[Any, Any]] = OrderedDict()
-        """Those that nobody has asked for since the last turn."""
+        """Results that were not used since the last call of `turn`."""
 
     def get(self, key: Hashable) -> tuple[Any, Any] | None:
         found = self.young.get(key)
@@ -89,7 +92,7 @@ class _Kept:
     def put(self, key: Hashable, found: tuple[Any, Any]) -> None:
         self.young[key] = found
         most = self._size * (self.times if self._grows else 1)
-        for _ in range(2):  # a cache that may hold less than before gets there bit by bit
+        for _ in range(2):  # a cache whose size was reduced shrinks step by step
             if len(self.young) + len(self.old) > most:
                 (self.old or self.young).popitem(last=False)
 
@@ -104,15 +107,17 @@ _ALL: list[_Kept] = []
 
 
 def _key(values: tuple[Any, ...]) -> Hashable:
-    """A pass asks for a hundred and more: most values are texts, and no function is called for them."""
-    found: list[Hashable] = []
+    """Return the cache key of arguments. A pass needs more than a hundred keys; most values are strings, which need no
+    function call.
+    """
+    parts: list[Hashable] = []
     for value in values:
         if value is None or isinstance(value, str):
-            found.append(value)
+            parts.append(value)
         elif isinstance(value, tuple):
-            found.append(_key(value))
+            parts.append(_key(value))
         elif isinstance(value, int):
-            found.append((type(value), value))
+            parts.append((type(value), value))
         else:
-            found.append((object, id(value)))
-    return tuple(found)
+            parts.append((object, id(value)))
+    return tuple(parts)

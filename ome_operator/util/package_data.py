@@ -1,8 +1,8 @@
-"""Data files that come with a package."""
+"""Read data files of a package."""
 
 from importlib import resources
 
 
 def text(package: str, name: str) -> str:
-    """The text of a file in the folder `data` of a package. Raises FileNotFoundError."""
+    """Return the contents of a file in the folder `data` of a package. Raises FileNotFoundError."""
     return (resources.files(package) / "data" / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Text of strangers for a terminal: what would move its cursor, hide something or forge a line is made visible."""
+"""Make untrusted text safe for a terminal: characters that move the cursor, hide text or forge a line become visible."""
 
 import json
 import logging
@@ -9,30 +9,34 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-"""Controls, marks of writing direction and the like, and ends of lines, by Unicode's categories."""
+"""Unicode categories of control characters, marks of writing direction and similar characters, and line ends."""
 
 
 def visible(text: str, keep: str = "") -> str:
-    """A line: escapes and ends of lines as symbols (␛, ␤), whatever else nobody sees as its number; `keep` stays."""
+    """Return the text as one line: escapes and line ends become symbols (␛, ␤), other invisible characters their code; those
+    in `keep` stay.
+    """
     if text.isprintable():
         return text
     return "".join(item if item.isprintable() or item in keep else _symbol(item) for item in text)
 
 
 def document(value: Any, indent: int | None = None) -> str:
-    """A document that a program reads exactly: a terminal obeys some characters that JSON may hold as they are."""
+    """Return a JSON document that programs read exactly. Characters that terminals obey are escaped, although JSON permits
+    them.
+    """
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=indent)
 
 
 def everywhere(value: T) -> T:
-    """The same value with every text in it visible: records, tuples, lists and maps."""
+    """Return the same value with every string in it made visible: in records, tuples, lists and maps."""
     return _everywhere(value)  # type: ignore[no-any-return]
 
 
 def _everywhere(value: Any) -> Any:
     if isinstance(value, str):
-        return visible(value) if type(value) is str else value  # an enumeration is ours
+        return visible(value) if type(value) is str else value  # the strings of an enumeration are safe
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_everywhere, value))
     if isinstance(value, list | tuple | frozenset | set):
@@ -51,18 +55,18 @@ def _symbol(item: str) -> str:
         return chr(0x2400 + ord(item))
     if item == "\x7f":
         return "␡"
-    if unicodedata.category(item) not in _UNSEEN:  # blanks of other widths, and letters of a newer Unicode
+    if unicodedata.category(item) not in _UNSEEN:  # blanks of other widths, and letters of newer versions of Unicode
         return item
     return f"\\u{ord(item):04x}" if ord(item) < 0x10000 else f"\\U{ord(item):08x}"
 
 
 class Visible(logging.Formatter):
-    """Log lines for people. A message is one line; only tracebacks, which are ours, have several."""
+    """Log lines for people. A message is one line; only tracebacks have several lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Without what the message could do to a terminal."""
+        """Return the message without characters that affect a terminal."""
         return visible(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        """A traceback ends with words of whoever was read."""
+        """Return the traceback, whose last line may contain untrusted text."""
         return visible(super().formatException(ei), keep="\n\t")

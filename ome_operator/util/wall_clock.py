@@ -1,12 +1,12 @@
-"""The time of day: processes read it here and hand it on, so that a test sets it."""
+"""The time of day. Processes read it here and pass it on, so that tests can set it."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 WallClock = Callable[[], datetime]
-"""The time of day, with its zone."""
+"""Returns the time of day with its time zone."""
 
 
 def now() -> datetime:
-    """The wall clock of the process, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)

@@ -27,7 +27,7 @@ from ome_operator.registry import clients, pods
 from ome_operator.storage import hub, oci_artifact, sha256sums
 from ome_operator.storage.listing import Refused, SourceError, make_listing
 from ome_operator.util import kubeyaml
-from ome_operator.util.unread import UNREAD
+from ome_operator.util.untrusted_json import PARSE_ERRORS
 from tests.support.deep import MOST
 from tests.support.odd_json import ANY, VALUES, Deep, broken, dumped, real, typed, with_declared
 from tests.support.parts import catalog
@@ -128,7 +128,7 @@ LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2}]}
 def test_answers_of_routers_and_engines(body: Any) -> None:
     body = real(body)
     clients._load(body)
-    with_declared(lambda: clients.workers(body), *UNREAD)
+    with_declared(lambda: clients.workers(body), *PARSE_ERRORS)
 
 
 LAYER = {

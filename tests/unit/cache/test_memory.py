@@ -133,12 +133,12 @@ def test_manifests_of_dead_services_are_forgotten_and_those_of_the_living_are_no
         passed(living)
         for _ in memoize.forget_unused():
             pass
-        return memoize.held()
+        return memoize.count_results()
 
     turn()
     before = turn()
     for number in range(1, 100):
         passed(offline.service(scenario.service(number)))
-    assert memoize.held() > 10 * before
+    assert memoize.count_results() > 10 * before
     turn()
     assert turn() <= 1.1 * before

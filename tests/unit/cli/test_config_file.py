@@ -114,7 +114,7 @@ def test_an_empty_file_sets_nothing(file: Path, started: list[Settings]) -> None
         ("workers: 3\nworkers: 4", "workers is written more than once: keep one of them."),
         ("[1, 2]", "is [1, 2]: write a map of options"),
         ("a: [", "cannot be read as YAML"),
-        ("a: 1\n---\nb: 2", "cannot be read as YAML: it has several documents"),
+        ("a: 1\n---\nb: 2", "cannot be read as YAML: it contains several documents"),
         ("#" * 2**20 + "#", "has more than 1048576 characters"),
     ],
 )

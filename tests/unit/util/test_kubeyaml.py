@@ -52,12 +52,12 @@ def test_values(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x: 1\na: !!binary aGk=", "no !!binary"),
-        ("x: 1\na: !!set {a}", "no !!set"),
-        ("x: 1\na: !!timestamp 2024-01-01", "no !!timestamp"),
+        ("x: 1\na: !!binary aGk=", "support !!binary"),
+        ("x: 1\na: !!set {a}", "support !!set"),
+        ("x: 1\na: !!timestamp 2024-01-01", "support !!timestamp"),
         ("x: 1\na: " + "9" * 5000, "a number of 5000 characters is too long"),
-        ("x: 1\na: .nan", "no number .nan: put quotes"),
-        ("x: 1\na: .inf", "no number .inf: put quotes"),
+        ("x: 1\na: .nan", "the number .nan: put quotes"),
+        ("x: 1\na: .inf", "the number .inf: put quotes"),
         ("x: 1\n? {a: b}\n: c", "unhashable key"),
         ("x: 1\na: " + "[" * 3000, "line 2 opens more than 200"),
         ("x: 1\na: " + "{" * 3000, "line 2 opens more than 200"),
@@ -72,7 +72,7 @@ def test_what_kubernetes_does_not_read_is_said_with_its_line(text: str, words: s
 
 @pytest.mark.parametrize("text", ["!!bool a", "!!int ''", "!!float ''"])
 def test_a_value_that_is_none_of_its_tag_is_refused(text: str) -> None:
-    with pytest.raises(yaml.YAMLError, match="a value is none"):
+    with pytest.raises(yaml.YAMLError, match="a value is invalid"):
         list(documents(text))
 
 
@@ -80,7 +80,7 @@ def test_what_is_too_deep_is_said_soon() -> None:
     before = time.process_time()
     steps = "\n".join(" " * indent + "a:" for indent in range(1500))
     for text in ("- " * 1500 + "a", "- " * 500_000, "? " * 500_000, steps, "{" * 50_000, "{a: " * 50_000):
-        with pytest.raises(yaml.YAMLError, match="lists or maps in each other: write fewer"):
+        with pytest.raises(yaml.YAMLError, match="nested lists or maps: reduce the nesting"):
             list(documents(text))
     assert time.process_time() - before < 5
 
@@ -108,9 +108,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\n---\na: 2\n", "it has several documents"),
-        (BOMB, "more than 500000 values: take out aliases"),
-        ("- " * 150 + "a", "more than 100 lists or maps in each other"),
+        ("a: 1\n---\na: 2\n", "it contains several documents"),
+        (BOMB, "more than 500000 values: remove aliases"),
+        ("- " * 150 + "a", "more than 100 levels of nested lists or maps"),
         ("&a [*a]", "more than"),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from ome_operator.util.memoize import memoize_by_identity
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     yield
-    memoize.fit(0)
+    memoize.resize(0)
 
 
 def forget_unused() -> None:
@@ -78,7 +78,7 @@ def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
 def test_a_cache_has_room_for_all_services() -> None:
     """One that is a little too small for things that are asked for in turn would keep none of them until its turn."""
     function, calls = counted(2)
-    memoize.fit(2 * memoize.SERVICES)
+    memoize.resize(2 * memoize.SERVICES)
     names = ["a", "b", "c", "d"]
     for name in names * 3:
         function(name)
@@ -87,21 +87,21 @@ def test_a_cache_has_room_for_all_services() -> None:
 
 def test_a_cache_shrinks_bit_by_bit_when_services_go() -> None:
     function, calls = counted(2)
-    memoize.fit(2 * memoize.SERVICES)
+    memoize.resize(2 * memoize.SERVICES)
     for name in ("a", "b", "c", "d"):
         function(name)
-    before = memoize.held()
-    memoize.fit(memoize.SERVICES)
+    before = memoize.count_results()
+    memoize.resize(memoize.SERVICES)
     function("e")
-    assert memoize.held() == before - 1
+    assert memoize.count_results() == before - 1
     function("f")
-    assert memoize.held() == before - 2
+    assert memoize.count_results() == before - 2
     function("g")
-    assert memoize.held() == before - 2 and len(calls) == 7
+    assert memoize.count_results() == before - 2 and len(calls) == 7
 
 
 def test_a_cache_that_is_of_no_service_stays_as_it_is() -> None:
-    memoize.fit(2 * memoize.SERVICES)
+    memoize.resize(2 * memoize.SERVICES)
     calls = []
     function = memoize_by_identity(1, grows=False)(calls.append)
     for name in ("a", "b", "a"):
