@@ -1,7 +1,7 @@
-"""Stands in for sgl_kernel, SGLang's compiled kernels, which exist for GPUs and for CPUs with AMX only.
+"""Replaces sgl_kernel, SGLang's compiled kernels, which exist only for GPUs and for CPUs with AMX.
 
-SGLang imports many names from it on every machine and calls none of them on the plain torch paths. So every name exists,
-here and in every module below, and calling one says which it was.
+SGLang imports many names from sgl_kernel on every machine, but calls none of them when it uses plain torch. Therefore every
+name exists, in this module and every submodule, and calling one raises an error with its name.
 """
 
 import importlib.abc
@@ -15,7 +15,7 @@ __version__ = "0.4.10"
 
 
 class _Constants:
-    """For `scalar_types`, whose members are values and not functions."""
+    """Replaces `scalar_types`, whose members are values instead of functions."""
 
     def __getattr__(self, name: str) -> "_Constants":
         if name.startswith("__"):
@@ -28,7 +28,7 @@ def _stand_in(name: str) -> Any:
         return _Constants()
 
     def kernel(*args: object, **kwargs: object) -> None:
-        raise NotImplementedError(f"{name} was called, and no such kernel exists on this machine")
+        raise NotImplementedError(f"{name} was called, but this kernel does not exist on this machine")
 
     kernel.__name__ = kernel.__qualname__ = name.rpartition(".")[2]
     return kernel
@@ -39,12 +39,12 @@ class _Module(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         found = _stand_in(f"{self.__name__}.{name}")
-        setattr(self, name, found)  # the same object every time: some are compared
+        setattr(self, name, found)  # the same object every time, because some objects are compared
         return found
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes every module below this one."""
+    """Creates every submodule of this module on import."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
