@@ -66,7 +66,7 @@ def dump_file(file: Proven) -> dict[str, Any]:
 
 
 def _load(file: Any) -> Proven:
-    """Parse a file. Raises one of UNREAD, because the input is not trusted: every writer of the directory can change it."""
+    """Parse a file. Raises one of PARSE_ERRORS, because other writers can change the file."""
     name, size, proof = text(file["name"]), int(file["size"]), Hash.read(text(file["hash"]))
     return Proven(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
 

@@ -155,7 +155,7 @@ def _load(body: Any) -> int | None:
 
 
 def workers(body: Any) -> tuple[Worker, ...]:
-    """Parse a router's list of workers. Raises one of UNREAD for any other response."""
+    """Parse a router's list of workers. Raises one of PARSE_ERRORS for any other response."""
     return tuple(_worker(item) for item in body["workers"])
 
 
