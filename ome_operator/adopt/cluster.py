@@ -37,7 +37,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Permissions:
-    """What the user permits."""
+    """Permissions that the user gives on the command line."""
 
     release: Release
     yes: bool = False

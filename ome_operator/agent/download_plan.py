@@ -23,7 +23,7 @@ class Remaining(NamedTuple):
     """The files that are left to download."""
 
     fetch: tuple[Fetch, ...]
-    """Larger files first, so that the last files to finish are small."""
+    """Files to download, larger files first, so that the last files to finish are small."""
     total: int
     """Size of the model in bytes."""
 

@@ -67,7 +67,7 @@ class FileDownload:
         return checker
 
     async def _grow(self, out: BinaryIO, checker: Checker) -> None:
-        """Extend the head to the end of the piece that it is in."""
+        """Extend the head, the part that is complete from the first byte on, to the end of its current piece."""
         at, file = checker.count, self._file
         start = at - at % self._step if self._step else 0
         end = min(start + self._step, file.size) if self._step else file.size

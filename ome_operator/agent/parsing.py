@@ -44,7 +44,7 @@ def quota_entry(uid: str, body: Mapping[str, Any]) -> tuple[str, Entry]:
 
 
 def path_priority(model: AnyModel) -> tuple[int, str, str, str]:
-    """Return the sort key of models that use the same path; the first gets it. Cluster-scoped models come first, then older
-    models.
+    """Return the sort key of models that use the same path; the first model gets it: cluster-scoped before others, then
+    older ones.
     """
     return _RANKS[model.kind], model.created, model.namespace, model.name

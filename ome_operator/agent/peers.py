@@ -35,7 +35,7 @@ Find = Callable[[], Awaitable[list[str]]]
 
 
 class PeerSource:
-    """A source that asks peers first."""
+    """A source that downloads a file from a peer if one has it, else from the original source."""
 
     def __init__(
         self, source: Source, find: Find, token: str, chance: random.Random | None = None, *, namespace: str = ""

@@ -59,7 +59,7 @@ class Store:
         self.files, self.parts = self._partial / "files", self._partial / "parts"
         self._journal = self._partial / "journal"
 
-    # --- what is there --------------------------------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------------------------------
 
     def manifest(self) -> Manifest | None:
         """Return the manifest, or None before all files were verified."""
@@ -137,7 +137,7 @@ class Store:
         self.home.mkdir(parents=True, exist_ok=True)
         return self.home.stat().st_dev
 
-    # --- steps ----------------------------------------------------------------------------------------------------------
+    # --- changes --------------------------------------------------------------------------------------------------------
 
     def prepare(self, listing: Listing) -> None:
         """Create the directories of a download, delete parts and files that are not in this listing, and verify the files
@@ -242,7 +242,9 @@ class Store:
         return counts
 
     def _mend(self, manifest: Manifest) -> None:
-        """Move every file into an existing directory. A rename does nothing if both names are links to the same file."""
+        """Move every verified file into the existing directory. A rename does nothing if both names are links to the same
+        file.
+        """
         for entry in manifest.files:
             target = self.root / entry.name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -275,7 +277,7 @@ class Store:
         fresh.replace(self.path)
         return ""
 
-    # --- files that are here already ------------------------------------------------------------------------------------
+    # --- reuse of local files -------------------------------------------------------------------------------------------
 
     def local_candidates(self, file: RemoteFile) -> Iterator[Path]:
         """Return files of this disk that may have the same contents: of other revisions, of a lost manifest, or of a

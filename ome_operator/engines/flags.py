@@ -28,7 +28,7 @@ _VALUE_FORMS: Mapping[str, tuple[str, str]] = {
 }
 """Type of a value -> its description, and a pattern."""
 _JSON = frozenset({"loads", "json_list_type"})
-"""Functions that parse a value as JSON."""
+"""Names of functions that parse a value as JSON."""
 _SUFFIXES = (".json", ".yaml")
 
 

@@ -9,7 +9,7 @@ from ome_operator.engines import flags, images, routers, servers
 from ome_operator.engines.routers import parts
 
 SWITCH, ENDPOINT = "--enable-trace", "--otlp-traces-endpoint"
-"""The engine and the router use the same names."""
+"""Arguments that enable traces; the engine and the router use the same names."""
 ENGINE, ROUTER = "sglang", "sglang-router"
 _TITLES = {ENGINE: "SGLang", ROUTER: "sglang-router"}
 

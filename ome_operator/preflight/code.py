@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 
 MODULES = ("node", "messages", "findings", "ports", "group", "check")
-"""In the order of their imports: each module imports only earlier modules."""
+"""Modules of the check in the order of their imports: each module imports only earlier modules."""
 BOOT = (
     "import base64,json,os,sys,types,zlib\n"
     "for name,text in json.loads(zlib.decompress(base64.b64decode(os.environ['OME_PREFLIGHT_CODE']))):\n"

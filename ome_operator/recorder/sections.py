@@ -18,7 +18,7 @@ from ome_operator.recorder.passes import Pass, recorded_ahead, recorded_result, 
 from ome_operator.settings import Policy
 
 Tables = dict[str, dict[str, Any]]
-"""Table -> name -> JSON."""
+"""Tables of a pass: table -> name -> JSON."""
 _OBJECTS: Mapping[str, Any] = {
     "models": Model,
     "runtimes": Runtime,
@@ -34,7 +34,7 @@ _REFS = ("models", "runtimes")
 _POLICY = tuple(field.name for field in fields(Policy))
 TABLES = ("service", *_OBJECTS, "nodes", "holders", "settings", "children", "pods", *_TEXTS, "refusals", "strangers", "told")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Contains the complete object again, with all values that must be redacted."""
+"""Annotation of kubectl that contains the complete object again, with all values that must be redacted."""
 
 
 def tables(pass_: Pass) -> Tables:

@@ -53,7 +53,7 @@ class SidecarSettings:
     address: str = ""
     """Address where probes are answered; "" means all addresses."""
     port: int = 0
-    """0 selects a free port."""
+    """Port where probes are answered; 0 selects a free port."""
 
 
 class Registry:

@@ -15,7 +15,7 @@ class RoleSpec(NamedTuple):
     component: str
     """Value of the pods' label `component`."""
     worker_type: str
-    """`prefill`, `decode` or `regular`."""
+    """Type of the workers in the router: `prefill`, `decode` or `regular`."""
     port: int
     """Port where leaders serve HTTP."""
     pods: int
@@ -49,7 +49,7 @@ class Pod(NamedTuple):
     component: str
     group: str
     rank: int
-    """0 is the leader."""
+    """Rank in the group; 0 is the leader."""
     running: bool
     """Whether the pod's main container runs."""
     started: float
@@ -107,7 +107,7 @@ class LeaderState(NamedTuple):
     url: str
     role: str
     state: str
-    """`serving`, `adding`, `waiting`, `draining`."""
+    """One of `serving`, `adding`, `waiting`, `draining`."""
     why: str
     """Reason why the leader is not serving, else ""."""
     listed: bool

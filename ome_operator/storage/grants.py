@@ -62,9 +62,9 @@ class ModelGrant(NamedTuple):
 
     trust: Trust
     namespace: str
-    """"" for a cluster-scoped model."""
+    """Namespace of the model, "" for a cluster-scoped model."""
     key: str
-    """`spec.storage.key`."""
+    """Name of the Secret in `spec.storage.key`."""
     uri: str
 
     def check_secret(self, address: str) -> None:

@@ -53,11 +53,11 @@ class SourceError(OmeError):
 
 
 class Refused(SourceError):
-    """A retry will not help until a user or an administrator changes a setting."""
+    """The source rejects the request; a retry will not help until a user or an administrator changes a setting."""
 
 
 class Unreachable(SourceError):
-    """A retry may help."""
+    """The source did not respond, or failed temporarily; a retry may help."""
 
     def __init__(self, text: str, retry_after: float = 0.0) -> None:
         super().__init__(text)

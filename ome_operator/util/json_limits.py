@@ -16,7 +16,7 @@ LEVELS = 200
 _OPENING = rb'\{(?:"[^"\\]*":)?|\['
 _OPENINGS = re.compile(_OPENING)
 _MARK = re.compile(rb"(?:" + _OPENING + rb')++|[\]}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-"""A run of opening brackets with the first keys of maps, a run of closing brackets, or a string."""
+"""A run of opening brackets with the first keys of maps, a run of closing brackets, or a string literal."""
 
 
 def decoded(text: bytes) -> Any:

@@ -6,7 +6,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
 ITEM = None
-"""Used as the name of an object of the list."""
+"""Name that `members` returns for an object of the list."""
 _ITEMS = "items"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _decode = JSONDecoder().raw_decode
