@@ -161,7 +161,7 @@ class Download:
                     continue
                 linked = await asyncio.to_thread(self._store.link, fetch.file, path)
                 await asyncio.to_thread(self._store.accept, fetch.file, blocks, linked)
-                self._progress.found(fetch.file.size)
+                self._progress.add_existing(fetch.file.size)
                 break
         return self._plan(listing)
 
@@ -197,7 +197,7 @@ class Download:
                 wrong, have = wrong + 1, 0
                 self._store.forget(fetch.file)
                 self._source.suspect(fetch.file)
-                self._progress.lost(fetch.file.size)
+                self._progress.subtract_wrong(fetch.file.size)
                 logged = shortened(fetch.file.name), shortened(self._uri)
                 logger.warning("%s of %s was received with a wrong hash (%d times)", *logged, wrong)
                 if wrong >= self._limits.wrong:

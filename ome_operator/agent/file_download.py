@@ -55,18 +55,18 @@ class FileDownload:
             have = 0
         checker = await asyncio.to_thread(check_file, part, file, limit=have) if have else Checker(file.hash, file.size)
         pieces = -(-(file.size - have) // self._step) if self._step else 0
-        tasks = [asyncio.create_task(self._help(have)) for _ in range(min(helpers, pieces - 1))]
+        tasks = [asyncio.create_task(self._fetch_ahead(have)) for _ in range(min(helpers, pieces - 1))]
         try:
             with part.open("ab") as out:
                 while checker.count < file.size:
-                    await self._grow(out, checker)
+                    await self._extend_head(out, checker)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return checker
 
-    async def _grow(self, out: BinaryIO, checker: Checker) -> None:
+    async def _extend_head(self, out: BinaryIO, checker: Checker) -> None:
         """Extend the head, the part that is complete from the first byte on, to the end of its current piece."""
         at, file = checker.count, self._file
         start = at - at % self._step if self._step else 0
@@ -80,9 +80,9 @@ class FileDownload:
             await _done(asyncio.to_thread(_append, piece, at - start, min(have, end - start), out, checker))
         piece.unlink(missing_ok=True)
         if checker.count < end:
-            await self._pour(checker.count, end, out, checker)
+            await self._copy_range(checker.count, end, out, checker)
 
-    async def _help(self, have: int) -> None:
+    async def _fetch_ahead(self, have: int) -> None:
         """Download pieces ahead of the head while there are any. A piece that fails is left to the head, which reports the
         error.
         """
@@ -104,9 +104,9 @@ class FileDownload:
         path = self._store.piece(self._file, start)
         if (have := start + file_size(path)) < end:
             with path.open("ab") as out:
-                await self._pour(have, end, out, None)
+                await self._copy_range(have, end, out, None)
 
-    async def _pour(self, start: int, end: int, out: BinaryIO, checker: Checker | None) -> None:
+    async def _copy_range(self, start: int, end: int, out: BinaryIO, checker: Checker | None) -> None:
         """Copy bytes from the source to the disk. Bytes that were received before an error are kept, because they need not
         be wrong.
         """
@@ -119,13 +119,13 @@ class FileDownload:
                     raise Unreachable(f"the source sends more than the {end - start} bytes that were requested")
                 if len(batch) >= BATCH or time.monotonic() - since > LINGER:
                     full, batch, since = batch, bytearray(), time.monotonic()
-                    self._line.progress.came(len(full))
+                    self._line.progress.add_received(len(full))
                     await _done(asyncio.to_thread(_write, out, full, checker))
                     await self._line.throttle.take(len(full))
         finally:
             if batch and count <= end:
                 _write(out, batch, checker)
-                self._line.progress.came(len(batch))
+                self._line.progress.add_received(len(batch))
         if count < end:
             raise Unreachable(f"the source ended after {count} of {self._file.size} bytes")
 

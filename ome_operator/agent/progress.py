@@ -25,7 +25,7 @@ class Progress:
         self._marks.clear()
         self._marks.append((self._clock(), self.fetched))
 
-    def came(self, count: int) -> None:
+    def add_received(self, count: int) -> None:
         """Count bytes that were received from the network."""
         self.bytes += count
         self.fetched += count
@@ -35,11 +35,11 @@ class Progress:
         while len(self._marks) > 2 and now - self._marks[0][0] > WINDOW:
             self._marks.popleft()
 
-    def found(self, count: int) -> None:
+    def add_existing(self, count: int) -> None:
         """Count bytes that were already on this disk."""
         self.bytes += count
 
-    def lost(self, count: int) -> None:
+    def subtract_wrong(self, count: int) -> None:
         """Subtract bytes that turned out to be wrong."""
         self.bytes = max(0, self.bytes - count)
 

@@ -107,17 +107,17 @@ def _drop_from_largest(items: Sequence[Entry], limit: int, group: Callable[[Entr
     """Return the items that fit into `limit` bytes. The last items of the namespaces with the most items are dropped first;
     items of cluster-scoped models are dropped last.
     """
-    sizes, places = [_length(item) for item in items], defaultdict[str, list[int]](list)
-    for at, item in enumerate(items):
-        places[group(item)].append(at)
-    total, gone = sum(sizes), set[int]()
-    while total > limit and places:
-        most = max(places, key=lambda name: (bool(name), len(places[name]), name))
-        gone.add(last := places[most].pop())
+    sizes, by_group = [_length(item) for item in items], defaultdict[str, list[int]](list)
+    for index, item in enumerate(items):
+        by_group[group(item)].append(index)
+    total, dropped = sum(sizes), set[int]()
+    while total > limit and by_group:
+        largest = max(by_group, key=lambda name: (bool(name), len(by_group[name]), name))
+        dropped.add(last := by_group[largest].pop())
         total -= sizes[last]
-        if not places[most]:
-            del places[most]
-    return [item for at, item in enumerate(items) if at not in gone]
+        if not by_group[largest]:
+            del by_group[largest]
+    return [item for index, item in enumerate(items) if index not in dropped]
 
 
 def _length(value: Any) -> int:

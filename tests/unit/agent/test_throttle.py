@@ -20,8 +20,8 @@ def test_speed_and_rest_are_those_of_late() -> None:
     progress.start("r", 1000, 100, 1)
     for moment in (1.1, 2.2, 3.3, 4.0):
         now = moment
-        progress.came(100)
+        progress.add_received(100)
     assert progress.speed == 100.0
     assert progress.eta == 5.0
-    progress.lost(500)
+    progress.subtract_wrong(500)
     assert progress.bytes == 0 and progress.fetched == 400
