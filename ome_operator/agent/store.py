@@ -70,9 +70,7 @@ class Store:
         return dict(known.identity) != self._identity
 
     def foreign_message(self) -> str:
-        """Return a message if the directory holds the manifest of another model, else "". The agent must not overwrite such
-        a directory.
-        """
+        """Return a message if the directory holds another model's manifest, else "". The agent must not overwrite it."""
         known = read_manifest(self._manifest)
         if known is None or not self._foreign(known):
             return ""
@@ -193,7 +191,7 @@ class Store:
         self._seen |= {entry.name: entry for entry in proven}
 
     def link(self, file: RemoteFile, source: Path) -> Path:
-        """Create a hard link next to the parts to a file of this disk; copy the file where the file system has no links."""
+        """Create a hard link next to the parts to a file of this disk; copy it where the file system has no links."""
         target = self.part(file).with_suffix(".link")
         target.unlink(missing_ok=True)
         try:
@@ -242,9 +240,7 @@ class Store:
         return counts
 
     def _mend(self, manifest: Manifest) -> None:
-        """Move every verified file into the existing directory. A rename does nothing if both names are links to the same
-        file.
-        """
+        """Move every verified file into the existing directory. A rename does nothing between links to one file."""
         for entry in manifest.files:
             target = self.root / entry.name
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -87,7 +87,7 @@ def test_several_workloads(tmp_path: Path) -> None:
         ("- {in: 500, out: 200}\n---\n- {in: 500, out: 200}\n", "is no YAML: it contains several documents"),
         ("- " * 150 + "a", "is no YAML: it has more than 100 levels of nested lists or maps"),
         ("- {in: !!timestamp 2001-01-01, out: 200}\n", "is no YAML: Kubernetes does not support !!timestamp"),
-        ("", "is no list of workloads"),
+        ("", "is not a list of workloads"),
         ("- {in: [1], out: 200}\n", "is not a length in tokens"),
     ],
 )
