@@ -35,7 +35,7 @@ from ome_operator.controllers.manager import watched
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.kube.client import Applied, Client
-from ome_operator.machinery import collector
+from ome_operator.machinery import garbage_collection
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util import memoize
 from ome_operator.watch.informer import PAGE, Informer
@@ -186,10 +186,10 @@ class _Fleet(Client):
         session: Any = self
         informer = Informer(self._kinds, self, session=session, server="", server_timeout=600)  # type: ignore[arg-type]
         self.informing = asyncio.create_task(informer.run())
-        collector.patient()
+        garbage_collection.collect_rarely()
         await informer.complete.wait()
-        collector.listed()
-        self.garbage = asyncio.create_task(collector.tend(lambda: not self._dirty))
+        garbage_collection.freeze_existing()
+        self.garbage = asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._dirty))
         await self._passes()
 
     async def tell(self, kind: str, bodies: Callable[[], list[Manifest]], what: str = "MODIFIED") -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ome_operator.machinery.collector import Toll
+from ome_operator.machinery.garbage_collection import CollectionTime
 from ome_operator.machinery.watchdog import stack
 
 EVERY_S = 0.01
@@ -35,7 +35,7 @@ class Stopwatch:
         self._left: float | None = None
         """CPU time of the thread when the benchmark began its own work, if it is working now."""
         self._seen: Counter[str] = Counter()
-        self._toll = Toll(self.now)
+        self._toll = CollectionTime(self.now)
         self._over = threading.Event()
         self.longest = Longest()
 

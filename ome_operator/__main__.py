@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ome_operator.cli.app import app
 from ome_operator.errors import UserError
-from ome_operator.machinery import collector
+from ome_operator.machinery import garbage_collection
 from ome_operator.util import stack
 from ome_operator.util.visible import visible
 
@@ -14,7 +14,7 @@ from ome_operator.util.visible import visible
 def main() -> None:
     """Run the command. What a person can mend is one sentence on stderr and an exit code, never a traceback."""
     stack.widen()
-    collector.patient()  # what loads now stays, and was walked 200 times: a twelfth of the start of a command
+    garbage_collection.collect_rarely()  # before imports, which took 200 collections: a twelfth of the start of a command
     try:
         app(prog_name="kubectl ome" if Path(sys.argv[0]).name == "kubectl-ome" else None)
     except UserError as error:

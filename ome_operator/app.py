@@ -28,7 +28,7 @@ from ome_operator.leader import Leader
 from ome_operator.machinery import health, watchdog
 from ome_operator.machinery.life import LEADING, STOPPING, Life
 from ome_operator.machinery.metrics import Metrics
-from ome_operator.machinery.watchdog import Complaints, Stall
+from ome_operator.machinery.watchdog import Stall, StallLog
 from ome_operator.settings import Settings
 from ome_operator.util.wall_clock import WallClock, now
 from ome_operator.watch.coverage import Coverage, WatchSettings
@@ -62,7 +62,7 @@ class OperatorProcess:
         async with contextlib.AsyncExitStack() as stack:
             await self._serve(stack)
             await asyncio.to_thread(_load)
-            loop, complaints = asyncio.get_running_loop(), Complaints(self.metrics.stalls.observe)
+            loop, complaints = asyncio.get_running_loop(), StallLog(self.metrics.stalls.observe)
             dog, sleep = watchdog.begin(
                 loop, stalled=complaints, dead=_end, lag=self.metrics.lags.observe, patience=settings.silence
             )

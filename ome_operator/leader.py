@@ -14,7 +14,7 @@ from ome_operator.core.freeze.hold import frozen
 from ome_operator.kube.client import Client
 from ome_operator.kube.freeze_switch import FreezeSwitch
 from ome_operator.kube.listing import why_unwatchable
-from ome_operator.machinery import collector
+from ome_operator.machinery import garbage_collection
 from ome_operator.machinery.life import LEADING, Life
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
@@ -69,7 +69,7 @@ class Leader:
         """Begin the leader's tasks, and `more` of them by name: the end of any ends the process. Return the kinds that kopf
         is to watch.
         """
-        collector.patient()
+        garbage_collection.collect_rarely()
         tasks = (
             ("freeze", self._freeze.run()),
             ("watch", self.coverage.run()),
@@ -100,7 +100,7 @@ class Leader:
         await self._freeze.known.wait()
         self._manager.watch_metrics(self.coverage)
         self._life.enter(LEADING, ready=True)
-        collector.listed()
+        garbage_collection.freeze_existing()
         former = asyncio.create_task(self._remove_former(), name="former")
         try:
             await self._manager.run()

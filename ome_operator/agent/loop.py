@@ -28,7 +28,7 @@ from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.machinery.quota import Quota
-from ome_operator.machinery.relist import Audit
+from ome_operator.machinery.resync import Resync
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock, now
 from ome_operator.watch.informer import Informer
@@ -73,7 +73,7 @@ class Agent:
         """
         self._failure = ""
         self._quota = Quota(settings.models_per_namespace)
-        self._audit = Audit(
+        self._audit = Resync(
             tuple(PARSE),
             known=self._known,
             listed=self._listed,

@@ -15,8 +15,8 @@ from ome_operator import keys
 from ome_operator.cache.scope import Scope
 from ome_operator.kube.client import Client, Manifest
 from ome_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from ome_operator.machinery.background import repeat
 from ome_operator.machinery.metrics import Metrics
-from ome_operator.machinery.rounds import rounds
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Rivals:
     async def run(self) -> None:
         """Check periodically."""
         every = EVERY if self._scope.cluster_kinds else CLAIM_EVERY
-        await rounds("the look for other operators", self.look, lambda: every)
+        await repeat("the look for other operators", self.look, lambda: every)
 
     async def look(self) -> None:
         """Check once. What cannot be read now is read next time."""

@@ -32,10 +32,10 @@ from ome_operator.core.reasons import Reason
 from ome_operator.kube.client import Client
 from ome_operator.kube.resources import RESOURCES
 from ome_operator.lint.validator import Validator
-from ome_operator.machinery import collector
+from ome_operator.machinery import garbage_collection
+from ome_operator.machinery.background import PACER
 from ome_operator.machinery.metrics import Metrics
-from ome_operator.machinery.pace import PACE
-from ome_operator.machinery.relist import Audit
+from ome_operator.machinery.resync import Resync
 from ome_operator.machinery.schedule import Shared
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
@@ -143,8 +143,8 @@ class Manager:
         self._tasks: list[asyncio.Task[None]] = []
         self._unread: Counter[str] = Counter()
 
-    def _audit_of(self, settings: Settings) -> Audit[Place]:
-        return Audit(
+    def _audit_of(self, settings: Settings) -> Resync[Place]:
+        return Resync(
             self._places(""),
             known=self._known,
             listed=lambda place: self.listed(*place),
@@ -232,7 +232,7 @@ class Manager:
         """An object was edited: whom it concerns is dirty."""
         for service in self._handler.concerned(ref):
             self._queue.add_shared(service)
-            await PACE.breathe()
+            await PACER.yield_if_due()
         if self.cluster.find(ref) is None:
             self._edits.forget(ref)
 
@@ -257,7 +257,7 @@ class Manager:
             asyncio.create_task(self._edits.run(self._tell_concerned), name="edits"),
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(self._tidy(), name="tidy"),
-            asyncio.create_task(collector.tend(lambda: not self._queue.busy), name="garbage"),
+            asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._queue.busy), name="garbage"),
         ]
         if self._settings.router_watch > 0:
             self._tasks.append(asyncio.create_task(self._routers.run(), name="routers"))

@@ -47,7 +47,7 @@ class Eyes:
         """Let metrics ask."""
         ask = self._metrics.ask
         for name in _SUMMED:
-            ask(name, partial(self._sums.of, name))
+            ask(name, partial(self._sums.totals, name))
         ask("ome_services", self._services)
         for name in ("wanted", "held", "wasted"):
             ask(f"ome_gpus_{name}", partial(self._summed_gpus, name))
@@ -77,7 +77,7 @@ class Eyes:
         resource = self._cluster.find(ref)
         if resource is None:
             self._figures.pop(ref, None)
-            self._sums.tell(ref, {})
+            self._sums.replace(ref, {})
             if (follows := self._own.leave(ref)) is not None:
                 self._tell(follows)
             return
@@ -101,7 +101,7 @@ class Eyes:
         found = self._figures.get(ref)
         if found is not None:
             own = (ref.namespace, ref.name) if self._own.holds(ref) else ("", "")
-            self._sums.tell(ref, _numbers(found[1], own))
+            self._sums.replace(ref, _numbers(found[1], own))
 
     def _count_recycles(self, before: Figures, now: Figures) -> None:
         for group, after in now.recycled.items():
@@ -119,7 +119,7 @@ class Eyes:
     def _record(self, ref: Ref) -> None:
         record = self._cluster.record(ref.name)
         if record is None:
-            self._sums.tell(ref, {})
+            self._sums.replace(ref, {})
             if (follows := self._nodes.leave(ref)) is not None:
                 self._record(follows)
             return
@@ -130,13 +130,13 @@ class Eyes:
             numbers["ome_node_weights_bytes", node] += each.bytes
             numbers["ome_node_weights_missing_bytes", node] += max(0, each.total - each.bytes)
             numbers["ome_node_weights_bytes_per_second", node] += each.speed
-        self._sums.tell(ref, numbers)
+        self._sums.replace(ref, numbers)
 
     # --- what a scrape asks -----------------------------------------------------------------------------------------
 
     def _services(self) -> Mapping[tuple[str, ...], float]:
         """Those without a pass yet are Unknown: their number is right from the first scrape on."""
-        found = dict(self._sums.of("ome_services"))
+        found = dict(self._sums.totals("ome_services"))
         if (unseen := len(self._cluster.resources[SERVICE]) - len(self._figures)) > 0:
             key = ("Unknown", OTHER)
             found[key] = found.get(key, 0) + unseen
@@ -146,7 +146,7 @@ class Eyes:
         return {(): self._gpus(which)}
 
     def _gpus(self, which: str) -> int:
-        return sum(self._sums.of(f"ome_service_gpus_{which}").values())
+        return sum(self._sums.totals(f"ome_service_gpus_{which}").values())
 
     def _allocatable(self) -> int:
         return sum(each.node.gpus for each in self._cluster.nodes if each.node.ready)

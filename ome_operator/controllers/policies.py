@@ -16,8 +16,8 @@ from ome_operator.cache.scope import Scope
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, KubeError, NotFound
+from ome_operator.machinery.background import repeat
 from ome_operator.machinery.metrics import Metrics
-from ome_operator.machinery.rounds import rounds
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Policies:
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
-        await rounds("the look at admission policies", self.look, self._pause)
+        await repeat("the look at admission policies", self.look, self._pause)
 
     def _pause(self) -> float:
         return min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval

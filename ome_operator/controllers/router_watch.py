@@ -16,7 +16,7 @@ import aiohttp
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE
 from ome_operator.core.observed.objects import Pod, Ref, Strangers
-from ome_operator.machinery.rounds import rounds
+from ome_operator.machinery.background import repeat
 from ome_operator.util.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class RouterWatch:
     async def run(self) -> None:
         """Visit all routers repeatedly."""
         async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": keys.MANAGER}) as session:
-            await rounds("the look at routers", lambda: self.walk(session), lambda: self._interval)
+            await repeat("the look at routers", lambda: self.walk(session), lambda: self._interval)
 
     async def walk(self, session: aiohttp.ClientSession) -> None:
         """Ask the registry of every router once."""

@@ -7,8 +7,7 @@ from typing import NoReturn
 
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import SERVICE
-from ome_operator.machinery.pace import PACE
-from ome_operator.machinery.rounds import rounds
+from ome_operator.machinery.background import PACER, repeat
 from ome_operator.util import memoize
 
 LOOK_S = 5.0
@@ -35,6 +34,6 @@ async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], lo
             await asyncio.sleep(min(look_s, resync))
         cluster.tidy()
         for _ in memoize.forget_unused():
-            await PACE.breathe()
+            await PACER.yield_if_due()
 
-    await rounds("tidying", turn, lambda: 0.0)
+    await repeat("tidying", turn, lambda: 0.0)

@@ -1,1 +1,3 @@
-"""What any operator needs: a work queue, stores of facts, audits, metrics, health. No word of our domain."""
+"""Building blocks of any operator: a work queue, stores, resync, metrics and health endpoints. Nothing here depends on
+our domain.
+"""

@@ -1,7 +1,8 @@
-"""Keys that can wait, and the share of the loop's time that they get while others have work.
+"""Keys whose reconciliation can wait, and the limit on the event loop's time that they get while there is other work.
 
-An edit of an object that thousands of keys share makes all of them dirty at once. Each has its run, of groups in turn and
-of a group in the order in which they became dirty; a key that is dirty again before its run keeps its place.
+An edit of an object that thousands of keys share makes all of them dirty at once. Each key is reconciled once: the groups
+take turns, and within a group the order is that in which the keys became dirty. A key that becomes dirty again before its
+run keeps its position.
 """
 
 from collections import OrderedDict
@@ -11,20 +12,23 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 SLICE = 0.005
-"""Seconds that such runs may go on for before they rest: a timer for each run would cost as much as the run."""
+"""Seconds for which such runs may continue before they pause. A pause after each run would need a timer, which costs as
+much as the run."""
 
 
 class TimeShare:
-    """At most this part of the time, in slices, while somebody else has work; all of it while nobody has."""
+    """A limit on the share of time that some work may take, in slices, while there is other work. Without other work
+    there is no limit.
+    """
 
     def __init__(self, share: float, piece: float = SLICE) -> None:
         self._rest, self._slice = 1.0 / share - 1.0, piece
         self._spent = 0.0
         self.again = 0.0
-        """When more may be spent."""
+        """Time from which on more time may be spent."""
 
     def spent(self, now: float, seconds: float, *, alone: bool) -> None:
-        """A run has taken so long."""
+        """Record that a run took `seconds`. `alone` is true if there is no other work."""
         self._spent = 0.0 if alone else self._spent + seconds
         if self._spent >= self._slice:
             self.again = now + self._spent * self._rest
@@ -32,40 +36,42 @@ class TimeShare:
 
 
 class Backlog(Generic[K]):
-    """Dirty keys by group. A plain dict would look at all that are gone from its front each time."""
+    """Dirty keys by group, in order. An OrderedDict finds its first key in constant time; a plain dict would first skip
+    all deleted entries.
+    """
 
     def __init__(self, group: Callable[[K], Hashable]) -> None:
         self._group = group
         self._groups: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
-        """Group -> key -> since when it is dirty; the next group and the next key first."""
+        """Group -> key -> time since which the key is dirty. The next group and the next key come first."""
 
     def __iter__(self) -> Iterator[K]:
         return (key for keys in self._groups.values() for key in keys)
 
     def add(self, key: K, now: float) -> None:
-        """The key is dirty."""
+        """Add a dirty key. A key that is present keeps its position."""
         group = self._group(key)
         if (keys := self._groups.get(group)) is None:
             keys = self._groups[group] = OrderedDict()
         keys.setdefault(key, now)
 
     def discard(self, key: K) -> None:
-        """The key has its run, or is gone."""
+        """Remove a key, because it is being reconciled or is deleted."""
         group = self._group(key)
         if (keys := self._groups.get(group)) is not None and keys.pop(key, None) is not None and not keys:
             del self._groups[group]
 
     def next(self, fits: Callable[[K], bool]) -> K | None:
-        """The key that comes next; a group whose first key does not fit now is passed over."""
+        """Return the next key that `fits`. A group whose first key does not fit is skipped."""
         return next((key for key in map(_first, self._groups.values()) if fits(key)), None)
 
     def take(self, key: K) -> None:
-        """The key has its run: its group comes behind the others."""
+        """Remove a key that is being reconciled, and move its group behind the others."""
         self._groups.move_to_end(self._group(key))
         self.discard(key)
 
     def oldest(self) -> float | None:
-        """Since when the key is dirty that is dirty longest; None without any."""
+        """Return the time since which the oldest key is dirty; None if there are no keys."""
         return min((keys[_first(keys)] for keys in self._groups.values()), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Small HTTP endpoints for probes and metrics. That they answer at all shows that the event loop is alive."""
+"""Small HTTP endpoints for probes and metrics. A response also shows that the event loop is not blocked."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from hmac import compare_digest
@@ -8,20 +8,21 @@ from aiohttp import web
 from ome_operator.errors import OmeError
 
 Answer = tuple[bool, str]
-"""Whether all is well, and a text."""
+"""Whether the component is healthy, and the text of the response."""
 Route = Callable[[], Answer | Awaitable[Answer]]
 
 
 class PortTaken(OmeError):
-    """Another process listens there."""
+    """Another process listens on the port."""
 
 
 async def serve(
     address: str, port: int, routes: Mapping[str, Route], key: str = "", guarded: Collection[str] = ()
 ) -> tuple[web.AppRunner, int]:
-    """Serve until the runner is cleaned up; the port that was really taken (0 asks for a free one).
+    """Serve the routes until the returned runner is cleaned up. Also return the actual port (port 0 selects a free one).
 
-    The `guarded` paths answer only who shows the key, where there is one. Raises PortTaken where nobody can listen.
+    The `guarded` paths require the key as a bearer token, if there is a key. Raises PortTaken if the address cannot be
+    bound.
     """
     app = web.Application()
     for path, route in routes.items():
@@ -32,7 +33,7 @@ async def serve(
         await web.TCPSite(runner, address or None, port).start()
     except OSError as error:
         await runner.cleanup()
-        raise PortTaken(f"cannot listen on {address or 'every address'}, port {port}: {error.strerror}") from error
+        raise PortTaken(f"cannot listen on {address or 'all addresses'}, port {port}: {error.strerror}") from error
     return runner, int(runner.addresses[0][1])
 
 
@@ -40,7 +41,7 @@ def _handler(route: Route, key: str) -> Callable[[web.Request], Awaitable[web.St
     async def handle(request: web.Request) -> web.StreamResponse:
         shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if key and not compare_digest(shown.encode(errors="replace"), key.encode()):
-            return web.Response(text="this page needs the key of the router: Authorization: Bearer KEY", status=401)
+            return web.Response(text="this page requires the key of the router: Authorization: Bearer KEY", status=401)
         answer = route()
         well, text = answer if isinstance(answer, tuple) else await answer
         return web.Response(text=text, status=200 if well else 503)

@@ -1,7 +1,8 @@
-"""Every metric of the operator: name, kind, labels, meaning. docs/metrics.md is made of this (`machinery/page.py`).
+"""The catalog of the operator's metrics: name, type, labels and meaning. docs/metrics.md is generated from it
+(`machinery/metric_page.py`).
 
-All begin with `ome_`. Seconds, bytes and plain numbers are the only units, counters end in `_total`, and what is asked for
-at a scrape is what is true then.
+All names begin with `ome_`. Units are seconds, bytes and plain numbers, and counters end in `_total`. Gauges that are
+computed at a scrape have the value of that moment.
 """
 
 from collections.abc import Mapping
@@ -18,46 +19,48 @@ class Family(NamedTuple):
     """A metric with all of its series."""
 
     name: str
-    """As a query writes it, so a counter's with `_total`."""
+    """Name of the metric in queries. The name of a counter includes `_total`."""
     kind: str
     text: str
-    """What it is: HELP of the page that is scraped, so no markup."""
+    """Meaning of the metric. It is the HELP text of the scraped page, so it contains no markup."""
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    """Upper bounds of a histogram."""
+    """Upper bounds of the buckets of a histogram."""
 
 
 FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
     {
         "The process": (
-            Family("ome_leader", GAUGE, "1 while this process leads"),
-            Family("ome_passes_total", COUNTER, "Passes over objects; result: ok or error", ("kind", "result")),
-            Family("ome_pass_seconds", HISTOGRAM, "Seconds of a pass", ("kind",), _PASS),
-            Family("ome_queue_depth", GAUGE, "Objects that wait for a pass, or are in a pass (busy)", ("state",)),
-            Family("ome_queue_oldest_seconds", GAUGE, "Seconds for which the object that waits longest has been due"),
+            Family("ome_leader", GAUGE, "1 while this process is the leader"),
+            Family("ome_passes_total", COUNTER, "Reconciliations; result: ok or error", ("kind", "result")),
+            Family("ome_pass_seconds", HISTOGRAM, "Seconds of a reconciliation", ("kind",), _PASS),
+            Family("ome_queue_depth", GAUGE, "Objects that are due, or are being reconciled (busy)", ("state",)),
+            Family("ome_queue_oldest_seconds", GAUGE, "Seconds for which the oldest queued object is due"),
             Family(
-                "ome_loop_lag_seconds", HISTOGRAM, "Seconds until the event loop answers a question of another thread",
+                "ome_loop_lag_seconds", HISTOGRAM, "Seconds until the event loop responds to a probe of another thread",
                 buckets=(0.001, 0.005, 0.025, 0.1, 0.25, 1.0, 5.0),
             ),
             Family(
-                "ome_loop_stall_seconds", HISTOGRAM, "Seconds for which the event loop did not answer, where above 0.1 s",
+                "ome_loop_stall_seconds", HISTOGRAM, "Seconds for which the event loop was blocked, if longer than 0.1 s",
                 buckets=(0.25, 1.0, 5.0, 15.0, 60.0),
             ),
         ),
-        "The API server and what is around": (
+        "The API server and the cluster": (
             Family(
-                "ome_api_requests_total", COUNTER, "Requests to the API server; code 0: no answer", ("verb", "kind", "code")
+                "ome_api_requests_total", COUNTER, "Requests to the API server; code 0: no response",
+                ("verb", "kind", "code")
             ),
             Family("ome_api_request_seconds", HISTOGRAM, "Seconds of a request to the API server", ("verb",), _PASS),
-            Family("ome_watch_events_total", COUNTER, "Events of watches", ("kind",)),
+            Family("ome_watch_events_total", COUNTER, "Watch events", ("kind",)),
             Family(
                 "ome_watch_event_age_seconds", GAUGE,
-                "Seconds since the last sign of life of a watch: one each minute, fewer in quiet kinds", ("kind",),
+                "Seconds since the last event or bookmark of a watch, normally at most a minute; longer for quiet kinds",
+                ("kind",),
             ),
-            Family("ome_watch_unread_total", COUNTER, "Objects and events that nobody could read", ("kind",)),
+            Family("ome_watch_unread_total", COUNTER, "Objects and events that could not be parsed", ("kind",)),
             Family(
                 "ome_namespace_watched", GAUGE,
-                "With watchNamespaces: 1 while a namespace is watched, 0 while it is absent or gives no rights",
+                "With watchNamespaces: 1 while a namespace is watched, 0 while it does not exist or grants no permissions",
                 ("namespace",),
             ),
             Family(
@@ -66,72 +69,73 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             ),
             Family(
                 "ome_admission_policies", GAUGE,
-                "Admission policies of the chart that bind this operator, are absent, or could not be tried", ("state",),
+                "Admission policies of the chart that bind this operator, are missing, or could not be tested", ("state",),
             ),
-            Family("ome_router_strangers_total", COUNTER, "Workers that somebody else put into routers' lists"),
+            Family("ome_router_strangers_total", COUNTER, "Foreign workers found in the worker lists of routers"),
         ),
         "Services": (
             Family(
-                "ome_services", GAUGE, "InferenceServices by their condition Ready and its reason", ("ready", "reason")
+                "ome_services", GAUGE, "InferenceServices by status and reason of their condition Ready", ("ready", "reason")
             ),
             Family("ome_braked_services", GAUGE, "InferenceServices that are Frozen or Observed", ("brake",)),
             Family("ome_advised_services", GAUGE, "InferenceServices with the condition Advice", ("reason",)),
             Family("ome_groups", GAUGE, "Groups by role and phase", ("role", "phase")),
             Family(
                 "ome_group_recycles_total", COUNTER,
-                "Groups that were recycled, by the reason of the failure and the leader's node, while that exists",
+                "Recycled groups by reason of the failure and node of the leader, while that node exists",
                 ("reason", "node"),
             ),
             Family(
-                "ome_service_start_seconds", HISTOGRAM, "Seconds from a service's creation until it was Ready first",
+                "ome_service_start_seconds", HISTOGRAM, "Seconds from the creation of a service until it was first Ready",
                 buckets=_START,
             ),
             Family(
-                "ome_service_start_part_seconds", HISTOGRAM, "The parts of that, which follow on each other", ("part",),
+                "ome_service_start_part_seconds", HISTOGRAM, "Seconds of the consecutive parts of the start of a service",
+                ("part",),
                 _START,
             ),
         ),
-        "Rollouts, waves and places": (
-            Family("ome_rollouts", GAUGE, "Services that are not rolled out, by the step that they are in", ("step",)),
-            Family("ome_rollout_oldest_seconds", GAUGE, "Age of the oldest of them", ("step",)),
+        "Rollouts, waves and placement": (
+            Family("ome_rollouts", GAUGE, "Services with an unfinished rollout by current step", ("step",)),
+            Family("ome_rollout_oldest_seconds", GAUGE, "Seconds for which the oldest of these is unfinished", ("step",)),
             Family(
                 "ome_shared_edits", GAUGE,
-                "Edits of shared objects on their way from service to service; stopped: a service failed with it",
+                "Edits of shared objects that are being rolled out; stopped: a service failed with the edit",
                 ("state",),
             ),
-            Family("ome_wave_services", GAUGE, "Services that such edits concern", ("state",)),
+            Family("ome_wave_services", GAUGE, "Services that these edits change", ("state",)),
             Family(
-                "ome_gangs_waiting", GAUGE, "Groups that are not made because they wait for nodes, and why",
+                "ome_gangs_waiting", GAUGE, "Groups that are not created because they wait for nodes, by reason",
                 ("role", "reason"),
             ),
             Family(
-                "ome_gang_oldest_seconds", GAUGE, "Seconds for which the service that waits longest for nodes has waited"
+                "ome_gang_oldest_seconds", GAUGE, "Seconds for which the oldest waiting service has waited for nodes"
             ),
         ),
         "GPUs": (
-            Family("ome_gpus_allocatable", GAUGE, "GPUs of nodes that are ready"),
-            Family("ome_gpus_wanted", GAUGE, "GPUs that all groups need that services want"),
-            Family("ome_gpus_held", GAUGE, "GPUs of pods of services that are on nodes"),
-            Family("ome_gpus_idle", GAUGE, "GPUs of ready nodes that no pod of a service holds; others may"),
-            Family("ome_gpus_wasted", GAUGE, "GPUs held by groups that failed and do not serve again yet"),
+            Family("ome_gpus_allocatable", GAUGE, "Allocatable GPUs of ready nodes"),
+            Family("ome_gpus_wanted", GAUGE, "GPUs of all desired groups of services"),
+            Family("ome_gpus_held", GAUGE, "GPUs of service pods that are bound to nodes"),
+            Family("ome_gpus_idle", GAUGE, "GPUs of ready nodes that no service pod holds; other pods may hold them"),
+            Family("ome_gpus_wasted", GAUGE, "GPUs held by groups that failed and are not ready again"),
         ),
         "Nodes and weights": (
-            Family("ome_nodes", GAUGE, "Nodes: ready, or not ready or not schedulable (unready)", ("state",)),
-            Family("ome_weights", GAUGE, "Models on nodes by what agents say of them", ("state",)),
-            Family("ome_node_weights_bytes", GAUGE, "Bytes of models that a node has", ("node",)),
-            Family("ome_node_weights_missing_bytes", GAUGE, "Bytes that are still to be fetched", ("node",)),
-            Family("ome_node_weights_bytes_per_second", GAUGE, "How fast a node fetches now", ("node",)),
+            Family("ome_nodes", GAUGE, "Nodes by state: ready, or unready (not ready or not schedulable)", ("state",)),
+            Family("ome_weights", GAUGE, "Models on nodes by the state that agents report", ("state",)),
+            Family("ome_node_weights_bytes", GAUGE, "Bytes of models that are on a node", ("node",)),
+            Family("ome_node_weights_missing_bytes", GAUGE, "Bytes that a node still has to download", ("node",)),
+            Family("ome_node_weights_bytes_per_second", GAUGE, "Current download speed of a node", ("node",)),
         ),
-        "Services by themselves": (
+        "Individual services": (
             Family(
-                "ome_service_ready", GAUGE, "1 where a service is Ready; of those without series of their own, their number",
+                "ome_service_ready", GAUGE, "1 if a service is Ready; with empty labels, the number of Ready services",
                 _OWN,
             ),
             Family("ome_service_groups", GAUGE, "Groups of a service", (*_OWN, "role", "phase")),
-            Family("ome_service_gpus_wanted", GAUGE, "GPUs that a service wants", _OWN),
-            Family("ome_service_gpus_held", GAUGE, "GPUs that it holds", _OWN),
-            Family("ome_service_gpus_wasted", GAUGE, "GPUs that its failed groups hold", _OWN),
-            Family("ome_services_summed", GAUGE, "Services without series of their own: their labels are empty"),
+            Family("ome_service_gpus_wanted", GAUGE, "GPUs of all desired groups of a service", _OWN),
+            Family("ome_service_gpus_held", GAUGE, "GPUs that a service holds", _OWN),
+            Family("ome_service_gpus_wasted", GAUGE, "GPUs that the failed groups of a service hold", _OWN),
+            Family("ome_services_summed", GAUGE, "Services without their own series, whose labels are empty"),
         ),
     }
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the operator, in a registry of their own. What there is stands in `families.py`."""
+"""Prometheus metrics of the operator in their own registry. `metric_catalog.py` declares them."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -10,14 +10,14 @@ from prometheus_client.registry import Collector
 from ome_operator.machinery.metric_catalog import BY_NAME, COUNTER, Family
 
 Values = Callable[[], Mapping[tuple[str, ...], float]]
-"""Values of the labels -> number, read when somebody scrapes. Cheap: the event loop waits for it."""
+"""Function that returns the values by label values at a scrape. It has to be fast, because it blocks the event loop."""
 
 
 class Metrics:
-    """What is counted as it happens; `ask` adds what is read at scrape time."""
+    """Metrics that are updated when something happens. `ask` adds metrics that are computed at a scrape."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series and nobody asks for them
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # _created series would double the number of series and are not used
         self.registry = CollectorRegistry()
         self.leader = self._gauge("ome_leader")
         self.stalls, self.lags = self._histogram("ome_loop_stall_seconds"), self._histogram("ome_loop_lag_seconds")
@@ -28,21 +28,21 @@ class Metrics:
         self._request_seconds = self._histogram("ome_api_request_seconds")
 
     def request(self, verb: str, kind: str, code: int, seconds: float) -> None:
-        """A request to the API server ended; code 0: without an answer."""
+        """Record a request to the API server. Code 0 means that there was no response."""
         self._requests.labels(verb, kind, str(code)).inc()
         self._request_seconds.labels(verb).observe(seconds)
 
     def passed(self, kind: str, result: str, seconds: float) -> None:
-        """A pass over a key of this kind ended."""
+        """Record a reconciliation of a key of this kind."""
         self._passes.labels(kind, result).inc()
         self._pass_seconds.labels(kind).observe(seconds)
 
     def ask(self, name: str, values: Values) -> None:
-        """A gauge or counter of `families.py` whose values are asked for at scrape time."""
+        """Add a gauge or counter of `metric_catalog.py` whose values are computed at a scrape."""
         self.registry.register(_Asked(BY_NAME[name], values))
 
     async def page(self) -> str:
-        """The text format, made in slices of a metric each: passes go on meanwhile."""
+        """Return the text format. It is generated one metric at a time, so that reconciliations continue meanwhile."""
         parts = []
         for family in self.registry.collect():
             parts.append(generate_latest(_Alone(family)))
@@ -63,7 +63,7 @@ class Metrics:
 
 
 class _Alone(CollectorRegistry):
-    """A single metric."""
+    """A registry with a single metric."""
 
     def __init__(self, family: Metric) -> None:
         super().__init__()

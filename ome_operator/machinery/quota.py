@@ -1,29 +1,31 @@
-"""Which members of a group are beyond the number that a group may have: the oldest are within it."""
+"""Finds the members of a group that exceed the group's quota. The oldest members are within the quota."""
 
 from bisect import bisect_left
 from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A member in the order of its group."""
+    """A member of a group. The order of entries is their order in the group."""
 
     created: str
-    """RFC 3339, which compares as text."""
+    """RFC 3339 timestamp, which compares as text."""
     name: str
     key: str
 
 
 class Quota:
-    """Groups of members that come and go. A change moves a single member across the border, whatever the group's size."""
+    """Groups of members that are added and removed. A change moves at most one other member across the limit, whatever
+    the size of the group.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        """Of a group; 0: any number."""
+        """Maximum number of members of a group; 0 means no limit."""
         self._groups: dict[str, list[Entry]] = {}
         self._where: dict[str, tuple[str, Entry]] = {}
 
     def see(self, group: str, entry: Entry) -> list[str]:
-        """A member is there; the keys of others that are within or beyond the number by that."""
+        """Add or update a member. Return the keys of other members that are now within or beyond the limit."""
         if self._where.get(entry.key) == (group, entry):
             return []
         changed = self.gone(entry.key)
@@ -35,7 +37,7 @@ class Quota:
         return changed + pushed
 
     def gone(self, key: str) -> list[str]:
-        """A member is gone; the keys of members that are within the number since."""
+        """Remove a member. Return the keys of members that are now within the limit."""
         if (found := self._where.pop(key, None)) is None:
             return []
         group, entry = found
@@ -47,7 +49,7 @@ class Quota:
         return [members[self.most - 1].key] if 0 < self.most <= len(members) and place < self.most else []
 
     def beyond(self, key: str) -> bool:
-        """Whether a member comes after the number that its group may have."""
+        """Return whether a member is beyond the limit of its group."""
         if not self.most or (found := self._where.get(key)) is None:
             return False
         group, entry = found

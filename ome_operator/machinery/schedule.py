@@ -1,16 +1,18 @@
-"""Which key is due when: a level-triggered schedule, as a plain data structure that is told the time.
+"""Decides which key is due when: a level-triggered schedule, as a plain data structure that receives the time as an
+argument.
 
-A key is dirty at most once, however many events name it, and the earliest wish wins. A key that is being worked on is
-not handed out again before it is done: whatever happens meanwhile becomes one more run afterwards.
+A key is dirty at most once, however many events name it, and its earliest due time counts. A key that is being reconciled is
+not handed out again before it is done: events during the run cause one more run afterwards.
 
-Keys have groups (the namespaces of tenants), which take turns: a group with thousands of keys that are due keeps another
-group waiting for a run, and not for thousands.
+Keys have groups (the namespaces of tenants), which take turns: a group with thousands of due keys delays another group by
+one run, not by thousands.
 
-Runs that are expected to be long (make everything) go behind the others of their group (tell what changed), and only so many
-at once: with a hundred new keys, what is ready would otherwise be told only after the last of them was made.
+Runs that are expected to be long (creating everything) come after the short runs of their group (reporting a change), and
+their number at the same time is limited: with a hundred new keys, changes would otherwise be reported only after the last
+key was created.
 
-Keys that an edit made dirty which others share can wait (`machinery/backlog.py`): they take turns with the rest, only
-so many at once, and while the rest has work they get a share of the time.
+Keys that became dirty by an edit of a shared object can wait (`machinery/backlog.py`): they alternate with the other keys,
+their number at the same time is limited, and while there is other work they get a limited share of the time.
 """
 
 import heapq
@@ -24,34 +26,37 @@ from ome_operator.machinery.backlog import Backlog, TimeShare
 
 K = TypeVar("K", bound=Hashable)
 Entries = deque[tuple[float, K]]
-"""Due times and keys, those that are due longest first."""
-FEW = 100
-"""Entries that are not worth tidying."""
-ALONE = 1.0
-"""Seconds after its last run for which the rest counts as having work: what it waits for may come any moment."""
+"""Due times and keys, in the order of the due times."""
+OUTDATED_ENTRIES = 100
+"""Number of outdated entries that are tolerated before they are removed."""
+IDLE_S = 1.0
+"""Seconds after the last run of another key for which there still counts as being other work, because its next event may
+arrive at any moment."""
 
 
 class Shared(NamedTuple):
-    """What keys get that can wait."""
+    """Limits for keys that can wait."""
 
     share: float = 1.0
-    """Of the time, while the rest has work."""
+    """Share of the time that these keys get while there is other work."""
     runs: float = math.inf
-    """At once."""
+    """Maximum number of these keys that are reconciled at the same time."""
 
 
-EVERYTHING = Shared()
+UNLIMITED = Shared()
 
 
 class Schedule(Generic[K]):
-    """Keys with due times; no clock, no tasks. At most `long_runs` keys are busy that `is_long` was true of."""
+    """Keys with due times, without a clock or tasks. At most `long_runs` keys for which `is_long` is true are busy at the
+    same time.
+    """
 
     def __init__(
         self,
         is_long: Callable[[K], bool] = lambda _: False,
         long_runs: float = math.inf,
         group: Callable[[K], Hashable] = lambda _: None,
-        shared: Shared = EVERYTHING,
+        shared: Shared = UNLIMITED,
     ) -> None:
         self._is_long, self._long_runs, self._group = is_long, long_runs, group
         self._due: dict[K, float] = {}
@@ -59,9 +64,9 @@ class Schedule(Generic[K]):
         self._short: dict[Hashable, Entries[K]] = {}
         self._long: dict[Hashable, Entries[K]] = {}
         self._turns: dict[Hashable, None] = {}
-        """Groups that may have a key for now, the next first."""
+        """Groups that may have a due key, the next group first."""
         self._blocked: dict[Hashable, None] = {}
-        """Groups that have long runs alone, while there are enough of these."""
+        """Groups that have only long runs, while the maximum number of long runs is busy."""
         self._order = count()
         self._busy: set[K] = set()
         self._busy_long: set[K] = set()
@@ -70,28 +75,30 @@ class Schedule(Generic[K]):
         self._busy_shared: set[K] = set()
         self._last_was_shared = False
         self._rest_at = -math.inf
-        """When the last run began of those that cannot wait."""
+        """Time at which the last run of a key that cannot wait began."""
 
     def __len__(self) -> int:
         return len(self._due)
 
     @property
     def busy(self) -> int:
-        """How many keys are being worked on."""
+        """Number of keys that are being reconciled."""
         return len(self._busy)
 
     def ready(self, now: float) -> int:
-        """How many keys wait although they are due."""
+        """Return the number of keys that are due but not being reconciled."""
         return len({*(key for key, due in self._due.items() if due <= now), *self._backlog})
 
     def late(self, now: float) -> float:
-        """Seconds for which the key that waits longest has been due; keys that are being worked on wait for nothing yet."""
+        """Return the seconds for which the oldest due key has waited. Keys that are being reconciled do not count."""
         since = min((due for key, due in self._due.items() if key not in self._busy), default=now)
         waits = self._backlog.oldest()
         return max(0.0, now - (since if waits is None else min(since, waits)))
 
     def add(self, key: K, now: float, after: float = 0.0, *, spaced: float = 0.0) -> None:
-        """The key is dirty, to be worked on after so many seconds, and `spaced` seconds after its last run began."""
+        """Mark a key as dirty. It is due after `after` seconds, and not sooner than `spaced` seconds after its last run
+        began.
+        """
         due = now + after
         if spaced and (started := self._started.get(key)) is not None:
             due = max(due, started + spaced)
@@ -102,11 +109,13 @@ class Schedule(Generic[K]):
             self._push(key, due)
 
     def add_shared(self, key: K, now: float) -> None:
-        """The key is dirty, and can wait."""
+        """Mark a key as dirty that can wait."""
         self._backlog.add(key, now)
 
     def pop(self, now: float) -> K | None:
-        """The next key, busy until `done`. Keys that can wait and all others take turns."""
+        """Return the next key, which is busy until `done`; None if no key is due. Keys that can wait alternate with the
+        others.
+        """
         self._ripen(now)
         key = None if self._last_was_shared else self._take_shared(now)
         if key is None:
@@ -115,9 +124,9 @@ class Schedule(Generic[K]):
         return self._take_shared(now) if key is None else key
 
     def spent(self, now: float, seconds: float) -> None:
-        """The key that was handed out last has kept the loop for so long."""
+        """Record for how many seconds the key that was handed out last has used the event loop."""
         if self._last_was_shared:
-            self._share.spent(now, seconds, alone=len(self._busy) == len(self._busy_shared) and now - self._rest_at > ALONE)
+            self._share.spent(now, seconds, alone=len(self._busy) == len(self._busy_shared) and now - self._rest_at > IDLE_S)
 
     def _take_shared(self, now: float) -> K | None:
         if now < self._share.again or (key := self._backlog.next(self._fits)) is None:
@@ -130,7 +139,7 @@ class Schedule(Generic[K]):
         return self._begin(key, now)
 
     def _fits(self, key: K) -> bool:
-        """Whether a key that can wait may run now."""
+        """Return whether a key that can wait may be reconciled now."""
         return (
             key not in self._busy
             and len(self._busy_shared) < self._shared_runs
@@ -144,20 +153,20 @@ class Schedule(Generic[K]):
         return key
 
     def _take_turn(self, now: float) -> K | None:
-        """The key of the next group that is due longest, of the short runs or else of the long ones."""
+        """Return the key of the next group that has been due longest: of the short runs, or else of the long ones."""
         while self._turns:
             group = next(iter(self._turns))
             del self._turns[group]
             if (key := self._take(group)) is None:
                 continue
-            self._turns[group] = None  # behind the others
+            self._turns[group] = None  # behind the other groups
             self._backlog.discard(key)
             self._rest_at = now
             return self._begin(key, now)
         return None
 
     def next_due(self) -> float | None:
-        """When `pop` may give something; None: not before another `add` or `done`."""
+        """Return the time at which `pop` may return a key; None if not before another `add` or `done`."""
         while self._later and not self._stands(self._later[0][0], self._later[0][2]):
             heapq.heappop(self._later)
         heads = [self._head(self._short, group) or self._head(self._long, group) for group in self._turns]
@@ -167,7 +176,7 @@ class Schedule(Generic[K]):
         return min((*found, self._later[0][0]) if self._later else found, default=None)
 
     def done(self, key: K) -> None:
-        """The run is over; wishes that came meanwhile count now."""
+        """Record that the run of a key has ended. If the key became dirty meanwhile, it is scheduled again."""
         self._busy.discard(key)
         self._busy_shared.discard(key)
         if key in self._busy_long:
@@ -179,23 +188,23 @@ class Schedule(Generic[K]):
             self._push(key, self._due[key])
 
     def forget(self, key: K) -> None:
-        """Nothing is known of the key any more; a run in progress ends as usual."""
+        """Forget a key. A run in progress ends as usual."""
         self._due.pop(key, None)
         self._backlog.discard(key)
         self._started.pop(key, None)
 
     def _push(self, key: K, due: float) -> None:
-        if len(self._later) > 2 * len(self._due) + FEW:  # each run leaves a wish that the next edit overtakes
+        if len(self._later) > 2 * len(self._due) + OUTDATED_ENTRIES:  # each run can leave an outdated entry
             self._later = [entry for entry in self._later if self._stands(entry[0], entry[2])]
             heapq.heapify(self._later)
         heapq.heappush(self._later, (due, next(self._order), key))
 
     def _stands(self, due: float, key: K) -> bool:
-        """Whether no other wish for the key has overtaken this."""
+        """Return whether the entry is still valid: no other due time of the key has replaced it, and the key is not busy."""
         return key not in self._busy and self._due.get(key) == due
 
     def _ripen(self, now: float) -> None:
-        """What is due from now on waits in its group."""
+        """Move keys that are due to the queues of their groups."""
         while self._later and self._later[0][0] <= now:
             due, _, key = heapq.heappop(self._later)
             if not self._stands(due, key):
@@ -208,7 +217,7 @@ class Schedule(Generic[K]):
                 self._turns.setdefault(group)
 
     def _take(self, group: Hashable) -> K | None:
-        """The next key of a group, which is not among the turns now."""
+        """Return the next key of a group, which the caller has removed from the groups' order."""
         if (head := self._head(self._short, group)) is not None:
             self._short[group].popleft()
             return head[1]
@@ -222,7 +231,7 @@ class Schedule(Generic[K]):
         return head[1]
 
     def _head(self, kept: dict[Hashable, Entries[K]], group: Hashable) -> tuple[float, K] | None:
-        """The first entry that no other wish has overtaken."""
+        """Return the first valid entry of a group, and remove the invalid entries before it."""
         entries = kept.get(group)
         while entries:
             if self._stands(*entries[0]):

@@ -1,9 +1,9 @@
-"""Facts of one kind of object by UID, fed by a watch and by our own writes.
+"""Stores the facts about the objects of one kind by UID. They come from a watch and from the responses to our own writes.
 
-The watch alone is not the truth. It lags behind our own writes, so a written fact counts until the watch shows the same
-version or a newer one. And it may lose deletions for good, so an audit removes what a list did not show. What is gone
-stays gone whatever stale event still arrives; only a newer version brings it back (an object whose label was taken off
-and put on again).
+The watch alone is not sufficient. It lags behind our own writes, so the fact from a response counts until the watch reports
+the same version or a newer one. It can also lose deletions permanently, so a resync removes objects that a list does not
+contain. A deleted object stays deleted even if outdated events arrive. Only a newer version restores it (an object whose
+label was removed and added again).
 """
 
 import time
@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Fact(Protocol):
-    """What every fact must have."""
+    """The attributes that every fact must have."""
 
     @property
     def uid(self) -> str: ...
@@ -23,16 +23,17 @@ class Fact(Protocol):
 T = TypeVar("T", bound=Fact)
 G = TypeVar("G", bound=Hashable)
 
-TOMBS = 20_000
-"""UIDs that are remembered as gone; events older than the last so many deletions are not in flight any more."""
-BURIED = 600.0
-"""Seconds for which they are: twice as long as a page of a list may be old."""
+TOMBSTONES = 20_000
+"""Maximum number of deleted UIDs that are remembered. Events that are older than this number of deletions are not in
+flight any more."""
+TOMBSTONE_SECONDS = 600.0
+"""Seconds for which deleted UIDs are remembered: twice the maximum age of a page of a list."""
 
 
 class Store(Generic[T, G]):
-    """Facts by UID and by the group (owner, name, …) that they belong to.
+    """Facts by UID and by the group (owner, name, …) to which they belong.
 
-    `noted` is told of each fact before and after a change, for whoever keeps an index of its own.
+    `noted` is called with the fact before and after each change, for callers that maintain their own index.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class Store(Generic[T, G]):
         self._items: dict[str, T] = {}
         self._groups: dict[G, dict[str, T]] = {}
         self._ahead: set[str] = set()
-        self._tombs: dict[str, tuple[int, float]] = {}
-        """UID -> the version since which it is gone, and when that was told last: the oldest first."""
+        self._tombstones: dict[str, tuple[int, float]] = {}
+        """UID -> version since which the object is deleted, and time of the last report of the deletion. The oldest come
+        first."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -56,23 +58,25 @@ class Store(Generic[T, G]):
         return iter(self._items.values())
 
     def get(self, uid: str) -> T | None:
-        """The fact of a UID."""
+        """Return the fact of a UID, or None."""
         return self._items.get(uid)
 
     def group(self, key: G) -> Iterable[T]:
-        """All facts of a group, in no order that means anything."""
+        """Return all facts of a group, in no particular order."""
         return self._groups.get(key, {}).values()
 
     def groups(self) -> Iterable[G]:
-        """All groups that have facts."""
+        """Return all groups that have facts."""
         return self._groups.keys()
 
     def uids(self) -> set[str]:
-        """A copy of all UIDs."""
+        """Return a copy of all UIDs."""
         return set(self._items)
 
     def stale(self, uid: str, version: int) -> bool:
-        """Whether an event of this version tells nothing: it is the echo of our own write, older, or of a ghost."""
+        """Return whether an event of this version contains nothing new: it is the echo of our own write, outdated, or
+        about a deleted object.
+        """
         if version <= self._gone_since(uid):
             return True
         if (known := self._items.get(uid)) is None:
@@ -80,14 +84,14 @@ class Store(Generic[T, G]):
         return version == known.version or (version < known.version and uid in self._ahead)
 
     def see(self, item: T) -> bool:
-        """A watch showed the object; whether that changes anything that matters."""
+        """Store a fact that a watch reported. Return whether it differs in anything that matters."""
         if self.stale(item.uid, item.version):
             return False
         self._ahead.discard(item.uid)
         return self._put(item)
 
     def wrote(self, item: T) -> bool:
-        """The answer to our own write; whether it is newer than what was known."""
+        """Store a fact from the response to our own write. Return whether it is newer than the stored fact."""
         known = self._items.get(item.uid)
         if item.version <= self._gone_since(item.uid) or (known is not None and known.version >= item.version):
             return False
@@ -96,36 +100,36 @@ class Store(Generic[T, G]):
         return True
 
     def ahead(self, uid: str, version: int) -> bool:
-        """Whether an answer to our own write is newer than this version of an object."""
+        """Return whether the response to our own write is newer than this version of the object."""
         known = self._items.get(uid)
         return known is not None and uid in self._ahead and 0 < version < known.version
 
     def gone(self, uid: str, version: int = 0) -> T | None:
-        """The object does not exist any more, since this version as far as that is known; what was known of it."""
+        """Remove an object that was deleted at this version, or at an unknown version (0). Return its last fact."""
         self._ahead.discard(uid)
         known = self._items.pop(uid, None)
         since = max(version, known.version if known is not None else 0, self._gone_since(uid), 0)
-        self._tombs.pop(uid, None)
-        self._tombs[uid] = since, self._clock()
-        if len(self._tombs) > TOMBS:
-            del self._tombs[next(iter(self._tombs))]
+        self._tombstones.pop(uid, None)
+        self._tombstones[uid] = since, self._clock()
+        if len(self._tombstones) > TOMBSTONES:
+            del self._tombstones[next(iter(self._tombstones))]
         if known is not None:
             self._leave(known)
             self._noted(known, None)
         return known
 
     def tidy(self) -> None:
-        """Forget what has been gone for so long that no event of it is in flight."""
-        long_ago = self._clock() - BURIED
-        while self._tombs and next(iter(self._tombs.values()))[1] < long_ago:
-            del self._tombs[next(iter(self._tombs))]
+        """Forget UIDs that were deleted so long ago that no event about them is in flight."""
+        long_ago = self._clock() - TOMBSTONE_SECONDS
+        while self._tombstones and next(iter(self._tombstones.values()))[1] < long_ago:
+            del self._tombstones[next(iter(self._tombstones))]
 
     def _gone_since(self, uid: str) -> int:
-        found = self._tombs.get(uid)
+        found = self._tombstones.get(uid)
         return -1 if found is None else found[0]
 
     def _put(self, item: T) -> bool:
-        self._tombs.pop(item.uid, None)
+        self._tombstones.pop(item.uid, None)
         known = self._items.get(item.uid)
         if known is not None and self._group_of(known) != self._group_of(item):
             self._leave(known)

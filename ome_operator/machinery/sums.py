@@ -1,4 +1,6 @@
-"""Sums of what many owners tell, kept by difference: a word costs what it concerns, and a look costs what is to be seen."""
+"""Sums of numbers over many owners, updated by differences: an update costs as much as its owner's numbers, and a read as
+much as its result.
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
@@ -11,26 +13,28 @@ Key = tuple[str, Labels]
 
 
 class Sums(Generic[Owner]):
-    """Numbers by metric and labels, over all owners. Whole numbers only: sums of others would drift."""
+    """Sums of numbers by metric and labels, over all owners. The numbers must be integers, because sums of floats would
+    drift.
+    """
 
     def __init__(self) -> None:
-        self._told: dict[Owner, Mapping[Key, int]] = {}
+        self._reported: dict[Owner, Mapping[Key, int]] = {}
         self._sums: dict[str, dict[Labels, int]] = {}
         self._owners: Counter[Key] = Counter()
-        """How many tell a number, be it 0."""
+        """Number of owners that report a value for the key, including 0."""
 
-    def tell(self, owner: Owner, numbers: Mapping[Key, int]) -> None:
-        """What an owner contributes from now on; nothing forgets it."""
-        before = self._told.pop(owner, {})
+    def replace(self, owner: Owner, numbers: Mapping[Key, int]) -> None:
+        """Set the numbers of an owner, which replace its previous numbers. An empty mapping removes the owner."""
+        before = self._reported.pop(owner, {})
         if numbers:
-            self._told[owner] = numbers
+            self._reported[owner] = numbers
         for key in before.keys() | numbers.keys():
             joins = (key in numbers) - (key in before)
             if joins or numbers[key] != before[key]:
                 self._add(key, numbers.get(key, 0) - before.get(key, 0), joins)
 
-    def of(self, name: str) -> Mapping[Labels, int]:
-        """The sums of a metric that anybody tells."""
+    def totals(self, name: str) -> Mapping[Labels, int]:
+        """Return the sums of a metric by labels."""
         return self._sums.get(name, {})
 
     def _add(self, key: Key, change: int, joins: int) -> None:
@@ -43,7 +47,7 @@ class Sums(Generic[Owner]):
 
 
 class Slots(Generic[Owner]):
-    """Which owners have series of their own: so many, and who has a slot keeps it until it goes."""
+    """A limited number of slots for owners that have their own series. An owner keeps its slot until it leaves."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -51,7 +55,7 @@ class Slots(Generic[Owner]):
         self._waiting: dict[Owner, None] = {}
 
     def holds(self, owner: Owner) -> bool:
-        """Whether an owner has a slot; who has none waits for it from now on."""
+        """Return whether an owner has a slot. An owner without a slot is queued for the next free slot."""
         if owner in self._held:
             return True
         if len(self._held) < self._most:
@@ -61,7 +65,7 @@ class Slots(Generic[Owner]):
         return False
 
     def leave(self, owner: Owner) -> Owner | None:
-        """An owner is gone; who has its slot now, if anybody waited."""
+        """Remove an owner. Return the owner that gets its slot, or None."""
         self._waiting.pop(owner, None)
         if owner not in self._held:
             return None
@@ -73,5 +77,5 @@ class Slots(Generic[Owner]):
 
     @property
     def waiting(self) -> int:
-        """How many have none."""
+        """Number of owners without a slot."""
         return len(self._waiting)

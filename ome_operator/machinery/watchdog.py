@@ -1,7 +1,9 @@
-"""Sees from a thread of its own whether the event loop answers, and what it does when it does not (decisions 31).
+"""Checks from its own thread whether the event loop responds, and records what the loop executes when it does not
+(decisions 31).
 
-It asks the loop twenty times a second while the loop's thread has work, and each second while that idles. What it measures
-begins with a question, so a stall may have been a little longer: by up to a second where it waited and computed nothing.
+The thread probes the loop twenty times per second while the loop's thread uses the CPU, and every second while it is idle. A
+measurement begins with a probe, so a stall may have been slightly longer: by up to a second if the loop was blocked without
+using the CPU.
 """
 
 import asyncio
@@ -17,66 +19,77 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from ome_operator.machinery.collector import Toll
+from ome_operator.machinery.garbage_collection import CollectionTime
 
 logger = logging.getLogger(__name__)
 
-NAP = 0.05
-"""Seconds between two questions, and between two looks at a loop that has not answered yet."""
-IDLE = 0.002
-"""Seconds of the CPU in a nap that are no work."""
-SELDOM = 10
-"""Longer naps between two questions to a loop that idles: to answer costs it more than the question costs us."""
-LONG = 0.1
-"""Seconds that are a stall."""
-WORSE = 1.0
-"""Seconds that are a warning."""
-TELL = 10.0
+PROBE_INTERVAL = 0.05
+"""Seconds between two probes, and between two samples of a loop that has not responded yet."""
+IDLE_CPU = 0.002
+"""CPU seconds between two probes below which the loop counts as idle."""
+IDLE_FACTOR = 10
+"""Number of longer pauses between two probes of an idle loop, for which a response is more expensive than the probe is
+for us."""
+STALL_SECONDS = 0.1
+"""Seconds after which a missing response is a stall."""
+WARNING_SECONDS = 1.0
+"""Seconds after which a stall is a warning."""
+LOG_INTERVAL = 10.0
+"""Minimum seconds between two log messages, unless a stall is much longer than the last logged one."""
 FRAMES = 6
-"""Of a stack, the innermost."""
-LITTLE = 0.01
-"""Seconds of garbage collection that explain nothing."""
+"""Number of innermost frames of a stack that are shown."""
+GARBAGE_SECONDS = 0.01
+"""Seconds of garbage collection that are too short to explain a stall."""
 
 
 class Stall(NamedTuple):
-    """The loop has not answered for a while."""
+    """A period in which the event loop did not respond."""
 
     seconds: float
     cpu: float
-    """Seconds of the CPU that the loop's thread had meanwhile: next to none, and the machine was the reason."""
+    """CPU seconds of the loop's thread in that period. If they are near zero, the cause is the machine."""
     where: str
-    """What ran most of the time."""
+    """The stack that was sampled most frequently."""
     garbage: float = 0.0
-    """Seconds of garbage collection, which begins wherever something is made."""
+    """Seconds of garbage collection in that period, which can start at any allocation."""
 
     def __str__(self) -> str:
-        garbage = f", {self.garbage:.2f} s of garbage collection" if self.garbage >= LITTLE else ""
+        garbage = f", {self.garbage:.2f} s of garbage collection" if self.garbage >= GARBAGE_SECONDS else ""
         return f"{self.seconds:.2f} s ({self.cpu:.2f} s of CPU{garbage}) in {self.where}"
 
 
-class Complaints:
-    """Says stalls in the log: with what ran, and at most every ten seconds where none is much longer than what was said."""
+class StallLog:
+    """Logs stalls with their stacks: at most once in ten seconds, unless a stall is much longer than the last one that
+    was logged.
+    """
 
     def __init__(self, count: Callable[[float], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._count, self._clock = count, clock
-        self._said, self._said_at = 0.0, -math.inf
-        self._unsaid: list[Stall] = []
+        self._logged, self._logged_at = 0.0, -math.inf
+        self._pending: list[Stall] = []
 
     def __call__(self, stall: Stall) -> None:
-        """The loop answers again."""
+        """Record a stall that has ended."""
         self._count(stall.seconds)
-        self._unsaid.append(stall)
-        if self._clock() - self._said_at < TELL and stall.seconds < 2 * self._said:
+        self._pending.append(stall)
+        if self._clock() - self._logged_at < LOG_INTERVAL and stall.seconds < 2 * self._logged:
             return
-        longest, others = max(self._unsaid), len(self._unsaid) - 1
-        level = logging.WARNING if longest.seconds >= WORSE else logging.INFO
-        logger.log(level, "the event loop stood still for %s%s", longest, f", and {others} times for less" if others else "")
-        self._said, self._said_at, self._unsaid = longest.seconds, self._clock(), []
+        longest, others = max(self._pending), len(self._pending) - 1
+        level = logging.WARNING if longest.seconds >= WARNING_SECONDS else logging.INFO
+        logger.log(
+            level,
+            "the event loop was blocked for %s%s",
+            longest,
+            f", and {others} times for a shorter time" if others else "",
+        )
+        self._logged, self._logged_at, self._pending = longest.seconds, self._clock(), []
 
 
 class Watchdog:
-    """`look` again and again; `ask` has the loop call what it is given, `stack` says what the loop's thread does, and `lag`
-    is told how long each answer took.
+    """Probes the loop.
+
+    `ask` makes the loop call a function, `stack` returns the stack of the loop's thread, and `lag` receives the duration of
+    each response.
     """
 
     def __init__(
@@ -96,30 +109,30 @@ class Watchdog:
         self._ask, self._stack, self._cpu, self._clock, self._wait = ask, stack, cpu, clock, wait
         self._stalled, self._dead, self._patience, self._lag, self._garbage = stalled, dead, patience, lag, garbage
         self.silent = 0.0
-        """Seconds for which the loop has not answered, as far as this thread ran itself: a process that was frozen proves
-        nothing."""
+        """Seconds for which the loop has not responded. Only time in which this thread itself was running counts: if the
+        whole process was suspended, the loop is not at fault."""
 
     def look(self) -> None:
-        """Ask, and return when the loop has answered. `dead` is told once, when that lasts longer than the patience."""
+        """Probe the loop, and return when it has responded. `dead` is called once if that takes longer than `patience`."""
         answered, asked, cpu, garbage = threading.Event(), self._clock(), self._cpu(), self._garbage()
         seen: Counter[str] = Counter()
-        at, told = asked, False
+        at, reported = asked, False
 
         def stall() -> Stall:
-            where = seen.most_common(1)[0][0] if seen else "nothing that was seen"
+            where = seen.most_common(1)[0][0] if seen else "an unknown function"
             return Stall(self._clock() - asked, self._cpu() - cpu, where, self._garbage() - garbage)
 
         self._ask(answered.set)
-        while not self._wait(answered, NAP):
+        while not self._wait(answered, PROBE_INTERVAL):
             before, at = at, self._clock()
-            self.silent += min(at - before, 4 * NAP)
+            self.silent += min(at - before, 4 * PROBE_INTERVAL)
             seen[self._stack()] += 1
-            if self.silent >= self._patience and not told:
-                told = True
+            if self.silent >= self._patience and not reported:
+                reported = True
                 self._dead(stall())
         self.silent = 0.0
         self._lag(self._clock() - asked)
-        if self._clock() - asked > LONG:
+        if self._clock() - asked > STALL_SECONDS:
             self._stalled(stall())
 
 
@@ -131,11 +144,11 @@ def begin(
     patience: float,
     lag: Callable[[float], object] = lambda _: None,
 ) -> tuple[Watchdog, Callable[[], None]]:
-    """Watch the running loop, whose thread this is; what ends it."""
-    me, over, toll = threading.get_ident(), threading.Event(), Toll()
+    """Watch the running loop of the calling thread. Return the watchdog, and a function that ends it."""
+    me, over, toll = threading.get_ident(), threading.Event(), CollectionTime()
 
     def wait(answered: threading.Event, seconds: float) -> bool:
-        return answered.wait(seconds) or over.is_set()  # a loop that has ended answers nobody
+        return answered.wait(seconds) or over.is_set()  # a loop that has ended never responds
 
     ask, cpu = loop.call_soon_threadsafe, _cpu_of(me)
     dog = Watchdog(
@@ -152,11 +165,11 @@ def begin(
 
     def run() -> None:
         idle, before = 0, cpu()
-        while not over.wait(LONG if idle else NAP):
+        while not over.wait(STALL_SECONDS if idle else PROBE_INTERVAL):
             now = cpu()
-            idle, before = (idle + 1 if now - before < IDLE else 0), now
+            idle, before = (idle + 1 if now - before < IDLE_CPU else 0), now
             try:
-                if idle % SELDOM == 0:
+                if idle % IDLE_FACTOR == 0:
                     dog.look()
             except RuntimeError:  # the loop is closed
                 return
@@ -171,8 +184,8 @@ def begin(
 
 
 def stack(thread: int) -> str:
-    """What a thread does now. No line of source is read: beside a busy thread the files of a first look took longer than a
-    stall of 200 ms.
+    """Return the stack of a thread as text. Source lines are not read: on a busy machine, reading the files for the first
+    sample took longer than a stall of 200 ms.
     """
     frame = sys._current_frames().get(thread)
     found = [*islice(traceback.walk_stack(frame), FRAMES)] if frame is not None else []
@@ -184,7 +197,7 @@ def _short(file: str) -> str:
 
 
 def _cpu_of(thread: int) -> Callable[[], float]:
-    """Seconds of the CPU that a thread has had; 0 where the system does not say."""
+    """Return a function that returns the CPU seconds of a thread; always 0 if the system does not provide them."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return lambda: 0.0
     clock = time.pthread_getcpuclockid(thread)

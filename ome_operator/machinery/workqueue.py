@@ -1,4 +1,6 @@
-"""Runs a handler for dirty keys: one run per key at a time, so many at once, with backoff where it fails."""
+"""Runs a handler for dirty keys: one run per key at a time, a limited number of keys at the same time, with backoff after
+failures.
+"""
 
 import asyncio
 import logging
@@ -7,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from ome_operator.machinery.schedule import EVERYTHING, Schedule, Shared
+from ome_operator.machinery.schedule import UNLIMITED, Schedule, Shared
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +17,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 def backoff(failures: int, first: float, last: float, jitter: float) -> float:
-    """Seconds to wait after the n-th failure in a row; `jitter` in [0, 1) spreads it by a quarter either way."""
+    """Return the seconds to wait after the n-th consecutive failure. `jitter` in [0, 1) changes the time by up to a
+    quarter in both directions.
+    """
     return min(last, first * 2.0 ** min(failures - 1, 30)) * (0.75 + 0.5 * jitter)
 
 
@@ -32,7 +36,7 @@ class WorkQueue(Generic[K]):
         is_long: Callable[[K], bool] = lambda _: False,
         long_runs: float = math.inf,
         group: Callable[[K], Hashable] = lambda _: None,
-        shared: Shared = EVERYTHING,
+        shared: Shared = UNLIMITED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._schedule: Schedule[K] = Schedule(is_long, long_runs, group, shared)
@@ -44,31 +48,31 @@ class WorkQueue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """How many keys wait although they are due."""
+        """Number of keys that are due but not being reconciled."""
         return self._schedule.ready(self._clock())
 
     @property
     def oldest(self) -> float:
-        """Seconds for which the key that waits longest has been due; 0 where none waits."""
+        """Seconds for which the oldest due key has waited; 0 if there is none."""
         return self._schedule.late(self._clock())
 
     @property
     def busy(self) -> int:
-        """How many keys are being worked on."""
+        """Number of keys that are being reconciled."""
         return self._schedule.busy
 
     def add(self, key: K, after: float = 0.0, *, spaced: float = 0.0) -> None:
-        """The key is dirty; see `Schedule.add`."""
+        """Mark a key as dirty; see `Schedule.add`."""
         self._schedule.add(key, self._clock(), after, spaced=spaced)
         self._changed.set()
 
     def add_shared(self, key: K) -> None:
-        """The key is dirty by an edit that others share: it can wait."""
+        """Mark a key as dirty by an edit of a shared object: the key can wait."""
         self._schedule.add_shared(key, self._clock())
         self._changed.set()
 
     def retry(self, key: K, first: float | None = None, at_least: float = 0.0) -> float:
-        """The run failed: the key is dirty again after a backoff, which is returned."""
+        """Schedule a key again after a failed run. Return the backoff in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = backoff(failures, self._first if first is None else first, self._last, self._jitter())
         delay = max(delay, at_least)
@@ -76,19 +80,19 @@ class WorkQueue(Generic[K]):
         return delay
 
     def succeeded(self, key: K) -> None:
-        """The next failure is the first one."""
+        """Reset the backoff of a key."""
         self._failures.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """The key will not come back soon."""
+        """Forget a key and its backoff."""
         self._failures.pop(key, None)
         self._schedule.forget(key)
 
     async def run(self, handle: Callable[[K], Awaitable[None]]) -> None:
-        """Hand out keys for ever; cancel it to take no more. A handler that raises is retried.
+        """Run the handler for keys, forever; cancel to stop. A key whose handler raises is retried.
 
-        The loop has a turn between two keys. Runs that wait for nothing would fill a turn together otherwise, and
-        every answer that another run waits for would cost it all of them.
+        The loop yields between two keys. Otherwise runs that never wait would all execute in one iteration of the loop, and
+        a response that another run waits for would be delayed by all of them.
         """
         while True:
             await self._slots.acquire()
@@ -101,7 +105,9 @@ class WorkQueue(Generic[K]):
             self._schedule.spent(now := self._clock(), now - began)
 
     async def drain(self, grace: float) -> bool:
-        """Wait for the runs in progress, at most so long; whether all ended."""
+        """Wait at most `grace` seconds for the runs in progress, then cancel them. Return whether all of them ended in
+        time.
+        """
         if self._tasks:
             _, pending = await asyncio.wait(self._tasks, timeout=grace)
             for task in pending:
@@ -126,7 +132,7 @@ class WorkQueue(Generic[K]):
         try:
             await handle(key)
         except Exception:
-            logger.exception("a pass failed: %s", key)
+            logger.exception("the reconciliation of %s failed", key)
             self.retry(key)
         finally:
             self._schedule.done(key)

@@ -19,7 +19,7 @@ import aiohttp
 
 from ome_operator.errors import OmeError
 from ome_operator.kube import errors
-from ome_operator.machinery.pace import PACE
+from ome_operator.machinery.background import PACER
 from ome_operator.util.json_limits import decoded
 from ome_operator.util.json_pages import ITEM, members
 from ome_operator.watch.sink import CannotWatch, Sink, Watched
@@ -139,7 +139,7 @@ class Informer:
                 if name is ITEM:
                     self._deliver_item(watched, found.get("apiVersion"), value)
                     delivered += 1
-                    await PACE.breathe()
+                    await PACER.yield_if_due()
                 else:
                     found[name] = value
         except RecursionError:
@@ -176,7 +176,7 @@ class Informer:
             async with response:
                 async for line in lines(response.content):
                     version = self._deliver_event(watched, line) or version
-                    await PACE.breathe()
+                    await PACER.yield_if_due()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             logger.debug("the watch of %s ended: %s", watched.plural, _message(error))
         return version

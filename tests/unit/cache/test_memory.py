@@ -15,7 +15,7 @@ from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.base import CORE
 from ome_operator.core.observed import nodes
 from ome_operator.core.observed.objects import Deps, Observed
-from ome_operator.machinery.store import BURIED, TOMBS
+from ome_operator.machinery.store import TOMBSTONE_SECONDS, TOMBSTONES
 from ome_operator.util import memoize
 from tests.unit.cache.test_event_handler import body
 from tests.unit.controllers.makers import NOW
@@ -64,7 +64,7 @@ class Life:
 
     def later(self) -> None:
         """Long after."""
-        self.now += BURIED + 1
+        self.now += TOMBSTONE_SECONDS + 1
         self.cluster.cache.tidy()
         self.cluster.cache.deps()
 
@@ -116,9 +116,9 @@ def test_memory_returns_to_what_it_was() -> None:
 
 def test_tombs_of_a_burst_are_bounded() -> None:
     life = Life()
-    for number in range(TOMBS + 100):
+    for number in range(TOMBSTONES + 100):
         life.cluster.gone("Pod", f"uid-{number}", 5)
-    assert entries(life.cluster.cache.pods) < 4 * TOMBS
+    assert entries(life.cluster.cache.pods) < 4 * TOMBSTONES
 
 
 def test_manifests_of_dead_services_are_forgotten_and_those_of_the_living_are_not() -> None:

@@ -119,7 +119,7 @@ async def test_it_looks_again_and_soon_where_something_is_unknown(monkeypatch: p
             raise asyncio.CancelledError
         current[0] = next(answers)
 
-    monkeypatch.setattr("ome_operator.machinery.rounds.asyncio.sleep", sleep)
+    monkeypatch.setattr("ome_operator.machinery.background.asyncio.sleep", sleep)
     api = FakeApi({"apply": lambda _: current[0], "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ})
     with pytest.raises(asyncio.CancelledError):
         await Policies(api, EVERYWHERE, "home", "ome-operator", 600.0).run()

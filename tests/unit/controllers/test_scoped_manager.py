@@ -15,7 +15,7 @@ from ome_operator.core.observed.objects import Epoch, Ref, Refusal
 from ome_operator.core.placement.admission import Claim
 from ome_operator.core.reconcile.plan import EditState, Plan, Stand
 from ome_operator.kube.errors import KubeError
-from ome_operator.machinery import collector
+from ome_operator.machinery import garbage_collection
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
 from tests.support import yamls
@@ -126,7 +126,7 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
     monkeypatch.setattr(made._edits, "run", ended)
     monkeypatch.setattr(made._audit, "run", ended)
     monkeypatch.setattr(made, "_tidy", ended)
-    monkeypatch.setattr(collector, "tend", ended)
+    monkeypatch.setattr(garbage_collection, "collect_periodically", ended)
     for namespace in ("a", "b"):
         made.seen("InferenceService", service(namespace))
     made.namespace_listed("a")

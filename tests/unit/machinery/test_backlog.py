@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.machinery.backlog import TimeShare
-from ome_operator.machinery.schedule import ALONE, Schedule, Shared
+from ome_operator.machinery.schedule import IDLE_S, Schedule, Shared
 from tests.unit.machinery.test_schedule import of
 
 
@@ -96,7 +96,7 @@ def test_while_nobody_else_has_work_it_is_all_of_the_time() -> None:
     assert run(s, now, 0.006) == "a1"
     assert s.next_due() == pytest.approx(now + 0.024), "b1 still has its run"
     s.done("b1")
-    now += ALONE
+    now += IDLE_S
     for _ in range(100):
         assert run(s, now, 0.006) is not None
         now += 0.006

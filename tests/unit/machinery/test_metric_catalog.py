@@ -2,7 +2,7 @@
 
 import re
 
-from ome_operator.machinery import page
+from ome_operator.machinery import metric_page
 from ome_operator.machinery.metric_catalog import BY_NAME, COUNTER, FAMILIES, HISTOGRAM
 from tests.support import metrics
 
@@ -32,5 +32,5 @@ def test_no_name_stands_twice() -> None:
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    assert page.PAGE.read_text() == page.text(), "run python -m ome_operator.machinery.page"
-    assert page.PAGE.read_text().count(page.MARK) == 1
+    assert metric_page.PAGE.read_text() == metric_page.text(), "run python -m ome_operator.machinery.metric_page"
+    assert metric_page.PAGE.read_text().count(metric_page.MARK) == 1

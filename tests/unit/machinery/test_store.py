@@ -85,18 +85,18 @@ def test_groups_follow_their_members() -> None:
 
 def test_the_memory_of_the_dead_is_bounded() -> None:
     s = make()
-    for number in range(store.TOMBS + 10):
+    for number in range(store.TOMBSTONES + 10):
         s.gone(str(number), 5)
     assert not s.stale("0", 1)
-    assert s.stale(str(store.TOMBS), 1)
+    assert s.stale(str(store.TOMBSTONES), 1)
 
 
 def test_what_is_long_gone_is_forgotten_and_what_went_lately_is_not() -> None:
     now = 0.0
     s: Store[Thing, str] = Store(lambda thing: thing.owner, lambda a, b: a == b, clock=lambda: now)
     s.gone("old", 5)
-    now = store.BURIED - 1
+    now = store.TOMBSTONE_SECONDS - 1
     s.gone("young", 5)
-    now = store.BURIED + 1
+    now = store.TOMBSTONE_SECONDS + 1
     s.tidy()
     assert not s.stale("old", 4) and s.stale("young", 4)

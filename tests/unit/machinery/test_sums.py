@@ -12,16 +12,16 @@ WORDS = st.tuples(st.integers(0, 3), st.dictionaries(st.sampled_from(KEYS), st.i
 
 
 @given(st.lists(WORDS, max_size=30))
-def test_they_are_those_of_what_each_told_last(words: list[tuple[int, dict[Key, int]]]) -> None:
+def test_they_are_those_of_what_each_reported_last(words: list[tuple[int, dict[Key, int]]]) -> None:
     sums: Sums[int] = Sums()
     for owner, numbers in words:
-        sums.tell(owner, numbers)
+        sums.replace(owner, numbers)
     wanted: Counter[Key] = Counter()
     for numbers in dict(words).values():
         wanted.update(numbers)
-    found = {(name, labels): number for name in ("a", "b") for labels, number in sums.of(name).items()}
+    found = {(name, labels): number for name in ("a", "b") for labels, number in sums.totals(name).items()}
     assert found == {key: wanted[key] for numbers in dict(words).values() for key in numbers}, "a number may be 0"
-    assert len(sums._told) == sum(bool(numbers) for numbers in dict(words).values())
+    assert len(sums._reported) == sum(bool(numbers) for numbers in dict(words).values())
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=40), st.integers(0, 3))

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from ome_operator.machinery import watchdog
-from ome_operator.machinery.collector import Toll
-from ome_operator.machinery.watchdog import LONG, NAP, Complaints, Stall, Watchdog
+from ome_operator.machinery.garbage_collection import CollectionTime
+from ome_operator.machinery.watchdog import PROBE_INTERVAL, STALL_SECONDS, Stall, StallLog, Watchdog
 
 
 class Loop:
     """Does not answer for so many naps, each of which lasts `nap` seconds."""
 
-    def __init__(self, naps: int, nap: float = NAP, patience: float = 60.0) -> None:
+    def __init__(self, naps: int, nap: float = PROBE_INTERVAL, patience: float = 60.0) -> None:
         self.naps, self.nap, self.now = naps, nap, 0.0
         self.ran = iter(["short", *["long"] * naps])
         self.stalls: list[Stall] = []
@@ -35,7 +35,7 @@ class Loop:
         )
 
     def _wait(self, _: threading.Event, seconds: float) -> bool:
-        assert seconds == NAP
+        assert seconds == PROBE_INTERVAL
         self.silences.append(self.dog.silent)
         self.now += self.nap if self.naps else 0.0
         self.naps -= 1
@@ -47,7 +47,7 @@ def test_a_loop_that_answers_soon_is_not_told(naps: int) -> None:
     loop = Loop(naps)
     loop.dog.look()
     assert (loop.stalls, loop.deaths, loop.dog.silent) == ([], [], 0.0)
-    assert naps * NAP <= LONG
+    assert naps * PROBE_INTERVAL <= STALL_SECONDS
 
 
 def test_a_stall_is_told_with_what_ran_most_of_it() -> None:
@@ -65,7 +65,7 @@ def test_a_loop_that_is_silent_for_too_long_ends_its_process_once() -> None:
     loop = Loop(2000)
     loop.dog.look()
     (death,) = loop.deaths
-    assert death.seconds == pytest.approx(60.0, abs=2 * NAP)
+    assert death.seconds == pytest.approx(60.0, abs=2 * PROBE_INTERVAL)
 
 
 def test_a_process_that_was_frozen_for_minutes_is_not_dead() -> None:
@@ -90,7 +90,7 @@ async def test_a_blocked_loop_is_seen_by_a_real_thread() -> None:
                 await asyncio.sleep(0)
     finally:
         end()
-    assert not [each for each in gc.callbacks if isinstance(each, Toll)], "who watches no more counts no more"
+    assert not [each for each in gc.callbacks if isinstance(each, CollectionTime)], "who watches no more counts no more"
     assert "test_a_blocked_loop_is_seen_by_a_real_thread" in stalls[0].where
     assert stalls[0].cpu < stalls[0].seconds, "it waited, and computed nothing"
 
@@ -99,11 +99,11 @@ def test_the_log_has_the_longest_stalls_and_is_not_flooded(caplog: pytest.LogCap
     now = 100.0
     counted: list[float] = []
     caplog.set_level(logging.INFO)
-    tell = Complaints(counted.append, clock=lambda: now)
+    tell = StallLog(counted.append, clock=lambda: now)
     for seconds in (0.2, 0.15, 0.3, 2.0):
         tell(Stall(seconds, 0.1, "work"))
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
-    assert "2.00 s (0.10 s of CPU) in work, and 2 times for less" in caplog.records[1].message
-    now += watchdog.TELL
+    assert "2.00 s (0.10 s of CPU) in work, and 2 times for a shorter time" in caplog.records[1].message
+    now += watchdog.LOG_INTERVAL
     tell(Stall(0.11, 0.1, "work"))
     assert len(caplog.records) == 3 and counted == [0.2, 0.15, 0.3, 2.0, 0.11]

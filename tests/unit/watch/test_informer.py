@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ome_operator.cache.cluster_cache import KINDS, LABELLED
 from ome_operator.controllers.manager import SELECTOR, SELECTORS, watched
-from ome_operator.machinery.pace import Pace
+from ome_operator.machinery.background import Pacer
 from ome_operator.watch import informer as informers
 from ome_operator.watch.informer import Informer
 from ome_operator.watch.sink import CannotWatch, Watched
@@ -247,7 +247,7 @@ async def test_the_loop_answers_while_a_long_page_is_told(monkeypatch: pytest.Mo
             turns.append(told)
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(informers, "PACE", Pace(clock=lambda: now))
+    monkeypatch.setattr(informers, "PACER", Pacer(clock=lambda: now))
     run = Told(page(*(f"thing-{number}" for number in range(500))))
     run.sink = Slow()
     beside = asyncio.create_task(beat())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ome_operator.machinery.rounds import rounds
+from ome_operator.machinery.background import Pacer, repeat
 
 
 async def test_a_failure_costs_a_round_and_is_told_once_until_it_is_well(caplog: pytest.LogCaptureFixture) -> None:
@@ -21,6 +21,25 @@ async def test_a_failure_costs_a_round_and_is_told_once_until_it_is_well(caplog:
                 raise IndexError(words)
 
     with pytest.raises(asyncio.CancelledError):
-        await rounds("the look", work, lambda: 0.0)
-    assert [record.getMessage() for record in caplog.records] == ["the look failed, and is tried again"] * 3
+        await repeat("the look", work, lambda: 0.0)
+    assert [record.getMessage() for record in caplog.records] == ["the look failed and will be repeated"] * 3
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["broken", "broken", "else"]
+
+
+async def test_others_have_a_turn_when_the_share_is_used_up() -> None:
+    now, turns = 0.0, 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    pace = Pacer(share=1.0, clock=lambda: now)
+    await pace.yield_if_due()
+    beside = asyncio.create_task(other())
+    for _ in range(40):
+        now += 0.25
+        await pace.yield_if_due()
+    beside.cancel()
+    assert turns == 10

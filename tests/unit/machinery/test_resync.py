@@ -2,16 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 
-from ome_operator.machinery.relist import Audit
+from ome_operator.machinery.resync import Resync
 from ome_operator.machinery.workqueue import WorkQueue
 
 
 def audit(
     known: set[str], listed: Callable[[str], Awaitable[set[str]]]
-) -> tuple[Audit[str], list[tuple[str, str]], WorkQueue[str]]:
+) -> tuple[Resync[str], list[tuple[str, str]], WorkQueue[str]]:
     gone: list[tuple[str, str]] = []
     queue: WorkQueue[str] = WorkQueue(workers=1, first=1, last=8, jitter=lambda: 0.5, clock=lambda: 0.0)
-    made = Audit(
+    made = Resync(
         ["pods"],
         known=lambda _: set(known),
         listed=listed,

@@ -1,8 +1,8 @@
-"""Finds objects that a watch forgot to remove: it compares what is stored with a consistent list.
+"""Finds deleted objects that a watch did not report: it compares the stored objects with a consistent list.
 
-A watch that is cut, while objects are deleted, and then starts from a new list never tells of those deletions: a list
-says what is there, not what is not. Only UIDs that were stored before the list began can be missed by it for no other
-reason than that they are gone.
+If a watch is interrupted while objects are deleted, and then restarts from a new list, it never reports these deletions: a
+list contains the existing objects only. Among the UIDs that were stored before the list began, those that are missing in the
+list are deleted; there is no other reason for which a list could omit them.
 """
 
 import logging
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 
-class Audit(Generic[K]):
-    """Audits of several kinds, spread evenly over an interval, and sooner after a relist."""
+class Resync(Generic[K]):
+    """Periodic resync of several kinds: spread evenly over an interval, and sooner after a relist."""
 
     def __init__(
         self,
@@ -34,32 +34,32 @@ class Audit(Generic[K]):
         self._queue, self._interval, self._debounce = queue, interval, debounce
 
     def relisted(self, kind: K) -> None:
-        """A watch of this kind started anew."""
+        """Enqueue a kind whose watch started again from a list."""
         self._queue.add(kind, self._debounce)
 
     def add(self, kinds: Sequence[K]) -> None:
-        """Audit these, too, spread evenly over the interval."""
+        """Resync additional kinds, spread evenly over the interval."""
         for position, kind in enumerate(kinds, start=1):
             self._queue.add(kind, self._interval * position / len(kinds))
 
     async def run(self) -> None:
-        """Audit for ever."""
+        """Resync all kinds periodically, forever."""
         self.add(self._kinds)
         await self._queue.run(self.check)
 
     async def check(self, kind: K) -> None:
-        """One comparison; a list that fails is tried again after a backoff."""
+        """Compare the stored objects of a kind with a list once. If the list fails, try again after a backoff."""
         before = self._known(kind)
         if before:
             try:
                 lost = before - await self._listed(kind)
             except Exception as error:
                 delay = self._queue.retry(kind)
-                logger.warning("cannot audit %s (again in %.0f s): %s", kind, delay, error)
+                logger.warning("cannot list %s for a resync (retry in %.0f s): %s", kind, delay, error)
                 return
             for uid in lost:
                 self._gone(kind, uid)
             if lost:
-                logger.info("audit of %s: %d objects are gone and no event had said so", kind, len(lost))
+                logger.info("resync of %s: %d objects were deleted without a watch event", kind, len(lost))
         self._queue.succeeded(kind)
         self._queue.add(kind, self._interval)

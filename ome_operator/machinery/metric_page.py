@@ -1,4 +1,4 @@
-"""`python -m ome_operator.machinery.page` writes the tables of docs/metrics.md from `families.py`."""
+"""Generates the tables of docs/metrics.md from `metric_catalog.py`: `python -m ome_operator.machinery.metric_page`."""
 
 from pathlib import Path
 
@@ -6,20 +6,22 @@ from ome_operator.machinery.metric_catalog import FAMILIES, Family
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 MARK = "## All metrics of the operator\n"
-"""What follows it is written here; what stands before it is written by hand."""
+"""Heading after which the page is generated. The text above it is written by hand."""
 
 
 def text() -> str:
-    """The page."""
+    """Return the text of the page."""
     return PAGE.read_text(encoding="utf-8").partition(MARK)[0] + MARK + tables()
 
 
 def tables() -> str:
-    """A table for each part."""
-    parts = ["\n`python -m ome_operator.machinery.page` writes this from `ome_operator/machinery/metric_catalog.py`.\n"]
+    """Return a table for each part of the catalog."""
+    parts = [
+        "\n`python -m ome_operator.machinery.metric_page` generates this from `ome_operator/machinery/metric_catalog.py`.\n"
+    ]
     for title, families in FAMILIES.items():
         rows = "\n".join(map(_row, families))
-        parts.append(f"### {title}\n\n| metric | kind | labels | what |\n|---|---|---|---|\n{rows}\n")
+        parts.append(f"### {title}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n{rows}\n")
     return "\n".join(parts)
 
 

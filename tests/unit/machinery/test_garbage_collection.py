@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ome_operator.machinery import collector
+from ome_operator.machinery import garbage_collection
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +37,8 @@ def walked() -> list[int]:
 
     gc.callbacks.append(note)
     try:
-        collector.patient()
-        collector.listed()
+        garbage_collection.collect_rarely()
+        garbage_collection.freeze_existing()
     finally:
         gc.callbacks.remove(note)
     return found
@@ -51,14 +51,14 @@ def test_what_was_listed_is_never_walked_as_a_whole() -> None:
 
 def test_young_garbage_goes_before_the_rest_is_kept() -> None:
     gone = weakref.ref(Circle())
-    collector.listed()
+    garbage_collection.freeze_existing()
     assert gone() is None
 
 
 def test_what_was_listed_goes_when_nobody_refers_to_it() -> None:
     kept = type("Plain", (), {})()
     gone = weakref.ref(kept)
-    collector.listed()
+    garbage_collection.freeze_existing()
     del kept
     assert gone() is None
 
@@ -75,14 +75,14 @@ async def tended(turns: int, between: Callable[[int], None] = lambda turn: None,
         between(turn)
 
     with contextlib.suppress(asyncio.CancelledError):
-        await collector.tend(lambda: idle, sleep)
+        await garbage_collection.collect_periodically(lambda: idle, sleep)
 
 
 async def test_what_takes_the_place_of_others_does_not_become_many_that_are_young() -> None:
     """The collector itself counts none of them, for there are no more than before; then it walked 400,000 at once."""
-    collector.patient()
+    garbage_collection.collect_rarely()
     kept = [[number] for number in range(50_000)]
-    collector.listed()
+    garbage_collection.freeze_existing()
 
     def replaced(_: int) -> None:
         for number in range(len(kept)):
@@ -97,7 +97,7 @@ async def test_what_takes_the_place_of_others_does_not_become_many_that_are_youn
 async def test_what_lives_long_is_not_walked_again() -> None:
     kept = [[number] for number in range(20_000)]
     before = gc.get_freeze_count()
-    await tended(collector.OLD, idle=False)
+    await tended(garbage_collection.FREEZE_EVERY, idle=False)
     assert gc.get_freeze_count() >= before + len(kept)
 
 
@@ -110,16 +110,16 @@ async def test_old_garbage_goes_when_there_is_more_of_all_and_nobody_waits(more:
     del circle
 
     def grows(turn: int) -> None:
-        if more and turn == collector.QUIET + 1:
+        if more and turn == garbage_collection.IDLE_INTERVALS + 1:
             kept.extend([str(number)] for number in range(sys.getallocatedblocks() // 4))
 
-    await tended(2 * collector.QUIET, grows, idle=idle)
+    await tended(2 * garbage_collection.IDLE_INTERVALS, grows, idle=idle)
     assert (gone() is None) is goes
 
 
 def test_the_toll_is_the_time_of_each_collection() -> None:
     now = 0.0
-    toll = collector.Toll(lambda: now)
+    toll = garbage_collection.CollectionTime(lambda: now)
     gc.callbacks.append(toll)
     try:
         gc.collect()

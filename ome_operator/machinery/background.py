@@ -1,0 +1,50 @@
+"""Background work: periodic work that survives unexpected errors, and long work that yields to the event loop."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+logger = logging.getLogger(__name__)
+
+
+async def repeat(name: str, work: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> NoReturn:
+    """Run `work` forever, with a pause in seconds after each run.
+
+    An error does not end the loop. The same error is logged only once until a run succeeds.
+    """
+    logged = ""
+    while True:
+        try:
+            await work()
+            logged = ""
+        except Exception as error:
+            if repr(error) != logged:
+                logger.exception("%s failed and will be repeated", name)
+            logged = repr(error)
+        await asyncio.sleep(pause())
+
+
+SHARE = 0.01
+"""Seconds after which long work yields to the event loop."""
+
+
+class Pacer:
+    """Makes long work yield to other tasks: probes, renewals of the Lease, reconciliations.
+
+    All work that shares a Pacer runs for at most `share` seconds between two turns of the event loop.
+    """
+
+    def __init__(self, share: float = SHARE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._share, self._clock, self._until = share, clock, 0.0
+
+    async def yield_if_due(self) -> None:
+        """Yield to the event loop if the share is used up. Call it after each piece of work."""
+        if self._clock() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._clock() + self._share
+
+
+PACER = Pacer()
+"""The Pacer that all long work of the process shares."""
