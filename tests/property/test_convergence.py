@@ -1,4 +1,6 @@
-"""From any state, passes end: the cluster is as the user wants it, and another pass plans nothing."""
+"""From any state, reconciliations converge: the cluster matches the user's specification, and another reconciliation
+plans nothing.
+"""
 
 from dataclasses import replace
 
@@ -13,7 +15,7 @@ from tests.support.simulator import World
 
 
 def settled(shape: Shape, seed: int, strict: bool = False, lag: int = 0) -> World:
-    """A world in which this service has come up."""
+    """Return a world in which this service is Ready."""
     world = World(shape.service(), shape.deps(), seed)
     world.strict, world.lag = strict, lag
     world.settle()
@@ -38,7 +40,7 @@ OTHER = shapes(engines=SERVING, image=st.sampled_from("ab"), scaled=False)
 @STORY
 @given(shapes(engines=SERVING), OTHER, seeds, st.integers(0, 30), lags)
 def test_any_service_becomes_any_other(old: Shape, new: Shape, seed: int, early: int, lag: int) -> None:
-    """Whatever an edit changes, and however far the service was: components, sizes, counts, images."""
+    """An edit of components, sizes, counts or images converges, whatever state the service is in."""
     world = World(old.service(), old.deps(), seed)
     world.lag = lag
     world.run(early)
@@ -51,7 +53,7 @@ def test_any_service_becomes_any_other(old: Shape, new: Shape, seed: int, early:
     have = {key: one.hash for key, one in world.children.items() if key in wanted or key[0] != "ControllerRevision"}
     assert have.keys() == wanted.keys()
     differing = {key for key in wanted if have[key] != wanted[key]}
-    assert not {key for key in differing if key[0] != "ControllerRevision"}  # its number grows
+    assert not {key for key in differing if key[0] != "ControllerRevision"}  # its revision number increases
 
 
 @STORY

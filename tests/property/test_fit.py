@@ -1,4 +1,4 @@
-"""Whether all pods find a place agrees with trying every placement, for small cases (docs/placement.md)."""
+"""The capacity check agrees with an exhaustive search over all placements, for small cases (docs/placement.md)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -60,7 +60,7 @@ DEMANDS = st.builds(
 
 @st.composite
 def nodes(draw: Any) -> dict[str, Node]:
-    """One to four nodes."""
+    """Generate one to four nodes."""
     found = {}
     for at in range(draw(st.integers(1, 4))):
         room = tuple(sorted(draw(ROOMS).items())) if draw(st.integers(0, 9)) else ()
@@ -72,7 +72,7 @@ def nodes(draw: Any) -> dict[str, Node]:
 
 @st.composite
 def needs(draw: Any) -> tuple[Need, ...]:
-    """One to three kinds of pods, up to five pods in all; some share no node."""
+    """Generate one to three kinds of pods, up to five pods in all; some must not share a node."""
     number = draw(st.integers(1, 3))
     pods = [draw(st.integers(0, 3)) for _ in range(number)]
     shy = {
@@ -90,7 +90,7 @@ def needs(draw: Any) -> tuple[Need, ...]:
 def placements(
     pods: list[int], wanted: tuple[Need, ...], found: dict[str, Node], used: dict[str, list[int]]
 ) -> Iterator[bool]:
-    """Every way to put the pods (numbers of their needs) on nodes."""
+    """Yield for every assignment of the pods (indices of their needs) to nodes whether it is valid."""
     if not pods:
         yield True
         return

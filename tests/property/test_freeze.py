@@ -1,6 +1,7 @@
-"""A service is frozen at any moment, and whatever happens then: nothing that a pod is made of is written until the thaw.
+"""A service is frozen at any moment: whatever happens then, no object that determines pods is written until it is
+unfrozen.
 
-The world asks the law `a_service_that_is_held_is_only_told_of` at every pass.
+The world checks the law `a_service_that_is_held_is_only_told_of` at every reconciliation.
 """
 
 from collections.abc import Callable
@@ -24,24 +25,24 @@ OF_PODS = ("StatefulSet", "Deployment", "ControllerRevision", "PodDisruptionBudg
 
 @dataclass
 class Story:
-    """A service and what happens to it."""
+    """A service and the events that happen to it."""
 
     world: World
     shape: Shape
     how: str = ""
-    """Whose word holds it now: "all" or "single"."""
+    """What freezes the service: "all" or "single"; "" if nothing does."""
 
     def tell(self) -> None:
-        """The cluster has the present state of spec, runtime and brake."""
+        """Put the current spec, runtime and freeze state into the cluster."""
         held: dict[str, str] = {keys.FREEZE: WHEN} if self.how == "single" else {}
         self.world.edit(replace(self.shape.service(), annotations=held), self.deps())
 
     def deps(self) -> Deps:
-        """What it refers to, and whether all is frozen."""
+        """Return the objects that the service refers to, and whether all services are frozen."""
         return replace(self.shape.deps(), frozen=WHEN if self.how == "all" else "")
 
     def written(self) -> dict[tuple[str, str], tuple[str, int]]:
-        """Each object that pods are made of, or that says how many: its UID and version."""
+        """Return UID and version of each object that determines pods or their number."""
         return {key: (item.uid, item.version) for key, item in self.world.children.items() if key[0] in OF_PODS}
 
 
@@ -51,19 +52,19 @@ def _lose(story: Story, value: int) -> None:
 
 
 def _sick(story: Story, value: int) -> None:
-    """What starts now may never become ready."""
+    """Let some of the pods that start from now on never become ready."""
     story.world.healthy = lambda pod: hash((pod.uid, value)) % 2 == 0 if value & 1 else True
 
 
 def _scale(story: Story, value: int) -> None:
-    """An autoscaler sets a number."""
+    """Set a number of replicas, as an autoscaler does."""
     for (kind, _), item in story.world.children.items():
         if kind == "RoleScale":
             item.manifest["spec"]["replicas"] = 1 + value % 3
 
 
 def _wait(story: Story, value: int) -> None:
-    """Longer than any deadline."""
+    """Let more time pass than any deadline allows."""
     story.world.now += timedelta(hours=value)
 
 
@@ -125,7 +126,7 @@ def test_nothing_moves_until_the_thaw_and_then_all_ends_right(
 @STORY
 @given(shapes(engines=st.integers(2, 3), decoders=0, scaled=False, router=True, strategy=""), brakes, seeds)
 def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: str, seed: int) -> None:
-    """Frozen when a leader has just been marked to go: it is taken back, and no pod that lives then ends."""
+    """A freeze takes back the mark of leaders that were about to be removed, and no existing pod ends."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     story = Story(world, replace(shape, image="b"))
@@ -142,12 +143,12 @@ def test_leaders_that_serve_when_it_is_frozen_go_on_to_serve(shape: Shape, how: 
 
 
 def draining(world: World) -> list[str]:
-    """Leaders that are marked and not stopped."""
+    """Return the leaders that are marked for removal and still exist."""
     return [pod.name for pod in world.pods.values() if pod.draining and pod.workload_uid in sets(world)]
 
 
 def sets(world: World) -> set[str]:
-    """UIDs of what makes pods."""
+    """Return the UIDs of the objects that create pods."""
     return {item.uid for key, item in world.children.items() if key[0] == "StatefulSet"}
 
 

@@ -1,7 +1,8 @@
-"""Services race for a few nodes: nobody holds half for long, and everybody that fits gets its turn (docs/placement.md).
+"""Services compete for a few nodes: no service holds an incomplete gang for long, and every service that fits is admitted
+(docs/placement.md).
 
-Of the operator these are the pure parts, asked as the shell would ask: each service in its own passes, in any order. The
-scheduler is a toy that binds pods one by one in any order to any node with room.
+The test runs the pure parts of the operator as the controllers do: each service in its own reconciliations, in any order. A
+simple scheduler binds pods one by one, in any order, to any node with capacity.
 """
 
 import random
@@ -28,13 +29,13 @@ ROLES = ("prefill", "decode")
 
 
 def held_back(decision: Decision) -> Numbers:
-    """Groups that are not to be made."""
+    """Return the groups that are not to be created."""
     return decision.record.waiting if decision.record is not None else {}
 
 
 @dataclass
 class Pod:
-    """A rank; `node` is "" while it is pending. `ends`: when it will be gone, after it was deleted."""
+    """A rank. `node` is "" while it is pending; `ends` is the time at which it is gone after its deletion."""
 
     role: str
     group: int
@@ -44,7 +45,7 @@ class Pod:
 
 @dataclass
 class Service:
-    """What a user asked for, and what is there."""
+    """What a user requested, and what exists."""
 
     name: str
     wanted: dict[str, int]
@@ -53,7 +54,7 @@ class Service:
     priority: int = 0
     born: int = 0
     lives: int = 10**9
-    """Seconds that it serves before its user deletes it."""
+    """Seconds for which the service serves before its user deletes it."""
     record: Record | None = None
     pods: list[Pod] = field(default_factory=list)
     served: set[tuple[str, int]] = field(default_factory=set)
@@ -62,13 +63,13 @@ class Service:
     gone: bool = False
 
     def needs(self, groups: Numbers) -> Needs:
-        """Of so many groups."""
+        """Return the needs of this number of groups."""
         selector = (Expression("pool", "In", (self.pool,)),) if self.pool else ()
         demand = Demand(selector, requests=((GPU, 8),))
         return tuple(Need((role,), role, demand, count * self.sizes[role]) for role, count in groups.items())
 
     def seen(self) -> Seen:
-        """As a pass sees it."""
+        """Return what a reconciliation observes."""
         ranks = Counter((pod.role, pod.group) for pod in self.pods if pod.node and pod.ends is None)
         whole = {(role, group) for (role, group), count in ranks.items() if count >= self.sizes[role]}
         founded = {role for role, _ in whole | self.served} == self.wanted.keys()
@@ -76,7 +77,7 @@ class Service:
         return Seen(self.wanted, Counter(role for role, _ in whole), Counter(role for role, _ in self.served), half)
 
     def claim(self, now: datetime) -> Claim | None:
-        """What it wants of the nodes."""
+        """Return the claim of the service on nodes."""
         seen = self.seen()
         tries = self.record is None or self.record.trying
         groups = trying(self.record, seen) if tries else gang(self.record, seen)
@@ -100,25 +101,25 @@ class Cluster:
         self.nodes = {name: Node(name, 1, {"pool": pool}, True, 8, room=((GPU, 8),)) for name, pool in nodes.items()}
         self.services, self.chance, self.second = services, random.Random(seed), 0.0
         self.soon = False
-        """Whether a pass asked for another at once."""
+        """Whether a reconciliation requested another one immediately."""
         self.strangers: dict[str, float] = {}
-        """Node -> until when a pod of nobody holds it. Nobody of ours knows of it before a try has failed."""
+        """Node → time until which a foreign pod holds it. The operator learns of foreign pods only when a try has failed."""
         self.read: dict[str, float] = {}
-        """Node -> until when what strangers hold there is remembered."""
+        """Node → time until which the operator remembers the capacity that foreign pods hold there."""
         self.placed: dict[str, float] = {}
-        """Service -> when it was placed as a whole first."""
+        """Service → time at which it was first placed completely."""
 
     @property
     def now(self) -> datetime:
-        """The time."""
+        """Return the current time."""
         return START + timedelta(seconds=self.second)
 
     def alive(self) -> list[Service]:
-        """Services that exist."""
+        """Return the services that exist."""
         return [service for service in self.services if service.born <= self.second and not service.gone]
 
     def step(self) -> None:
-        """What happens in a moment, in any order."""
+        """Let the events of a moment happen in any order."""
         self.soon = False
         acts = [self._schedule, self._schedule, *(lambda service=service: self._pass(service) for service in self.alive())]
         self.chance.shuffle(acts)
@@ -155,7 +156,7 @@ class Cluster:
         assert not lost & service.served, "a group that serves is never taken back"
 
     def _carry_out(self, service: Service, decision: Decision) -> None:
-        """Make the groups that are not to wait; those that are on no node go first where there are too many."""
+        """Create the groups that do not have to wait. If there are too many groups, delete those without nodes first."""
         service.record = decision.record
         self.soon |= decision.again == 0
         for role, wanted in service.wanted.items():
@@ -183,7 +184,7 @@ class Cluster:
         return [(service, pod) for service in self.services for pod in service.pods]
 
     def _schedule(self) -> None:
-        """Some pending pods find nodes."""
+        """Bind some pending pods to nodes."""
         pending = [(service, pod) for service, pod in self._all() if not pod.node and pod.ends is None]
         self.chance.shuffle(pending)
         taken = {other.node for _, other in self._all()}
@@ -203,10 +204,10 @@ class Cluster:
             service.pods = [pod for pod in service.pods if pod.ends is None or pod.ends > self.second]
             if service.bound_at is not None and self.second - service.bound_at >= service.lives:
                 service.pods, service.gone, service.bound_at = [], True, None
-                self.placed.setdefault(service.name, self.second)  # all of it, or what there was room for
+                self.placed.setdefault(service.name, self.second)  # all pods, or as many as fit
 
     def _look(self) -> None:
-        """Who serves by now, and who holds half."""
+        """Record which services serve, and check how long gangs have been incomplete."""
         for service in self.alive():
             seen = service.seen()
             if all(seen.bound[role] for role in service.wanted):
@@ -228,7 +229,7 @@ POOLS = st.sampled_from(["", "", "a", "b"])
 
 @st.composite
 def services(draw: st.DrawFn) -> list[Service]:
-    """Two to five services that come within a few seconds."""
+    """Generate two to five services that are created within a few seconds."""
     found = []
     for number in range(draw(st.integers(2, 5))):
         roles = ROLES[: draw(st.integers(1, 2))]
@@ -247,14 +248,16 @@ def services(draw: st.DrawFn) -> list[Service]:
 
 
 def fits(service: Service, cluster: Cluster) -> bool:
-    """Whether all of it has a place when nothing else is there."""
+    """Return whether the complete service fits into an empty cluster."""
     return not compared(service.needs(service.wanted), cluster.nodes)
 
 
 @settings(max_examples=STORIES)
 @given(services(), st.integers(3, 8), st.integers(0, 10_000))
 def test_races_for_a_few_nodes(found: list[Service], number: int, seed: int) -> None:
-    """Services come together, serve for a while and go: each that can be placed is, as a whole, within two hours."""
+    """Services are created together, serve for a while and are deleted: each that fits is placed completely within two
+    hours.
+    """
     cluster = Cluster({f"n{at}": "ab"[at % 2] for at in range(number)}, found, seed)
     possible = {service.name for service in found if fits(service, cluster)}
     while cluster.second < 2 * 3600 and not possible <= cluster.placed.keys():
@@ -265,7 +268,7 @@ def test_races_for_a_few_nodes(found: list[Service], number: int, seed: int) -> 
 @settings(max_examples=250 if SOAK else 10)
 @given(services(), st.integers(3, 8), st.integers(1, 3), st.integers(30, 3000), st.integers(0, 10_000))
 def test_races_beside_strangers(found: list[Service], number: int, strangers: int, until: int, seed: int) -> None:
-    """Some nodes are held by pods that nobody of ours watches; when these are gone everybody has its turn."""
+    """Foreign pods that the operator does not watch hold some nodes; after they are gone, every service is admitted."""
     cluster = Cluster({f"n{at}": "ab"[at % 2] for at in range(number)}, found, seed)
     cluster.strangers = {f"n{at}": float(until) for at in range(min(strangers, number))}
     possible = {service.name for service in found if fits(service, cluster)}
@@ -275,7 +278,9 @@ def test_races_beside_strangers(found: list[Service], number: int, strangers: in
 
 
 def test_who_wants_what_strangers_hold_tries_seldom() -> None:
-    """What was read is remembered: it does not take nodes from nobody, every timeout anew."""
+    """The capacity that foreign pods hold is remembered, so the service does not take nodes from others in vain at every
+    timeout.
+    """
     service = Service("s", {"prefill": 1}, {"prefill": 4})
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [service], 1)
     cluster.strangers = {"n0": 10**9}
@@ -288,7 +293,9 @@ def test_who_wants_what_strangers_hold_tries_seldom() -> None:
 
 
 def test_two_services_that_want_all_nodes_are_placed_as_a_whole_in_turn() -> None:
-    """Of 4 + 8 nodes each, where there are 12: the first serves within three timeouts, and the second when it is gone."""
+    """Two services of 4 + 8 nodes each, with 12 nodes: the first serves within three timeouts, and the second after the
+    first is gone.
+    """
     slowest = 0.0
     for seed in range(30 if SOAK else 12):
         both = [Service(name, {"prefill": 1, "decode": 1}, {"prefill": 4, "decode": 8}, lives=300) for name in "ab"]
@@ -302,7 +309,7 @@ def test_two_services_that_want_all_nodes_are_placed_as_a_whole_in_turn() -> Non
 
 
 def test_small_services_do_not_starve_a_large_one_for_ever() -> None:
-    """A stream of services of a node, each for a minute, beside a service that wants all nodes."""
+    """A stream of services of one node, each for a minute, competes with a service that needs all nodes."""
     small = [Service(f"s{at}", {"prefill": 1}, {"prefill": 1}, born=at * 17, lives=60) for at in range(220)]
     large = Service("large", {"prefill": 1}, {"prefill": 4}, born=100)
     cluster = Cluster({f"n{at}": "a" for at in range(4)}, [*small, large], 1)

@@ -1,4 +1,4 @@
-"""Each law of the system is broken once: a law that nothing can break would prove nothing."""
+"""Each law of `invariants.py` is violated once, because a law that never fails would check nothing."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,13 +24,13 @@ LEADERS = {**WORKERS, keys.WORKER_INDEX: "0"}
 
 
 def live(kind: str, labels: dict[str, str] = LEADERS, owner: str = parts.UID, **more: Any) -> Live:
-    """An object of the service."""
+    """Return an object of the service."""
     body = {"kind": kind, "metadata": {"name": "svc-engine", "labels": labels}, **more}
     return Live(body, "uid", 1, owner, "", "")
 
 
 def pod(labels: dict[str, str] = LEADERS, group: int = 1, draining: str = "", ready: bool = True) -> LivePod:
-    """A pod."""
+    """Return a pod."""
     place = {keys.GROUP_INDEX: str(group), keys.POD_INDEX: "0"}
     return LivePod(f"p-{group}", "p", {**labels, **place}, "svc", "uid", 30, ready, draining=draining)
 
@@ -40,7 +40,7 @@ def sets(replicas: int = 1, template: str = "a") -> dict[str, Any]:
 
 
 def scale(replicas: int) -> list[Live]:
-    """What an autoscaler wants of the engine."""
+    """Return a RoleScale with the autoscaler's number of engines."""
     return [live("RoleScale", ENGINE, spec={"replicas": replicas})]
 
 
@@ -51,7 +51,9 @@ def gone(**more: Any) -> Live:
 
 
 def slices(weight: int, changed: timedelta = timedelta(hours=1)) -> dict[Any, Live]:
-    """Two slices with a group and a router each, and a route that leads to the new slice, and to the old by this weight."""
+    """Return two slices with a group and a router each, and a route to the new slice, and with this weight to the old
+    slice.
+    """
     out = {}
     for revision in ("old", "new"):
         name = names.router("svc", revision)
@@ -73,18 +75,20 @@ def slices(weight: int, changed: timedelta = timedelta(hours=1)) -> dict[Any, Li
 
 
 def of(revision: str) -> dict[str, str]:
-    """Labels of the leader of its group."""
+    """Return the labels of the leader of a revision's group."""
     return {**LEADERS, keys.REVISION: revision}
 
 
 def answer(*revisions: str) -> list[LivePod]:
-    """The pods of slices that can answer."""
+    """Return the pods of slices that can serve requests."""
     groups = [LivePod(f"e-{revision}", "e", of(revision), "", f"set-{revision}", 30, True) for revision in revisions]
     return [*groups, *(pod({**ROUTER, keys.REVISION: revision}) for revision in revisions)]
 
 
 def fresh(seconds: int) -> list[LivePod]:
-    """The pods of both, the router of the old slice and its group first; that of the new is ready for so long."""
+    """Return the pods of both slices, the old slice first. The new slice's router has been ready for this number of
+    seconds.
+    """
     old, new = answer("old"), answer("new")
     new[-1].since = (START - timedelta(seconds=seconds)).isoformat()
     return [*old, *new]
@@ -106,7 +110,7 @@ GROUP = {"kind": "StatefulSet", "metadata": {"name": "svc-engine-1"}}
 SEEN = {"conditions": [{"type": "Frozen", "reason": "Frozen"}]}
 MARKS = Patch("Pod", "p", "uid", {"metadata": {"annotations": {keys.DRAINING: "now"}}})
 ROLE = (keys.ENGINE,)
-"""Of a slice whose gangs give back what they have."""
+"""The roles of a slice whose gangs release their nodes."""
 BREACHES: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]] = [
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 2, Plan(), Plan()), {}),
     (laws.a_pass_changes_no_input_and_decides_the_same_again, (1, 1, Plan(), Plan(requeue_after=1.0)), {}),
@@ -181,7 +185,7 @@ def test_what_is_allowed_is_no_breach() -> None:
 
 
 def is_law(page: ModuleType, law: FunctionType) -> bool:
-    """What is said there, and says nothing itself: it only fails."""
+    """Return whether a function of the module is a law: it returns nothing, and only raises."""
     return law.__module__ == page.__name__ and law.__name__[0] != "_" and law.__annotations__["return"] is None
 
 

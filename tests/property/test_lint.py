@@ -1,4 +1,4 @@
-"""Whatever people write in a service, its model and its runtime, a rule never breaks: it finds something, or nothing."""
+"""Whatever users write in a service, its model and its runtime, a lint rule never raises: it returns findings or none."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ PLACES = [
 
 
 def replaced(value: Any, at: Path, new: Any) -> Any:
-    """A copy with something else at a place."""
+    """Return a copy with another value at this path."""
     if not at:
         return new
     copy = dict(value) if isinstance(value, dict) else list(value)

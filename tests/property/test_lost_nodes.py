@@ -1,4 +1,6 @@
-"""Nodes are lost for good under services that serve: only their groups move, and nobody holds what others could use."""
+"""Nodes of serving services are lost permanently: only the affected groups move, and no service holds nodes that others
+could use.
+"""
 
 import random
 from collections.abc import Callable
@@ -22,7 +24,7 @@ STORIES = 300 if SOAK else 8
 LONG = 300 if SOAK else 130
 """Steps of 11 seconds in which nothing may happen: longer than `timing.RECOVERY_EXPECTED`."""
 PATIENCE = 15 * TIMEOUT
-"""Seconds in which everything has found its place again: tries that seemed to fit and did not cost minutes of pauses."""
+"""Seconds after which everything has to be placed again. Tries that seemed to fit and failed add pauses of minutes."""
 
 
 SMALL = Shape(size=1, engines=1, router=False)
@@ -31,7 +33,7 @@ SMALL = Shape(size=1, engines=1, router=False)
 
 @dataclass(frozen=True)
 class Engines(Shape):
-    """A service without decode whose groups are recovered in a way of their own."""
+    """A service without decode whose groups have their own recovery policy."""
 
     lifecycle: tuple[tuple[str, Any], ...] = ()
 
@@ -40,7 +42,7 @@ class Engines(Shape):
 
 
 def until(race: Race, what: str, done: Callable[[], bool], each: Callable[[], None] = lambda: None) -> None:
-    """Seconds pass until it is so."""
+    """Let seconds pass until the condition is true."""
     end = race.seconds + PATIENCE
     while not done():
         assert race.seconds < end, f"never {what}: {race.whole()} {[race.groups(name) for name in race.worlds]}"
@@ -49,20 +51,20 @@ def until(race: Race, what: str, done: Callable[[], bool], each: Callable[[], No
 
 
 def serving(shapes: dict[str, Shape], nodes: int, seed: int) -> Race:
-    """All of the services serve."""
+    """Return a race in which all of the services serve."""
     race = Race(shapes, nodes, seed)
     until(race, "ready", lambda: race.whole() == shapes.keys())
     return race
 
 
 def take(race: Race, names: list[str], count: int) -> None:
-    """So many nodes of these are lost."""
+    """Remove this number of these nodes."""
     gone = random.Random(count).sample(names, count)
     race.have({name: node for name, node in race.nodes.items() if name not in gone})
 
 
 def used(race: Race, name: str) -> list[str]:
-    """The nodes of a service, less those of pods that end."""
+    """Return the nodes of a service, without those of terminating pods."""
     return sorted(pod.node for pod in race.worlds[name].pods.values() if pod.node and not pod.deleting)
 
 
@@ -84,9 +86,9 @@ def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
         assert not founded or all(now.get(group) == uids for group, uids in stay.items()), "a group of other nodes moved"
 
     room = len(race.nodes) // size
-    if room < 2:  # a group of each role has no place: nothing is given back, for it would help nobody
+    if room < 2:  # a group of each role cannot be placed: nothing is released, because that would help no service
         for _ in range(20):
-            race.step()  # pods of recycled groups end
+            race.step()  # the pods of recycled groups terminate
         held = used(race, "a")
         for _ in range(LONG):
             race.step()
@@ -101,7 +103,9 @@ def test_only_the_groups_of_lost_nodes_move_and_what_is_left_is_used(
 @settings(max_examples=STORIES // 2)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
 def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: int, seed: int) -> None:
-    """Each serves with a group of each role, and nodes of both are lost: what is left is enough for a single service."""
+    """Each service serves with a group of each role, and both lose nodes: the remaining nodes are enough for a single
+    service.
+    """
     shape = Shape(size=size, engines=1, decoders=1, router=False)
     race = serving({"a": shape, "b": shape}, 4 * size, seed)
     nodes = race.nodes
@@ -119,8 +123,8 @@ def test_of_two_services_that_have_lost_ranks_one_serves_again(size: int, lost: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -> None:
-    """Of 5 nodes it had 4; 2 of these are lost, and it holds all others when another service comes. When the lost nodes are
-    back it waits for its turn.
+    """A service has 4 of 5 nodes, and 2 of these are lost. It holds all remaining nodes when another service is created,
+    and releases them. When the lost nodes are back, it waits for admission.
     """
     small = Shape(size=1, engines=1, decoders=1, router=False)
     race = Race({"a": Shape(size=2, engines=1, decoders=1, router=False), "b": small}, 5, seed)
@@ -143,7 +147,7 @@ def test_who_serves_nobody_and_finds_no_node_gives_way_to_who_waits(seed: int) -
 
 
 def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
-    """An autoscaler of nodes has to see them."""
+    """The pods stay, because an autoscaler of nodes has to see them."""
     shape = Shape(size=2, engines=2, decoders=1, router=False)
     race = serving({"a": shape}, 6, 1)
     take(race, used(race, "a"), 1)
@@ -157,7 +161,7 @@ def test_pods_of_a_lost_group_stay_where_that_helps_nobody() -> None:
 
 
 def beside(shape: Shape, nodes: int, seed: int) -> tuple[Race, World, Callable[[], None]]:
-    """A service that serves, and what lets another come that wants a single node."""
+    """Return a serving service, and a function that creates another service, which needs a single node."""
     race = Race({"a": shape, "b": SMALL}, nodes, seed)
     later, world = race.worlds.pop("b"), race.worlds["a"]
     until(race, "ready", lambda: race.whole() == {"a"})
@@ -176,7 +180,7 @@ def of(world: World, group: int, rank: int) -> LivePod:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
-    """Its engine tolerates that, and another group that lost its leader goes instead."""
+    """Its engine tolerates the loss, and another group that lost its leader is released instead."""
     shape = Engines(size=3, engines=2, router=False, lifecycle=(("toleratedLostRanks", 1),))
     race, world, comes = beside(shape, 6, seed)
     leader, gone = of(world, 1, 0).uid, {of(world, 0, 0).node, of(world, 1, 2).node}
@@ -189,7 +193,9 @@ def test_a_group_that_serves_without_a_rank_stays(seed: int) -> None:
 
 
 def test_a_group_whose_leader_is_ready_stays() -> None:
-    """Nothing is recycled there, so it is Pending with a rank that cannot end on a node that does not report."""
+    """Nothing is recycled there, so the group is Pending with a rank that cannot terminate on a node that does not
+    report.
+    """
     shape = Engines(size=3, engines=1, router=False, lifecycle=(("restartPolicy", "None"),))
     race, world, comes = beside(shape, 3, 1)
     worker, before = of(world, 0, 2), of(world, 0, 0).uid
@@ -203,7 +209,7 @@ def test_a_group_whose_leader_is_ready_stays() -> None:
 
 
 def test_what_was_given_back_whole_serves_only_with_a_group_of_every_role() -> None:
-    """Its next try gets a node for decode alone, which becomes ready: that is half a gang, as in its first try."""
+    """Its next try gets a node for decode alone, which becomes ready: the gang is incomplete, as in its first try."""
     shape = Shape(size=1, engines=1, decoders=1, router=False)
     race, world, _ = beside(shape, 2, 1)
     take(race, used(race, "a"), 1)

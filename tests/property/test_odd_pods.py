@@ -1,4 +1,4 @@
-"""Whatever people write in the open parts of a pod: it is refused in words, or placement understands it."""
+"""Whatever users write in the open parts of a pod spec, it is refused with a message or placement can process it."""
 
 from typing import Any
 

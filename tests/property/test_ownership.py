@@ -1,4 +1,6 @@
-"""Only what is ours is touched: strangers' objects stay, our orphans are adopted without a restart (decisions 19, 24)."""
+"""The operator changes only its own objects: foreign objects stay, and its orphans are adopted without a restart
+(decisions 19, 24).
+"""
 
 from dataclasses import replace
 
@@ -21,7 +23,7 @@ NAMES = [
 
 
 def stranger(world: World, key: tuple[str, str], owner: str, owned: str) -> Live:
-    """An object of a name of ours."""
+    """Return a foreign object with a name that the operator uses."""
     kind, name = key
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER, keys.COMPONENT: "engine"}
     manifest = {"kind": kind, "metadata": {"name": name, "labels": labels}, "spec": {"replicas": 7}}
@@ -39,9 +41,9 @@ def stranger(world: World, key: tuple[str, str], owner: str, owned: str) -> Live
 def test_a_taken_name_is_a_condition_until_it_is_free(
     shape: Shape, key: tuple[str, str], whose: tuple[str, str], seed: int
 ) -> None:
-    """Somebody's object, or one that another operator made for this very service (by UID), or nobody's."""
+    """The object belongs to another user, to another operator that made it for this service (by UID), or to nobody."""
     if key[0] == "RoleScale" and whose[0] in ("", parts.UID):
-        return  # we never apply RoleScales, so one with our labels is ours unless somebody else owns it
+        return  # the operator never applies RoleScales: one with its labels is its own unless it has another owner
     world = World(shape.service(), shape.deps(), seed)
     found = stranger(world, key, *whose)
     before = replace(found)
@@ -59,7 +61,7 @@ def test_a_taken_name_is_a_condition_until_it_is_free(
 
 @given(shapes(engines=st.integers(1, 2)), seeds)
 def test_a_refusal_of_what_is_there_is_not_told(shape: Shape, seed: int) -> None:
-    """A write was carried out, nobody heard of it, and a server that had just started refused its repetition."""
+    """A write was carried out but its response was lost, and a server that had just started refused the repetition."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     right = world.service.status
@@ -88,9 +90,9 @@ KINDS = [
     seeds,
 )
 def test_what_nobody_wants_stays_when_it_is_not_ours(shape: Shape, kind: str, whose: tuple[str, str], seed: int) -> None:
-    """Only objects that this very service owns and that we applied are ever pruned."""
+    """Only objects that this service owns and that the operator applied are pruned."""
     if kind == "RoleScale" and whose[0] == parts.UID:
-        return  # we never apply RoleScales, so this one is ours
+        return  # the operator never applies RoleScales, so this RoleScale is its own
     world = World(shape.service(), shape.deps(), seed)
     found = stranger(world, (kind, "other"), *whose)
     found.manifest["spec"] = {"replicas": 0}
@@ -102,7 +104,7 @@ def test_what_nobody_wants_stays_when_it_is_not_ours(shape: Shape, kind: str, wh
 
 
 def made_anew(world: World) -> None:
-    """The service is deleted with `--cascade=orphan` and applied again."""
+    """Delete the service with `--cascade=orphan` and apply it again."""
     for one in world.children.values():
         one.owner = ""
     world.service = replace(world.service, uid="another", status={})
@@ -110,7 +112,7 @@ def made_anew(world: World) -> None:
 
 @given(shapes(engines=st.integers(1, 2), scaled=False), seeds)
 def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int) -> None:
-    """`kubectl delete --cascade=orphan` and apply again, or a backup that was restored."""
+    """The case of `kubectl delete --cascade=orphan` followed by an apply, or of a restored backup."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     pods = world.alive()
@@ -124,7 +126,7 @@ def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int
 @STORY
 @given(shapes(engines=st.just(1), scaled=True), seeds)
 def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, seed: int) -> None:
-    """Else the groups above minReplicas would be stopped and start again."""
+    """Otherwise the groups above minReplicas would be stopped and started again."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] = 2
@@ -150,7 +152,9 @@ def test_orphans_of_another_revision_make_room(shape: Shape, seed: int) -> None:
 
 @pytest.mark.parametrize("router", [True, False])
 def test_a_former_service_of_the_name_is_waited_for(router: bool) -> None:
-    """Deleted and created at once: the old objects still carry the old owner, and their pods do not count."""
+    """The service was deleted and created again at once: the old objects still refer to the old owner, and their pods do
+    not count.
+    """
     shape = Shape(size=2, router=router)
     world = World(shape.service(), shape.deps(), 7)
     world.settle()

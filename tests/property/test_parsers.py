@@ -1,6 +1,6 @@
-"""Whatever strangers write, a parser gives its value or the error that it declares, and never another one.
+"""Whatever the input, a parser returns its value or raises the error that it declares, and never another error.
 
-Bodies come in two forms: any JSON, and objects that are right but for some places. With OME_SOAK=1 many more are tried.
+Inputs have two forms: any JSON, and valid objects with some places changed. With OME_SOAK=1 many more are tested.
 """
 
 import json
@@ -34,7 +34,7 @@ from tests.support.parts import catalog
 
 
 def _documents() -> dict[str, list[Any]]:
-    """What the repository ships of each kind."""
+    """Return the shipped objects of each kind."""
     found: dict[str, list[Any]] = {kind: [] for kind in PARSE}
     for body in catalog():
         kind = {"Model": "SglangModel"}.get(body["kind"], body["kind"])
@@ -79,7 +79,7 @@ POD = {
 @pytest.mark.parametrize("kind", sorted(PARSE))
 @given(st.data())
 def test_objects_that_people_write(kind: str, data: st.DataObject) -> None:
-    """Never an error: what is wrong is said in Invalid."""
+    """Parsing never raises: an error is returned as Invalid."""
     for body in (data.draw(broken(SHIPPED[kind])), {"metadata": {"name": "x"}, "spec": data.draw(ANY)}, data.draw(VALUES)):
         found = PARSE[kind](real(body))
         if isinstance(found, Invalid):
@@ -213,7 +213,7 @@ CONFIGS: list[Any] = [
 
 @given(st.dictionaries(st.sampled_from([*FILES, "model.safetensors"]), broken(CONFIGS).map(dumped) | st.binary(max_size=40)))
 def test_files_of_models(found: dict[str, bytes]) -> None:
-    """What is wrong is the same as what is absent."""
+    """An invalid file has the same effect as a missing file."""
     headers = {name: data for name, data in found.items() if name.endswith(".safetensors")}
     facts({name: data for name, data in found.items() if name not in headers}, headers, ["x-Q4_K_M.gguf"]).dump()
     with tempfile.TemporaryDirectory() as folder:
@@ -232,7 +232,7 @@ def test_yaml(text: str) -> None:
 
 @given(st.data())
 def test_objects_that_are_kept(data: st.DataObject) -> None:
-    """Of bodies that an API server has let through: the spec is open in places, the metadata is not."""
+    """Objects that an API server has accepted: the spec is open in places, the metadata is not."""
     kind = data.draw(st.sampled_from(sorted(PARSE)))
     body = {
         "metadata": SHIPPED[kind][-1]["metadata"],

@@ -1,4 +1,6 @@
-"""Whole services that race for nodes: passes of `sync`, the arbiter of the shell, and a scheduler that binds pod by pod."""
+"""Complete services compete for nodes: reconciliations with `sync`, the admission of the controllers, and a scheduler
+that binds pod by pod.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -22,14 +24,16 @@ from tests.support.simulator import World
 @settings(max_examples=8)
 @given(st.integers(1, 2), st.integers(0, 10_000), st.booleans())
 def test_two_services_are_placed_as_a_whole_in_turn(size: int, seed: int, router: bool) -> None:
-    """Each needs more than half of the nodes; the second is told what it waits for, and comes when the first is gone."""
+    """Each service needs more than half of the nodes. The second reports what it waits for, and is placed after the first
+    is gone.
+    """
     shape = Shape(size=size, engines=1, decoders=1, router=router)
     race = Race({"a": shape, "b": shape}, 3 * size, seed)
     while not race.whole() and race.seconds < 600:
         race.step()
     (first,) = race.whole()
     second = "ab".replace(first, "")
-    for _ in range(100):  # more than the time that somebody may hold half
+    for _ in range(100):  # longer than a service may hold an incomplete gang
         race.step()
     assert race.whole() == {first}
     assert race.worlds[second].service.status["placement"]["first"]
@@ -80,7 +84,7 @@ def test_what_is_off_changes_nothing() -> None:
 
 
 def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
-    """The old group is on its way out: its nodes are not given to others that wait for as many."""
+    """The nodes of the old group, which is being removed, are not given to other services that wait for the same number."""
     shape = Shape(size=2, engines=1, decoders=1, router=False)
     race = Race({"a": shape}, 4, 1)
     world = race.worlds["a"]
@@ -94,7 +98,7 @@ def test_room_that_a_rollout_makes_is_promised_to_it() -> None:
 
 
 def test_a_newcomer_of_a_better_priority_class_tries_at_once() -> None:
-    """Preemption has to see its pods; of the class of those that wait it waits, too."""
+    """Its pods must exist for preemption to see them. With the priority class of the waiting services, it waits as well."""
     shape = Shape(size=2, engines=1, decoders=1, router=False)
 
     def first(mine: str, *rivals: Claim) -> bool:

@@ -1,4 +1,4 @@
-"""A whole service whose pods get few nodes, or none: passes of `sync` beside rivals that only ask."""
+"""A complete service whose pods get few nodes or none: reconciliations with `sync` while competitors only claim nodes."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from tests.support.simulator import World
 
 
 def alone(nodes: int, placed: int, size: int = 2) -> World:
-    """A service without others; so many of its pods are on nodes."""
+    """Return a service with this number of pods on nodes and no competitor."""
     shape = Shape(size=size, engines=1, decoders=1, router=False)
     world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, nodes, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
@@ -29,13 +29,13 @@ def alone(nodes: int, placed: int, size: int = 2) -> World:
 
 
 def put(world: World, placed: int) -> None:
-    """So many pods are on nodes."""
+    """Bind this number of pods to nodes."""
     for number, pod in enumerate(world.pods.values()):
         pod.node = f"n{number}" if number < placed else ""
 
 
 def later(world: World, seconds: float) -> None:
-    """Time passes, with a pass every few seconds."""
+    """Let time pass, with a reconciliation every few seconds."""
     until = world.now + timedelta(seconds=seconds)
     while world.now < until:
         world.now += timedelta(seconds=5)
@@ -47,7 +47,9 @@ WAITS = Claim("ns/w", (Need(("engine",), "engine", Demand(requests=(("nvidia.com
 
 @pytest.mark.parametrize("rival", [None, WAITS, WAITS._replace(trying=True, serves=True), WAITS._replace(trying=True)])
 def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> None:
-    """Who waits for the same nodes, or who serves and makes room: there the pods would take half of what becomes free."""
+    """The competitor waits for the same nodes, or serves and releases nodes: then the pods would take half of the
+    capacity that becomes free.
+    """
     world = alone(4, 0)
     before = world.alive()
     later(world, 3600)
@@ -60,7 +62,7 @@ def test_pods_on_no_node_are_taken_back_only_for_others(rival: Claim | None) -> 
 
 @pytest.mark.parametrize("placed", [0, 3])
 def test_who_is_frozen_keeps_nobody_from_nodes(placed: int) -> None:
-    """It can give nothing back for as long as that lasts: those that wait have their turn beside it."""
+    """A frozen service cannot release anything, so the waiting services are admitted in spite of it."""
     world = alone(4, placed)
     claim = world.sync().claim
     assert claim is not None and claim.trying
@@ -101,8 +103,8 @@ def test_who_waits_looks_when_others_have_to_give_way_to_it(timeout: float, look
 
 
 def test_what_gives_back_waits_for_no_leader() -> None:
-    """All StatefulSets go in a pass, and in the next the pods of workers, though leaders still end. A worker that is deleted
-    while its StatefulSet is there would come back.
+    """All StatefulSets are deleted in one reconciliation and the worker pods in the next, although leaders still
+    terminate. A worker that is deleted while its StatefulSet exists would be created again.
     """
     world = alone(4, 3)
     world.now += timedelta(seconds=61)
@@ -120,7 +122,9 @@ def test_what_gives_back_waits_for_no_leader() -> None:
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_what_could_not_be_deleted_of_a_gang_goes_in_the_next_pass(leads: bool) -> None:
-    """StatefulSets of leaders, or of workers, stay in the first: a pod that these would make anew goes after them."""
+    """The StatefulSets of leaders or workers stay after the first reconciliation; pods that they would create again are
+    deleted after them.
+    """
     world = alone(4, 3)
     world.now += timedelta(seconds=61)
     plan = world.sync()
@@ -136,7 +140,7 @@ def test_what_could_not_be_deleted_of_a_gang_goes_in_the_next_pass(leads: bool) 
 
 
 def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> None:
-    """It lets a worker end within its own grace period, for which a node is held that nobody uses."""
+    """The garbage collector gives a worker its own grace period, for which an unused node would be held."""
     world = alone(4, 3)
     world.now += timedelta(seconds=61)
     world.carry_out(world.sync())
@@ -148,7 +152,7 @@ def test_pods_that_the_collector_deletes_first_have_their_grace_shortened() -> N
 
 @pytest.mark.parametrize("ranks", [0, 1])
 def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(ranks: int) -> None:
-    """As an autoscaler of pods asks for it: the groups that are there are placed, whether they have served or not."""
+    """An autoscaler requests the group: existing groups are placed, whether they have served or not."""
     shape = Shape(size=2, engines=2, decoders=1, router=False)
     world = World(shape.service(), changed(shape.deps(), nodes=Race({"a": shape}, 6, 1).nodes, gang_timeout=TIMEOUT), 1)
     world.healthy = lambda _: False
@@ -164,7 +168,7 @@ def test_a_further_group_is_given_back_alone_and_only_where_it_holds_a_node(rank
 
 @pytest.mark.parametrize("beside", [(), (WAITS,)])
 def test_an_upgrade_takes_nothing_from_what_serves(beside: tuple[Claim, ...]) -> None:
-    """The default came with a new version: services that run have no record of it, and some have just lost a rank."""
+    """The default came with a new version: running services have no record of it, and some have just lost a rank."""
     world = whole(Shape(size=2, engines=2, decoders=1, router=False))
     assert "placement" not in world.service.status
     lost = next(pod for pod in world.pods.values() if role(pod) == "decoder")
@@ -187,7 +191,7 @@ def test_who_waits_has_its_pods_again_when_gangs_are_switched_off() -> None:
 
 
 def test_what_a_quota_said_is_told_while_it_waits() -> None:
-    """The objects that were told so are gone."""
+    """The objects for which the quota was reported no longer exist."""
     world = alone(4, 2)
     key = next(key for key in world.children if key[0] == "StatefulSet")
     plain = world.observed

@@ -1,6 +1,6 @@
-"""Every module that decodes what it did not write is known here, with the test that gives it anything.
+"""Lists every module that decodes external data, with the test that gives it arbitrary input.
 
-A module that begins to decode has to be added: `test_no_module_that_decodes_is_forgotten` fails until it is.
+A module that begins to decode data has to be added: otherwise `test_no_module_that_decodes_is_forgotten` fails.
 """
 
 import ast
@@ -33,7 +33,7 @@ from tests.support.parts import ROOT
 PARSERS, HERE = "tests/property/test_parsers.py", "tests/property/test_readers.py"
 INFORMER = "tests/unit/watch/test_informer.py"
 DECODES = frozenset({"loads", "raw_decode", "decoded", "json", "load_all"})
-"""What is called to make data of text or bytes."""
+"""Names of functions that convert text or bytes to data."""
 READERS = {
     "agent/manifest.py": f"{PARSERS}::test_manifests_on_a_disk",
     "benchmark_pod/inside.py": f"{HERE}::test_what_a_benchmark_left",
@@ -54,7 +54,7 @@ READERS = {
     "util/kubeyaml.py": f"{PARSERS}::test_yaml",
     "watch/informer.py": f"{INFORMER}::test_what_nobody_can_read_again_and_again_costs_its_own_event_alone",
 }
-"""Module -> its test."""
+"""Module → its test."""
 OWN = {
     "cli": "a command reads what its user names, and ends with a sentence or a traceback for the user alone",
     "engines/flags.py": "what the repository ships; of a flag's value only whether it is JSON",
@@ -65,11 +65,11 @@ OWN = {
     "preflight/node.py": "files of the rank's own pod; a check that fails says so, and the others go on",
     "recorder/recording.py": "in a command",
 }
-"""Module or folder -> why it reads no strangers' words in a process that others depend on."""
+"""Module or folder → why it decodes no external data in a process that others depend on."""
 
 
 def decoding() -> set[str]:
-    """Modules of the operator that call what decodes."""
+    """Return the modules of the operator that call decoding functions."""
     found = set()
     for file in (ROOT / "ome_operator").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -92,7 +92,8 @@ def test_each_has_a_test(test: str) -> None:
     assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
-# --- what the API server stores of others ---------------------------------------------------------------------------------
+# --- data of others that the API server stores
+# ---------------------------------------------------------------------------------
 
 RECORD = {
     "metadata": {"name": "n", "uid": "u", "resourceVersion": "7"},
@@ -109,7 +110,7 @@ RECORD = {
 
 @given(typed(RECORD))
 def test_records_of_agents(body: Any) -> None:
-    """As an API server lets them through: an agent may write what it likes of the types of the CRD."""
+    """Records as an API server accepts them: an agent can write any value of the types in the CRD."""
     node_record(body)
 
 
@@ -136,11 +137,12 @@ def test_messages_of_checks(message: str, code: int | None, before: bool) -> Non
 @given(st.lists(ANY.map(dumped) | st.binary(max_size=40), max_size=3).map(b",".join))
 def test_pages_of_lists(items: bytes) -> None:
     for page in (b'{"metadata":{},"items":[' + items + b"]}", items):
-        # Its list begins again, or the whole page is decoded.
+        # The list begins again, or the whole page is decoded.
         with_declared(lambda page=page: list(members(page)), ValueError, TypeError, KeyError, RecursionError)
 
 
-# --- what ranks of a group say --------------------------------------------------------------------------------------------
+# --- messages of the ranks of a group
+# -------------------------------------------------------------------------------------------
 
 HELLO = {"rank": 1, "ports": [30000, 41000], "clock": 5.0, "left": 60.0, "link": 400.0}
 ANSWER = {
@@ -159,7 +161,7 @@ SAID = (broken([HELLO, ANSWER, *ORDERS]) | ANY).map(dumped) | st.binary(max_size
 
 @given(SAID)
 def test_what_ranks_say(raw: bytes) -> None:
-    """Whatever comes to the port: a value that the rest of the check can use, or an error that it waits for."""
+    """Whatever arrives at the port gives a value that the check can use, or an error that it expects."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(raw.replace(b"\n", b" ")[:60_000] + b"\n")
@@ -185,7 +187,7 @@ def test_what_ranks_say(raw: bytes) -> None:
 @example(dumped({**HELLO, "link": "fast"}))
 @example(dumped({**HELLO, "rank": math.inf}))
 def test_whoever_comes_to_rank_0(raw: bytes) -> None:
-    """A rank of the group, or nobody: rank 0 goes on with the others."""
+    """Whether or not the client is a rank of the group, rank 0 continues with the other ranks."""
     meeting = Meeting({"rank": 0, "size": 3}, CommandLine([]), cast(Ports, None), {}, time.monotonic() + 60)
     here, there = socket.socketpair()
     hellos: dict[int, Any] = {0: {**HELLO, "skew": 0.0}}
@@ -199,7 +201,7 @@ def test_whoever_comes_to_rank_0(raw: bytes) -> None:
 
 
 def _used(hello: Any, answer: Any) -> None:
-    """As rank 0 uses it."""
+    """Use the values as rank 0 does."""
     hellos = {0: {**HELLO, "skew": 0.0}, 1: {**HELLO, "skew": 0.0, **hello}, 2: {**HELLO, "skew": 0.0}}
     list(clocks(hellos)), list(links(hellos))
     list(unreachable({0: {}, 1: answer, 2: {}}, str))
@@ -210,7 +212,8 @@ def _used(hello: Any, answer: Any) -> None:
         assert {*each} == {"check", "rank", "said", "fix"}
 
 
-# --- what a benchmark left ------------------------------------------------------------------------------------------------
+# --- results of a benchmark
+# -----------------------------------------------------------------------------------------------------
 
 PLAN: Any = {
     "name": "b", "target": "t", "service": "s",
@@ -232,7 +235,7 @@ LEFT = broken([{"result": SGLANG}, {"result": {"questions": 3, "accuracy": 0.5}}
 @given(broken([GENAI]) | ANY, LEFT)
 @example(GENAI, {"error": Deep(MOST)})
 def test_what_a_benchmark_left(told: Any, left: Any) -> None:
-    """A run that cannot be read is a run that failed, and the others have their results."""
+    """A run that cannot be decoded counts as failed, and the results of the other runs are kept."""
 
     def program(*_: Any) -> Any:
         return inside_genai.result(real(told))

@@ -1,4 +1,6 @@
-"""Whatever happens to a service: a recording of its passes decides the same, on another machine and from a file."""
+"""Whatever happens to a service, a recording of its reconciliations leads to the same decisions on another machine and
+from a file.
+"""
 
 from datetime import UTC, datetime
 

@@ -1,6 +1,7 @@
-"""Ranks end, hang and vanish at any moment, and so does the operator: groups come back whole, and nothing else is touched.
+"""Ranks end, hang and vanish at any moment, and the operator does too: groups become complete again, and nothing else is
+affected.
 
-The fleet itself asserts at every deletion that the group does not serve and that the pod is not newer than the record.
+The fleet asserts at every deletion that the group does not serve and that the pod is not newer than the record.
 """
 
 from datetime import timedelta
@@ -30,32 +31,33 @@ AGAIN = [
     ((0, 0, "exit", False), 3, 0, False),
     ((0, 1, "exit", False), 1, 0, False),
 ]
-"""Found among 100,000: a rank is recorded when it has just started again and its leader, still ready, has not noticed."""
+"""Found among 100,000 stories: a rank is recorded when it has just restarted, and its leader is still ready because it
+has not noticed."""
 SUCCEEDED = [
     *[((0, 0, "exit", False), 0, 0, False)] * 4,
     ((0, 0, "exit", False), 4, 0, False),
     ((0, 1, "exit", True), 2, 0, True),
     ((0, 0, "delete", False), 8, 0, False),
 ]
-"""Found likewise: the pod of that leader is lost then, and its successor meets the rank."""
+"""Found in the same way: the pod of that leader is lost then, and its successor joins the rank."""
 AHEAD = [
     ((0, 0, "exit", False), 0, 0),
     ((0, 0, "exit", False), 3, 0),
     ((1, 2, "silent", False), 2, -1),
     ((0, 0, "exit", False), 0, 0),
 ]
-"""Found among 1,000: the clock is an hour ahead of the moment when a leader fell silent."""
+"""Found among 1,000 stories: the clock is an hour ahead of the moment at which a leader stopped answering."""
 TWICE = [
     ((0, 3, "silent", False), 6, 0),
     ((0, 0, "delete", False), 3, 1),
     ((0, 3, "silent", False), 9, 0),
     ((0, 3, "silent", False), 0, 0),
 ]
-"""Found among 100,000: a leader is silent twice, and nobody has seen that it answered in between."""
+"""Found among 100,000 stories: a leader stops answering twice, and its answers in between were not observed."""
 
 
 def come_up(fleet: Fleet, passes: int = 1000) -> None:
-    """Pass after pass until every group serves and is recorded so."""
+    """Run passes until every group serves and is recorded as ready."""
     for _ in range(passes):
         fleet.operate()
         if all(truth.ready and truth.together for truth in fleet.truths) and recorded(fleet):
@@ -65,7 +67,7 @@ def come_up(fleet: Fleet, passes: int = 1000) -> None:
 
 
 def recorded(fleet: Fleet) -> bool:
-    """Whether every group is coherent and known as ready."""
+    """Return whether every group is coherent and recorded as ready."""
     now = {group.name: group.marks() for group in fleet.groups()}
     return all(one.phase == READY and one.members == now[name] for name, one in fleet.stored.items())
 
@@ -81,7 +83,7 @@ def recorded(fleet: Fleet) -> bool:
 def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
     sizes: list[int], story: list[Any], seed: int
 ) -> None:
-    """Also with an operator that dies after any number of deletions, or whose status is not written."""
+    """Also with an operator that dies after any number of deletions, or whose status is not stored."""
     fleet = Fleet(sizes, PATIENT, seed)
     for fault, passes, survives, stores in story:
         fleet.fail(*fault)
@@ -137,7 +139,9 @@ def test_one_failure_is_one_recycle_of_one_group(
 @example([1, 2], AHEAD, 0)
 @example([1], TWICE, 277417)
 def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any], seed: int) -> None:
-    """Hours ahead or back between any two passes. Nobody waits for a start's deadline here, so no rank waits for ever."""
+    """The clock jumps hours ahead or back between any two passes. No story waits for the deadline of a start, so no rank
+    waits forever.
+    """
     fleet = Fleet(sizes, PATIENT._replace(start=timedelta(days=9).total_seconds()), seed)
     for fault, passes, hours in story:
         fleet.jump(timedelta(hours=hours))
@@ -154,7 +158,7 @@ def test_a_clock_that_jumps_makes_nothing_wait(sizes: list[int], story: list[Any
 @many
 @given(st.integers(2, 4), st.integers(0, 3), seeds)
 def test_a_group_that_meets_again_in_time_is_not_recycled(size: int, rank: int, seed: int) -> None:
-    """A rank that ended takes the others with it, and the kubelet starts them all again."""
+    """A rank that ends makes the others end, and the kubelet restarts all of them."""
     fleet = Fleet([size], PATIENT._replace(self_heal=3600.0), seed)
     come_up(fleet)
     fleet.fail(0, rank, "exit", False)
@@ -192,7 +196,7 @@ def test_none_means_that_nothing_is_ever_deleted(size: int, rank: int, how: str,
 
 
 def group_of(world: World, name: str) -> tuple[str, ...]:
-    """Component and number of the group of a pod."""
+    """Return component and group number of a pod."""
     labels = world.pods[name].labels
     return labels[keys.COMPONENT], labels[keys.GROUP_INDEX]
 
@@ -205,7 +209,7 @@ def group_of(world: World, name: str) -> tuple[str, ...]:
     lags,
 )
 def test_lost_pods_take_their_group_and_no_other(shape: Shape, losses: list[tuple[int, int]], seed: int, lag: int) -> None:
-    """Through whole passes, with facts that are some steps old."""
+    """Complete reconciliations run with facts that are some steps old."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.lag = lag
@@ -225,5 +229,5 @@ def test_lost_pods_take_their_group_and_no_other(shape: Shape, losses: list[tupl
 
 
 def engines(world: World) -> dict[str, str]:
-    """Name -> UID of the pods of groups."""
+    """Return name and UID of the pods of groups."""
     return {name: uid for name, uid in world.alive().items() if world.pods[name].labels[keys.COMPONENT] != keys.ROUTER}

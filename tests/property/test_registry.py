@@ -1,4 +1,6 @@
-"""For all pods and all states of a router: the registry converges, then rests, and never guesses."""
+"""For all pods and all states of a router, the router sync converges, then stops writing, and never acts on incomplete
+information.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ memories = st.builds(
 
 
 def carried_out(before: list[Worker], step: WorkerChanges) -> list[Worker]:
-    """The router's list when it did what it was told."""
+    """Return the router's list after it has carried out the changes."""
     gone = {one.worker.id for one in step.remove}
     new = [Worker(f"new-{one.url}", one.url, one.worker_type, one.bootstrap_port, 0) for one in step.add]
     return [*(one for one in before if one.id not in gone), *new]
@@ -89,7 +91,7 @@ def test_only_whole_groups_are_added(some: list[Pod], listed: list[Worker], memo
 def test_a_worker_of_a_leader_that_can_serve_is_never_removed_twice(
     some: list[Pod], listed: list[Worker], memory: WorkerMemory
 ) -> None:
-    """It may go once, to be listed anew for what it is; then it stays."""
+    """It may be removed once, to be added again with corrected properties; then it stays."""
     first = reconcile(some, listed, memory, TERMS, NOW)
     after = carried_out(listed, first)
     second = reconcile(some, after, first.memory, TERMS, NOW)

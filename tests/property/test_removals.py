@@ -1,4 +1,4 @@
-"""Weights are removed only when no stored revision and no pod refers to them (decisions 7), for whatever pods may mount."""
+"""Weights are removed only when no stored revision and no pod refers to them (decisions 7), whatever pods mount."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -18,16 +18,16 @@ DIGESTS = ("0000000a", "0000000b", "0000000c")
 
 
 class Use(NamedTuple):
-    """How something mounts weights."""
+    """A reference to weights by a mount."""
 
     way: str
     target: str
-    """Digest of the directory that it refers to, "" for none."""
+    """Digest of the directory that is mounted; "" for none."""
     alive: bool
-    """It is a revision, or a pod of this node that has not ended."""
+    """Whether it counts: a revision, or a pod of this node that has not ended."""
 
     def pod(self) -> dict[str, Any]:
-        """The pod spec."""
+        """Return the pod spec."""
         place, part = {
             "directory": (f"{HOME}/{self.target}", ""),
             "inside": (f"{HOME}/{self.target}/tokenizer/", ""),
@@ -52,7 +52,7 @@ uses = st.lists(referring | strange, max_size=4)
 
 
 def server(*pods: Use) -> FakeApi:
-    """An API server with pods of one node."""
+    """Return an API server with pods of one node."""
     bodies = [{"spec": one.pod(), "status": {"phase": "Running" if one.alive else "Succeeded"}} for one in pods]
     return FakeApi({"list_objects Pod": bodies})
 
@@ -62,7 +62,7 @@ def body(**parts: Any) -> dict[str, Any]:
 
 
 def stored(cluster: ClusterCache, number: int, use: Use) -> None:
-    """A ControllerRevision whose workers use weights."""
+    """Store a ControllerRevision whose workers use the weights."""
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
     worker = {"spec": {"template": {"spec": use.pod()}}}
     data = {"workloads": {"engine": {"leader": {"spec": {"template": {"spec": {"containers": []}}}}, "worker": worker}}}

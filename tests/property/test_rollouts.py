@@ -1,4 +1,4 @@
-"""Rollouts keep their bounds at every step, whatever happens on the way, and end (decisions 6, 9, 11 and 12)."""
+"""Rollouts respect their bounds at every step, whatever happens, and complete (decisions 6, 9, 11 and 12)."""
 
 import os
 import random
@@ -19,12 +19,12 @@ from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import World
 
 STORIES = 100_000 if SOAK else 250
-"""Each is one service with one to four edits, most of them while the one before is still rolled out."""
+"""Number of stories. Each is a service with one to four edits, most of them during the rollout of the previous edit."""
 SEED = int(os.environ.get("OME_SEED", "6"))
 
 
 def test_the_planner_keeps_its_bounds_and_ends() -> None:
-    """The bounds are checked in every pass, `tests.support.rollouts` says which."""
+    """`tests.support.rollouts` checks the bounds in every pass."""
     edits = longest = gave_way = 0
     for number in range(STORIES):
         done, steps, broken = rollouts.story(random.Random(f"{SEED}.{number}"))
@@ -35,7 +35,7 @@ def test_the_planner_keeps_its_bounds_and_ends() -> None:
 
 
 def some(*ready: bool) -> GroupCounts:
-    """Groups of which nothing is on its way out."""
+    """Return groups of which none is being removed."""
     return GroupCounts(len(ready), ready, len(ready))
 
 
@@ -43,7 +43,9 @@ ONE = Bounds({}, {"engine": 1, "decoder": 1})
 
 
 def test_prefill_and_decode_step_together() -> None:
-    """Two of four decode groups go with one of two prefill groups: with less, the old prefill group would be idle."""
+    """Two of four decode groups are replaced with one of two prefill groups; with fewer, the old prefill group would be
+    idle.
+    """
     wanted = {"engine": 2, "decoder": 4}
     old = {"engine": some(True, True), "decoder": some(True, True, True, True)}
     assert step(wanted, "new", {"old": old}, ONE) == {
@@ -55,12 +57,14 @@ def test_prefill_and_decode_step_together() -> None:
 
 
 def test_a_broken_group_goes_before_one_that_serves() -> None:
-    """It is the last in the order of worth, whatever its number: the two that serve are what the bound asks for."""
+    """The broken group has the lowest rank, whatever its number: the two ready groups are the ones that the bound
+    requires.
+    """
     assert step({"engine": 3}, "new", {"old": {"engine": some(True, True, False)}}, ONE)["old"] == {"engine": 2}
 
 
 def test_groups_on_their_way_out_keep_their_room() -> None:
-    """Beside another slice a group of the target that somebody deleted holds its accelerators until it is gone."""
+    """While another slice exists, a group of the target that a user deleted holds its accelerators until it is gone."""
     seen = {"old": {"engine": some(True)}, "new": {"engine": GroupCounts(1, (True,), 2)}}
     assert step({"engine": 3}, "new", seen, Bounds({}, {"engine": 1}))["new"] == {"engine": 1}
 
@@ -88,18 +92,20 @@ def test_routers_share_requests_as_capacity_is_shared() -> None:
 
 
 class Capacity:
-    """Watches that something serves all the time: groups that a router of their own revision leads to."""
+    """Checks that the strategy's share of groups serves at any time: groups that a router of their own revision routes
+    to.
+    """
 
     def __init__(self, world: World, shape: Shape) -> None:
         self.world, self.shape, self.lowest = world, shape, 1.0
         world.watcher = self.look
 
     def look(self, _: Plan) -> None:
-        """Before a plan is carried out."""
+        """Check the state before a plan is carried out."""
         self.lowest = min(self.lowest, self.now())
 
     def now(self) -> float:
-        """The share of the wanted groups that serve."""
+        """Return the share of desired groups that serve."""
         pods = [pod for pod in self.world.pods.values() if pod.ready and not pod.deleting and not pod.draining]
         total = 0.0
         for revision in {pod.labels[keys.REVISION] for pod in pods}:
@@ -113,18 +119,18 @@ class Capacity:
         return total
 
     def groups(self, pods: list[int]) -> int:
-        """Groups that are whole."""
+        """Return the number of complete groups."""
         return sum(pods.count(group) == self.shape.size for group in set(pods))
 
     @property
     def least(self) -> float:
-        """What the strategy promises."""
+        """Return the share that the strategy guarantees."""
         missing = {"": 1, "recreate": 9, "faster": 2}.get(self.shape.strategy, 0)
         return min(max(0, count - missing) / count for count in (self.shape.engines, self.shape.decoders))
 
 
 def suitable(number: int, fit: int) -> dict[str, Node]:
-    """So many nodes with a GPU that hold the model; the first `fit` of them suit the slice that comes, too."""
+    """Return this number of nodes with a GPU that hold the model. The first `fit` of them also suit the new slice."""
     room = (("nvidia.com/gpu", 1), ("pods", 110))
     label = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
     return {
@@ -134,7 +140,9 @@ def suitable(number: int, fit: int) -> dict[str, Node]:
 
 
 class Keeper:
-    """Sees to it that nothing of an old slice goes while no node suits the slice that comes, unless that has its nodes."""
+    """Checks that nothing of an old slice is removed while no node suits the new slice, unless the new slice already has
+    its nodes.
+    """
 
     def __init__(self, world: World, pods: int) -> None:
         self.world, self.suits, self.old, self.pods = world, True, str(world.service.status["revision"]), pods
@@ -142,7 +150,7 @@ class Keeper:
         world.watcher = self.look
 
     def look(self, plan: Plan) -> None:
-        """Before a plan is carried out."""
+        """Check the state before a plan is carried out."""
         self.capacity_watcher(plan)
         new = [pod for pod in self.world.pods.values() if pod.node and pod.labels[keys.REVISION] != self.old]
         for delete in () if self.suits or len(new) == self.pods else plan.delete:
@@ -164,12 +172,13 @@ BIG = shapes(size=st.integers(1, 2), engines=st.integers(1, 3), decoders=st.inte
 def test_nothing_goes_for_a_slice_that_has_no_place(
     shape: Shape, seed: int, events: list[tuple[int, int, bool]], gangs: float
 ) -> None:
-    """Whatever nodes come and go, and whenever the operator starts anew; in the end it has nodes and is rolled out.
+    """Nodes are added and removed and the operator restarts at any time; in the end there are nodes and the service is
+    rolled out.
 
-    Also where gangs give back what they have: it is this service's turn at any time.
+    The test includes gangs that release their nodes. This service is admitted at any time.
     """
     pods = (shape.engines + shape.decoders) * shape.size
-    number = 3 * pods + 2 * shape.size  # room for both slices and a surge
+    number = 3 * pods + 2 * shape.size  # capacity for both slices and a surge
     world = World(shape.service(), changed(shape.deps(), nodes=suitable(number, 0), gang_timeout=gangs), seed)
     world.turn = Turn(sure=True)
     Scheduler(world)
@@ -196,7 +205,7 @@ def test_nothing_goes_for_a_slice_that_has_no_place(
 
 
 def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
-    """What is left of its groups holds its room, and goes."""
+    """The remaining pods of its groups hold their capacity, and are removed."""
     shape = Shape(size=2, decoders=1, strategy="blueGreen")
     world = World(shape.service(), shape.deps(), 1)
     world.settle()
@@ -218,7 +227,7 @@ def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
 @settings(max_examples=300 if SOAK else 12)
 @given(BIG, seeds, st.lists(st.integers(0, 12), max_size=2))
 def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int, kills: list[int]) -> None:
-    """Also when the operator starts anew in the middle. The world itself checks the order, draining and the surge."""
+    """Also with restarts of the operator during the rollout. The world checks order, draining and surge."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     capacity = Capacity(world, shape)
@@ -239,7 +248,7 @@ def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int,
 @example(Shape(size=1, engines=2, decoders=3), 0, 12)
 @example(Shape(size=1, engines=1, decoders=2, strategy="faster", gateway=True), 2, 2)
 def test_a_pause_in_the_middle_moves_nothing_and_keeps_serving(shape: Shape, seed: int, passes: int) -> None:
-    """What is missing is made up. A slice serves as much as its weaker role: 1 of 2 beside 1 of 3 is less than it looks."""
+    """Missing groups are created. A slice serves as much as its weaker role: 1 of 2 next to 1 of 3 is less than it seems."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     paused = replace(shape, image="b", paused=True)

@@ -1,4 +1,6 @@
-"""Groups come and go one by one; where all serve the highest number goes, and the others never notice (decisions 4, 9)."""
+"""Groups are added and removed one by one. If all are ready, the highest number is removed, and the others are not
+affected (decisions 4, 9).
+"""
 
 from dataclasses import replace
 
@@ -12,13 +14,13 @@ from tests.support.simulator import World
 
 
 def group_of(world: World, name: str) -> int:
-    """Group of an engine pod."""
+    """Return the group number of an engine pod."""
     labels = world.pods[name].labels
     return int(labels[keys.GROUP_INDEX])
 
 
 def worker_sets(world: World) -> int:
-    """Number of worker StatefulSets."""
+    """Return the number of worker StatefulSets."""
     return sum(kind == "StatefulSet" and keys.WORKER_INDEX not in one.labels for (kind, _), one in world.children.items())
 
 
@@ -30,7 +32,7 @@ def worker_sets(world: World) -> int:
     lags,
 )
 def test_scaling_touches_only_the_highest_groups(shape: Shape, changes: list[tuple[int, int]], seed: int, lag: int) -> None:
-    """Also when it is reversed half-way. The order leader, then workers, is checked by the world at each delete."""
+    """Also for scaling that is reversed midway. The world checks at each deletion that leaders go before workers."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.lag = lag

@@ -1,4 +1,6 @@
-"""Laws of `ome plan`: more GPUs are never slower in all, longer inputs never cheaper, a cheaper hour never dearer."""
+"""Laws of `ome plan`: more GPUs never reduce the total throughput, longer inputs never cost less, and a lower price per
+hour never costs more.
+"""
 
 import math
 
@@ -25,7 +27,7 @@ places = st.builds(
 lengths = st.builds(Load, st.integers(16, 20_000), st.integers(2, 4_000))
 workers = st.sampled_from([Worker(8, 1, 1), Worker(1, 8, 1), Worker(1, 8, 8), Worker(1, 32, 32)])
 FEW = 10
-"""Nodes."""
+"""Number of nodes."""
 ROUNDED = 1 - 1e-4
 
 
@@ -55,7 +57,9 @@ def test_longer_requests_are_never_cheaper(place: ServingStack, load: Load, node
 def test_the_closed_loop_keeps_its_sums(
     place: ServingStack, load: Load, prefill: Worker, decode: Worker, concurrency: float, more: float
 ) -> None:
-    """Little's law, a rate that prefill can read, and no loss from more requests."""
+    """The results satisfy Little's law, prefill can keep up with the rate, and more requests do not reduce the
+    throughput.
+    """
     pair = Pair(place, Role(1, prefill), Role(2, decode), [load], fitted())
     state, busier = pair.closed(concurrency), pair.closed(concurrency * more)
     assert math.isclose(state.rate * state.whole, concurrency, rel_tol=1e-6)

@@ -1,4 +1,6 @@
-"""Edits, faults and repairs in any order: what works is never torn down for what cannot start, and all heals in the end."""
+"""Edits, faults and repairs in any order: a working slice is never removed for a slice that cannot start, and everything
+recovers in the end.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,7 +22,7 @@ RUNTIME = Ref("ClusterServingRuntime", "", "rt")
 
 @dataclass
 class Story:
-    """What is wrong at the moment, and the guard over what must not happen meanwhile."""
+    """The current faults, and the checks for events that must not happen meanwhile."""
 
     world: World
     shape: Shape
@@ -35,12 +37,12 @@ class Story:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing may be replaced now, whatever the target is."""
+        """Return whether nothing may be replaced now, whatever the target is."""
         wrong = not self.model or self.runtime == "gone" or self.runtime == "invalid"
         return self.shape.paused or (wrong and not self.shape.pin)
 
     def waits(self, target: str) -> bool:
-        """Whether it is another service's turn, and the target has another runtime than something that exists."""
+        """Return whether another service is being admitted and the target has another runtime than an existing slice."""
         stored = {
             one.labels[keys.REVISION]: one.manifest["data"]["inputs"]["runtime"]
             for one in self.world.children.values()
@@ -50,7 +52,7 @@ class Story:
         return not self.world.may_roll and any(stored.get(str(one)) != stored.get(target) for one in here)
 
     def watch(self, plan: Plan) -> None:
-        """Nothing of a slice goes while the gate is closed, unless the wanted one runs already."""
+        """Check that nothing of a slice is removed while the gate is closed, unless the desired slice already runs."""
         target = str(plan.status.get("revision", "")).rpartition("→")[2]
         if target and target not in self.revisions:
             self.revisions.append(target)
@@ -63,11 +65,13 @@ class Story:
         for delete in plan.delete:
             found = self.world.children.get((delete.kind, delete.name))
             assert found is None or self.spare(found, plan), f"leader {delete.name} goes at a closed gate"
-            taken_out = delete.kind == "Deployment" and not self.shape.router  # by the user, of slices of the same roles
+            taken_out = delete.kind == "Deployment" and not self.shape.router  # by the user, of slices with the same roles
             assert delete.kind != "Deployment" or taken_out, f"router {delete.name} goes at a closed gate"
 
     def spare(self, found: Live, plan: Plan) -> bool:
-        """Whether an object is no leader, or its slice keeps as many groups of the role as the user wants by now."""
+        """Return whether the object is no leader, or its slice keeps as many groups of the role as the user currently
+        wants.
+        """
         if found.key[0] != "StatefulSet" or keys.WORKER_INDEX not in found.labels:
             return True
         role = found.labels[keys.COMPONENT]
@@ -76,18 +80,18 @@ class Story:
         return len(had - goes) >= (self.shape.engines if role == keys.ENGINE else len(had))
 
     def tell(self) -> None:
-        """The cluster has the present state of spec, runtime and model."""
+        """Put the current spec, runtime and model into the cluster."""
         self.world.edit(self.shape.service(), self.deps())
 
     def deps(self) -> Deps:
-        """Model and runtime as they are now."""
+        """Return the current model and runtime."""
         found = self.shape.deps(model=self.model, runtime=self.runtime != "gone")
         if self.runtime == "invalid":
             return replace(found, runtimes={RUNTIME: parts.invalid_runtime()})
         return found
 
     def heal(self) -> None:
-        """Every cause is gone."""
+        """Remove every fault."""
         self.model, self.runtime, self.refused = True, "good", False
         self.shape = replace(self.shape, paused=False, pin="")
         self.world.may_roll = True
@@ -173,13 +177,13 @@ REASONS = {
     lags,
 )
 def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape, cause: str, seed: int, lag: int) -> None:
-    """The very pods that serve go on serving, whatever shape waits behind the gate."""
+    """The same pods continue to serve, whatever shape waits behind the gate."""
     world = World(old.service(), old.deps(), seed)
     world.settle()
     pods, url, front = world.alive(), world.service.status["url"], world.children["Service", "svc"].manifest["spec"]
     new = replace(new, engines=old.engines, decoders=new.decoders and (old.decoders or new.decoders))
     if old.decoders == 0 and new.decoders == 0 and old.router != new.router:
-        new = replace(new, router=old.router)  # a router alone comes and goes without a new revision
+        new = replace(new, router=old.router)  # a change of the router alone creates no new revision
     if old.decoders and new.decoders:
         new = replace(new, router=old.router)
     story = Story(world, new)
@@ -210,9 +214,9 @@ def test_a_closed_gate_leaves_every_pod_and_the_url_alone(old: Shape, new: Shape
     lags,
 )
 def test_whenever_a_rollout_is_stopped_something_serves(shape: Shape, passes: int, cause: str, seed: int, lag: int) -> None:
-    """Before the new slice has begun the old one is made whole again, and goes once more when the way is free.
+    """Before the new slice has begun, the old slice is completed again, and it is removed after the rollout can proceed.
 
-    A pause also stops a rollout half-way: then both serve, and what is missing is made up.
+    A pause also stops a rollout midway: then both slices serve, and missing groups are created.
     """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()

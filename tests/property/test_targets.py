@@ -1,4 +1,4 @@
-"""Over any history of edits, pins, failures and restarts: the target is a stored revision, and it comes to rest."""
+"""Over any history of edits, pins, failures and restarts, the target is a stored revision, and it becomes stable."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,7 +19,7 @@ IMAGES = "abcdef"
 
 @dataclass
 class History:
-    """A service as its stored state tells it, and nothing else."""
+    """A service that consists of its stored state only."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=lambda: {"whole": "", "rejected": ()})
@@ -30,11 +30,13 @@ class History:
 
     @property
     def aim(self) -> TargetRevision:
-        """Where it goes."""
+        """Return the target revision."""
         return target(self.pin, self.numbers, [self.status["whole"]], self.status["rejected"], self.retry)
 
     def step(self) -> TargetRevision:
-        """What one slice's fate makes of the status: it becomes whole, or it is rejected where there is a way back."""
+        """Change the status according to the result of the target: it becomes complete, or it is rejected if there is a
+        revision to return to.
+        """
         aim = self.aim
         rejected = aim.rejected
         if aim.revision in self.broken and aim.revision != self.status["whole"]:
@@ -46,11 +48,11 @@ class History:
         return aim
 
     def collect(self, aim: TargetRevision) -> None:
-        """The history limit, at its worst: all that nothing needs goes."""
+        """Apply the history limit in the worst case: remove everything that is not needed."""
         self.numbers = {name: number for name, number in self.numbers.items() if name in aim.used}
 
     def edit(self, name: str) -> None:
-        """What the user wrote last."""
+        """Set the user's last edit."""
         newest = max(self.numbers, key=self.numbers.__getitem__, default="")
         if name != newest:
             self.numbers[name] = max(self.numbers.values(), default=0) + 1
@@ -66,7 +68,7 @@ events = st.one_of(
 
 
 def happen(one: History, kind: str, value: Any) -> None:
-    """One event."""
+    """Apply an event."""
     if kind == "edit":
         one.edit(value)
     elif kind == "pin":
@@ -76,7 +78,7 @@ def happen(one: History, kind: str, value: Any) -> None:
     elif kind == "retry":
         one.retry = value
     else:
-        one.status = {"whole": "", "rejected": ()}  # a status that was lost, as a restored backup has none
+        one.status = {"whole": "", "rejected": ()}  # the status is lost, as in a restored backup
 
 
 @given(st.lists(st.tuples(events, st.integers(0, 4)), max_size=30))
@@ -97,7 +99,7 @@ def test_the_target_is_stored_and_comes_to_rest(history: list[tuple[tuple[str, A
 
 @given(st.lists(st.tuples(events, st.integers(0, 4)), max_size=20))
 def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(history: list[Any]) -> None:
-    """Between two deeds of the user no revision is the target twice with another one between."""
+    """Between two actions of the user, no revision becomes the target again after another one."""
     one = History()
     one.edit("a")
     for (kind, value), steps in history:
@@ -118,7 +120,7 @@ def test_what_was_rejected_is_tried_again_only_after_the_user_did_something(hist
 def test_what_worked_last_serves_whatever_was_tried_since(
     edits: list[tuple[str, bool]], broken: frozenset[str], shape: Shape, seed: int, lag: int
 ) -> None:
-    """The whole way through `sync`, with operators that restart in between."""
+    """The test runs complete reconciliations with `sync` and restarts of the operator."""
     world = World(shape.service(), replace(shape, image=edits[0][0]).deps(), seed)
     world.lag = lag
     world.healthy = lambda pod: image_of(world, pod.labels[keys.REVISION]) not in broken
@@ -138,6 +140,6 @@ def test_what_worked_last_serves_whatever_was_tried_since(
 
 
 def image_of(world: World, revision: str) -> str:
-    """The image that a revision was made of."""
+    """Return the image of a revision."""
     data = world.children["ControllerRevision", f"svc-{revision}"].manifest["data"]
     return str(data["inputs"]["runtime"]["engineConfig"]["runner"]["image"])

@@ -1,4 +1,4 @@
-"""Waves over services that become whole, fail, come and go, under an operator that restarts at any moment."""
+"""Waves over services that become complete, fail, are created and deleted, with an operator that restarts at any moment."""
 
 from datetime import datetime, timedelta
 
@@ -18,7 +18,9 @@ ACTS = (
 
 
 def allowed(fleet: Fleet) -> int:
-    """How many may be on their way or whole, stated a second time: from the truth, and service by service."""
+    """Return how many services may be in progress or complete. It is computed independently, from the true state of each
+    service.
+    """
     total, wave = len(fleet.services), 0
     proofs = {**fleet.whole, **fleet.equal}
     whole = sorted(since for name, since in proofs.items() if name in fleet.services and name not in fleet.lost)
@@ -32,12 +34,12 @@ def allowed(fleet: Fleet) -> int:
 
 
 class Story(Fleet):
-    """A fleet in which every call is judged."""
+    """A fleet in which every start of an edit is checked."""
 
     def __init__(self, size: int, terms: Terms) -> None:
         self.lost: set[Ref] = set()
         self.equal: dict[Ref, datetime] = {}
-        """Those that came up with the object as it is."""
+        """Services that became complete with the current object."""
         self.named = size
         super().__init__(size, terms)
 
@@ -46,7 +48,9 @@ class Story(Fleet):
         self.registry._call = self.judge
 
     def judge(self, name: Ref) -> None:
-        """Somebody's turn has come. A turn in an edit that is over is none: the pass that it asks for waits for the next."""
+        """Check that a service may begin. A start for an outdated edit does not count: its reconciliation waits for the
+        next edit.
+        """
         if self.registry._objects[RUNTIME].epoch != self.epoch:
             return
         assert not self.failed, "a failure stops it"
@@ -89,7 +93,7 @@ class Story(Fleet):
             self.now += timedelta(seconds=self.terms.bake if what == "bake" else 7)
             self.told()
         elif what == "edit":
-            # Whoever is on the way takes the new edit; those that were called and have not begun wait again.
+            # Services in progress take the new edit; those that were called and have not begun wait again.
             self.edit()
             self.equal.clear()
             self.called.clear()
@@ -110,7 +114,7 @@ class Story(Fleet):
         elif what == "lose" and name in self.whole:
             self.lost.symmetric_difference_update({name})
             if name not in self.lost:
-                self.whole[name] = self.now  # whole since its group is back
+                self.whole[name] = self.now  # complete since its group is ready again
             self.hear(name)
 
 
@@ -124,13 +128,13 @@ def test_no_more_begin_than_the_wave_allows_and_all_are_reached(
     size: int, terms: Terms, acts: list[tuple[str, int]], waves: int
 ) -> None:
     story = Story(size, terms)
-    for _ in range(waves):  # so many are behind it when the story begins
+    for _ in range(waves):  # waves that are complete when the story begins
         story.hear_all()
         story.become_whole(*list(story.begun))
         story.wait(seconds=terms.bake)
     for what, number in acts:
         story.act(what, number)
-    # Nothing fails from now on: all of them are reached.
+    # Nothing fails from now on: all services are reached.
     story.lost.clear()
     story.become_whole(*story.failed)
     story.hear_all()

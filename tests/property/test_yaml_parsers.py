@@ -1,4 +1,4 @@
-"""The two parsers that may read a text give the same: the same documents, or the same refusal."""
+"""The two YAML parsers that can read a text give the same result: the same documents, or the same error."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -21,7 +21,7 @@ TAGS = ("!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!se
 
 @st.composite
 def edited(draw: st.DrawFn) -> str:
-    """A piece of what the repository ships, with some places of it cut out and others written over."""
+    """Generate a part of a shipped file with some places removed and others replaced."""
     lines = draw(st.sampled_from(SHIPPED)).splitlines(keepends=True)
     begin = draw(st.integers(0, len(lines)))
     text = "".join(lines[begin : begin + draw(st.integers(1, 20))])
@@ -33,7 +33,7 @@ def edited(draw: st.DrawFn) -> str:
 
 
 def both(text: str) -> tuple[str, str]:
-    """What the loader of Python says of a text, and what is said where there is libyaml, too."""
+    """Return the result of the loader in Python, and of the loader of libyaml if it is available."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(kubeyaml, "_QUICK", None)
         slow = "\n".join(_said(text))
