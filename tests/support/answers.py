@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that answers in an API server's place."""
+"""An HTTP server on loopback that stands in for an API server."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def answers(handler: Handler, method: str = "*", path: str = "/{path:.*}") -> AsyncIterator[Connection]:
-    """A connection to a server that answers so whatever has this method and path."""
+    """Run a server that answers requests with this method and path by the handler, and yield a connection to it."""
     app = web.Application()
     app.router.add_route(method, path, handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)  # a watch that a test leaves open never ends

@@ -12,7 +12,7 @@ REFERENCE = "local/busybox:1"
 
 
 def image(folder: Path) -> Path:
-    """The docker-archive. Fetches a Debian package and unpacks it in this folder; skips where that fails."""
+    """Return the docker-archive. Download a Debian package and unpack it in this folder; skip the test if that fails."""
     root = folder / "root"
     for command in ("apt-get -qq download busybox-static", "dpkg-deb -x busybox-static_*.deb root"):
         done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False)
@@ -35,7 +35,7 @@ def image(folder: Path) -> Path:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same bytes in every session, so that the archive in the cache is found."""
+    """Return the entry without times and owners, so that the same bytes are found in the cache in every session."""
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     return entry

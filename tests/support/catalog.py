@@ -1,4 +1,4 @@
-"""docs/catalog.md, from the files of config."""
+"""Generates docs/catalog.md from the files of config."""
 
 from ome_operator.api import Invalid
 from ome_operator.core.catalog.status import runtime_status
@@ -7,7 +7,7 @@ from tests.support.simulator import START
 
 SAMPLES = parts.ROOT / "config/samples/isvc"
 OWN = "kimi-k2-chosen.yaml"
-"""It names no runtime: what is chosen for it is in the list already."""
+"""A sample that names no runtime: the runtime that is chosen for it is already in the list."""
 HEAD = """# Catalog
 
 Every row is a sample that applies as it is, with the model and the runtime that it names; in the tests all of them come up
@@ -21,13 +21,13 @@ Written from the files in `config` by `pytest tests/golden --update-golden`.
 
 
 def samples() -> list[str]:
-    """The samples that name a model and a runtime of the catalog."""
+    """Return the samples that name a model and a runtime of the catalog."""
     found = sorted(path.relative_to(SAMPLES) for path in SAMPLES.rglob("*.yaml") if path.name != OWN)
-    return [str(path) for path in found if path.parts[0] != "ome"]  # those are for machines without GPUs
+    return [str(path) for path in found if path.parts[0] != "ome"]  # without the samples for machines without GPUs
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     rows = sorted(_row(one) for one in samples())
     return HEAD + "".join(rows)
 

@@ -1,4 +1,4 @@
-"""The operator's chart as helm renders it; no cluster is asked."""
+"""Renders the operator's chart with helm, without a cluster."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ def helm(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def rendered(**values: Any) -> list[dict[str, Any]]:
-    """The objects of the chart with these values."""
+    """Return the objects of the chart with these values."""
     given = [
         word for name, value in values.items() for word in ("--set-json", f"{name.replace('_', '.')}={json.dumps(value)}")
     ]

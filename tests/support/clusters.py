@@ -1,4 +1,4 @@
-"""Clusters of a test session, under names of their own; leftovers of killed sessions go first."""
+"""Clusters of a test session under unique names. Leftovers of killed sessions are removed first."""
 
 import os
 import re
@@ -11,18 +11,19 @@ from ome_local.cluster import Cluster
 from ome_local.processes import started_at
 
 MINOR = versions.minor(versions.kubernetes(os.environ.get(lifecycle.VERSION, versions.KUBERNETES)))
-"""Of the Kubernetes that the control-plane tests run on: 34 of 1.34.2. docs/production.md says what differs."""
+"""Minor version of the Kubernetes on which the control-plane tests run: 34 for 1.34.2. docs/production.md describes the
+differences."""
 _NAME = re.compile(r"test-[a-z]+-(\d+)")
 
 
 def name(what: str) -> str:
-    """The name of a cluster of this session."""
+    """Return the name of a cluster of this session."""
     return f"test-{what}-{os.getpid()}"
 
 
 @contextmanager
 def fresh(what: str, nodes: int = 16) -> Iterator[Cluster]:
-    """Nodes of 8 H200 GPUs, with an audit log and the controllers' request limits raised."""
+    """Run a cluster of nodes with 8 H200 GPUs, an audit log and higher request limits of the controllers."""
     sweep()
     named = name(what)
     try:
@@ -32,7 +33,7 @@ def fresh(what: str, nodes: int = 16) -> Iterator[Cluster]:
 
 
 def sweep() -> None:
-    """Take down clusters whose test session no longer lives."""
+    """Remove clusters whose test session has ended."""
     for known in layout.known():
         found = _NAME.fullmatch(known)
         if found and started_at(int(found[1])) is None:

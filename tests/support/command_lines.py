@@ -1,4 +1,4 @@
-"""Arguments of SGLang 0.5.23, and whether its parser takes them: `make e2e` asks it in its image."""
+"""Arguments of SGLang 0.5.23, and whether its parser accepts them. `make e2e` runs the parser in SGLang's image."""
 
 from ome_operator.engines.flags import command_line, usage_error
 
@@ -40,7 +40,7 @@ LINES = (
 
 
 def taken(words: list[str]) -> bool:
-    """What our data say of a flag and the words behind it."""
+    """Return what the operator's data about SGLang state for a flag and the words that follow it."""
     flag, equals, value = words[0].partition("=")
     known_flag = command_line("sglang-0.5.23").find(flag)
     return known_flag is not None and not usage_error(known_flag, [value, *words[1:]] if equals else words[1:])

@@ -1,7 +1,7 @@
-"""Services for the pages of `ome ui` that the simulator grew, some of them ill.
+"""Simulated services for the pages of `ome ui`, some of them with faults.
 
-Kimi K2 on 16 nodes with a rank that crashes, a rollout half-way, a service that waits for room, another whose image is
-missing, a frozen service, and what hostile users write.
+Kimi K2 on 16 nodes with a rank that crashes, a rollout in progress, a service that waits for capacity, a service whose image
+is missing, a frozen service, and texts of hostile users.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ HOSTILE = '<script>document.title="owned"</script><img src=x onerror=alert(1)>"\
 
 
 def grown(world: World) -> World:
-    """When everything is up."""
+    """Return the world after everything has become ready."""
     while world.condition("Ready").get("status") != "True":
         world.carry_out(world.sync())
         world.step()
@@ -35,7 +35,7 @@ def grown(world: World) -> World:
 
 
 def made(made_of: tuple[InferenceService, Deps], name: str, namespace: str, seed: int = 1) -> World:
-    """A world of a service of this name."""
+    """Return the world of a service with this name."""
     found, deps = made_of
     return World(replace(found, name=name, namespace=namespace, uid=f"uid-{namespace}-{name}"), deps, seed)
 
@@ -46,7 +46,7 @@ Change = Callable[[Pod], Pod]
 def put(
     cluster: Cluster, world: World, nodes: Iterator[str], change: Change = lambda facts: facts, **metadata: Any
 ) -> Manifest:
-    """A service with its objects and pods, whose engines are on these nodes; its body."""
+    """Put a service with its objects and pods into the cluster, with the engines on these nodes. Return its body."""
     name, namespace = world.service.name, world.service.namespace
     order = (keys.ENGINE, keys.DECODER)
     facts = sorted(world.observed().pods, key=lambda each: (each.component not in order, *each[5:9]))
@@ -57,14 +57,14 @@ def put(
     for kind in ("StatefulSet", "Deployment", "ControllerRevision"):
         for number, live in enumerate(each for (of, _), each in world.children.items() if of == kind):
             cluster.add(kind, child(live, world.service.uid, days=12 - 5 * min(number, 2)))
-    uid = world.service.uid  # each world counts from 1
+    uid = world.service.uid  # the versions of each world start from 1
     unique = (each._replace(uid=f"{uid}.{each.uid}", workload_uid=f"{uid}.{each.workload_uid}") for each in changed)
     cluster.add("Pod", *map(pod, unique))
     return body
 
 
 def edited(world: World, image: str, passes: int = 0) -> World:
-    """Another image for its engines, and so many passes since then."""
+    """Change the image of the world's engines, and run this number of reconciliations."""
     spec = world.service.spec.dump()
     box = {"runner": {"image": image}}
     spec["engine"] = {**(spec.get("engine") or {}), **box}
@@ -79,21 +79,21 @@ def edited(world: World, image: str, passes: int = 0) -> World:
 
 
 def crashed(facts: Pod) -> Pod:
-    """Rank 7 of decode cannot hold its cache."""
+    """Make rank 7 of decode fail, because it has no memory for its KV cache."""
     if (facts.component, facts.rank) != (keys.DECODER, 7):
         return facts
     return facts._replace(ready=False, restarts=6, reason="CrashLoopBackOff", message=OOM)
 
 
 def unplaced(facts: Pod) -> Pod:
-    """No node has room for it."""
+    """Make the pod pending, because no node has capacity."""
     if facts.component == keys.ROUTER:
         return facts
     return facts._replace(node="", ready=False, reason="Unschedulable", message=FULL)
 
 
 def pulling(facts: Pod) -> Pod:
-    """Its image is not there."""
+    """Make the pod wait for an image that does not exist."""
     if facts.component == keys.ROUTER:
         return facts
     said = 'Back-off pulling image "registry.example/sglang:v0.5.24-typo": not found'
@@ -101,7 +101,7 @@ def pulling(facts: Pod) -> Pod:
 
 
 def simple(name: str, namespace: str, groups: int = 4, **more: Any) -> World:
-    """A service of groups of two pods with a GPU each."""
+    """Return a service with groups of two pods with a GPU each."""
     strategy = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     named = {"model": {"name": name}, "runtime": {"name": f"srt-{name}"}}
     asked = parts.service(engine={"minReplicas": groups}, router={}, rollout=strategy, **named, **more)
@@ -121,7 +121,7 @@ WORDS = [
 
 
 def fleet(*, kimi: bool = True, hostile: bool = True) -> Cluster:
-    """All of it, for a test to change."""
+    """Return a cluster with all services, which a test may change."""
     return deepcopy(_fleet(kimi, hostile))
 
 
@@ -164,14 +164,14 @@ def _fleet(kimi: bool, hostile: bool) -> Cluster:
 
 
 def _unborn(world: World) -> World:
-    """When its pods are made, and none of its engines ever ran."""
+    """Return the world when its pods exist and none of its engines has ever run."""
     world.healthy = lambda live: live.labels[keys.COMPONENT] == keys.ROUTER
     world.run(40)
     return world
 
 
 def _until_half(world: World) -> None:
-    """Until half of the groups are of the new revision."""
+    """Run the world until half of the groups have the new revision."""
     for _ in range(200):
         leaders = [each for each in world.observed().pods if each.component == keys.ENGINE and each.rank == 0 and each.ready]
         new = sum(each.revision == world.service.status["revision"].rpartition("→")[2] for each in leaders)
@@ -206,7 +206,9 @@ def _weights(cluster: Cluster) -> None:
 
 
 def _hostile(cluster: Cluster, nodes: Iterator[str]) -> None:
-    """Names are Kubernetes' own; annotations, messages, words of containers and conditions are anybody's."""
+    """Add a service with hostile texts. Kubernetes validates names; anyone can choose annotations, messages, and texts of
+    containers and conditions.
+    """
     world = grown(simple("hostile", "zz-evil", 1))
     world.service = replace(world.service, annotations={**world.service.annotations, keys.FREEZE: HOSTILE})
 
@@ -228,7 +230,7 @@ def _hostile(cluster: Cluster, nodes: Iterator[str]) -> None:
 
 
 def many(services: int = 100, pods: int = 1000) -> Cluster:
-    """So many services with so many pods of engines in all; every tenth is ill."""
+    """Return a cluster with this number of services and of engine pods; every tenth service has a fault."""
     cluster = Cluster()
     size = max(1, pods // services)
     world = grown(made((parts.service(engine={}, router={}), parts.deps(parts.model(), parts.simple(size=size))), "s", "t"))
@@ -243,7 +245,7 @@ def many(services: int = 100, pods: int = 1000) -> Cluster:
 
 
 def _renamed(world: World, name: str) -> World:
-    """The same world under another name, as if it had been grown so."""
+    """Return the world under another name."""
     uid = f"uid-{name}"
     copy = World(replace(world.service, name=name, uid=uid, namespace="team"), world.deps, seed=1)
     for (kind, was), live in world.children.items():

@@ -1,20 +1,20 @@
-"""Objects of as many levels as the API server takes, which no encoder of Python can write on every version."""
+"""Objects with as many levels as the API server accepts. Python's encoders cannot write them in every version."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
 MOST = 10_000
-"""Levels of an object that the API server takes."""
+"""Maximum number of levels of an object that the API server accepts."""
 HERE = "DEEP"
-"""What stands in a body where `filled` puts maps."""
+"""Placeholder in a body that `filled` replaces by nested maps."""
 
 
 def filled(text: bytes, levels: int) -> bytes:
-    """JSON with so many maps in each other wherever it says HERE."""
+    """Return the JSON with each placeholder replaced by this number of nested maps."""
     return text.replace(f'"{HERE}"'.encode(), b'{"a":' * levels + b"1" + b"}" * levels)
 
 
 def nested(body: Mapping[str, Any], levels: int) -> bytes:
-    """JSON of a body whose `spec.z` has so many maps in each other."""
+    """Return the JSON of a body whose `spec.z` has this number of nested maps."""
     return filled(json.dumps({**body, "spec": {**(body.get("spec") or {}), "z": HERE}}).encode(), levels)

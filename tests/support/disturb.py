@@ -1,4 +1,4 @@
-"""Ways to disturb a life: each makes, for a step and a life, a context in which faults happen; see Field.live."""
+"""Ways to disturb a life: each returns, for a step and a life, a context in which faults happen; see Field.live."""
 
 import random
 import signal
@@ -13,7 +13,7 @@ from tests.support.proxy import Answer, Cut, Sent, Unheard, Verdict
 from tests.support.scenario import MINE, Life
 
 WRITE_FAULTS: tuple[Verdict, ...] = (
-    Answer(404, "NotFound"),  # which names no object
+    Answer(404, "NotFound"),  # a name of no object
     Answer(409, "Conflict"),
     Answer(429, "TooManyRequests", retry_after=1),
     Answer(500, "InternalError"),
@@ -33,28 +33,30 @@ SPOILED: dict[str, dict[str, Any]] = {
     "RoleBinding": {"subjects": []},
     "ServiceAccount": {"metadata": {"labels": {"ome.io/inferenceservice": "another"}}},
 }
-"""What a stranger makes of an object, as a merge patch: of fields that the operator applies. What others add stays."""
+"""Merge patches with which a foreign user changes fields that the operator applies. Fields that others add stay."""
 
 
 class _Killer:
-    """Kills at the n-th write from now on, or at the n-th request, n being chance's choice."""
+    """Strikes at the n-th write from now on, or at the n-th request, with a random n."""
 
     def __init__(self, field: Field, chance: random.Random, number: int, kills: int) -> None:
         self._field, self._chance, self._usual, self._left = field, chance, field.usual[number], kills
         self._aim()
 
     def _aim(self) -> None:
-        """In the first half of what a step usually sends, for it must not be over before."""
+        """Choose n within the first half of what a step usually sends, because the step must not be over before the
+        strike.
+        """
         self._any = self._chance.random() < 0.3
         usual = (self._usual.requests if self._any else self._usual.writes) or 0
         self._after = self._chance.randint(1, max(1, usual // 2))
 
     def judge(self, sent: Sent) -> Verdict:
-        """Strike when it is time: before the request arrives, or when it was carried out and nobody knows."""
+        """Strike when it is time: before the request arrives, or after it was carried out without a response."""
         if not self._left or not (self._any or sent.writes):
             return None
         self._after -= 1
-        if self._after:  # or below zero, while a strike waits for the answer of its request
+        if self._after:  # or below zero, while a strike waits for the response of its request
             return None
         if self._any or self._chance.random() < 0.5:
             self.strike()
@@ -62,7 +64,7 @@ class _Killer:
         return Unheard(self.strike)
 
     def strike(self) -> None:
-        """Kill it."""
+        """Run the strike."""
         self._field.signal()
         self._field.struck()
         self._left -= 1
@@ -70,7 +72,7 @@ class _Killer:
 
 
 def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """The operator is killed before or after a write, or at any request, and starts again at once."""
+    """The operator is killed before or after a write, or at any request, and restarts at once."""
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:
@@ -82,7 +84,9 @@ def kills(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """A share of the requests fails, in every way: 404, conflicts, 429, 5xx, no answer although it was carried out."""
+    """A share of the requests fails, in every way: 404, conflicts, 429, 5xx, or no response although the request was
+    carried out.
+    """
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:
@@ -103,7 +107,7 @@ def errors(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """Watches are cut, expire, tell late, or lose what happened meanwhile."""
+    """Watches are cut, expire, are delayed, or lose events."""
     ways: tuple[Callable[[], None], ...] = (
         field.proxy.cut,
         field.proxy.expire,
@@ -119,9 +123,10 @@ def watches(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def killed_server(field: Field, chance: random.Random) -> Disturb:
-    """The API server is killed and starts again, and its controllers with it.
+    """The API server is killed and restarted, together with its controllers.
 
-    Else their back-offs count: an informer whose server was killed three times in two minutes looks again after 20 s.
+    Without a restart the controllers' back-offs would count: an informer whose server was killed three times in two minutes
+    retries only after 20 s.
     """
 
     def kill() -> None:
@@ -132,7 +137,7 @@ def killed_server(field: Field, chance: random.Random) -> Disturb:
 
 
 def paused_etcd(field: Field, chance: random.Random) -> Disturb:
-    """Etcd stands still for some seconds."""
+    """Etcd is paused for some seconds."""
 
     def pause() -> None:
         field.rig.cluster.pause("etcd")
@@ -164,7 +169,7 @@ def clocks(field: Field, chance: random.Random) -> Disturb:
 
 
 def crowded(field: Field) -> Disturb:
-    """A second operator leads as well, from the begin of the step to its end."""
+    """A second operator is leader too, from the beginning of the step to its end."""
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[None]:
@@ -176,9 +181,10 @@ def crowded(field: Field) -> Disturb:
 
 
 def frozen(field: Field, chance: random.Random) -> Disturb:
-    """The operator is frozen in the middle of its writes until a second one has taken its Lease and led for a second.
+    """The operator is suspended in the middle of its writes until a second operator has taken its Lease and led for a
+    second.
 
-    It then does what an operator does that has lost its Lease: it ends, and writes nothing before.
+    It then behaves like an operator that has lost its Lease: it exits, and writes nothing before.
     """
 
     @contextmanager
@@ -212,7 +218,7 @@ def frozen(field: Field, chance: random.Random) -> Disturb:
 
 
 def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
-    """Somebody spoils or deletes (without their pods) objects of services that nothing else happens to."""
+    """A foreign user changes or deletes (without their pods) objects of services that have no other fault in the step."""
 
     def meddle(life: Life) -> None:
         kind = chance.choice(tuple(SPOILED))
@@ -227,7 +233,7 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
         try:
             life.rig.patch(kind, life.namespace, name, SPOILED[kind])
         except ApiError as error:
-            if error.code != 404:  # a former deletion was carried out just now
+            if error.code != 404:  # an earlier deletion was carried out just now
                 raise
 
     @contextmanager
@@ -238,7 +244,7 @@ def strangers(field: Field, chance: random.Random, of_a_step: int) -> Disturb:
 
 
 def at_once(*ways: Disturb) -> Disturb:
-    """All of these."""
+    """Combine several disturbances."""
 
     @contextmanager
     def disturb(number: int, life: Life) -> Iterator[Poke]:
@@ -255,12 +261,14 @@ def at_once(*ways: Disturb) -> Disturb:
 
 
 def _moments(field: Field, chance: random.Random, number: int, faults: int) -> list[int]:
-    """After how many writes of a step so many faults happen: in its first half, for it must not be over before."""
+    """Return the numbers of writes of a step after which faults happen: in its first half, because the step must not be
+    over before.
+    """
     return sorted(chance.sample(range(max(faults, field.usual[number].writes // 2)), faults))
 
 
 def _in_turn(field: Field, faults: list[tuple[int, Callable[[], None]]]) -> Poke:
-    """Faults that happen one after the other, each after so many writes of the step."""
+    """Return a function that triggers faults one after another, each after its number of writes of the step."""
     waiting = sorted(faults, key=lambda one: one[0])
 
     def poke(writes: int) -> None:

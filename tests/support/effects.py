@@ -1,10 +1,10 @@
-"""What a plan would change."""
+"""The changes that a plan contains."""
 
 from ome_operator.core.reconcile.plan import Plan
 
 
 def effects(plan: Plan) -> tuple[str, ...]:
-    """What a plan would change, in words."""
+    """Return the changes of a plan as text."""
     applies = (*plan.first, *plan.apply)
     said = [f"apply {one.manifest['kind']} {one.manifest['metadata']['name']}" for one in applies]
     said += [f"secret {one.manifest['metadata']['name']}" for one in plan.ensure_secret]

@@ -1,4 +1,4 @@
-"""Every field of a parsed spec by its path, and bodies in which a field is set."""
+"""Enumerates every field of a parsed spec by its path, and creates bodies in which a field is set."""
 
 import copy
 import types
@@ -9,9 +9,9 @@ from ome_operator.api import Inline, Spec
 
 Body = dict[str, Any]
 POD = "*"
-"""A pod spec, inline: every field that the class does not name."""
+"""Stands for an inline pod spec: every field that the class does not define."""
 KEYS = {"acceleratorConfig": "gpu", "ratios": "decoder"}
-"""Keys of maps that have to be the name of something; any other map gets `a`."""
+"""Keys of maps that have to be the name of something; any other map gets the key `a`."""
 VALUES: dict[str, Any] = {
     POD: {"shareProcessNamespace": True},
     "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
@@ -41,24 +41,24 @@ VALUES: dict[str, Any] = {
     "volumeMounts": [{"name": "v", "mountPath": "/v"}],
     "volumes": [{"name": "v", "emptyDir": {}}],
 }  # fmt: skip
-"""Values of fields that are open in the CRDs, or where a plain word would be refused."""
+"""Values of fields that are open in the CRDs, or for which a plain word would be refused."""
 _TEXTS = ("elsewhere", "7s", "3", "9.9", "25%", "hf://other/files", "1T", "local:///other", "/other")
 _NUMBERS = (7, 3, 1, 500, 0, 5000)
 
 
 class Field(NamedTuple):
-    """A field without fields of its own."""
+    """A field without subfields."""
 
     path: str
-    """As people write it, with `[]` behind lists and `{}` behind maps."""
+    """Path of the field, with `[]` after lists and `{}` after maps."""
     values: tuple[Any, ...]
-    """What may be written there, the first of them first to be tried."""
+    """Values that are valid in the field, in the order in which they are tried."""
     owners: tuple[type[Spec] | None, ...]
-    """For each step of the path the class whose field it names; None where it names a key."""
+    """For each step of the path, the class that defines the field; None for a key of a map."""
 
 
 def fields(spec: type[Spec], at: str = "spec", owners: tuple[type[Spec] | None, ...] = (None,)) -> Iterator[Field]:
-    """All fields below a spec, depth first."""
+    """Yield all fields below a spec, depth first."""
     for field in spec.model_fields.values():
         yield from _of(f"{at}.{field.alias}", field.annotation, (*owners, spec))
     if issubclass(spec, Inline):
@@ -80,7 +80,7 @@ def _of(path: str, annotation: Any, owners: tuple[type[Spec] | None, ...]) -> It
 
 
 def _fitting(name: str, kind: Any) -> tuple[Any, ...]:
-    """What may be written into a field of this name and type."""
+    """Return values that are valid in a field of this name and type."""
     given = VALUES.get(name)
     if given is None or get_origin(kind) is Literal or (kind is str and not isinstance(given, str | int)):
         return _values(kind)
@@ -88,14 +88,14 @@ def _fitting(name: str, kind: Any) -> tuple[Any, ...]:
 
 
 def bare(annotation: Any) -> Any:
-    """The type without `None` and without what stands beside it in Annotated."""
+    """Return the type without `None` and without the metadata of Annotated."""
     while True:
         if hasattr(annotation, "__metadata__"):
             annotation = annotation.__origin__
         elif get_origin(annotation) in (Union, types.UnionType):
             kinds = [item for item in get_args(annotation) if item is not type(None)]
             if len(kinds) > 1:
-                return kinds[-1]  # a number or a text
+                return kinds[-1]  # an integer or a string
             annotation = kinds[0]
         else:
             return annotation
@@ -120,7 +120,7 @@ def _values(kind: Any) -> tuple[Any, ...]:
 
 
 def with_value(body: Body, field: Field, value: Any) -> Body:
-    """The body with the field set; what is missing on the way is made with what it requires."""
+    """Return the body with the field set. Missing parents are created with their required fields."""
     out = copy.deepcopy(body)
     place, steps = out, field.path.split(".")
     for number, step in enumerate(steps[:-1]):
@@ -138,7 +138,7 @@ def with_value(body: Body, field: Field, value: Any) -> Body:
 
 
 def required(spec: type[Spec] | None) -> Body:
-    """What an object of the class cannot be without."""
+    """Return the required fields of an object of the class."""
     out: Body = {}
     for field in (spec.model_fields if spec else {}).values():
         if field.is_required():
@@ -151,7 +151,7 @@ def required(spec: type[Spec] | None) -> Body:
 
 
 def merged(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> Body:
-    """Both bodies; maps merge."""
+    """Return both bodies merged. Maps are merged recursively."""
     out = dict(lower)
     for key, value in upper.items():
         both = isinstance(value, Mapping) and isinstance(out.get(key), Mapping)

@@ -1,4 +1,4 @@
-"""Services of a runtime that is edited, as an operator hears of them."""
+"""Services of a runtime that is edited, as the operator sees them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,14 +17,14 @@ def service(number: int) -> Ref:
 
 
 class Fleet:
-    """Services of a runtime, as an operator hears of them."""
+    """Services of a runtime, as the operator sees them."""
 
     def __init__(self, size: int, terms: Terms | None = None) -> None:
         self.terms, self.now = terms or Terms(), START
         self.services = [service(number) for number in range(size)]
         self.epoch = Epoch("u", 1)
         self.whole: dict[Ref, datetime] = {}
-        """Those that are whole with the present edit, as their statuses say."""
+        """Services that are complete with the current edit according to their status."""
         self.begun: set[Ref] = set()
         self.failed: set[Ref] = set()
         self.said: dict[Ref, str] = {}
@@ -42,7 +42,7 @@ class Fleet:
         self.failed.clear()
 
     def hear(self, name: Ref) -> None:
-        """A pass over a service."""
+        """Reconcile a service."""
         begun = name in self.begun
         if name in self.whole:
             stand = Stand(self.epoch, EditState.DONE, self.whole[name])
@@ -60,7 +60,7 @@ class Fleet:
         self.work()
 
     def work(self) -> list[Ref]:
-        """Passes over those that were called."""
+        """Reconcile the services that may begin with the edit, and return them."""
         found = list(self.called)
         self.called.clear()
         for name in found:

@@ -1,4 +1,4 @@
-"""A newer operator, as a program: it renders every pod of an engine differently."""
+"""A newer operator as a program: it renders every engine pod differently."""
 
 from typing import Any
 

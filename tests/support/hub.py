@@ -1,8 +1,7 @@
-"""A hub on loopback that speaks what huggingface_hub and the agent ask of one, and lists objects as S3 and Google's XML
-interface do, for which it stands in.
+"""A hub on loopback that implements what huggingface_hub and the agent request. It also lists objects like S3 and the XML
+interface of Google's storage.
 
-It has faults on demand.
-It counts every byte that it sends and remembers where every answer began.
+Tests can inject faults. The hub counts every byte that it sends and records where every response began.
 """
 
 import asyncio
@@ -175,7 +174,7 @@ class Hub:
         if partial:
             response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
         response.content_length = len(body)
-        with suppress(ConnectionError):  # whoever asked was killed
+        with suppress(ConnectionError):  # the client was killed
             await response.prepare(request)
             await pour(request, response, body, fault.cut, told, self.rate)
         return response
@@ -200,7 +199,9 @@ async def pour(
     for at in range(0, len(body), step):
         piece = bytes(body[at : at + step]) if cut is None else bytes(body[at : min(at + step, max(cut, 0))])
         if piece:
-            told.count += len(piece)  # before, for then whoever has it finds it counted
+            told.count += len(
+                piece
+            )  # counted before it is sent, so that the count is complete when the client has the bytes
             await response.write(piece)
         if cut is not None and at + step >= cut:
             assert request.transport is not None

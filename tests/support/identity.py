@@ -1,4 +1,4 @@
-"""Requests with the token of a ServiceAccount, the real thing: no impersonation by an administrator."""
+"""Sends requests with the token of a ServiceAccount, as a real client does, and not by impersonation."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from tests.support.rig import Rig
 
 
 def agent(rig: Rig, node: str, folder: Path) -> Path:
-    """A kubeconfig with the token of the agent's pod on a node, as a kubelet would ask for it."""
+    """Return a kubeconfig with the token of the agent's pod on a node, as a kubelet would request it."""
     select = "app.kubernetes.io/name=ome-agent"
 
     def found() -> dict[str, Any] | None:
@@ -35,7 +35,7 @@ def agent(rig: Rig, node: str, folder: Path) -> Path:
 
 
 class Token:
-    """Requests with the token of a kubeconfig."""
+    """A client with the token of a kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = load(kubeconfig)
@@ -48,7 +48,7 @@ class Token:
     def send(
         self, method: str, where: str, body: Any = None, content: str = "application/json", **headers: str
     ) -> tuple[int, str]:
-        """Status and message of the answer."""
+        """Send a request. Return status and message of the response."""
         data = None if body is None else json.dumps(body).encode()
         told = {"Authorization": f"Bearer {self._token}", "Content-Type": content, **headers}
         request = urllib.request.Request(self._server + where, data, told, method=method)

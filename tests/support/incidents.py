@@ -1,6 +1,7 @@
-"""Recordings of the faults of docs/faults.md, from the simulated cluster: `python -m tests.support.incidents` writes them.
+"""Recordings of the faults of docs/faults.md, made with the simulated cluster: `python -m tests.support.incidents` writes
+them.
 
-Faults that change nothing of what a pass sees cannot be made here: `UNSEEN`.
+Faults that do not change what a reconciliation observes cannot be recorded: `UNSEEN`.
 """
 
 from collections.abc import Callable, Iterator
@@ -99,7 +100,7 @@ def requests_fail() -> Story:
     story.passes(1, key)
     story.change = lambda seen: replace(seen, refusals={**seen.refusals, key: Refusal("ServerError", "HTTP 503: try later")})
     story.passes(3, key)
-    story.passes(1)  # it is taken; that it was refused is known until then
+    story.passes(1)  # the request is accepted; the earlier refusal is remembered until then
     story.change = lambda seen: seen
     story.passes(8)
     return story

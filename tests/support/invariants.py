@@ -1,24 +1,24 @@
-"""What must never happen, whatever is edited, lost, late or started anew: the laws of the system.
+"""The invariants of the system: what must never happen, whatever is edited, lost, delayed or restarted.
 
-`simulator.py` plays a cluster and asks each law at the moment that it is about. A broken law raises AssertionError.
+`simulator.py` simulates a cluster and checks each law when it applies. A violated law raises AssertionError.
 
-A pass over a service
+A reconciliation of a service
 * a_pass_changes_no_input_and_decides_the_same_again
 * a_service_that_is_held_is_only_told_of
 
-Objects that are written
+Written objects
 * a_change_meets_the_object_that_is_meant
 * nothing_is_written_while_it_goes
 * a_stored_revision_never_changes
 * nothing_of_a_stateful_set_changes
 * the_selector_of_a_deployment_never_changes
 
-Objects and groups that go
+Deleted objects and groups
 * nothing_of_somebody_else_is_deleted
 * a_leader_that_routers_know_is_drained_before_it_stops
 * leaders_go_before_their_workers
 
-Groups that come
+New groups
 * a_number_is_given_again_only_when_nothing_of_its_group_is_left
 * a_group_starts_beside_another_revision_only_within_the_surge
 
@@ -27,8 +27,8 @@ Requests from a Gateway (`routing.py`)
 * a_route_leads_to_what_serves
 * requests_move_to_what_has_settled
 
-`World.settle` adds that every service comes to rest. What single stories add (what serves during a rollout, what stays while
-something is wrong) stands beside them in tests/property.
+`World.settle` also checks that every service becomes stable. Invariants of single stories (what serves during a rollout,
+what stays during a fault) are in tests/property.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -44,14 +44,15 @@ from tests.support.live import Key, Live, LivePod
 
 
 def a_pass_changes_no_input_and_decides_the_same_again(before: Any, after: Any, plan: Plan, again: Plan) -> None:
-    """A pass only computes: its inputs are afterwards what they were, and the same inputs give the same plan."""
+    """A reconciliation is a pure computation: it does not change its inputs, and the same inputs give the same plan."""
     assert after == before, "sync changed its inputs"
     assert again == plan, "sync is not deterministic"
 
 
 def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps, plan: Plan) -> None:
-    """While a service is frozen nothing is made, changed or deleted that pods are made of. Of pods only a leader is written
-    that was on its way out, and serves again. While a service is observed nothing is written but its status.
+    """While a service is frozen, no object that determines pods is created, changed or deleted. The only pod that is
+    written is a leader that was being removed and serves again. While a service is observed, only its status is
+    written.
     """
     observed = (
         deps.policy.observe or service.namespace in deps.policy.observe_namespaces or service.annotations.get(keys.OBSERVE)
@@ -67,50 +68,53 @@ def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps
 
 
 def a_change_meets_the_object_that_is_meant(key: Key, found: Live | None, uid: str) -> None:
-    """Who changes an object names its UID, and an object with this UID is there. Without a UID an object is created."""
+    """A change names the UID of its object, and an object with this UID exists. Without a UID an object is created."""
     if uid:
         assert found is not None, f"{key} was to be changed but does not exist"
         assert found.uid == uid, f"{key} is another object by now"
 
 
 def nothing_is_written_while_it_goes(found: Live) -> None:
-    """An object that is being deleted is not written until it is gone."""
+    """An object that is being deleted is not written."""
     assert not found.deleting, f"{found.key} is written while it goes"
 
 
 def a_stored_revision_never_changes(found: Live, new: Manifest) -> None:
-    """The data of a ControllerRevision stays as it was stored first: running pods were made from it."""
+    """The data of a ControllerRevision never change after it was stored, because running pods were created from them."""
     if found.key[0] == "ControllerRevision":
         assert found.manifest["data"] == new["data"], "the data of a revision never changes"
 
 
 def nothing_of_a_stateful_set_changes(found: Live, new: Manifest) -> None:
-    """A StatefulSet keeps its templates, labels and replicas for life: a group has a fixed size. Others are other groups."""
+    """The templates, labels and replicas of a StatefulSet never change: a group has a fixed size. Other values belong to
+    other groups.
+    """
     if found.key[0] == "StatefulSet":
         assert found.manifest["spec"] == new["spec"], f"{found.key}: nothing of a StatefulSet ever changes"
 
 
 def the_selector_of_a_deployment_never_changes(found: Live, new: Manifest) -> None:
-    """The API server refuses another selector, and nothing could ever be written to that Deployment again."""
+    """The API server refuses a change of the selector, and then every further write to that Deployment would fail."""
     if found.key[0] == "Deployment":
         assert found.manifest["spec"]["selector"] == new["spec"]["selector"], "selectors are immutable"
 
 
 def nothing_of_somebody_else_is_deleted(service: InferenceService, found: Live) -> None:
-    """Only objects that the service owns, or that nobody owns any more, are deleted."""
+    """Only objects that the service owns, or that have no owner any more, are deleted."""
     assert found.owner in ("", service.uid), f"{found.key} belongs to somebody else and was deleted"
 
 
 def a_leader_that_routers_know_is_drained_before_it_stops(
     pods: Iterable[LivePod], found: Live, now: datetime, roles: Collection[str] = ()
 ) -> None:
-    """A ready leader beside a router of its slice is marked some time before it stops: no new requests come (decisions 9).
+    """A ready leader in a slice with a router is marked some time before it stops, so that it receives no new requests
+    (decisions 9).
 
-    Where gangs give back what they have (docs/placement.md), a leader needs no mark that serves nobody, because another of
-    the `roles` of its slice has no ready leader at all.
+    If gangs release their nodes (docs/placement.md), a leader that cannot serve needs no mark: another of the `roles` of its
+    slice has no ready leader.
 
-    When a whole slice goes its routers are gone before (decisions 6). Asked where a pass sees the pods as they are: in an
-    older picture a leader may not be ready yet, which needs no mark.
+    When a whole slice is removed, its routers are removed first (decisions 6). The law is checked only if the reconciliation
+    sees the current pods: in an older state a leader may not be ready yet, and then it needs no mark.
     """
     if not _leads(found):
         return
@@ -126,10 +130,10 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
 
 
 def leaders_go_before_their_workers(pods: Iterable[LivePod], found: Live, roles: Collection[str] = ()) -> None:
-    """The StatefulSet of a group's workers is deleted when the leader of this group is gone (decisions 9).
+    """The StatefulSet of a group's workers is deleted after the leader of this group is gone (decisions 9).
 
-    Where gangs give back what they have (docs/placement.md), all of a group goes at once that serves nobody: its leader is
-    not ready, or another of the `roles` of its slice has no ready leader at all.
+    If gangs release their nodes (docs/placement.md), a group that cannot serve is deleted at once: its leader is not ready,
+    or another of the `roles` of its slice has no ready leader.
     """
     if found.key[0] != "StatefulSet" or _leads(found):
         return
@@ -148,10 +152,11 @@ def _leading(pods: Iterable[LivePod]) -> set[str]:
 def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
     seen: Iterable[Live], objects: Iterable[Live], pods: Iterable[LivePod], new: Manifest
 ) -> None:
-    """A group gets a number when no object of a former group with it is left: its pods would join another start.
+    """A group gets a number only when no object of an earlier group with that number exists, because its pods would join
+    another start.
 
-    Where the pass has `seen` no StatefulSet of the role the slice begins anew: its StatefulSets wait for the names of their
-    pods.
+    If the reconciliation has `seen` no StatefulSet of the role, the slice starts again: its StatefulSets wait for the names
+    of their pods.
     """
     labels = new["metadata"].get("labels") or {}
     if new["kind"] != "StatefulSet" or keys.WORKER_INDEX not in labels:
@@ -184,12 +189,13 @@ def a_group_starts_beside_another_revision_only_within_the_surge(
     *,
     current: bool,
 ) -> None:
-    """While two revisions exist, a role has no more groups in all than its replicas and the surge that the user allows.
+    """While two revisions exist, the number of groups of a role does not exceed its replicas plus the surge that the user
+    allows.
 
-    An autoscaler says how many replicas, within what the user allows.
+    An autoscaler sets the number of replicas within the limits of the user.
 
-    With `recreate` no pod starts beside one of another revision at all (decisions 6). `labels` are those of the pod that
-    starts. The number of groups is counted where a pass sees the pods as they are (`current`).
+    With `recreate` no pod starts while a pod of another revision exists (decisions 6). `labels` are those of the pod that
+    starts. The number of groups is counted if the reconciliation sees the `current` pods.
     """
     role, revision = labels[keys.COMPONENT], labels[keys.REVISION]
     engines = [pod for pod in pods if pod.labels[keys.COMPONENT] != keys.ROUTER]

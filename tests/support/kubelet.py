@@ -1,4 +1,4 @@
-"""What kubelets write and fail to write: simulated ones restart nothing and lose nothing by themselves."""
+"""Simulates writes and failures of kubelets, because the simulated nodes restart and lose nothing by themselves."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ KWOK = "kwok.x-k8s.io/node"
 
 
 def write_status(rig: Rig, pod: Manifest, change: Callable[[Manifest], None]) -> None:
-    """Change a pod's status as its kubelet would."""
+    """Change a pod's status, as its kubelet would."""
     where = path("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
     status = rig.api.get(where)["status"]
     change(status)
@@ -20,7 +20,7 @@ def write_status(rig: Rig, pod: Manifest, change: Callable[[Manifest], None]) ->
 
 
 def silent(status: Manifest) -> None:
-    """The readiness probe fails."""
+    """Let the readiness probe fail."""
     for one in status["conditions"]:
         if one["type"] in ("Ready", "ContainersReady"):
             one["status"] = "False"
@@ -28,7 +28,7 @@ def silent(status: Manifest) -> None:
 
 
 def exited(status: Manifest) -> None:
-    """The main container ended with code 0, and runs again."""
+    """Let the main container end with code 0 and run again."""
     (main,) = status["containerStatuses"]
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     words = "Scheduler hit an exception\nValueError: lost"
@@ -37,14 +37,14 @@ def exited(status: Manifest) -> None:
 
 
 def evicted(status: Manifest) -> None:
-    """The kubelet ended the pod for want of memory."""
+    """Let the kubelet evict the pod because of memory pressure."""
     status |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
 
 
 def lose(rig: Rig, node: str) -> None:
-    """Nobody plays this node's kubelet any more, and it is known."""
+    """Stop simulating this node's kubelet, and wait until the node is reported as lost."""
     rig.patch("Node", "", node, {"metadata": {"annotations": {KWOK: None}}})
-    rig.cluster.set_stages()  # kwok forgets the node
+    rig.cluster.set_stages()  # kwok stops simulating the node
     where = path("Node", "", node)
     conditions = rig.api.get(where)["status"]["conditions"]
     silent = [{**one, "status": "Unknown"} if one["type"] == "Ready" else one for one in conditions]
@@ -53,13 +53,13 @@ def lose(rig: Rig, node: str) -> None:
 
 
 def reports(rig: Rig, node: str) -> bool:
-    """Whether its Ready is True."""
+    """Return whether the node's condition Ready is True."""
     return is_ready(rig.get("Node", "", node) or {})
 
 
 @contextmanager
 def tainted(rig: Rig, node: str) -> Iterator[None]:
-    """A taint that drives every pod off, while the context is open."""
+    """Add a taint that evicts every pod, inside the `with` block."""
     rig.patch("Node", "", node, {"spec": {"taints": [{"key": "test", "effect": "NoExecute"}]}})
     try:
         yield
@@ -69,11 +69,11 @@ def tainted(rig: Rig, node: str) -> Iterator[None]:
 
 @contextmanager
 def deleted(rig: Rig, node: str) -> Iterator[None]:
-    """A machine and its Node are gone while the context is open. Kubernetes removes the pods after a minute."""
+    """Delete a machine and its Node inside the `with` block. Kubernetes removes the pods after a minute."""
     body = rig.get("Node", "", node) or {}
     rig.delete("Node", "", node)
     try:
-        if not SOAK:  # they go at once
+        if not SOAK:  # they end at once
             for pod in rig.all("Pod", ""):
                 if pod["spec"].get("nodeName") == node:
                     rig.delete("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"], gracePeriodSeconds=0)

@@ -23,8 +23,9 @@ def catalog() -> list[dict[str, Any]]:
 
 
 def looked_at(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[Subject]:
-    """What is looked at of these objects, beside the catalog; not `whole`: beside its accelerator classes, where a service
-    brings its own model and runtime, and to read the others takes a third of the time.
+    """Return the subjects for these objects next to the catalog. If not `whole`, only the accelerator classes of the
+    catalog are added, for services that bring their own model and runtime; parsing the others takes a third of the
+    time.
     """
     beside = [body for body in catalog() if whole or body["kind"] == "AcceleratorClass"]
     return list(subjects([dict(body) for body in bodies], beside, packaged()))

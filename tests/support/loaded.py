@@ -1,7 +1,8 @@
-"""Operators that need not load: for each cluster a process that has loaded the program, and forks it for each start.
+"""Starts operators without loading time: for each cluster a process that has loaded the program, and forks for each
+start.
 
-Half of what a start costs is imports. What is not as shipped: nothing is loaded anew, and the sets of all operators of a
-cluster have the same order. tests/process/test_wheel.py starts the real program, as do the node suite and the demo.
+Imports take half of a start. Two differences to the shipped program: nothing is loaded again, and sets have the same order
+in all operators of a cluster. tests/process/test_wheel.py, the node suite and the demo start the real program.
 """
 
 import gc
@@ -20,12 +21,12 @@ from ome_local.cluster import Cluster
 from ome_operator.__main__ import main
 
 NAME = "loaded"
-"""Of the process among those of its cluster."""
+"""Name of the process among those of its cluster."""
 _WITHIN_S = 60.0
 
 
 def start(cluster: Cluster, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
-    """A process of the cluster: `ome WORDS`, what it says goes to its log."""
+    """Start `ome WORDS` as a process of the cluster. Its output goes to its log."""
     assert processes.find(cluster.at, name) is None, f"{name} runs already"
     address = str(cluster.at.run / NAME)
     if cluster.process(NAME) is None:
@@ -35,14 +36,14 @@ def start(cluster: Cluster, name: str, words: Sequence[str], environment: Mappin
 
 
 def _asked(cluster: Cluster, address: str, question: str) -> int:
-    """The process id of the operator that was asked for."""
+    """Request an operator, and return its process ID."""
     until = time.monotonic() + _WITHIN_S
     while True:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_WITHIN_S)
             try:
                 connection.connect(address)
-            except (FileNotFoundError, ConnectionRefusedError):  # it loads
+            except (FileNotFoundError, ConnectionRefusedError):  # it is still loading
                 lives = cluster.process(NAME) is not None and time.monotonic() < until
                 assert lives, f"no operator is loaded: {processes.last_words(cluster.at, NAME)}"
                 time.sleep(0.05)
@@ -52,10 +53,10 @@ def _asked(cluster: Cluster, address: str, question: str) -> int:
 
 
 def _serve(address: str) -> None:
-    """Fork for each question; only a fork comes back, as the operator that was asked for."""
-    importlib.import_module("ome_operator.app")  # what the command loads when it runs
+    """Fork for each request. Only a fork returns, as the requested operator."""
+    importlib.import_module("ome_operator.app")  # imported by the command when it runs
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # none is left as a zombie
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that no zombies remain
     Path(address).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)

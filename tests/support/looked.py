@@ -1,4 +1,4 @@
-"""An API server with a kubelet of few words, for tests of `ome preflight`: it keeps what is made until it is deleted."""
+"""An API server with a minimal kubelet, for tests of `ome preflight`. It keeps created objects until they are deleted."""
 
 import json
 from collections.abc import Callable
@@ -41,7 +41,9 @@ def healthy(pod: Manifest, looks: int) -> Manifest:
 
 
 class Looked(FakeApi):
-    """`catalog`: kind → objects that were there before; `play`: how pods fare; `answers` come first, as FakeApi's do."""
+    """`catalog`: kind → objects that exist initially. `play`: returns how pods proceed. `answers` take precedence, as in
+    FakeApi.
+    """
 
     def __init__(self, play: Play = healthy, catalog: dict[str, list[Manifest]] | None = None, **answers: Any) -> None:
         super().__init__({verb.replace("_to_", " "): answer for verb, answer in answers.items()})
@@ -54,7 +56,7 @@ class Looked(FakeApi):
         try:
             return await super()._answer(call)
         except AssertionError:
-            pass  # nothing else was said to be answered
+            pass  # no answer was configured for anything else
         return self._own(call)
 
     def _own(self, call: Call) -> Any:

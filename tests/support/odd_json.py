@@ -1,4 +1,4 @@
-"""Any JSON, and objects that are right but for some places, for tests of parsers."""
+"""Arbitrary JSON, and valid objects with some changed places, for tests of parsers."""
 
 import contextlib
 import copy
@@ -28,7 +28,7 @@ VALUES = st.recursive(
 
 
 class Deep(NamedTuple):
-    """Stands for so many maps in each other: hypothesis would show them by recursion."""
+    """Stands for this number of nested maps, because hypothesis would print real ones recursively."""
 
     levels: int
 
@@ -37,7 +37,7 @@ ANY = VALUES | st.sampled_from([100, 1_000, MOST]).map(Deep)
 
 
 def real(value: Any) -> Any:
-    """The value with the maps that are meant."""
+    """Return the value with the nested maps in place of `Deep`."""
     if isinstance(value, Deep):
         return _nested(value.levels)
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def _nested(levels: int) -> Any:
 
 
 def dumped(value: Any) -> bytes:
-    """The same as JSON, of whatever depth."""
+    """Return the value as JSON, whatever its depth."""
     if isinstance(value, Deep):
         return b'{"a":' * value.levels + b"1" + b"}" * value.levels
     if isinstance(value, dict):
@@ -62,7 +62,7 @@ def dumped(value: Any) -> bytes:
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of everything in a value, as deep as people write."""
+    """Yield the path of everything in a value, as deep as people write."""
     if len(at) > 15:
         return
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -73,7 +73,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @st.composite
 def broken(draw: st.DrawFn, whole: list[Any], values: st.SearchStrategy[Any] = ANY) -> Any:
-    """One of these, with some places of it absent, doubled, or of any other value."""
+    """Generate one of these objects with some places missing, doubled, or replaced by any other value."""
     made = copy.deepcopy(draw(st.sampled_from(whole)))
     for _ in range(draw(st.integers(1, 3))):
         if not (found := list(places(made))):
@@ -97,7 +97,9 @@ TEXTS = (
 
 @st.composite
 def typed(draw: st.DrawFn, whole: Any) -> Any:
-    """The same with places absent, null, or of another value of their type: an API server lets no more through."""
+    """Generate the object with some places missing, null, or replaced by another value of their type, because an API
+    server accepts no others.
+    """
     made = copy.deepcopy(whole)
     for _ in range(draw(st.integers(1, 4))):
         *above, last = draw(st.sampled_from(list(places(made))))
@@ -114,6 +116,6 @@ def typed(draw: st.DrawFn, whole: Any) -> Any:
 
 
 def with_declared(parse: Callable[[], Any], *errors: type[Exception]) -> None:
-    """Parse; these errors are those that the caller waits for."""
+    """Run the parser. These errors are those that its caller expects."""
     with contextlib.suppress(*errors):
         parse()

@@ -1,4 +1,4 @@
-"""What OME v0.1.5 leaves on a cluster: stand-ins of its CRDs, webhooks, finalizers and children, written as its manager."""
+"""Simulates what OME v0.1.5 leaves in a cluster: its CRDs, webhooks, finalizers and children, written as its manager."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,14 +22,14 @@ WEBHOOK = {
 
 
 def write(cluster: Cluster, *manifests: Mapping[str, Any]) -> list[Manifest]:
-    """Create them as OME's manager does; the stored objects."""
+    """Create the objects as OME's manager does, and return the stored objects."""
     api = cluster.api()
     where = [path(one["kind"], one["metadata"].get("namespace", "")) + "?fieldManager=manager" for one in manifests]
     return [api.request("POST", at, one) for at, one in zip(where, manifests, strict=True)]
 
 
 def crd(kind: str, release: str = "", conversion: Mapping[str, Any] | None = None) -> Manifest:
-    """A CRD with a field and, on models and runtimes, a default that ours have not."""
+    """Return a CRD with a field and, for models and runtimes, a default that ours do not have."""
     plural, scope = KINDS[kind]
     open_ = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     spec = {**open_, "properties": {"onlyOme": {"type": "string"}}}
@@ -54,12 +54,14 @@ def crd(kind: str, release: str = "", conversion: Mapping[str, Any] | None = Non
 
 
 def dead_conversion() -> Manifest:
-    """A conversion webhook whose Service is gone."""
+    """Return a conversion webhook whose Service does not exist."""
     return {"strategy": "Webhook", "webhook": {"clientConfig": WEBHOOK, "conversionReviewVersions": ["v1"]}}
 
 
 def webhooks(service: str = "ome-webhook-server-service") -> list[Manifest]:
-    """OME's validator of services, and its mutator of services and pods; a stranger's, which nobody may touch."""
+    """Return OME's validator of services, its mutator of services and pods, and a foreign webhook, which must not be
+    changed.
+    """
     target = {"service": {**WEBHOOK["service"], "name": service}}
     rules = {
         "services": {"apiGroups": ["ome.io"], "apiVersions": ["v1beta1"], "operations": ["CREATE", "UPDATE"],
@@ -81,13 +83,13 @@ def webhooks(service: str = "ome-webhook-server-service") -> list[Manifest]:
 
 
 def configuration(kind: str, name: str, hooks: list[Manifest]) -> Manifest:
-    """Of `Validating` or `Mutating` webhooks."""
+    """Return a configuration of `Validating` or `Mutating` webhooks."""
     version = "admissionregistration.k8s.io/v1"
     return {"apiVersion": version, "kind": f"{kind}WebhookConfiguration", "metadata": {"name": name}, "webhooks": hooks}
 
 
 def controller(replicas: int) -> Manifest:
-    """OME's Deployment."""
+    """Return OME's Deployment."""
     labels = {"control-plane": "ome-controller-manager"}
     pod = {"containers": [{"name": "manager", "image": "ome:1"}]}
     template = {"metadata": {"labels": labels}, "spec": pod}
@@ -97,7 +99,7 @@ def controller(replicas: int) -> Manifest:
 
 
 def say(cluster: Cluster, service: Manifest) -> None:
-    """A status as OME wrote it long ago."""
+    """Write a status as OME wrote it long ago."""
     api, where = cluster.api(), path("InferenceService", service["metadata"]["namespace"], service["metadata"]["name"])
     merge = "application/merge-patch+json"
     types = ("Ready", "EngineReady", "IngressReady")
@@ -105,17 +107,17 @@ def say(cluster: Cluster, service: Manifest) -> None:
     status = {"url": "http://kimi.example.com", "conditions": conditions, "observedGeneration": 1}
     said = api.request("PATCH", f"{where}/status?fieldManager=manager", {"status": status}, merge)
     entries = [one | ({"time": AGO} if one["manager"] == "manager" else {}) for one in said["metadata"]["managedFields"]]
-    # A change of nothing but times would be no change to the API server.
+    # The API server would ignore a change of times only.
     api.request("PATCH", where, {"metadata": {"managedFields": entries, "annotations": {"long": "ago"}}}, merge)
 
 
 def group(service: Manifest, name: str) -> Manifest:
-    """What OME makes for a component of several nodes; its controller is not here."""
+    """Return what OME creates for a component of several nodes, whose controller is not installed here."""
     return _owned(service, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, {"spec": {"replicas": 1}})
 
 
 def children(service: Manifest, *components: str, groups: int = 1, gpus: int = 0) -> list[Manifest]:
-    """Everything that OME makes for a service in RawDeployment mode."""
+    """Return everything that OME creates for a service in RawDeployment mode."""
     out = [_service(service, service["metadata"]["name"], components[-1], 8080)]
     for one in components:
         out += [*_component(service, one, groups if one == "engine" else 1, gpus if one == "engine" else 0)]

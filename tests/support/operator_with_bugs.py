@@ -1,6 +1,7 @@
-"""The operator as a program with two bugs that tests put into it: passes over services with these names meet them.
+"""The operator as a program with two injected bugs, which occur in reconciliations of services with these names.
 
-No bug of ours is known that would raise or stand still for so long, and alerts about both have to fire.
+The alerts about both kinds of bugs have to be tested, and no real bug is known that raises or blocks the event loop for so
+long.
 """
 
 import time
@@ -19,9 +20,9 @@ def _broken(sync: Any) -> Any:
         if service.name == RAISES:
             raise KeyError("a bug that a test has put here")
         if service.name == STANDS_STILL:
-            end = time.monotonic() + STILL_S  # of the event loop's thread
+            end = time.monotonic() + STILL_S  # the stack of the event loop's thread
             while time.monotonic() < end:
-                pass  # it computes: of a stall that only sleeps the watchdog may miss a second
+                pass  # it computes, because the watchdog may miss a second of a stall that only sleeps
         return sync(service, *what)
 
     return decided

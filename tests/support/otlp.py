@@ -1,7 +1,7 @@
-"""A stand-in for a collector: it takes traces as OTLP over gRPC without TLS, and keeps their spans.
+"""A minimal trace collector: it receives traces as OTLP over gRPC without TLS, and keeps their spans.
 
-HTTP/2 as RFC 9113 has it, as far as a client of gRPC needs it. What a client calls is not looked at, so compressed headers
-stay unread: all that comes is taken for ExportTraceServiceRequest.
+It implements as much of HTTP/2 (RFC 9113) as a gRPC client needs. It ignores which method is called, so it does not
+decompress headers: every request is parsed as an ExportTraceServiceRequest.
 """
 
 import asyncio
@@ -18,31 +18,31 @@ Fields = dict[int, list[bytes | int]]
 
 
 class Span(NamedTuple):
-    """A span, with what its resource says."""
+    """A span with the attributes of its resource."""
 
     trace: str
     id: str
     parent: str
-    """"" for the first span of a trace."""
+    """ID of the parent span; "" for the first span of a trace."""
     name: str
     seconds: float
     resource: dict[str, str]
 
 
 class Collector:
-    """Listens on a port of its own."""
+    """A collector that listens on its own port."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str = "127.0.0.1") -> str:
-        """HOST:PORT."""
+        """Start the collector, and return its HOST:PORT."""
         self._server = await asyncio.start_server(self._serve, host, 0)
         return f"{host}:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
-        """Close it, with connections that are open."""
+        """Stop the collector and its open connections."""
         if self._server is not None:
             self._server.close()
 
@@ -82,7 +82,7 @@ def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
 
 
 def _answer(stream: int) -> bytes:
-    """An empty ExportTraceServiceResponse, and that all is well."""
+    """Return an empty ExportTraceServiceResponse with the status OK."""
     head = b"\x88" + _header(b"content-type", b"application/grpc")  # 0x88 is `:status: 200`
     body = _frame(DATA, 0, stream, bytes(5))
     return _frame(HEADERS, END_HEADERS, stream, head) + body + _frame(
@@ -91,19 +91,19 @@ def _answer(stream: int) -> bytes:
 
 
 def _header(name: bytes, value: bytes) -> bytes:
-    """A header as HPACK writes it without its tables."""
+    """Return a header in HPACK encoding without tables."""
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
 def _message(body: bytes) -> bytes:
-    """The message of a call of gRPC."""
+    """Return a message in gRPC framing."""
     packed, length = body[0], int.from_bytes(body[1:5])
     message = body[5 : 5 + length]
     return gzip.decompress(message) if packed else message
 
 
 def spans(request: bytes) -> Iterator[Span]:
-    """The spans of an ExportTraceServiceRequest; the numbers are those of the fields in OTLP's protocol buffers."""
+    """Yield the spans of an ExportTraceServiceRequest. The numbers are those of the fields in OTLP's protocol buffers."""
     for of_resource in _inner(_fields(request), 1):
         (resource,) = _inner(of_resource, 1) or [{}]
         said = {_text(pair, 1): _text(_inner(pair, 2)[0], 1) for pair in _inner(resource, 1) if _inner(pair, 2)}
@@ -127,7 +127,7 @@ def _text(fields: Fields, number: int) -> str:
 
 
 def _fields(message: bytes) -> Fields:
-    """Field -> its values; those of fixed length as they stand there."""
+    """Return the values of each field number. Values of fixed length stay encoded."""
     out: Fields = {}
     at = 0
     while at < len(message):

@@ -1,4 +1,6 @@
-"""Services that race for nodes in memory: passes of `sync`, the arbiter of turns, and a scheduler that binds pod by pod."""
+"""Services that compete for nodes in memory: reconciliations with `sync`, the arbiter of admissions, and a scheduler that
+binds pod by pod.
+"""
 
 import asyncio
 import random
@@ -26,12 +28,12 @@ LABELS = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
 
 
 def role(pod: LivePod) -> str:
-    """Its component."""
+    """Return the component of a pod."""
     return pod.labels[keys.COMPONENT]
 
 
 class Known:
-    """What the arbiter reads of the cluster."""
+    """The state of the cluster that the arbiter reads."""
 
     roles = ClusterCache.roles
 
@@ -41,12 +43,12 @@ class Known:
         self._held = Occupancy()
 
     def deps(self) -> Deps:
-        """Of any service."""
+        """Return the dependencies, which are the same for all services."""
         return self.race.worlds["a"].deps
 
     @property
     def pods(self) -> list[Pod]:
-        """Of all services, each in a namespace of its own."""
+        """Return the pods of all services. Each service has its own namespace."""
         found = []
         for name, world in self.race.worlds.items():
             found += [pod.facts(world.service)._replace(namespace=name, service=name) for pod in world.pods.values()]
@@ -54,7 +56,7 @@ class Known:
 
     @property
     def occupancy(self) -> Occupancy:
-        """Told of what has changed."""
+        """Return the occupancy of nodes, updated with all changes."""
         now = {f"{pod.namespace}/{pod.uid}": pod for pod in self.pods}
         for uid in self._seen.keys() | now.keys():
             self._held.pod(self._seen.get(uid), now.get(uid))
@@ -62,20 +64,20 @@ class Known:
         return self._held
 
     def pods_of(self, namespace: str, _: str) -> list[Pod]:
-        """Of a service."""
+        """Return the pods of a service."""
         return [pod for pod in self.pods if pod.namespace == namespace]
 
     def find(self, ref: Ref) -> None:
-        """Nobody asks whether it serves."""
+        """Return None, because the tests do not ask whether a service serves."""
 
     def group(self, key: tuple[str, str]) -> list[Any]:
-        """Children of a kind."""
+        """Return no children of any kind."""
         world = self.race.worlds[key[0]]
         return [child.facts(world.service) for child in world.children.values() if child.key[0] == "ControllerRevision"]
 
 
 class Race:
-    """Services that want the same nodes."""
+    """Services that compete for the same nodes."""
 
     def __init__(self, shapes: dict[str, Shape], nodes: int, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -98,7 +100,7 @@ class Race:
             world.healthy = partial(self.healthy, name)
 
     def healthy(self, name: str, pod: LivePod) -> bool:
-        """Whether a pod may become ready: with all ranks of its group on nodes."""
+        """Return whether a pod may become ready: all ranks of its group are on nodes."""
         if role(pod) == keys.ROUTER:
             return True
         ranks = [other for other in self.worlds[name].pods.values() if (role(other), other.group) == (role(pod), pod.group)]
@@ -106,12 +108,12 @@ class Race:
         return placed == self.shapes[name].size and self.chance.random() < 0.3
 
     def step(self) -> None:
-        """A second: passes in any order, some pods are bound, and the controllers do something."""
+        """Simulate one step: reconciliations in any order, bindings of some pods, and work of the controllers."""
         names = list(self.worlds)
         self.chance.shuffle(names)
         for name in names:
             world = self.worlds[name]
-            for _ in range(self.chance.randint(1, 2)):  # a pass may come again before its status was written
+            for _ in range(self.chance.randint(1, 2)):  # a reconciliation may run again before its status was written
                 status = world.service.status
                 world.turn = self.gangs.turn(Ref("InferenceService", name, name), status, world.now)
                 plan = world.sync()
@@ -122,11 +124,9 @@ class Race:
                 served = self.serving(name)
                 world.carry_out(plan)
                 if self.chance.random() < 0.2:
-                    world.service = replace(world.service, status=status)  # it could not be written
-                    self.half.pop(name, None)  # what was given back is made again, for another try
-                recycled = {
-                    one.name for group in plan.recycle for one in group.delete
-                }  # a rank was lost, and is there again
+                    world.service = replace(world.service, status=status)  # the status could not be written
+                    self.half.pop(name, None)  # what was released is created again, for another try
+                recycled = {one.name for group in plan.recycle for one in group.delete}  # a rank was lost, and exists again
                 assert not {pod for pod in served - recycled if world.pods[pod].deleting}, "a serving group is taken back"
             world.step()
             self.bind()
@@ -135,7 +135,7 @@ class Race:
         self.look()
 
     def bind(self) -> None:
-        """The scheduler."""
+        """Bind pending pods like the scheduler."""
         everybody = [pod for world in self.worlds.values() for pod in world.pods.values()]
         pending = [pod for pod in everybody if not pod.node and not pod.deleting and role(pod) != keys.ROUTER]
         self.chance.shuffle(pending)
@@ -144,7 +144,7 @@ class Race:
             pod.node = self.chance.choice(free) if free else ""
 
     def serving(self, name: str) -> set[str]:
-        """Pods of groups that serve: whole groups, where each role of the service has such a group."""
+        """Return the pods of groups that serve: complete groups, if each role of the service has such a group."""
         pods = [pod for pod in self.worlds[name].pods.values() if role(pod) != keys.ROUTER]
         ready = Counter((role(pod), pod.group) for pod in pods if pod.ready and not pod.deleting)
         whole = {group for group, count in ready.items() if count == self.shapes[name].size}
@@ -153,7 +153,7 @@ class Race:
         return {pod.name for pod in pods if (role(pod), pod.group) in whole}
 
     def look(self) -> None:
-        """Nobody holds half for more than two timeouts, but for groups that have served."""
+        """Check that no service holds an incomplete gang for more than two timeouts, except groups that have served."""
         for name, world in self.worlds.items():
             groups = world.service.status.get("groups") or ()
             served = {(group["component"], group["index"]) for group in groups if group["incarnation"]}
@@ -161,13 +161,13 @@ class Race:
             mine = [pod for pod in pods if pod.name not in self.serving(name) and (role(pod), pod.group) not in served]
             if any(pod.node for pod in mine) and any(not pod.node for pod in mine):
                 since = self.half.setdefault(name, world.now)
-                # A step is 11 seconds long, and so late a pass may be, and a pod may end.
+                # A step is 11 seconds long; a reconciliation may be that late, and so may the end of a pod.
                 assert (world.now - since).total_seconds() <= 2 * TIMEOUT, f"{name} holds half"
             else:
                 self.half.pop(name, None)
 
     def have(self, nodes: dict[str, Node]) -> None:
-        """These are the nodes from now on; pods of others are gone."""
+        """Replace the nodes. Pods on removed nodes are deleted."""
         self.nodes = nodes
         for world in self.worlds.values():
             world.edit(deps=replace(world.deps, nodes=nodes))
@@ -176,7 +176,7 @@ class Race:
         self.gangs.freed()
 
     def groups(self, name: str) -> dict[tuple[str, int], set[str]]:
-        """Role and number -> UIDs, of the groups of which every rank is on a node."""
+        """Return the UIDs of the pods of groups whose ranks are all on nodes, by role and number."""
         found: dict[tuple[str, int], set[str]] = {}
         for pod in self.worlds[name].pods.values():
             if pod.node and not pod.deleting:
@@ -184,11 +184,11 @@ class Race:
         return {group: uids for group, uids in found.items() if len(uids) == self.shapes[name].size}
 
     def whole(self) -> set[str]:
-        """Services that are Ready."""
+        """Return the services that are Ready."""
         return {name for name, world in self.worlds.items() if world.condition("Ready").get("status") == "True"}
 
     def delete(self, name: str) -> None:
-        """A user deletes a service."""
+        """Delete a service as its user."""
         world = self.worlds[name]
         world.pods.clear()
         world.children.clear()
@@ -198,7 +198,7 @@ class Race:
 
 
 def whole(shape: Shape) -> World:
-    """A service all of whose pods are on nodes of their own, and ready, while gangs are switched off."""
+    """Return a service whose pods are all ready, each on its own node, while gangs are disabled."""
     world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, shape.pods, 1).nodes), 1)
     world.run(1)
     while world.condition("Ready").get("status") != "True":

@@ -1,4 +1,4 @@
-"""Every state that the pods of a namespace went through, from a watch: what a glance at the end does not show."""
+"""Records every state of the pods of a namespace from a watch, because a check at the end misses intermediate states."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ RANK_0 = "leaderworkerset.sigs.k8s.io/worker-index"
 
 
 class Shot(NamedTuple):
-    """One pod at one moment."""
+    """The state of a pod at one moment."""
 
     uid: str
     service: str
@@ -21,23 +21,23 @@ class Shot(NamedTuple):
     revision: str
     group: int
     ready: bool
-    """And not being deleted."""
+    """Whether the pod is ready and not being deleted."""
     draining: bool
     image: str
 
 
 Frame = dict[str, Shot]
-"""Name of a pod -> how it was."""
+"""State of each pod by name."""
 
 
 class Film:
-    """The frames; complete once the recording is over."""
+    """The recorded states. They are complete after the end of the recording."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
 
     def frames(self, service: str) -> Iterator[Frame]:
-        """The pods of a service after every event."""
+        """Yield the pods of a service after every event."""
         now: Frame = {}
         for event in self.events:
             shot = _shot(event["object"])
@@ -50,11 +50,13 @@ class Film:
             yield now
 
     def capacity(self, service: str, wanted: dict[str, int], size: int = 1) -> list[float]:
-        """The share of the wanted groups that served after every event, each revision behind its own ready router."""
+        """Return the share of the desired groups that served after every event. Groups count only if a router of their
+        revision is ready.
+        """
         return [_capacity(frame, wanted, size) for frame in self.frames(service)]
 
     def most(self, service: str, component: str) -> int:
-        """Groups of a component that existed at once."""
+        """Return the maximum number of groups of a component that existed at the same time."""
         return max(
             len({(one.revision, one.group) for one in frame.values() if one.component == component})
             for frame in self.frames(service)
@@ -63,7 +65,7 @@ class Film:
 
 @contextmanager
 def recording(rig: Rig, namespace: str) -> Iterator[Film]:
-    """Film the pods of a namespace while the block runs."""
+    """Record the pods of a namespace inside the `with` block."""
     film = Film()
     path = rig.cluster.at.root / f"film-{namespace}.json"
     words = ["get", "pods", "-n", namespace, "--watch", "--output-watch-events", "-o", "json"]
@@ -73,7 +75,7 @@ def recording(rig: Rig, namespace: str) -> Iterator[Film]:
         )
         try:
             yield film
-            time.sleep(1)  # what happened last is on its way
+            time.sleep(1)  # the last events are still being delivered
         finally:
             watch.terminate()
             watch.wait()
@@ -81,7 +83,7 @@ def recording(rig: Rig, namespace: str) -> Iterator[Film]:
     while text := text.lstrip():
         try:
             event, end = decoder.raw_decode(text)
-        except ValueError:  # cut off by the end
+        except ValueError:  # interrupted by the end of the recording
             break
         film.events.append(event)
         text = text[end:]

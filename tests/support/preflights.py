@@ -1,4 +1,6 @@
-"""Checks as they run in pods, here: real processes and ports, a loopback address for each rank, faked /sys trees."""
+"""Runs preflight checks of pods on this machine: real processes and ports, a loopback address for each rank, and faked
+/sys trees.
+"""
 
 import json
 import os
@@ -14,16 +16,17 @@ from typing import Any, NamedTuple
 from ome_operator.preflight import code
 
 QUICK = 29.0
-"""Seconds for a check in which rank 0 waits for others for 2 s."""
+"""Seconds for a check in which rank 0 waits 2 s for other ranks."""
 ENGINE = ("python3", "-m", "sglang.launch_server")
 _MAIN = "sys.modules[name].main()"
 BOOT = code.BOOT.replace(_MAIN, f"sys.modules['ome_operator.preflight.group'].COPY=0.25;{_MAIN}")
-"""Copies for a third of a pod's time: on loopback they are all work of this machine, 1.4 s of a core for each rank."""
+"""Code in which ranks copy for a third of the time of a pod: on loopback this machine does the work of all ranks, 1.4 s
+of a core for each."""
 assert code.BOOT != BOOT
 
 
 class Done(NamedTuple):
-    """How the check of a rank ended."""
+    """The result of the check of a rank."""
 
     code: int
     message: dict[str, Any]
@@ -31,29 +34,29 @@ class Done(NamedTuple):
 
     @property
     def found(self) -> list[tuple[int, str]]:
-        """(rank, check) of every finding."""
+        """Return (rank, check) of every finding."""
         return sorted((each["rank"], each["check"]) for each in self.message["findings"])
 
     @property
     def said(self) -> str:
-        """All sentences."""
+        """Return the messages of all findings."""
         return "; ".join(f"rank {each['rank']}: {each['said']}" for each in self.message["findings"])
 
 
 class Group(NamedTuple):
-    """Addresses of ranks on loopback, and the ports of their meeting and engine."""
+    """The loopback addresses of the ranks of a group, and the ports of their rendezvous and engine."""
 
     number: int
     port: int
     http: int
 
     def host(self, rank: int) -> str:
-        """The address of a rank."""
+        """Return the address of a rank."""
         return f"127.{self.number}.1.{rank}"
 
 
 def group(number: int) -> Group:
-    """A group with ports that nobody has."""
+    """Return a group with free ports."""
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as other:
         return Group(number, first.getsockname()[1], other.getsockname()[1])
 
@@ -70,7 +73,7 @@ def start(
     isolated: bool = True,
     **config: Any,
 ) -> subprocess.Popen[str]:
-    """Start the check of a rank; `config` beside what a rendered pod has."""
+    """Start the check of a rank. `config` is added to the configuration of a rendered pod."""
     folder.mkdir(exist_ok=True)
     facts = {"rank": str(rank), "size": size, "seconds": QUICK, "message": str(folder / f"message-{rank}"), **config}
     facts.setdefault("root", str(root(folder)))
@@ -84,7 +87,7 @@ def start(
         for kind, most in (limits or {}).items():
             resource.setrlimit(kind, (most, most))
 
-    # Nothing but the standard library can be imported.
+    # Only the standard library can be imported.
     python = [sys.executable, *(["-I"] if isolated else []), "-S"]
     return subprocess.Popen(
         [*python, "-c", BOOT, *words], env={**base, **own, **(env or {})}, cwd=folder, preexec_fn=bounded, text=True,
@@ -93,7 +96,7 @@ def start(
 
 
 def done(folder: Path, rank: int, process: subprocess.Popen[str]) -> Done:
-    """Wait for it."""
+    """Wait for the check of a rank, and return its result."""
     log, _ = process.communicate(timeout=90)
     text = (folder / f"message-{rank}").read_text()
     assert len(text.encode()) <= 4096, "the kubelet would cut it"
@@ -101,14 +104,16 @@ def done(folder: Path, rank: int, process: subprocess.Popen[str]) -> Done:
 
 
 def run(folder: Path, **options: Any) -> Done:
-    """A rank alone."""
+    """Run the check of a single rank."""
     return done(folder, 0, start(folder, **options))
 
 
 def together(
     folder: Path, size: int, of: Group, each: Mapping[int, Mapping[str, Any]] | None = None, **all_: Any
 ) -> list[Done]:
-    """All ranks of a group but those for which `each` has None; the others with what it has for them."""
+    """Run the checks of all ranks of a group with the options that `each` has for them. Ranks for which `each` has None
+    are left out.
+    """
     own = each or {}
     running = {
         rank: start(folder, rank, size, of, **{**all_, **own.get(rank, {})})
@@ -119,7 +124,7 @@ def together(
 
 
 def root(folder: Path) -> Path:
-    """A node without RDMA and GPUs where all is well."""
+    """Create the files of a healthy node without RDMA and GPUs."""
     at = folder / "root"
     write(at, "dev/shm/.keep", "")
     write(at, "sys/class/net/eth0/mtu", "1500")
@@ -128,7 +133,7 @@ def root(folder: Path) -> Path:
 
 
 def write(at: Path, path: str, text: str) -> None:
-    """A file below a faked root."""
+    """Write a file below a faked root."""
     file = at / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -137,7 +142,7 @@ def write(at: Path, path: str, text: str) -> None:
 def device(
     at: Path, name: str, number: int = 0, *, rate: int = 400, state: str = "4: ACTIVE", link: str = "InfiniBand"
 ) -> None:
-    """An RDMA device as /sys shows it, and its file in the container."""
+    """Create an RDMA device: its directory in /sys, and its device file in the container."""
     port = f"sys/class/infiniband/{name}/ports/1"
     write(at, f"{port}/state", f"{state}\n")
     write(at, f"{port}/phys_state", "5: LinkUp\n" if "ACTIVE" in state else "3: Disabled\n")
@@ -154,7 +159,7 @@ def device(
 
 
 def weights(folder: Path, files: int = 2) -> Path:
-    """A model of some files, with their index."""
+    """Create a model of some files with their index."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"model-{number}-of-{files}.safetensors" for number in range(1, files + 1)]
     for name in names:

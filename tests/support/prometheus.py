@@ -78,7 +78,9 @@ def until(what: str, seen: Callable[[], T], within_s: float = 30.0, every_s: flo
 
 @contextmanager
 def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tuple[Prometheus, Layout, Kept]]:
-    """The real program without a cluster, asking each second, with these rules or the chart's; skips where there is none."""
+    """Run the real program without a cluster, with these rules or the chart's. It scrapes each second. Skips the test if
+    the program is not available.
+    """
     try:
         debian.prometheus()
     except Unavailable as reason:
@@ -102,7 +104,7 @@ def running(folder: Path, rules: Mapping[str, Any] | None = None) -> Iterator[tu
 
 @contextmanager
 def joined(cluster: Cluster, rules: Mapping[str, Any] | None = None) -> Iterator[Prometheus]:
-    """A cluster's own Prometheus while the block runs, with these rules or the chart's."""
+    """Run a Prometheus for a cluster inside the `with` block, with these rules or the chart's."""
     with_it = Cluster.up(cluster.name, **{**vars(cluster.kept.spec), "prometheus": True})
     made = Prometheus(with_it.prometheus)
     try:
@@ -112,17 +114,19 @@ def joined(cluster: Cluster, rules: Mapping[str, Any] | None = None) -> Iterator
             prometheus.write(with_it.at, with_it.kept, own)
             process = with_it.process(prometheus.NAME)
             assert process is not None
-            process.signal(signal.SIGHUP)  # it reads its configuration again
+            process.signal(signal.SIGHUP)  # it reloads its configuration
             until("it knows the rules", lambda: str(own) in made.get("status/config")["yaml"])
         yield made
     finally:
         for name in prometheus.PROCESSES:
             with_it.stop(name)
         spec.save(with_it.at, with_it.kept.with_spec(prometheus=False))
-        shutil.rmtree(with_it.at.prometheus / "data")  # whoever joins within five minutes would still see its last values
+        shutil.rmtree(
+            with_it.at.prometheus / "data"
+        )  # a test that joins within five minutes would still see the last values
 
 
-# --- rules whose times are divided -----------------------------------------------------------------------------------------
+# --- rules with divided times ----------------------------------------------------------------------------------------------
 BY = 10
 UNITS = {"s": 1, "m": 60, "h": 3600}
 _RANGE = re.compile(r"(?:(?<=\[)|(?<=offset ))(\d+)([smh])\b")
@@ -131,7 +135,9 @@ _LIMIT = re.compile(r"> (\d+)\b(?!\.)")
 
 
 def divided(rules: Mapping[str, Any], by: float = BY, others: Mapping[str, float] = MappingProxyType({})) -> dict[str, Any]:
-    """Alert rules with `for`, windows, and limits of ages divided; `others`: an alert → by what else than `by`."""
+    """Return alert rules with `for`, windows and limits of ages divided by a factor; `others` has different factors for
+    some alerts.
+    """
 
     def rule(each: Mapping[str, Any]) -> dict[str, Any]:
         parts = others.get(each["alert"], by)
@@ -149,7 +155,7 @@ def _shorter(expression: str, by: float) -> str:
 
 
 def _is_time(part: str) -> bool:
-    """Not how long something takes: what is slow is as slow in a test."""
+    """Return whether a part is an age. Durations of operations are no ages, because they are the same in a test."""
     return "_seconds" in part and "increase(" not in part and "quantile" not in part
 
 

@@ -1,4 +1,6 @@
-"""What engines are asked, on CPUs and on GPUs. Imports nothing, for it travels to machines without our packages."""
+"""Prompts for engines on CPUs and GPUs. The module imports nothing, because it is copied to machines without our
+packages.
+"""
 
 LONG = "A much longer prompt, so that more than one page of the cache is used. " * 4
 PROMPTS = ("The future of AI is", "Hello", LONG, "7")

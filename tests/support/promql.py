@@ -1,4 +1,4 @@
-"""Which metrics an expression of PromQL reads, and which labels it asks of them."""
+"""Finds the metrics that a PromQL expression reads, and the labels that it selects by."""
 
 import re
 
@@ -12,14 +12,14 @@ _LISTS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([
 
 
 def metrics(expression: str) -> set[str]:
-    """Names of metrics: what is no word of the language, no label and no number."""
+    """Return the names of metrics: all names that are not keywords, labels or numbers."""
     bare = re.sub(r"\{[^}]*\}", "", _TEXT.sub('""', expression))
     bare = re.sub(r"\b\d[\w.]*", "", _LISTS.sub("", re.sub(r"\[[^\]]*\]", "", bare)))
     return {word for word in re.findall(r"[A-Za-z_:][\w:]*", bare) if word not in WORDS}
 
 
 def labels(expression: str) -> dict[str, set[str]]:
-    """Metric -> labels that its selectors name."""
+    """Return for each metric the labels in its selectors."""
     found: dict[str, set[str]] = {}
     for name, selector in re.findall(r"([A-Za-z_:][\w:]*)\{([^}]*)\}", _TEXT.sub('""', expression)):
         found.setdefault(name, set()).update(re.findall(r"(\w+)\s*[!=]", selector))
@@ -27,5 +27,5 @@ def labels(expression: str) -> dict[str, set[str]]:
 
 
 def grouped(expression: str) -> set[str]:
-    """Labels by which something is summed."""
+    """Return the labels by which the expression aggregates."""
     return {word.strip() for names in re.findall(r"\bby\s*\(([^)]*)\)", expression) for word in names.split(",")} - {""}

@@ -1,7 +1,8 @@
-"""A proxy between an operator and the real API server, for tests that break what lies between them.
+"""A proxy between an operator and the real API server, for tests that inject faults between them.
 
-It speaks plain HTTP on loopback and TLS with the API server, and passes the operator's token through. A judge decides about
-every request: it fails, is lost, or comes late. Watches can be cut, held back, or told that they are too old.
+It accepts plain HTTP on loopback, connects to the API server with TLS, and passes the operator's token through. A judge
+decides about every request: it fails, is lost, or is delayed. Watches can be cut, held back, or answered that their version
+is too old.
 """
 
 import asyncio

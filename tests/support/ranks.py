@@ -1,8 +1,8 @@
-"""Groups of ranks that find each other, lose each other and hang, for property tests of recovery.
+"""Simulates groups of ranks that find each other, lose each other and hang, for property tests of recovery.
 
-It plays StatefulSets, kubelets and engines with the timing that a seeded chance gives. Ranks that wait join into one start
-when all of them run; when one of a start is lost, the others of it are broken: each ends by itself after a while, or waits
-for ever until somebody deletes it (as real engines do, both). Time passes in steps of STEP seconds.
+It simulates StatefulSets, kubelets and engines with random, seeded timing. Waiting ranks join into one start when all of
+them run. When a rank of a start is lost, the other ranks are broken: each ends by itself after a while, or waits forever
+until it is deleted (real engines do both). Time passes in steps of STEP seconds.
 """
 
 import random
@@ -150,7 +150,7 @@ class Fleet:
 
     def _engines(self, truth: Truth) -> None:
         waiting = [one for one in truth.ranks.values() if one.works and not one.start and not one.hung]
-        if len(waiting) == truth.size and self.chance.random() < 0.5:  # they have met
+        if len(waiting) == truth.size and self.chance.random() < 0.5:  # the ranks have joined
             self._count += 1
             for one in waiting:
                 one.start = self._count
@@ -163,7 +163,9 @@ class Fleet:
         leads = truth.ranks.get(0)
         if leads is None or not leads.running or not leads.start:
             truth.ready = False
-        elif whole != truth.ready and (self.chance.random() < 0.6 or (whole and truth.late >= LATE)):  # late both ways
+        elif whole != truth.ready and (
+            self.chance.random() < 0.6 or (whole and truth.late >= LATE)
+        ):  # late in both directions
             truth.ready = whole and not truth.silence
         elif truth.silence:
             truth.ready = False
@@ -183,7 +185,7 @@ class Fleet:
         one = truth.ranks.get(rank % truth.size)
         if how == "silent":
             known = self.stored.get(f"g{number % len(self.truths)}")
-            # That it answered since the last silence was never stored: the two look like one, and may be taken for a hang.
+            # An answer after the last silence was never stored: the two silences look like one, and may count as a hang.
             silent = truth.ready or bool(truth.together)
             truth.failures += known is not None and known.phase == NOT_READY and silent
             truth.silence = 1 + rank
@@ -203,7 +205,7 @@ class Fleet:
         """Set the deviation of the operator's clock."""
         for number, truth in enumerate(self.truths):
             known = self.stored.get(f"g{number}")
-            # A jump ahead ends the wait for a leader that is silent: nothing tells that from a hang (docs/faults.md).
+            # A jump ahead ends the wait for a silent leader: it cannot be distinguished from a hang (docs/faults.md).
             silent = known is not None and known.phase == NOT_READY and truth.together and not truth.ready
             truth.failures += off > self.off and bool(silent)
         self.off = off

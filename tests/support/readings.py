@@ -1,4 +1,6 @@
-"""What everything that reads objects makes of them, as a text: two texts differ where a field was read."""
+"""Returns as text what each reader computes from objects. If a change of a field changes the text, some reader uses the
+field.
+"""
 
 import asyncio
 import json
@@ -51,7 +53,7 @@ IMAGES = job.Images("sglang:1", "tools:1")
 
 
 def parsed(bodies: Bodies) -> tuple[InferenceService, Deps]:
-    """The service, and what it may refer to. Raises AssertionError for what cannot be read."""
+    """Return the service and the objects that it refers to. Raises AssertionError for an invalid object."""
     found = [parts.good(kind.parse(bodies[name])) for name, kind in _KINDS.items() if name in bodies]
     deps = parts.deps(*[item for item in found if isinstance(item, Model | Runtime | AcceleratorClass)])
     weights = {item.name: item for item in found if isinstance(item, FineTunedWeight)}
@@ -71,7 +73,7 @@ PARSED: Mapping[str, Any] = {
 
 
 class _Everywhere(dict[str, frozenset[str]]):
-    """Every node holds everything."""
+    """A catalog of nodes in which every node holds every model."""
 
     def get(self, key: str, default: Any = None) -> frozenset[str]:  # type: ignore[override]
         return frozenset(NODES)
@@ -81,7 +83,7 @@ class _Everywhere(dict[str, frozenset[str]]):
 
 
 def fresh(bodies: Bodies) -> str:
-    """The first pass, and how groups that fail are treated."""
+    """Return the first plan, and the recovery policy of groups."""
     service, deps, plan = _first(json.dumps(bodies))
     runtime = deps.runtimes[Ref("ClusterServingRuntime", "", "rt")]
     assert isinstance(runtime, Runtime)
@@ -91,14 +93,14 @@ def fresh(bodies: Bodies) -> str:
 
 @lru_cache(maxsize=4)
 def _first(bodies: str) -> tuple[InferenceService, Deps, Plan]:
-    """The first pass: what it writes and the status that it tells are looked at one after the other."""
+    """Run the first reconciliation. Cached, because its output and its status are read one after another."""
     service, deps = parsed(json.loads(bodies))
     return service, deps, sync(service, deps, Observed(), START)
 
 
 def later(before: Bodies, bodies: Bodies, *, ready: bool = True, edit: Bodies | None = None) -> str:
-    """A pass when the service was whole as it was `before`, and an edit came: at once, or when its new pods did not come up
-    for three hours. `edit`: another than that of the engine's image.
+    """Return the plan for a service that was complete with the bodies `before` and is edited: immediately after the edit,
+    or if its new pods did not become ready for three hours. `edit` replaces the default edit of the engine's image.
     """
     key = json.dumps(before, sort_keys=True)
     world = _whole(key) if ready else _stuck(key)
@@ -135,7 +137,7 @@ def _stuck(bodies: str) -> World:
 
 
 def generated(bodies: Bodies) -> str:
-    """The hardware that `ome generate` makes of accelerator classes."""
+    """Return the hardware that `ome generate` derives from accelerator classes."""
     classes = [parts.good(AcceleratorClass.parse(bodies[name])) for name in ("gpu", "rival")]
     known = library((), classes, {}).hardware.values()
     return repr([[value for value in vars(item).values() if not isinstance(value, AcceleratorClass)] for item in known])
@@ -151,7 +153,7 @@ def fetched(bodies: Bodies) -> str:
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "open_source", source)
-        patch.setattr(Roots, "disk_message", lambda *_: "")  # this machine has no such roots
+        patch.setattr(Roots, "disk_message", lambda *_: "")  # this machine has no such directories
         secret = Path(folder) / "elsewhere/token"
         secret.parent.mkdir()
         secret.write_text("secret")
@@ -163,7 +165,7 @@ def fetched(bodies: Bodies) -> str:
 
 
 def catalog(bodies: Bodies) -> str:
-    """Statuses of models, runtimes and accelerator classes, and the nodes that are to have the weights."""
+    """Return the statuses of models, runtimes and accelerator classes, and the nodes that shall hold the weights."""
     out: list[Any] = []
     for name in bodies.keys() & _KINDS.keys():
         item = parts.good(_KINDS[name].parse(bodies[name]))
@@ -178,7 +180,7 @@ def catalog(bodies: Bodies) -> str:
 
 
 def unadvised(status: Mapping[str, Any]) -> dict[str, Any]:
-    """A status without sentences that say of something that it has no effect."""
+    """Return a status without messages that something has no effect."""
     kept = []
     for item in status.get("conditions") or ():
         said = [sentence for sentence in item["message"].split("; ") if " has no effect" not in sentence]
@@ -188,7 +190,7 @@ def unadvised(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def benchmark(bodies: Bodies) -> str:
-    """The Job of a BenchmarkJob, and its status."""
+    """Return the Job of a BenchmarkJob, and its status."""
     item = parts.good(BenchmarkJob.parse(bodies["benchmark"]))
     service, deps = parsed(bodies)
     url = {"url": "http://svc", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -200,7 +202,7 @@ def benchmark(bodies: Bodies) -> str:
 
 
 def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
-    """The status of an object."""
+    """Return the status of an object."""
     item = parts.good(PARSED[part].parse(bodies[part]))
     if isinstance(item, InferenceService):
         return _first(json.dumps(bodies))[2].status
@@ -214,14 +216,14 @@ def status(part: str, bodies: Bodies) -> Mapping[str, Any]:
 
 
 def without_effect(body: dict[str, Any]) -> tuple[str, ...]:
-    """What of a shipped object has no effect."""
+    """Return the parts of a shipped object that have no effect."""
     kinds = (InferenceService, Runtime, Model, AcceleratorClass, FineTunedWeight, BenchmarkJob)
     found = [kind for kind in kinds if body["kind"] in kind.KINDS]
     return ignored(parts.good(found[0].parse(body))) if found else ()
 
 
 def short(bodies: Bodies) -> str:
-    """What the kinds of sglang.ai become."""
+    """Return the objects that are created from the kinds of sglang.ai."""
     _, deps = parsed(bodies)
     found = [SglangModel.parse(bodies["short"]), Serving.parse(bodies["serving"])]
     made = [convert.desired_object(parts.good(item), deps) for item in found]
@@ -229,9 +231,10 @@ def short(bodies: Bodies) -> str:
 
 
 def plain(plan: Plan) -> str:
-    """A plan without what follows from every change of a revision's inputs: its name, digests, and the inputs themselves.
+    """Return a plan without the consequences of every change of a revision's inputs: its name, its digests and the inputs
+    themselves.
 
-    Sentences that say of a field that it has no effect are left out, too, and how it stands to what it shares.
+    Messages that a field has no effect are removed, too, and the service's state with regard to shared objects.
     """
     said = _fields(replace(plan, status=unadvised(plan.status), stands={}))
     named = {item.manifest["metadata"]["labels"].get(keys.REVISION) for item in (*plan.first, *plan.apply)} - {None}
@@ -246,7 +249,7 @@ def plain(plan: Plan) -> str:
 
 
 def _unnumbered(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest without digests and inputs."""
+    """Return a manifest without digests and inputs."""
     metadata = dict(manifest["metadata"])
     if "annotations" in metadata:
         metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if key != keys.HASH}
@@ -257,7 +260,7 @@ def _unnumbered(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fields(item: Any) -> dict[str, Any]:
-    """The fields of a dataclass. `asdict` would copy all below, which takes longer than what made it."""
+    """Return the fields of a dataclass. `asdict` would copy nested values, which takes longer than creating them."""
     return {field.name: getattr(item, field.name) for field in fields(item)}
 
 

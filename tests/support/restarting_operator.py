@@ -1,8 +1,8 @@
-"""The operator as a program that lives again at once whenever it ends, for tests that kill it often.
+"""The operator as a program that restarts at once whenever it ends, for tests that kill it often.
 
-It plays the kubelet: a process that has loaded the operator forks it, and forks it anew, so that a start takes half a
-second and not the time of importing. What is not as shipped: how long groups drain, the SETTINGS below, and the wall clock,
-which is off by the seconds that the file named by CLOCK says.
+It simulates the kubelet: a process that has loaded the operator forks it again and again, so that a start takes half a
+second without the time of imports. Differences to the shipped program: the time for draining groups, the SETTINGS below, and
+the wall clock, which is off by the seconds in the file that CLOCK names.
 """
 
 import ctypes
@@ -20,16 +20,16 @@ from ome_operator.core.rollout import drain
 from ome_operator.settings import Settings
 
 CLOCK = "FAULTY_CLOCK"
-"""Environment: the file that says by how many seconds the wall clock is off."""
+"""Environment variable with the path of the file that contains the seconds by which the wall clock is off."""
 CHILD = "FAULTY_CHILD"
-"""Environment: the file in which the process id of the present operator stands."""
+"""Environment variable with the path of the file that contains the process ID of the current operator."""
 NOTICE = 1.0
 SETTINGS = {"lease_duration": 9.0, "lease_renew": 7.0, "lease_retry": 0.5, "status_interval": 0.5}
 _PR_SET_PDEATHSIG = 1
 
 
 def wrong_now() -> datetime:
-    """A wall clock that somebody sets."""
+    """Return the time of the adjustable wall clock."""
     try:
         off = float(Path(os.environ[CLOCK]).read_text() or 0)
     except (KeyError, OSError):
@@ -38,15 +38,15 @@ def wrong_now() -> datetime:
 
 
 def _changed() -> None:
-    """What is not as shipped."""
+    """Change what differs from the shipped program."""
     drain.NOTICE = NOTICE
     Settings.__init__.__kwdefaults__.update(SETTINGS)
     app.now = wrong_now
 
 
 def _revive() -> None:
-    """Fork an operator whenever there is none; SIGTERM ends both."""
-    importlib.import_module("ome_operator.app")  # what the command loads when it runs
+    """Fork an operator whenever there is none. SIGTERM ends both processes."""
+    importlib.import_module("ome_operator.app")  # imported by the command when it runs
     libc = ctypes.CDLL(None)
     while True:
         child = os.fork()
@@ -63,7 +63,7 @@ def _revive() -> None:
         _, status = os.waitpid(child, 0)
         print(f"the operator ended ({os.waitstatus_to_exitcode(status)}) and starts again", file=sys.stderr, flush=True)
         if os.WIFEXITED(status):
-            time.sleep(0.5)  # one that ends by itself may do so again
+            time.sleep(0.5)  # an operator that ends by itself may do so again
 
 
 def _end(child: int) -> None:

@@ -1,4 +1,6 @@
-"""docs/security-review.md, from tests/data/review.yaml: what a security review reached, what happens now, and the tests."""
+"""Generates docs/security-review.md from tests/data/review.yaml: the findings of a security review, the present behavior,
+and the tests.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +10,7 @@ import yaml
 
 FILE = Path(__file__).parents[1] / "data/review.yaml"
 OPEN = "open:"
-"""How `now` begins where no test holds it."""
+"""Prefix of `now` for a finding without a test."""
 
 HEAD = """# A security review, row by row
 
@@ -26,35 +28,35 @@ What holds by now is described in [security](security.md) and in [who trusts who
 
 
 class Row(NamedTuple):
-    """A way in, or what held."""
+    """A finding, or an attempt that failed."""
 
     id: str
-    """"" for what held."""
+    """ID of the finding; "" for an attempt that failed."""
     what: str
     before: str
-    """"" for what held."""
+    """Behavior before the fix; "" for an attempt that failed."""
     now: str
     tests: tuple[str, ...]
-    """Ids of pytest, without parameters."""
+    """IDs of pytest, without parameters."""
 
     @property
     def open(self) -> bool:
-        """Whether something is left that no test holds."""
+        """Return whether something is left that no test covers."""
         return self.now.startswith(OPEN)
 
 
 def findings() -> list[Row]:
-    """The ways in, in order."""
+    """Return the findings in order."""
     return [Row(row["id"], row["threat"], row["before"], row["now"], tuple(row["tests"])) for row in _read()["findings"]]
 
 
 def held() -> list[Row]:
-    """What was tried and held."""
+    """Return the attempts that failed."""
     return [Row("", row["what"], "", row["now"], tuple(row["tests"])) for row in _read()["held"]]
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     rows, others = findings(), held()
     still = [row.id for row in rows if row.open]
     said = [HEAD, f"{len(rows)} ways in; open: {', '.join(still) or 'none'}.", "", "## S1 to S25", ""]
@@ -70,7 +72,7 @@ def _tests(row: Row) -> str:
 
 
 def _shown(tests: tuple[str, ...]) -> Iterator[str]:
-    """Each file once, with its tests."""
+    """Yield each file once, with its tests."""
     for file in dict.fromkeys(test.partition("::")[0] for test in tests):
         mine = (test.partition("::")[2] for test in tests if test.startswith(f"{file}::"))
         yield f"[{file.removeprefix('tests/')}](../{file}): " + ", ".join(f"`{name}`" for name in mine)

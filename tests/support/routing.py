@@ -1,6 +1,7 @@
-"""Three laws of `invariants.py`, about an HTTPRoute: who gets requests from a Gateway while slices come and go.
+"""Three laws of `invariants.py` about an HTTPRoute: which slices get requests from a Gateway while slices are added and
+removed.
 
-What serves is stated here again, from objects and pods, and not as the planner counts it.
+Which slices serve is computed here independently of the planner, from objects and pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from tests.support.live import Key, Live, LivePod
 
 
 def serving(objects: Iterable[Live], pods: Iterable[LivePod]) -> set[str]:
-    """Revisions with a ready router, and in each role a group of which every pod is ready."""
+    """Return the revisions with a ready router and, in each role, a group whose pods are all ready."""
     pods = list(pods)
     out = {pod.labels[keys.REVISION] for pod in pods if pod.labels[keys.COMPONENT] == keys.ROUTER and _ready(pod)}
     sets = [live for live in objects if live.key[0] == "StatefulSet" and keys.REVISION in live.labels]
@@ -29,7 +30,9 @@ def serving(objects: Iterable[Live], pods: Iterable[LivePod]) -> set[str]:
 def a_route_leads_away_before_a_router_goes(
     objects: Mapping[Key, Live], pods: Iterable[LivePod], deletes: Iterable[Delete], now: datetime
 ) -> None:
-    """A router that can answer goes when the route has led elsewhere for some time, if anything else that stays can."""
+    """A router that can serve is removed only some time after the route has moved to other slices, if any remaining slice
+    can serve.
+    """
     found = _route(objects)
     if found is None:
         return
@@ -43,7 +46,7 @@ def a_route_leads_away_before_a_router_goes(
 
 
 def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[LivePod]) -> None:
-    """Requests go to Services that exist, and where a slice can answer, to such a slice and to no other."""
+    """The route refers to existing Services. If any slice can serve, the route refers only to such slices."""
     found = _route(objects)
     if found is None:
         return
@@ -52,13 +55,13 @@ def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[Liv
     assert all(("Service", name) in objects for name in leads), f"the route leads to {leads}, which are not all there"
     if _service(found) in leads:
         assert leads == {_service(found)}, f"some requests are shared twice: {leads}"
-        return  # that Service selects every router that is ready
+        return  # that Service selects every ready router
     can = {names.router(_service(found), revision) for revision in serving(objects.values(), pods)}
     assert not can or leads <= can, f"the route leads to {leads}, and {can} can answer"
 
 
 def led(objects: Mapping[Key, Live]) -> set[str]:
-    """Names of the Services to which the stored route leads."""
+    """Return the names of the Services to which the stored route refers."""
     found = _route(objects)
     return {name for name, weight in route.weights(found.manifest).items() if weight} if found else set()
 
@@ -66,8 +69,8 @@ def led(objects: Mapping[Key, Live]) -> set[str]:
 def requests_move_to_what_has_settled(
     objects: Mapping[Key, Live], pods: Iterable[LivePod], before: set[str], now: datetime
 ) -> None:
-    """While a slice to which the route led `before` can answer and stands, no slice gets requests whose first router has
-    just become ready.
+    """While a slice that received requests `before` can serve and stays, a slice whose first router has just become ready
+    receives no requests.
     """
     found, pods = _route(objects), list(pods)
     if found is None or _service(found) in before | led(objects):
@@ -93,7 +96,7 @@ def _service(found: Live) -> str:
 
 
 def _whole(sets: Iterable[Live], role: str, pods: list[LivePod]) -> bool:
-    """Whether any group of a role has all its pods, and all are ready."""
+    """Return whether any group of a role has all its pods, and all are ready."""
     sets = [live for live in sets if live.labels[keys.COMPONENT] == role]
     for group in {live.labels[keys.GROUP_INDEX] for live in sets}:
         mine = [live for live in sets if live.labels[keys.GROUP_INDEX] == group]

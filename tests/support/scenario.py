@@ -1,7 +1,8 @@
-"""Services that live through everything in a few steps, beside strangers, and what is right after each step.
+"""Services that go through all kinds of changes in a few steps, next to foreign objects, and the correct state after each
+step.
 
-What is right is learned from a life that nobody disturbs. The namespace's name and whatever the API server makes up (UIDs,
-addresses, times) are left out, so that lives in different namespaces compare equal.
+The correct state is learned from an undisturbed run. The name of the namespace and values that the API server generates
+(UIDs, addresses, times) are left out, so that runs in different namespaces compare equal.
 """
 
 import json
@@ -206,11 +207,11 @@ def _strangers(namespace: str) -> Iterator[Manifest]:
 
 
 def _told(service: Manifest) -> Any:
-    """What a service says of itself, without times and sentences.
+    """Return what the status of a service reports, without times and messages.
 
-    Nor is compared whether and how often groups came back: kwok deletes pods by name, on a busy machine sometimes the
-    next one too, and a pod that is made from a stranger's template has to go. Advice is not either: an autoscaler that finds
-    no metrics says so when it has looked, every 15 s.
+    The number of recycles is not compared either: kwok deletes pods by name, on a busy machine sometimes also the next pod
+    of that name, and a pod that was created from a foreign template has to be deleted. Advice is not compared: an autoscaler
+    that finds no metrics reports that with a delay of up to 15 s.
     """
     status = service.get("status", {})
     current = status.get("observedGeneration") == service["metadata"]["generation"]

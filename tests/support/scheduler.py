@@ -1,4 +1,6 @@
-"""A toy scheduler for the simulated cluster: what the scheduler's filters say, written a second time and without a hurry."""
+"""A simple scheduler for the simulated cluster. It implements the scheduler's filters a second time, without
+optimization.
+"""
 
 from collections.abc import Mapping
 
@@ -13,7 +15,7 @@ GPU = "nvidia.com/gpu"
 
 
 def may(demand: Demand, node: Node) -> bool:
-    """Whether a pod may go on a node, whatever room there is."""
+    """Return whether a pod may run on a node, regardless of capacity."""
     where = {**node.labels, "metadata.name": node.name}
 
     def met(expression: Expression) -> bool:
@@ -47,14 +49,14 @@ def may(demand: Demand, node: Node) -> bool:
 
 
 class Scheduler:
-    """Puts pods of a world on its nodes; a pod becomes ready only there. Each pod of an engine takes `gpus` GPUs."""
+    """Binds pods of a world to its nodes; a pod becomes ready only on a node. Each engine pod takes `gpus` GPUs."""
 
     def __init__(self, world: World, gpus: int = 1) -> None:
         self.world, self.gpus = world, gpus
         world.healthy = self.placed
 
     def placed(self, pod: LivePod) -> bool:
-        """Whether a pod is on a node by now."""
+        """Return whether a pod is on a node."""
         if pod.labels[keys.COMPONENT] == keys.ROUTER:
             return True
         if not pod.node:
@@ -62,13 +64,13 @@ class Scheduler:
         return bool(pod.node) and (pod.rank > 0 or self._met(pod))
 
     def _met(self, leader: LivePod) -> bool:
-        """Whether all ranks of a leader's group are on nodes: before that it answers no probe."""
+        """Return whether all ranks of a leader's group are on nodes: before that, the leader does not become ready."""
         workers = self.world.children.get(("StatefulSet", f"{leader.workload}-w"))
         ranks = [pod for pod in self.world.pods.values() if workers and pod.workload_uid == workers.uid and pod.node]
         return workers is None or len(ranks) >= workers.manifest["spec"]["replicas"]
 
     def free(self, name: str) -> int:
-        """GPUs of a node that no pod holds, whether it ends or not."""
+        """Return the number of GPUs of a node that no pod holds, including terminating pods."""
         used = sum(pod.node == name for pod in self.world.pods.values()) * self.gpus
         return dict(self.world.deps.nodes[name].room).get(GPU, 0) - used
 

@@ -1,4 +1,4 @@
-"""Label selectors in the API's spelling, as far as the operator uses them."""
+"""Label selectors in the API's notation, as far as the operator uses them."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ _SET = re.compile(r"^(\S+) (in|notin) \(([^)]*)\)$")
 
 
 def matches(selector: str, labels: Mapping[str, str]) -> bool:
-    """Whether labels meet every requirement of `a=b,c!=d,e in (f,g)`."""
+    """Return whether labels meet every requirement of a selector such as `a=b,c!=d,e in (f,g)`."""
     return all(_meets(one, labels) for one in re.split(r",(?![^(]*\))", selector) if one)
 
 

@@ -1,4 +1,4 @@
-"""`SHA256SUMS` as sha256sum writes it."""
+"""`SHA256SUMS` files as sha256sum writes them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
 
 def line(name: str, value: str, mark: str = " ") -> str:
-    """One line; `*` marks a file that was read as binary."""
+    """Return one line; the mark `*` denotes a file that was read as binary."""
     escaped = name
     for plain, said in ESCAPES.items():
         escaped = escaped.replace(plain, said)
@@ -15,5 +15,5 @@ def line(name: str, value: str, mark: str = " ") -> str:
 
 
 def written(files: Mapping[str, bytes]) -> bytes:
-    """Of these files."""
+    """Return the content of a SHA256SUMS file for these files."""
     return "".join(line(name, hashlib.sha256(data).hexdigest()) for name, data in files.items()).encode()

@@ -27,7 +27,7 @@ def runtime(path: str) -> dict[str, Any]:
 
 
 def pairs(args: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """(flag, the words after it), for `--flag`, `--flag=word` and `--flag word …`."""
+    """Yield (flag, the words after it) for `--flag`, `--flag=word` and `--flag word …`."""
     flag, words = "", []
     for arg in args:
         if arg.startswith("--"):
@@ -55,7 +55,7 @@ def problems(line: CommandLine, args: list[str]) -> list[str]:
 
 
 def servers_words(runner: dict[str, Any]) -> list[str]:
-    """The arguments of the server that a runner starts, [] for one that starts none; also from a shell line."""
+    """Return the arguments of the server that a runner starts, also from a shell line; [] if it starts no server."""
     args = list(runner.get("args") or ())
     if runner["command"][-1] != "-c":
         return args
@@ -68,7 +68,7 @@ def servers_words(runner: dict[str, Any]) -> list[str]:
 
 
 def rank(component: dict[str, Any], part: str) -> dict[str, Any]:
-    """The runner of the leader or the workers over that of both."""
+    """Return the runner of the leader or the workers, merged over the runner of both."""
     return component["runner"] | ((component.get(part) or {}).get("runner") or {})
 
 

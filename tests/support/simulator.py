@@ -1,9 +1,9 @@
-"""A tiny cluster in memory, for tests of pure code only: what happens when the plans of `sync` are carried out.
+"""A small cluster in memory, for tests of pure code only: it carries out the plans of `sync`.
 
-It is no API server (that one is real in tests/controlplane). It plays the controllers with the timing that a seeded chance
-gives: pods come and become ready in any order, leaders and routers end when they like, workers ignore SIGTERM until their
-grace period is over, and a deleted StatefulSet's pods go later than itself. Every effect is carried out as the shell does it
-(UIDs, guards read from the live pods). What must never happen stands in `invariants.py`, and is asked on the way.
+It is not an API server (tests/controlplane has a real one). It simulates the controllers with random, seeded timing: pods
+are created and become ready in any order, leaders and routers end at any time, workers ignore SIGTERM until their grace
+period is over, and the pods of a deleted StatefulSet are deleted after it. Every effect is carried out as the controllers do
+it (UIDs, guards read from the live pods). It checks the laws of `invariants.py` meanwhile.
 """
 
 import copy
@@ -97,7 +97,7 @@ class World:
             self.checks[look.key] = self.room(look.needs)
         led, self._before = routing.led(self.children), tuple(self.children.values())
         stored = [self._apply(one) for one in plan.first]
-        if all(stored) and not plan.look:  # nothing is done or said before that is answered
+        if all(stored) and not plan.look:  # nothing is done or reported before that is answered
             for one in plan.apply:
                 self._apply(one)
             for create in plan.create:
@@ -233,7 +233,7 @@ class World:
         for one in self.children.values():
             kind, name = one.key
             if "template" not in one.manifest.get("spec", {}):
-                continue  # a stranger's, of no interest
+                continue  # a foreign object, which is ignored
             if kind == "StatefulSet":
                 yield from self._stateful_set(one, name)
             elif kind == "Deployment":
@@ -268,7 +268,7 @@ class World:
         labels = dict(template["metadata"]["labels"])
         if number is not None:
             labels[keys.POD_INDEX] = str(number)
-            # While it is frozen a pod that is lost comes back by itself, whatever number somebody asks for meanwhile.
+            # While the service is frozen, a lost pod is created again, whatever number of replicas is requested meanwhile.
             held = active_hold(self.deps, self.service.namespace, self.service.name, self.service.annotations) is not None
             invariants.a_group_starts_beside_another_revision_only_within_the_surge(
                 self.service, self.children.values(), self.pods.values(), labels, current=not self.lag and not held

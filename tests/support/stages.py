@@ -1,4 +1,4 @@
-"""A service and what it refers to, in several stages of its life."""
+"""A service and the objects that it refers to, in several stages of its life."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ LABEL = "models.ome.io/clusterbasemodel.tiny"
 
 
 class _Labels(dict[str, str]):
-    """Of a node that holds everything, whatever revision it is."""
+    """Labels of a node that holds every revision of every model."""
 
     def get(self, key: str, default: Any = None) -> Any:
         return keys.MODEL_READY if key.startswith(keys.MODEL_LABEL_PREFIX) else super().get(key, default)
@@ -52,7 +52,10 @@ def _service(**spec: Any) -> dict[str, Any]:
 def _runtime(name: str = "rt", size: int = 2, decoder: bool = True, **spec: Any) -> dict[str, Any]:
     runner = parts.container(args=["--port=30000", "--tp-size=2"], resources=_LIMITS)
     part = {"runner": runner, "minReplicas": 3, **({"worker": {"size": size - 1}} if size > 1 else {})}
-    own = {"image": "own:sglang-router-0.3.2", "command": ["sglang-router"]}  # known to send spans, not known to take a key
+    own = {
+        "image": "own:sglang-router-0.3.2",
+        "command": ["sglang-router"],
+    }  # known to send spans, not known to accept a key
     router = {"runner": parts.container("router", args=[*_ROUTER], **own)}
     whole: dict[str, Any] = {"engineConfig": part, "routerConfig": router, "supportedModelFormats": [_FORMAT]}
     whole |= {"decoderConfig": part} if decoder else {}
@@ -85,12 +88,12 @@ CHOSEN: Bodies = {
     "runtime": _runtime(acceleratorRequirements=_ASKED | {"acceleratorClasses": ["gpu", "rival"]}, **_SIZES),
     "second": _runtime("rt2", dnsPolicy="Default", **_SIZES), "model": MODEL, **CLASSES,
 }  # fmt: skip
-"""Runtime and accelerator are chosen."""
+"""The runtime and the accelerator are chosen by the operator."""
 ALONE: Bodies = {
     "service": _service(runtime={"name": "rt"}, engine={"minReplicas": 1, "maxReplicas": 3}),
     "runtime": _runtime(size=1, decoder=False), "model": MODEL, "lora": _object("FineTunedWeight", "lora", _LORA),
 }  # fmt: skip
-"""An engine that is scaled, and nothing else."""
+"""A single engine with scaling."""
 OLDER: Bodies = {
     **ALONE,
     "service": _object(

@@ -1,6 +1,7 @@
-"""Servers that speak the protocols of object stores: Versity's gateway (S3), fake-gcs-server (Google) and Azurite (Azure).
+"""Servers that implement the protocols of object stores: Versity's gateway (S3), fake-gcs-server (Google) and Azurite
+(Azure).
 
-They take minutes to build, so that only `make soak` does; once they are in the cache every run tests with them.
+Only `make soak` builds them, because that takes minutes. Every run uses them if they are in the cache.
 """
 
 import asyncio
@@ -45,27 +46,27 @@ FAKE_GCS = Tool(
     gomods=GOMODS,
 )
 AZURITE = "3.35.0"
-"""The newest that runs on the Node of Debian and Ubuntu."""
+"""The newest version that runs on the Node.js of Debian and Ubuntu."""
 ACCOUNT = "devstoreaccount1"
 KEY = base64.b64encode(b"a key of sixty-four bytes, which only this test and Azurite know").decode()
 BUCKET = "models"
 
 
 class Place(NamedTuple):
-    """A bucket that exists, and what opens it."""
+    """An existing bucket and its credentials."""
 
     uri: str
-    """Of the bucket; a prefix is appended."""
+    """URI of the bucket, to which a prefix is appended."""
     parameters: Mapping[str, str]
     secret: Mapping[str, str]
     proof: str
-    """The algorithm that files are proven by, if they were sent in one piece."""
+    """The algorithm by which files are verified if they were sent in one piece."""
     upload: str = ""
-    """Address to POST an object to, its name at the end, where the server cannot be written to by the agent's own client."""
+    """URL to POST an object to, followed by its name, if the agent's own client cannot write to the server."""
 
 
 def put(place: Place, prefix: str, files: Mapping[str, bytes]) -> None:
-    """Objects below a prefix; large ones in parts where there are parts."""
+    """Upload objects below a prefix; large objects in parts if the protocol has parts."""
     target = open_bucket(f"{place.uri}/{prefix}", Access(place.parameters, place.secret))
     for name, data in files.items():
         if place.upload:
@@ -85,7 +86,7 @@ def _program(tool: Tool) -> Path:
 
 
 def _azurite() -> list[str]:
-    """The command; npm fetches it once."""
+    """Return the command, which npm downloads once."""
     folder = ensure.cache_dir() / f"azurite-{AZURITE}"
     script = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     node, npm = shutil.which("node"), shutil.which("npm")
@@ -129,7 +130,7 @@ def _port() -> int:
 
 @contextmanager
 def s3(folder: Path, kind: str) -> Iterator[Place]:
-    """A bucket of S3, or (`oci`) what Oracle's object storage is to an S3 client."""
+    """Run S3 with a bucket, or (`oci`) Oracle's object storage as an S3 client sees it."""
     port, keys = _port(), {"accessKeyId": "akid", "secretAccessKey": "s3cret"}
     (folder / "data" / BUCKET).mkdir(parents=True)
     root = {"ROOT_ACCESS_KEY": keys["accessKeyId"], "ROOT_SECRET_KEY": keys["secretAccessKey"]}
@@ -141,10 +142,12 @@ def s3(folder: Path, kind: str) -> Iterator[Place]:
 
 @contextmanager
 def google(folder: Path) -> Iterator[Place]:
-    """A bucket of Google's storage. This server's ETags are MD5s in base64, which Google's are not: they prove nothing."""
+    """Run Google's storage with a bucket. The ETags of this server are MD5s in base64, unlike Google's, so they verify
+    nothing.
+    """
     port = _port()
     command = [str(_program(FAKE_GCS)), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-    command += ["-public-host", f"127.0.0.1:{port}"]  # else it takes the XML interface for a stranger
+    command += ["-public-host", f"127.0.0.1:{port}"]  # otherwise the server does not recognize requests of the XML interface
     with _running(command, port, folder):
         url = f"http://127.0.0.1:{port}"
         body, kind = json.dumps({"name": BUCKET}).encode(), {"Content-Type": "application/json"}
@@ -156,7 +159,7 @@ def google(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def azure(folder: Path) -> Iterator[Place]:
-    """A container of Azure's blob storage."""
+    """Run Azure's blob storage with a container."""
     port = _port()
     where = ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
     command = [*_azurite(), *where, "--inMemoryPersistence", "--disableTelemetry"]
@@ -167,7 +170,7 @@ def azure(folder: Path) -> Iterator[Place]:
 
 
 def _container(url: str) -> None:
-    """Make it. There is no client for this among our libraries: Shared Key by hand."""
+    """Create the container. None of our libraries has a client for this, so the Shared Key signature is computed here."""
     headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     notes = "".join(f"{key}:{value}\n" for key, value in headers.items())
     text = "PUT" + "\n" * 12 + notes + f"/{ACCOUNT}/{ACCOUNT}/{BUCKET}\nrestype:container"

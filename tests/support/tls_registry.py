@@ -1,4 +1,4 @@
-"""A registry behind TLS, as people have: a front with a certificate of its own authority, which can refuse what is asked."""
+"""A registry behind TLS as users have it: a front with a certificate of its own authority, which can refuse requests."""
 
 import json
 import urllib.error
@@ -20,21 +20,21 @@ _PASSED_BACK = ("Content-Type", "Content-Range", "Content-Length", "Location", "
 
 @dataclass
 class Front:
-    """What is asked over TLS, and asks the registry."""
+    """A front that receives requests over TLS and forwards them to the registry."""
 
     behind: str
     """host:port of the registry."""
     authority: Path
     """The certificate that SSL_CERT_FILE names."""
     refuse: Callable[[str, str], int] = lambda method, path: 0
-    """A status to answer a request (method, path) with; 0: the registry answers."""
+    """Returns the status with which a request (method, path) is refused; 0 to forward it."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     host: str = ""
-    """As names of images begin: 127.0.0.1:port."""
+    """The host in names of images: 127.0.0.1:port."""
     port: int = 0
 
     def app(self) -> web.Application:
-        """All routes are the registry's."""
+        """Return the application, which forwards all routes to the registry."""
         made = web.Application(client_max_size=0)
         made.router.add_route("*", "/{rest:.*}", self._answer)
         return made
@@ -64,7 +64,7 @@ class Front:
             return response
 
     def _forget(self, path: str) -> None:
-        """The names of what is deleted go with it; this registry alone would keep them."""
+        """Delete the tags of a deleted manifest, because this registry would keep them."""
         repository, _, digest = path.removeprefix("/v2/").partition("/manifests/")
         for tag in self.tags(repository):
             place = f"http://{self.behind}/v2/{repository}/manifests/{tag}"
@@ -74,7 +74,7 @@ class Front:
                 urllib.request.urlopen(urllib.request.Request(place, method="DELETE"), timeout=10).close()
 
     def tags(self, repository: str) -> list[str]:
-        """The names in a repository; [] where there is none."""
+        """Return the tags in a repository; [] if it does not exist."""
         try:
             with urllib.request.urlopen(f"http://{self.behind}/v2/{repository}/tags/list", timeout=10) as reply:
                 return list(json.load(reply)["tags"] or [])
@@ -84,7 +84,7 @@ class Front:
 
 @contextmanager
 def running(folder: Path, addresses: Sequence[str] = ()) -> Iterator[Front]:
-    """A registry that listens on loopback and on these addresses, under the same port."""
+    """Run a registry that listens on loopback and on these addresses, on the same port."""
     context = certificate(folder, addresses)
     with registry.running(registry.programs()["registry"]) as behind:
         front = Front(behind, folder / "ca.crt")

@@ -25,7 +25,7 @@ BAD = "badbad" + "0" * 34
 
 
 class Town(Hub):
-    """A hub with several repositories, each of them at its own commit."""
+    """A hub with several repositories, each with its own commit."""
 
     def __init__(self, repositories: dict[str, dict[str, bytes]], commit: str = COMMIT) -> None:
         super().__init__({})
@@ -44,19 +44,19 @@ class Town(Hub):
         return self.repositories.get(named, every), self.commit
 
     def asked(self) -> set[str]:
-        """Repositories that somebody asked for."""
+        """Return the repositories that were requested."""
         return {"/".join(path.split("/")[3:5]) for path, _ in self.tokens if path.startswith("/api/models/")}
 
 
 class Node:
-    """A node's disk and the loop of its agent; the operator's part, pins, says the test."""
+    """A node's disk and the loop of its agent. The test sets the pins, as the operator would."""
 
     def __init__(self, root: Path, hub: str, **more: Any) -> None:
         self.root, self.record, self._made = root, dict[str, Any](), 0
         root.mkdir(parents=True, exist_ok=True)
         self._uids: dict[tuple[str, str], str] = {}
         self.spaces: dict[str, str | None] = {}
-        """UIDs of namespaces that were made again; None for those that are not there."""
+        """UIDs of namespaces that were created again; None for namespaces that do not exist."""
         limits = Limits(first=0.001, last=0.01, tries=2, wrong=2)
         self.settings = AgentSettings(
             roots=(str(root),), secrets=root.parent / "secrets", endpoint=hub, limits=limits, node="n", again=0.2,
@@ -81,7 +81,7 @@ class Node:
     def apply(
         self, kind: str, name: str, uri: str, path: str, *, namespace: str = "", pin: str = "", **storage: Any
     ) -> None:
-        """A model as the agent's watch shows it; a later model is younger."""
+        """Add a model as the agent's watch reports it. A later model is younger."""
         self._made += 1
         known = self._uids.setdefault((namespace, name), f"uid-{self._made}")
         stamp = f"2026-01-01T00:00:{int(known[4:]):02}Z"
@@ -94,30 +94,30 @@ class Node:
         self.agent.seen(kind, {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, "status": status})
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """The model is gone."""
+        """Delete the model."""
         self.agent.deleted(kind, {"metadata": {"name": name, "uid": self._uids.pop((namespace, name))}})
 
     def said(self, name: str) -> dict[str, Any]:
-        """The record's entry of a model."""
+        """Return the entry of a model in the record."""
         return next((item for item in self.record.get("models") or () if item["name"] == name), {})
 
     async def settled(self, **states: str) -> None:
-        """Wait until the record says so of each model, which may have dashes for its underscores."""
+        """Wait until the record reports these states. Underscores in names of models stand for dashes."""
         await until(lambda: all(self.said(name.replace("_", "-")).get("state") == state for name, state in states.items()))
 
     def files(self, path: Path | str) -> dict[str, bytes]:
-        """What lies below a path of the node."""
+        """Return the files below a path of the node."""
         below = self.root / path
         return {str(file.relative_to(below)): file.read_bytes() for file in below.rglob("*") if file.is_file()}
 
     def fetched(self, namespace: str) -> list[dict[str, bytes]]:
-        """Files of every directory that was fetched for a namespace."""
+        """Return the files of every directory that was downloaded for a namespace."""
         home = self.root / ".namespaces" / namespace / ".ome"
         return [self.files(file) for file in sorted(home.iterdir()) if file.is_dir()] if home.is_dir() else []
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Wait for it."""
+    """Wait until the condition is true."""
     for _ in range(3000):
         if true():
             return
@@ -127,7 +127,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def running(*nodes: Node) -> AsyncIterator[None]:
-    """The loops of these nodes."""
+    """Run the loops of these nodes."""
     complete = asyncio.Event()
     complete.set()
     tasks = [asyncio.create_task(node.agent.run(complete)) for node in nodes]
@@ -143,7 +143,7 @@ async def running(*nodes: Node) -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass every few milliseconds, and records at once."""
+    """Reconcile every few milliseconds, and write records at once."""
     for name, seconds in (("TICK", 0.02), ("PROGRESS_EVERY", 0.02), ("AGAIN_EVERY", 0.1)):
         monkeypatch.setattr(loop, name, seconds)
     monkeypatch.setattr(namespaces, "UNUSED_EVERY", 0.05)
@@ -151,7 +151,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hubs() -> Iterator[tuple[Town, Town]]:
-    """The real hub, and the tenant's, which has other files under the same name and commit."""
+    """Run the real hub and the tenant's hub, which has other files under the same name and commit."""
     with ExitStack() as stack:
         yield (
             stack.enter_context(served(Town({"org/model": GOOD}))),

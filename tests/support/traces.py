@@ -1,7 +1,7 @@
-"""What a real node could leave on the machine: taken before and after, to be compared.
+"""Traces that a real node could leave on the machine, taken before and after and then compared.
 
-Other nodes may come and go on the machine meanwhile: what carries another cluster's mark does not count. Neither does what
-Docker makes for a container, nor what changes while nobody does anything: counters and times.
+Other nodes may be created and deleted on the machine meanwhile, so traces that carry another cluster's mark do not count.
+Traces that Docker creates for a container, and values that change by themselves (counters and times), do not count either.
 """
 
 import os
@@ -16,17 +16,18 @@ from ome_local.realnode.requirements import PATH
 from ome_local.realnode.spec import mark
 
 _SHARED = ("/var/lib/cni", "/var/lib/kubelet")
-"""There as long as any node is."""
+"""Directories that exist while any node exists."""
 _FOLDERS = ("/etc/cni", "/opt", "/run", "/run/containerd", "/run/netns", "/usr/libexec", "/var/log/containers", *_SHARED)
 _ANY = re.compile(r"ome-[0-9a-f]{8}")
 _DOCKERS = re.compile(r"/docker|docker-|/moby|^docker0$|^br-[0-9a-f]{12}$|^veth[0-9a-f]{7}$| dev (docker0|br-)")
-"""In paths of mounts and control groups, names of links, and routes. Names of pods' links are longer."""
+"""Pattern for Docker's traces in paths of mounts and control groups, names of links, and routes. Names of pods' links are
+longer."""
 _COUNTS = re.compile(r"\[\d+:\d+\]|packets \d+ bytes \d+")
 OTHERS = "there are other nodes, which need them too"
 
 
 def taken(root: Path) -> dict[str, set[str]]:
-    """Kind of trace → every trace there is now, of the cluster in this folder or of nobody in particular."""
+    """Return all current traces by kind: those of the cluster in this folder, and those that belong to no cluster."""
     mounts = Path("/proc/mounts").read_text()
     groups = (folder for top in cgroups.hierarchies(mounts) for folder, _, _ in os.walk(top))
     found = {
@@ -45,24 +46,26 @@ def taken(root: Path) -> dict[str, set[str]]:
 
 
 def left(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, set[str]]:
-    """What changed, by kind; empty when nothing did."""
+    """Return the traces that changed, by kind; empty if nothing changed."""
     changed = {kind: before[kind] ^ after[kind] for kind in before if before[kind] != after[kind]}
     return {kind: which for kind, which in changed.items() if OTHERS not in before[kind] | after[kind]}
 
 
 def rules(told: Iterable[str]) -> set[str]:
-    """Packet rules as `nft` and `iptables-save` tell them, without the time at which they were told and without counts."""
+    """Return packet rules from the output of `nft` and `iptables-save`, without timestamps and counters."""
     return {_COUNTS.sub("", line).strip() for line in told if not line.lstrip().startswith("#")}
 
 
 def probed(group: str) -> bool:
-    """Whether a program that runs, such as another `up`, only tries whether it may make control groups."""
+    """Return whether a running program, such as another `up`, only tests whether it can create control groups."""
     found = re.search(r"/ome-probe-(\d+)$", group)
     return found is not None and Path(f"/proc/{found[1]}").exists()
 
 
 def not_dockers(found: Iterable[str]) -> set[str]:
-    """What Docker did not make for a container: a cluster of kind beside us lives in such containers."""
+    """Return the traces that Docker did not create for a container, because a kind cluster on the same machine consists
+    of such containers.
+    """
     return {one for one in found if not _DOCKERS.search(one)}
 
 
@@ -75,7 +78,7 @@ def _told(*command: str) -> list[str]:
 
 
 def _of(root: Path) -> list[str]:
-    """Processes that the cluster started, and those in its control groups, which are its containers'."""
+    """Return the processes that the cluster started, and those in its control groups, which are its containers."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -83,5 +86,5 @@ def _of(root: Path) -> list[str]:
             if started_by_it or f"/{mark(root)}/" in (folder / "cgroup").read_text():
                 found.append(f"{folder.name} {started_at(int(folder.name))} {(folder / 'comm').read_text().strip()}")
         except OSError:
-            continue  # just gone
+            continue  # the process has just ended
     return found

@@ -8,19 +8,19 @@ READY = {"models.ome.io/clusterbasemodel.tiny": "Ready"}
 
 
 def model(name: str = "tiny", uri: str = "hf://test/tiny") -> Manifest:
-    """A model that simulated nodes hold when they carry READY."""
+    """Return a model that simulated nodes hold if they have the labels READY."""
     spec = {"storage": {"storageUri": uri, "path": f"/models/{name}"}, "modelFormat": {"name": "safetensors"}}
     return {"apiVersion": API, "kind": "ClusterBaseModel", "metadata": {"name": name}, "spec": spec}
 
 
 def container(name: str = "ome-container", gpus: int = 0, **more: Any) -> Manifest:
-    """A main container."""
+    """Return a main container."""
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
     return {"name": name, "image": "engine:1", "args": ["--port=30000"], "resources": {"limits": limits}, **more}
 
 
 def runtime(name: str, size: int = 1, gpus: int = 0, decoder: bool = False, router: bool = True, **engine: Any) -> Manifest:
-    """A runtime whose groups have `size` pods of `gpus` GPUs."""
+    """Return a runtime whose groups have `size` pods with `gpus` GPUs each."""
     part: Manifest = {"runner": container(gpus=gpus)}
     if size > 1:
         part = {"leader": {"runner": container(gpus=gpus)}, "worker": {"size": size - 1, "runner": container(gpus=gpus)}}
@@ -38,7 +38,7 @@ def runtime(name: str, size: int = 1, gpus: int = 0, decoder: bool = False, rout
 
 
 def service(namespace: str, name: str, runtime: str, *components: str, model: str = "tiny", **spec: Any) -> Manifest:
-    """An InferenceService with these components (default: engine and router)."""
+    """Return an InferenceService with these components (default: engine and router)."""
     parts = {one: {} for one in components or ("engine", "router")}
     body = {"model": {"name": model}, "runtime": {"name": runtime}, **parts, **spec}
     metadata = {"name": name, "namespace": namespace}
@@ -46,7 +46,7 @@ def service(namespace: str, name: str, runtime: str, *components: str, model: st
 
 
 def benchmark(namespace: str, name: str, **spec: Any) -> Manifest:
-    """A BenchmarkJob of a URL, or of what `endpoint` says."""
+    """Return a BenchmarkJob of a URL, or of the given `endpoint`."""
     whole = {
         "endpoint": {"endpoint": {"url": "http://example.com", "apiFormat": "openai", "modelName": "org/model"}},
         "task": "text-to-text",
@@ -62,7 +62,9 @@ def benchmark(namespace: str, name: str, **spec: Any) -> Manifest:
 
 
 def route_crd() -> dict[str, Any]:
-    """A stand-in of the Gateway API's HTTPRoute: any spec, and lists that are replaced as a whole, as there."""
+    """Return a stand-in for the CRD of the Gateway API's HTTPRoute: it accepts any spec, and lists are replaced
+    completely, as in the original.
+    """
     opened = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": opened, "status": opened}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}

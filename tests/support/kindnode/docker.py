@@ -1,4 +1,6 @@
-"""Docker for a test session: the machine's, or a daemon of the session's own, after which the machine is as it was."""
+"""Docker for a test session: the machine's daemon, or a daemon of the session, after which the machine's state is
+restored.
+"""
 
 import contextlib
 import json
@@ -25,12 +27,12 @@ _UP_WITHIN_S = 60.0
 _CHAINS = ("DOCKER-USER", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2", "DOCKER")
 _BRIDGE = re.compile(r"br-[0-9a-f]{12}")
 _SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/pid_max")
-"""What kubelets write, also those in containers: it is the machine's."""
+"""Kernel settings that kubelets change for the whole machine, even in containers."""
 _FORWARDING = "net/ipv4/ip_forward"
 
 
 def why_not() -> str:
-    """Why there is no kind cluster to test with here; "" when there is."""
+    """Return why tests cannot use a kind cluster on this machine; "" if they can."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return f"kind's node image is built on Linux amd64, not on {sys.platform} {os.uname().machine}"
     if os.geteuid() != 0:
@@ -40,7 +42,7 @@ def why_not() -> str:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Docker answers, `kind` is in PATH, and `ome local up --kind` takes the node image that was made here."""
+    """Provide Docker, `kind` in PATH, and the node image that was built here for `ome local up --kind`."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setenv("PATH", f"{PATH}:{os.environ['PATH']}")
         if not _answers():
@@ -53,7 +55,7 @@ def running() -> Iterator[None]:
 
 @contextmanager
 def _daemon(patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A daemon with all its files in a folder. A session that was killed leaves it running, and the next takes it."""
+    """Run a daemon with all its files in one folder. If a killed session left it running, the next session uses it."""
     folder = cache_dir() / "kind-docker"
     patch.setenv("DOCKER_HOST", f"unix://{folder / 'docker.sock'}")
     with locked(folder, create=True):  # a second session waits for the first
@@ -69,7 +71,7 @@ def _daemon(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _read(folder: Path) -> dict[str, str]:
-    """The machine's settings as they were before the first of the sessions that share the daemon."""
+    """Return the machine's settings before the first of the sessions that share the daemon."""
     file = folder / "before.json"
     if not file.exists():
         found = {name: (Path("/proc/sys") / name).read_text().strip() for name in (*_SETTINGS, _FORWARDING)}
@@ -95,11 +97,11 @@ def _start(folder: Path) -> None:
             last = "\n".join((folder / "log").read_text().splitlines()[-5:])
             pytest.skip(f"Docker does not start on this machine:\n{last}")
         time.sleep(0.2)
-    _told("iptables", "-P", "FORWARD", "ACCEPT")  # dockerd sets DROP, which cuts other bridges of this machine off
+    _told("iptables", "-P", "FORWARD", "ACCEPT")  # dockerd sets DROP, which interrupts other bridges of this machine
 
 
 def _end(folder: Path, settings: dict[str, str]) -> None:
-    """Containers, daemon, links, packet rules, control groups and settings of the machine."""
+    """Remove containers, daemon, links, packet rules and control groups, and restore the machine's settings."""
     if left := _told("docker", "ps", "--all", "--quiet").split():
         _told("docker", "rm", "--force", "--volumes", *left)
     _told("docker", "network", "rm", "kind")
@@ -112,14 +114,14 @@ def _end(folder: Path, settings: dict[str, str]) -> None:
     _told("iptables", "-P", "FORWARD", settings["FORWARD"])
     for group in Path("/sys/fs/cgroup").glob("*/docker"):
         _told("find", str(group), "-depth", "-type", "d", "-exec", "rmdir", "{}", ";")
-    if not namespaces.others():  # a real node's kubelet has set them for itself, too
+    if not namespaces.others():  # the kubelet of a real node has set them for itself, too
         for name in (*_SETTINGS, _FORWARDING):
             (Path("/proc/sys") / name).write_text(settings[name])
     shutil.rmtree(folder)
 
 
 def _stop(pid: int) -> None:
-    """The daemon that wrote its id, and no other process of that number."""
+    """Stop the daemon that wrote its process ID, and no other process with that ID."""
     if b"dockerd" not in Path(f"/proc/{pid}/cmdline").read_bytes():
         return
     os.kill(pid, signal.SIGTERM)
@@ -135,7 +137,9 @@ def _alive(pid: int) -> bool:
 
 
 def rules_of_docker(listing: str) -> list[list[str]]:
-    """Of what `iptables -S` prints, the rules in others' chains that jump to Docker's chains or name its bridges."""
+    """Return the rules in other chains that jump to Docker's chains or name its bridges, from the output of `iptables
+    -S`.
+    """
     rules = [line.split() for line in listing.splitlines() if line.startswith("-A ")]
     return [rule[1:] for rule in rules if rule[1] not in _CHAINS and any(_is_docker(word) for word in rule)]
 

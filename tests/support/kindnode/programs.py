@@ -1,4 +1,4 @@
-"""The programs: kind itself, and what goes into the node image."""
+"""The programs: kind itself, and those in the node image."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ OWN = (
     _tool("kind", "kind", KIND, "sigs.k8s.io/kind"),
     *(_tool(name, "containerd", CONTAINERD, f"{_CTR}/{name}") for name in ("containerd", "ctr", "containerd-shim-runc-v2")),
     _tool("kubeadm", "kubernetes", KUBERNETES, "k8s.io/kubernetes/cmd/kubeadm"),
-    # With the plugins of kubeadm's Corefile, so another program than the real node's.
+    # With the plugins of kubeadm's Corefile, so it is another program than the real node's.
     _tool("coredns-kubeadm", "coredns", "1.12.4"),
     _tool("kindnetd", "kindnetd", "1"),
 )
@@ -30,12 +30,12 @@ SHARED = (*KUBERNETES_OWN, "etcd", "pause")
 
 
 def get() -> dict[str, Path]:
-    """Name -> path of all of them, built where they are not in the cache."""
+    """Return the path of each program by name. Programs that are not in the cache are built."""
     return {**ensure.provide(OWN), **ensure.ensure(SHARED)}
 
 
 def sources() -> Path:
-    """The folder of kind's module, which has the files of its base image."""
+    """Return the folder of kind's module, which contains the files of its base image."""
     go = gobuild.find_go(ensure.cache_dir())
     command = [go, "mod", "download", "-json", f"sigs.k8s.io/kind@v{KIND}"]
     done = subprocess.run(command, cwd=GOMODS / "kind", capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Routes from this machine to pods and Services of a kind cluster, as a real node of ours makes them for itself."""
+"""Routes from this machine to pods and Services of a kind cluster, as our real node creates them for itself."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from ome_local.realnode.requirements import PATH
 
 @contextmanager
 def opened(cluster: Cluster) -> Iterator[None]:
-    """While the block runs. Services are reached by way of the control plane, which no test stops."""
+    """Provide the routes inside the `with` block. Services are reached through the control plane, which no test stops."""
     made: list[str] = []
     try:
         for range_, gateway in wanted(cluster).items():
@@ -26,7 +26,7 @@ def opened(cluster: Cluster) -> Iterator[None]:
 
 
 def wanted(cluster: Cluster) -> dict[str, str]:
-    """Range -> the node that it is behind."""
+    """Return the node behind each address range."""
     nodes = json.loads(cluster.kubectl("get", "nodes", "-l", "type!=kwok", "-o", "json"))["items"]
     found = {node["metadata"]["name"]: (node["spec"]["podCIDR"], _address(node)) for node in nodes}
     return {**dict(found.values()), SERVICES: found[control_plane(cluster.at)][1]}

@@ -1,9 +1,10 @@
 #!/usr/bin/python3 -SE
-"""runc for a machine without CAP_SYS_RESOURCE, as Docker's runtime: it asks for no more than this process has itself.
+"""A runtime for Docker that runs runc on a machine without CAP_SYS_RESOURCE: it requests only what this process has
+itself.
 
-Docker asks for every capability for kind's nodes, and runc fails on those that are outside of the bounding set. Here such
-capabilities are left out, limits are cut to the hard limit, and an oom score below this process's is lifted. It runs before
-anything of ours could be imported.
+Docker requests every capability for kind's nodes, and runc fails for those that are outside of the bounding set. This
+program removes such capabilities, reduces limits to the hard limit, and raises an OOM score below this process's own. It
+runs before any of our code can be imported.
 """
 
 import json
@@ -18,18 +19,18 @@ _NAMES = """chown dac_override dac_read_search fowner fsetid kill setgid setuid 
 net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin sys_boot
 sys_nice sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override mac_admin syslog
 wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore"""
-"""Of capabilities, in the kernel's order."""
+"""Names of capabilities, in the kernel's order."""
 
 
 def bounding() -> set[str]:
-    """The capabilities that a process here can have."""
+    """Return the capabilities that a process can have here."""
     with open("/proc/self/status") as file:  # noqa: PTH123 - starts at every exec: pathlib costs more than the rest
         bits = next(int(line.split()[1], 16) for line in file if line.startswith("CapBnd"))
     return {"CAP_" + name.upper() for number, name in enumerate(_NAMES.split()) if bits >> number & 1}
 
 
 def fit(process: dict[str, Any], have: set[str], hard: Callable[[str], int], score: int) -> None:
-    """Cut a process of the runtime specification; `hard`: the hard limit of a resource, -1 without a limit."""
+    """Reduce a process of the runtime specification. `hard` returns the hard limit of a resource, -1 for no limit."""
     for kind, wanted in (process.get("capabilities") or {}).items():
         process["capabilities"][kind] = [each for each in wanted or [] if each in have]
     for limit in process.get("rlimits") or []:
@@ -40,7 +41,7 @@ def fit(process: dict[str, Any], have: set[str], hard: Callable[[str], int], sco
 
 
 def option(words: list[str], *names: str) -> str:
-    """The value of an option, as `--name value` or `--name=value`; "" without it."""
+    """Return the value of an option that is written as `--name value` or `--name=value`; "" if it is absent."""
     for number, word in enumerate(words):
         for name in names:
             if word == name:
@@ -51,7 +52,7 @@ def option(words: list[str], *names: str) -> str:
 
 
 def rewrite(path: str, whole: bool) -> None:
-    """The file of a container (`whole`), or that of a process in it."""
+    """Rewrite the file of a container (`whole`), or of a process in it."""
     with open("/proc/self/oom_score_adj") as file:  # noqa: PTH123
         score = int(file.read())
     with open(path) as file:  # noqa: PTH123
@@ -62,7 +63,7 @@ def rewrite(path: str, whole: bool) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Rewrite what runc is about to read, and become runc."""
+    """Rewrite what runc is about to read, and replace this process by runc."""
     if "create" in words or "run" in words:
         rewrite(os.path.join(option(words, "--bundle", "-b") or ".", "config.json"), whole=True)  # noqa: PTH118
     elif "exec" in words and (process := option(words, "--process", "-p")):

@@ -1,4 +1,4 @@
-"""`python -m tests.support.names` prints names that are new or gone; with `--write` it writes the lists again."""
+"""`python -m tests.support.names` prints names that are new or no longer exist; with `--write` it writes the lists again."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Keys of what is stored, recorded, printed and sent: revisions, recordings, disks of nodes, messages, outputs."""
+"""Keys of data that are stored, recorded, printed and sent: revisions, recordings, disks of nodes, messages, outputs."""
 
 import ast
 import json

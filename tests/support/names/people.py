@@ -1,4 +1,6 @@
-"""What people and other programs write and read: fields, labels, conditions, metrics, commands, values, ports and pods."""
+"""Names that people and other programs write and read: fields, labels, conditions, metrics, commands, values, ports and
+pods.
+"""
 
 import ast
 import json
@@ -71,7 +73,7 @@ def conditions() -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """Yield metrics with their kinds and labels: of the operator, and of the process beside routers."""
+    """Yield metrics with their types and labels: of the operator, and of the sidecar of routers."""
     for family in (family for families in FAMILIES.values() for family in families):
         yield f"{family.name}{{{','.join(family.labels)}}} {family.kind}"
     for line in RegistryMetrics().render(()).splitlines():
@@ -108,7 +110,7 @@ def _choices(parameter: Any) -> Iterable[Any]:
 
 
 def variables() -> Iterator[str]:
-    """Yield environment variables that a process of ours reads, or that pods get."""
+    """Yield environment variables that our processes read or that pods receive."""
     yield from (text for text in walk.texts(*walk.PACKAGES) if _VARIABLE.fullmatch(text))
     for module, item in walk.nodes(*walk.PACKAGES):
         read: ast.expr | None = None

@@ -1,4 +1,4 @@
-"""docs/seeds.md, from tests/data/seeds.yaml."""
+"""Generates docs/seeds.md from tests/data/seeds.yaml."""
 
 import shlex
 from collections import Counter
@@ -30,7 +30,7 @@ row says so, and `ome generate` without `--engine-version` writes the new flag.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     found = list(sections())
     every = [row for section in found for row in section.rows]
     named = Counter(row.kind for row in every)
@@ -85,11 +85,11 @@ _SHOWN = {
     "facts": "facts of the model",
     "sizes": "sizes of the plan",
 }
-"""Proof → what it looks at; other proofs look at a file, which they name."""
+"""Name of a proof → what it examines. All other proofs examine a file, which they name."""
 
 
 def _proof(row: Row) -> str:
-    """What proves a row."""
+    """Return the proof of a row as text."""
     said = []
     for proof in row.instead if row.expected == Verdict.DIFFERS else row.proof:
         for name, told in proof.items():
@@ -99,7 +99,7 @@ def _proof(row: Row) -> str:
 
 
 def _today(row: Row) -> str:
-    """How the newest version spells a flag, where it does so otherwise."""
+    """Return how the newest version spells a flag, if the spelling differs."""
     name = shlex.split(row.says)[0] if row.kind == "flag" else ""
     if not name.startswith("--"):
         return ""
@@ -115,5 +115,5 @@ def _today(row: Row) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text in a table."""
+    """Return a text for a table cell."""
     return " ".join(text.split()).replace("|", "\\|")

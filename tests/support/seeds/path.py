@@ -1,4 +1,4 @@
-"""A place in data: `spec.ports[port=80].targetPort`."""
+"""Paths to places in data, such as `spec.ports[port=80].targetPort`."""
 
 import re
 from typing import Any
@@ -7,10 +7,10 @@ _STEP = re.compile(r"([^.\[\]]+)|\[([^\]=]+)=([^\]]*)\]|\[(\d+)\]")
 
 
 def at(data: Any, path: str) -> Any:
-    """What stands at the place, None where there is no such place.
+    """Return the value at the path; None if there is none.
 
-    A step is a key, `[number]`, or `[key=text]`, the first entry of a list with that text. Keys with dots stand in the last
-    form of a map: `[key=text]` of a map takes the key `text`.
+    A step is a key, `[number]`, or `[key=text]`, the first entry of a list with that text. For keys that contain dots, use
+    the last form with a map: `[key=text]` of a map selects the key `text`.
     """
     for name, key, text, number in _STEP.findall(path):
         if name:

@@ -1,6 +1,6 @@
-"""What proves a row: each function here looks at the code or runs it, and says what is wrong, or "" where nothing is.
+"""Proofs of rows: each function examines the code or runs it, and returns what is wrong, or "" if the proof holds.
 
-A proof is a map with a single key, the name of such a function, and what it is told.
+A proof is a map with a single key, the name of such a function, and its argument.
 """
 
 import json
@@ -30,7 +30,7 @@ Told = Mapping[str, Any]
 
 
 def judge(row: Row) -> tuple[Verdict, str]:
-    """What became of a row, and why it does not work or differ."""
+    """Return the verdict about a row, and why it does not work or differs."""
     works = _problems(row.proof)
     if not works:
         return Verdict.WORKS, ""
@@ -41,13 +41,13 @@ def judge(row: Row) -> tuple[Verdict, str]:
 
 
 def _problems(proofs: Iterable[Proof]) -> str:
-    """What is wrong with the first proof that fails; that there is none, where there is none."""
+    """Return what is wrong with the first proof that fails, or that there is no proof."""
     said = [holds(name, told) for proof in proofs for name, told in proof.items()]
     return next((sentence for sentence in said if sentence), "" if said else "there is no proof")
 
 
 def holds(name: str, told: Any) -> str:
-    """What is wrong with a proof, "" when nothing is."""
+    """Return what is wrong with a proof; "" if it holds."""
     try:
         return PROOFS[name](told)
     except words.NothingThere as error:
@@ -55,7 +55,7 @@ def holds(name: str, told: Any) -> str:
 
 
 def flag(told: Told) -> str:
-    """A flag that the version of its day knows stands in the command that is generated, and in pods with the same value."""
+    """A flag that the version of its time knows is in the generated command, and in pods with the same value."""
     name, *values = shlex.split(told["is"])
     if said := _known(told["generate"], name, values):
         return said
@@ -65,7 +65,9 @@ def flag(told: Told) -> str:
 
 
 def _known(generate: str, name: str, values: list[str]) -> str:
-    """Whether the engine's own list of flags has a flag; other programs' flags (mpirun's) have a single dash."""
+    """Check whether the engine's own list of flags contains a flag. Flags of other programs (mpirun) begin with a single
+    dash.
+    """
     if not name.startswith("--"):
         return ""
     engine = words.chosen(generate)
@@ -88,7 +90,7 @@ def _in_pods(pods: Told, name: str, values: list[str]) -> str:
 
 
 def variable(told: Told) -> str:
-    """A variable is set before the command that is generated, and in pods."""
+    """A variable is set before the generated command, and in pods."""
     name, _, value = told["is"].partition("=")
     if told["is"] not in words.command(told["generate"], told.get("block", 0)):
         return f"ome generate {told['generate']} does not set {told['is']}"
@@ -98,7 +100,7 @@ def variable(told: Told) -> str:
 
 
 def generates(told: Told) -> str:
-    """Words stand side by side in a command that is generated, and other words do not."""
+    """Words are adjacent in a generated command, and other words are absent."""
     found = words.command(told["words"], told.get("block", 0))
     if not found:
         return f"ome generate {told['words']}: {words.generate(told['words']).exception}"
@@ -108,14 +110,14 @@ def generates(told: Told) -> str:
 
 
 def tells(told: Told) -> str:
-    """What `ome generate` says to a person, on either stream or in its refusal, has these texts."""
+    """The output of `ome generate`, on either stream or in its error, contains these texts."""
     done = words.generate(told["words"])
     text = " ".join(f"{done.stdout} {done.stderr} {done.exception or ''}".split())
     return "; ".join(f"it does not say {part}" for part in told["has"] if part not in text)
 
 
 def explains(told: list[str]) -> str:
-    """`ome plan explain` has these texts."""
+    """The output of `ome plan explain` contains these texts."""
     return "; ".join(f"it does not explain {part}" for part in told if part not in _explained())
 
 
@@ -125,7 +127,7 @@ def _explained() -> str:
 
 
 def pods(told: Told) -> str:
-    """Words of what a container runs, its variables, and other places of its pod."""
+    """Check the words of a container's command, its variables, and other places of its pod."""
     run, env, template = words.run(told), words.variables(told), words.pod(told)
     said = [f"it does not run {part}" for part in told.get("runs", ()) if not words.stands(run, shlex.split(part))]
     said += [f"{name} is {env.get(name)}" for name, value in told.get("env", {}).items() if env.get(name) != value]
@@ -133,7 +135,7 @@ def pods(told: Told) -> str:
 
 
 def made(told: Told) -> str:
-    """An object that the operator writes for a service has this at these places."""
+    """An object that the operator creates for a service has these values at these places."""
     name = told.get("name")
     found = [
         body
@@ -147,7 +149,7 @@ def made(told: Told) -> str:
 
 
 def shipped(told: Told) -> str:
-    """A file of `config` that people apply is understood, and has this at these places."""
+    """A file of `config` that users apply is valid, and has these values at these places."""
     file = parts.ROOT / told["file"]
     if not file.is_file():
         return f"there is no {told['file']}"
@@ -159,10 +161,10 @@ def shipped(told: Told) -> str:
     return "" if "" in said else said[0]
 
 
-def _places(data: Any, desired_job: Told) -> list[str]:
-    """What stands elsewhere than at these places; a list stands there with every entry."""
+def _places(data: Any, expected: Told) -> list[str]:
+    """Return the places whose values differ. A list has to contain every given entry."""
     said = []
-    for place, value in desired_job.items():
+    for place, value in expected.items():
         found = at(data, place)
         same = found is not None if value == "anything" else found == value
         if isinstance(value, list) and isinstance(found, list):
@@ -173,13 +175,13 @@ def _places(data: Any, desired_job: Told) -> list[str]:
 
 
 def facts(told: Told) -> str:
-    """What the catalog knows of a model, from its own config.json."""
+    """Check the facts that the catalog derives of a model from its own config.json."""
     found = shelf().model(told["model"]).facts
     return "; ".join(_places(found, told["at"]))
 
 
 def sizes(told: Told) -> str:
-    """How the cookbook spreads a model: fields of a role of the plan, or of the plan itself."""
+    """Check how the cookbook divides a model: fields of a role of the plan, or of the plan itself."""
     try:
         made = plan(RecipeRequest(**told["ask"]), shelf())
     except (RecipeRefused, TypeError) as error:
@@ -189,12 +191,12 @@ def sizes(told: Told) -> str:
 
 @cache
 def shelf() -> Library:
-    """Models and hardware of this checkout."""
+    """Return the models and hardware of this checkout."""
     return bookshelf()
 
 
 def text(told: Told) -> str:
-    """A file of the repository, or what its comments say, has these words, wherever lines end."""
+    """A file of the repository, or its comments, contain these words, regardless of line breaks."""
     file = parts.ROOT / told["file"]
     if not file.is_file():
         return f"there is no {told['file']}"
@@ -203,7 +205,7 @@ def text(told: Told) -> str:
 
 
 def benchmark(told: Told) -> str:
-    """Arguments of SGLang's own benchmark, in the Job that is made of a sample."""
+    """Arguments of SGLang's own benchmark are in the Job that is created from a sample."""
     (body,) = [body for body in parts.read(parts.ROOT / told["sample"]) if body["kind"] == "BenchmarkJob"]
     service, deps = parts.kimi()
     status = {"url": "http://service:8080", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -221,7 +223,7 @@ def benchmark(told: Told) -> str:
 
 
 def short_kinds(told: Told) -> str:
-    """A model and a Serving of sglang.ai/v1 become a ClusterBaseModel and an InferenceService."""
+    """A model and a Serving of sglang.ai/v1 are converted to a ClusterBaseModel and an InferenceService."""
     model = parts.good(SglangModel.parse(told["model"]))
     base, _ = convert.desired_object(model, Deps())
     made = {"ClusterBaseModel": base}
@@ -243,11 +245,11 @@ FACTS = {
     "format": {"name": "safetensors"},
     "framework": {"name": "transformers"},
 }
-"""What an agent reads from the files of Kimi K2."""
+"""The facts that an agent reads from the files of Kimi K2."""
 
 
 def tested(told: str) -> str:
-    """A test that shows it with something real stands in the repository."""
+    """The repository contains a test that shows it with real components."""
     file, _, name = told.partition("::")
     path = parts.ROOT / file
     return "" if path.is_file() and f"def {name}(" in path.read_text() else f"there is no test {told}"

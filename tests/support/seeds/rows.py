@@ -1,4 +1,4 @@
-"""The rows of tests/data/seeds.yaml: what the first documents of this project say, in our own words."""
+"""The rows of tests/data/seeds.yaml: the content of the first documents of this project, in our own words."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -12,7 +12,7 @@ Proof = Mapping[str, Any]
 
 
 class Verdict(StrEnum):
-    """What became of a row."""
+    """The verdict about a row."""
 
     WORKS = "works"
     DIFFERS = "differs"
@@ -25,26 +25,26 @@ class Row(NamedTuple):
     document: str
     section: str
     kind: str
-    """flag, variable, or row."""
+    """flag, variable or row."""
     says: str
     proof: tuple[Proof, ...]
-    """What holds where the row works as it stands there."""
+    """What holds if the row works as written."""
     instead: tuple[Proof, ...]
-    """What holds where something else does the same."""
+    """What holds if something else has the same effect."""
     expected: Verdict
     because: str
-    """Why it differs, or is missing."""
+    """Why the row differs or is missing."""
     command: str
-    """Words of `ome generate` that a flag or variable was read from."""
+    """Arguments of `ome generate` from which a flag or variable was read."""
 
     @property
     def name(self) -> str:
-        """Of the test of this row."""
+        """Return the name of the test of this row."""
         return f"{self.document}: {self.section}: {self.says}"
 
 
 class Section(NamedTuple):
-    """Rows that belong together."""
+    """A group of rows."""
 
     document: str
     title: str
@@ -53,7 +53,7 @@ class Section(NamedTuple):
 
 
 def sections() -> Iterator[Section]:
-    """All rows, as the data file groups them."""
+    """Yield all rows, grouped as in the data file."""
     for document in yaml.load_all(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader):
         for data in document["sections"]:
             rows = tuple(_rows(document["document"], data))
@@ -61,12 +61,12 @@ def sections() -> Iterator[Section]:
 
 
 def rows() -> list[Row]:
-    """All rows."""
+    """Return all rows."""
     return [row for section in sections() for row in section.rows]
 
 
 def _rows(document: str, data: Mapping[str, Any]) -> Iterator[Row]:
-    """Flags and variables of the section's command, then its rows."""
+    """Yield the flags and variables of the section's command, then its rows."""
     place = {key: data[key] for key in ("generate", "block", "pods") if key in data}
     for kind, listed in (("variable", "variables"), ("flag", "flags")):
         for entry in data.get(listed, ()):

@@ -1,4 +1,4 @@
-"""The words of a command: as `ome generate` prints it, and as a pod runs it."""
+"""The words of a command, as `ome generate` prints it and as a pod runs it."""
 
 import json
 import shlex
@@ -21,39 +21,39 @@ ROUTER = "router"
 
 
 class NothingThere(Exception):
-    """A proof asks for objects that nothing writes."""
+    """A proof refers to objects that do not exist."""
 
 
 @cache
 def generate(words: str) -> Result:
-    """What `ome generate` says to these words."""
+    """Run `ome generate` with these arguments."""
     return CliRunner().invoke(app, shlex.split(words), env={"COLUMNS": "200"})
 
 
 def command(words: str, block: int = 0) -> list[str]:
-    """The words of a command that `ome generate` prints; a block is the command of a node, or of the balancer."""
+    """Return the words of a command that `ome generate` prints. A block is the command of a node or of the load balancer."""
     done = generate(words)
     blocks = done.stdout.strip().split("\n\n")
     return shell(blocks[block]) if done.exit_code == 0 and block < len(blocks) else []
 
 
 def shell(text: str) -> list[str]:
-    """The words of lines of a shell."""
+    """Return the words of lines of a shell."""
     return shlex.split(text.replace("\\\n", " "), comments=True)
 
 
 def chosen(words: str) -> Engine:
-    """The engine, in its version, that these words ask for."""
+    """Return the engine and its version that these arguments select."""
     said = shlex.split(words)
     found = {option: said[said.index(option) + 1] for option in ("--engine", "--engine-version") if option in said}
     return engine(found.get("--engine", "sglang"), found.get("--engine-version"))
 
 
 def objects(source: Mapping[str, str]) -> list[Manifest]:
-    """Everything that the operator's first pass writes for a service.
+    """Return the objects that the operator's first reconciliation writes for a service.
 
-    The service is a `sample` of `config`, the sample of Kimi K2 on another `runtime`, what `generate` writes, or a `case` of
-    the golden tests.
+    The service is a `sample` of `config`, the sample of Kimi K2 on another `runtime`, the output of `generate`, or a `case`
+    of the golden tests.
     """
     return _objects(*(source.get(key, "") for key in ("sample", "runtime", "generate", "case")))
 
@@ -76,7 +76,7 @@ def _objects(sample: str, runtime: str, words: str, case: str) -> list[Manifest]
 
 
 def pod(source: Mapping[str, str]) -> Manifest:
-    """The pod template of a `component`, of its leader or where `rank` says so of its workers."""
+    """Return the pod template of a `component`: of its leader, or, if `rank` is set, of its workers."""
     component, worker = source.get("component", keys.ENGINE), source.get("rank") == "worker"
     kind = "Deployment" if component == ROUTER else "StatefulSet"
     for body in objects(source):
@@ -88,13 +88,13 @@ def pod(source: Mapping[str, str]) -> Manifest:
 
 
 def container(source: Mapping[str, str]) -> Manifest:
-    """The container in which the engine or the router runs."""
+    """Return the container in which the engine or the router runs."""
     first: Manifest = next(box for box in pod(source)["spec"]["containers"] if box["name"] in (keys.RUNNER, ROUTER))
     return first
 
 
 def run(source: Mapping[str, str]) -> list[str]:
-    """The words of what a container runs, those of a script too; a flag and its value are two words."""
+    """Return the words of a container's command, including those of a script. A flag and its value are two words."""
     box = container(source)
     words = [*box.get("command", ()), *box.get("args", ())]
     flat = shell(words[-1]) if "-c" in words else words
@@ -107,10 +107,10 @@ def _split(word: str) -> list[str]:
 
 
 def variables(source: Mapping[str, str]) -> dict[str, Any]:
-    """The variables of a container; a variable that the kubelet fills has the place that it is filled from."""
+    """Return the variables of a container. A variable that the kubelet sets has its source as the value."""
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(source).get("env", ())}
 
 
 def stands(words: Sequence[str], part: Sequence[str]) -> bool:
-    """Whether these words stand side by side."""
+    """Return whether the part is a contiguous sequence of the words."""
     return any(list(words[at : at + len(part)]) == list(part) for at in range(len(words)))
