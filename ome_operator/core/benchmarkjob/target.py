@@ -82,7 +82,7 @@ def _lets_in(service: InferenceService | Invalid | None, namespace: str) -> bool
 
 
 def _ready(service: InferenceService) -> bool:
-    conditions = {one.get("type"): one.get("status") for one in service.status.get("conditions") or ()}
+    conditions = {condition.get("type"): condition.get("status") for condition in service.status.get("conditions") or ()}
     return conditions.get("Ready") == "True" and bool(service.status.get("url"))
 
 

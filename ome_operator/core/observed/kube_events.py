@@ -31,12 +31,12 @@ def last_seen(event: Mapping[str, Any]) -> datetime | None:
 
 def newest_messages(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, str]:
     """Return the message of the newest Event about each object, by the object's UID, without Events older than OLDEST."""
-    found: dict[str, tuple[datetime, str]] = {}
+    newest: dict[str, tuple[datetime, str]] = {}
     for event in events:
         uid, at = _about(event), last_seen(event)
-        if at is not None and now - at <= OLDEST and (uid not in found or found[uid][0] < at):
-            found[uid] = at, event.get("message") or event.get("reason") or ""
-    return {uid: message for uid, (_, message) in found.items()}
+        if at is not None and now - at <= OLDEST and (uid not in newest or newest[uid][0] < at):
+            newest[uid] = at, event.get("message") or event.get("reason") or ""
+    return {uid: message for uid, (_, message) in newest.items()}
 
 
 def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, Why]:
@@ -46,18 +46,20 @@ def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[s
         uid, at = _about(event), last_seen(event)
         if at is not None and now - at <= FRESH and event.get("reason") not in FREQUENT:
             by_pod.setdefault(uid, []).append((at, event.get("reason") or "", event.get("message") or ""))
-    found = {uid: start_failure(each[1:] for each in sorted(reports, reverse=True)) for uid, reports in by_pod.items()}
-    return {uid: why for uid, why in found.items() if why is not None}
+    failures = {
+        uid: start_failure(report[1:] for report in sorted(reports, reverse=True)) for uid, reports in by_pod.items()
+    }
+    return {uid: why for uid, why in failures.items() if why is not None}
 
 
 def scale_ups(events: Iterable[Mapping[str, Any]]) -> dict[str, datetime]:
     """Return when an autoscaler reported last that it makes a node for a pod, by the pod's UID."""
-    found: dict[str, datetime] = {}
+    reported: dict[str, datetime] = {}
     for event in events:
         uid, at = _about(event), last_seen(event)
         if at is not None and event.get("reason") in SCALE_UP:
-            found[uid] = max(at, found.get(uid, at))
-    return found
+            reported[uid] = max(at, reported.get(uid, at))
+    return reported
 
 
 def _about(event: Mapping[str, Any]) -> str:

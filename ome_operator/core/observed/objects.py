@@ -234,6 +234,7 @@ class Strangers(NamedTuple):
     """Foreign workers in a router, which the operator did not register."""
 
     found: int
+    """Number of foreign workers."""
     at: float
     """When the last foreign worker was found, in seconds since the epoch."""
 

@@ -79,7 +79,7 @@ def remedy_for_unknown_model(model: ModelProfile, deps: Deps) -> str:
         return ""
     remedy = f"write modelArchitecture and quantization into the spec of model {model.name}"
     if deps.policy.model_agent:
-        return f". An agent determines both as soon as a node has the model's files; or {remedy}"
+        return f". An agent reads architecture and quantization from the files as soon as a node has them; or {remedy}"
     return f". No agent reads the model's files: install with agent.enabled=true, or {remedy}"
 
 

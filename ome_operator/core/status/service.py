@@ -276,12 +276,12 @@ REPORTED_FOR = timedelta(hours=1)
 """Time for which foreign workers are reported after they were last seen."""
 
 
-def foreign_workers_condition(found: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
+def foreign_workers_condition(reports: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
     """Return the condition RouterIntact, or None if no foreign worker was seen recently.
 
     `secret` is the name of the Secret with the key of the routers; "" if they have no key.
     """
-    seen = [item for item in found if item.found and abs(now.timestamp() - item.at) < REPORTED_FOR.total_seconds()]
+    seen = [item for item in reports if item.found and abs(now.timestamp() - item.at) < REPORTED_FOR.total_seconds()]
     if not seen:
         return None
     last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")

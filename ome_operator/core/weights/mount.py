@@ -195,7 +195,7 @@ def mount(identity: Mapping[str, str], namespace: str, volume_name: str = VOLUME
     path, uri = identity["path"], identity["uri"]
     entry: dict[str, Any] = {"name": volume_name, "mountPath": path, "readOnly": True}
     if (volume_claim := claim(uri)) is None:
-        plain, required = (_ready(required_label(identity, one)) for one in ("", directory))
+        plain, required = (_ready(required_label(identity, revision_directory)) for revision_directory in ("", directory))
         host_path = (
             join(dirname(path), keys.WEIGHTS, directory) if directory else path
         )  # joining an absolute directory returns that directory
