@@ -109,7 +109,7 @@ def directories(count: int) -> bytes:
 
 def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reported: 400,000 of them in 1.08 MB took 150 MiB and 14 s."""
-    monkeypatch.setattr("ome_operator.agent.unpack.MOST", 1000)
+    monkeypatch.setattr("ome_operator.agent.unpack.MAX_FILES", 1000)
     assert take(tmp_path, directories(999)) == ["model.bin"]
     with pytest.raises(Refused, match="more than 1000 files and directories"):
         take(tmp_path, directories(1000))
