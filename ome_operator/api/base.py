@@ -43,7 +43,7 @@ class Rule:
     holds: Callable[[Any], bool]
     message_cel: str = ""
     """CEL expression that computes the message from the object, for messages that propose a correct value."""
-    say: Callable[[Any], str] | None = None
+    compute_message: Callable[[Any], str] | None = None
     """Python function that computes the same message as `message_cel`."""
     path: str = ""
     """Path of the field that the rule is about, such as `.metadata.name`, if that differs from the value to which the
@@ -55,7 +55,9 @@ class Rule:
     def check(self, value: Any) -> Any:
         """Return the value, or raise the error that becomes a sentence of `Invalid`."""
         if not self.holds(value):
-            raise PydanticCustomError("rule", "{sentence}", {"sentence": self.say(value) if self.say else self.message})
+            raise PydanticCustomError(
+                "rule", "{sentence}", {"sentence": self.compute_message(value) if self.compute_message else self.message}
+            )
         return value
 
     def schema(self) -> dict[str, Any]:

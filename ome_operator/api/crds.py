@@ -56,7 +56,7 @@ def crd(kind: Kind) -> dict[str, Any]:
                     "served": True,
                     "storage": True,
                     "subresources": subresources,
-                    "additionalPrinterColumns": [_column(one) for one in kind.columns],
+                    "additionalPrinterColumns": [_column(column) for column in kind.columns],
                     "schema": {
                         "openAPIV3Schema": schema.root(kind.kind, kind.spec, kind.status, kind.rules, kind.spec_required)
                     },
@@ -66,9 +66,9 @@ def crd(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _column(one: Column) -> dict[str, Any]:
-    shown = {"name": one.name, "type": one.type, "jsonPath": one.path}
-    return {**shown, "priority": 1} if one.wide else shown
+def _column(column: Column) -> dict[str, Any]:
+    entry = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return {**entry, "priority": 1} if column.wide else entry
 
 
 def crds() -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from ome_operator.api.scaling import Role
 from ome_operator.api.values import Count, Duration, IntOrString, Labels, Open, Percent
 
 
-def _one_of(*names: str) -> Rule:
+def _at_most_one_of(*names: str) -> Rule:
     """Return the rule that at most one of these fields is set."""
     attributes = [to_snake(name) for name in names]
     return Rule(
@@ -122,7 +122,7 @@ class RolloutGroup(Spec):
     """Time to wait after this group before the next group."""
     maintain_ratio: MaintainRatio | None = None
 
-    RULES = (_one_of("canary", "blueGreen", "rollingUpdate", "recreate"),)
+    RULES = (_at_most_one_of("canary", "blueGreen", "rollingUpdate", "recreate"),)
 
 
 class Rollout(Spec):
@@ -152,4 +152,4 @@ class Rollout(Spec):
     """What happens to a new slice that failed. Hold (default): it stays. Rollback: the revision that was complete last is
     restored."""
 
-    RULES = (_one_of("groups", "blueGreen", "rollingUpdate", "recreate"),)
+    RULES = (_at_most_one_of("groups", "blueGreen", "rollingUpdate", "recreate"),)

@@ -22,7 +22,7 @@ EXAMPLE = "kimi-k2"
 """The proposed name if no part of a given name is valid."""
 
 
-def _pins_only_what_it_does_not_follow(what: str) -> Rule:
+def _pin_requires_auto_sync_off(what: str) -> Rule:
     return Rule(
         "!has(self.revision) || (has(self.autoSync) && !self.autoSync)",
         f"revision pins the {what}, so it must not follow edits: set autoSync to false or remove revision",
@@ -48,7 +48,7 @@ class ModelRef(Spec):
     revision: Name | None = None
     """Name of a stored revision of the service whose model is used. Requires autoSync: false."""
 
-    RULES = (_pins_only_what_it_does_not_follow("model"),)
+    RULES = (_pin_requires_auto_sync_off("model"),)
 
 
 class RuntimeRef(Spec):
@@ -65,7 +65,7 @@ class RuntimeRef(Spec):
     revision: Name | None = None
     """Name of a stored revision of the service whose runtime is used. Requires autoSync: false."""
 
-    RULES = (_pins_only_what_it_does_not_follow("runtime"),)
+    RULES = (_pin_requires_auto_sync_off("runtime"),)
 
 
 class ServiceSpec(Spec):
@@ -147,7 +147,7 @@ class InferenceService(Object[ServiceSpec]):
             message_cel=f'"{_NAME_WORDS}; for example " + '
             f"(({_PLAIN}.matches('^[a-z]') ? '' : 'm-') + {_PLAIN} + ' {EXAMPLE}').find('{_PART}')",
             path=".metadata.name",
-            say=lambda s: f"{_NAME_WORDS}; for example {propose_name(s.name)}",
+            compute_message=lambda s: f"{_NAME_WORDS}; for example {propose_name(s.name)}",
             at_creation=True,
         ),
     )

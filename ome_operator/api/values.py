@@ -84,8 +84,8 @@ SCHEMES = ("hf", "s3", "gs", "az", "oci", "pvc", "local", "vendor", "github")
 def _starts(schemes: tuple[str, ...], example: str) -> Rule:
     pattern = f"^({'|'.join(schemes)})://.+$"
     words = ", ".join(f"{one}://" for one in schemes)
-    said = f"start it with one of {words}, followed by the location, for example {example}"
-    return Rule(f"self.matches('{pattern}')", said, matches(pattern))
+    message = f"start it with one of {words}, followed by the location, for example {example}"
+    return Rule(f"self.matches('{pattern}')", message, matches(pattern))
 
 
 _HUB = "^hf://[A-Za-z0-9._-]+/[A-Za-z0-9._-]+(@[^ @]+)?$"

@@ -81,7 +81,7 @@ class WellKnown:
         return found or (self._by_name.get(name.lower()) if scheme != "hf" else None)
 
 
-NOBODY = WellKnown()
+NO_MODELS = WellKnown()
 """An index without models."""
 
 
@@ -92,19 +92,19 @@ def load(place: Path | None) -> WellKnown | Invalid:
     """
     if place is None:
         text = package_data.text("ome_operator.api", FILE)
-        return _made([(FILE, text)])
+        return _parsed([(FILE, text)])
     try:
         paths = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
-        return _made([(str(path), path.read_text(encoding="utf-8")) for path in paths])
+        return _parsed([(str(path), path.read_text(encoding="utf-8")) for path in paths])
     except (OSError, UnicodeDecodeError) as error:
         return Invalid(f"well-known models at {place} cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
-def named(said: str) -> WellKnown | Invalid:
+def selected(setting: str) -> WellKnown | Invalid:
     """Return the models that a setting selects: `package`, the path of a file or directory, or "" for none."""
-    if not said:
-        return NOBODY
-    return packaged() if said == PACKAGE else load(Path(said))
+    if not setting:
+        return NO_MODELS
+    return packaged() if setting == PACKAGE else load(Path(setting))
 
 
 @cache
@@ -115,7 +115,7 @@ def packaged() -> WellKnown:
     return found
 
 
-def _made(files: Iterable[tuple[str, str]]) -> WellKnown | Invalid:
+def _parsed(files: Iterable[tuple[str, str]]) -> WellKnown | Invalid:
     models: list[KnownModel] = []
     for name, text in files:
         try:
@@ -147,7 +147,7 @@ def known_model(model: Model, file: str) -> KnownModel:
 
 def _facts(spec: ModelSpec) -> Facts:
     """Convert the spec of a model to facts, in the form in which an agent reads them from files."""
-    said: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "architecture": spec.model_architecture,
         "model_type": spec.model_type,
         "format": Named(name=spec.model_format.name) if spec.model_format else None,
@@ -156,7 +156,7 @@ def _facts(spec: ModelSpec) -> Facts:
         "quantization": Quantization(name=spec.quantization or "none"),
         "context_length": spec.max_tokens,
     }
-    return Facts(**{name: value for name, value in said.items() if value is not None})
+    return Facts(**{name: value for name, value in stated.items() if value is not None})
 
 
 def text(root: Path = ROOT) -> str:

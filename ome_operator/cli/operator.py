@@ -150,7 +150,7 @@ def _check_together(settings: Settings, where: Mapping[str, str]) -> None:
         raise UserError(f"{negated} needs --watch-namespace: it works in its namespaces alone.")
     if exposure.kind == "HTTPRoute" and not all(exposure.gateway.partition("/")):
         raise UserError(f"{where['kind']}=HTTPRoute needs --gateway=NAMESPACE/NAME.")
-    if isinstance(found := well_known.named(settings.well_known_models), Invalid):
+    if isinstance(found := well_known.selected(settings.well_known_models), Invalid):
         raise UserError(f"{where['well_known_models']}: {found.why}")
 
 

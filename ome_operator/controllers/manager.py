@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
 
 def _well_known(said: str) -> WellKnown:
-    found = well_known.named(said)
+    found = well_known.selected(said)
     if isinstance(found, Invalid):
         raise ValueError(found.why)
     return found

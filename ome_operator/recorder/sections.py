@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, get_type_hints
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime, well_known
-from ome_operator.api.well_known import NOBODY
+from ome_operator.api.well_known import NO_MODELS
 from ome_operator.core.observed.objects import NO_POLICY, Child, Deps, Node, Observed, Pod, Ref, Refusal, Strangers, Turn
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.admission import Claim
@@ -40,7 +40,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def tables(pass_: Pass) -> Tables:
     """Return the inputs of a pass."""
     deps, observed, service = pass_.deps, pass_.observed, pass_.service
-    well_known_source = "" if deps.well_known is NOBODY else well_known.PACKAGE
+    well_known_source = "" if deps.well_known is NO_MODELS else well_known.PACKAGE
     return {
         "service": _body(service),
         **{name: {_key(key): _body(value) for key, value in getattr(deps, name).items()} for name in _OBJECTS},
@@ -122,7 +122,7 @@ def make_pass(tables_: Tables, now: datetime, decided: Decision, where: str) -> 
 
 def _deps(found: Tables, where: str) -> Deps:
     hints, settings = get_type_hints(Policy), dict(found.get("settings", {}))
-    known = well_known.packaged() if settings.pop("well_known", "") else NOBODY
+    known = well_known.packaged() if settings.pop("well_known", "") else NO_MODELS
     frozen = read(str, settings.pop("frozen", ""), f"{where}.settings.frozen")
     if unknown := settings.keys() - set(_POLICY):
         raise Unreadable(f"{where}.settings.{min(unknown)} is not a setting of this version")

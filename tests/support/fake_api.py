@@ -1,6 +1,6 @@
-"""A client for unit tests: it records what it is asked, and answers what the test says.
+"""A client for unit tests: it records all calls, and returns the answers that the test configures.
 
-It knows nothing of what an API server does. What depends on that belongs into tests/controlplane, where the server is real.
+It does not implement any behavior of an API server. Tests that depend on that are in tests/controlplane, with a real server.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class Call(NamedTuple):
     """Name of the client's method."""
     kind: str
     name: str
-    body: Manifest = {}  # noqa: RUF012 (nobody changes it)
+    body: Manifest = {}  # noqa: RUF012 (it is never changed)
     """Body that was sent; {} for reads and deletions."""
     uid: str = ""
     subresource: str = ""
@@ -28,10 +28,10 @@ class Call(NamedTuple):
 
 
 class FakeApi(Client):
-    """Answers by "verb Kind/subresource", "verb Kind" or "verb", the first of them that is there.
+    """A client with answers by "verb Kind/subresource", "verb Kind" or "verb"; the first existing key is used.
 
-    An answer is a body (a list of them for lists), an error that is raised, or a function of the Call that gives either; it
-    may be async. None, or no answer, means for a write what was sent, with a UID and a version. A read must be answered.
+    An answer is a body (a list of bodies for lists), an error to raise, or a function, possibly async, that returns either
+    for a Call. For a write without an answer the result is the sent body with a UID and a version. A read needs an answer.
     """
 
     def __init__(self, answers: Mapping[str, Any] | None = None) -> None:

@@ -181,9 +181,10 @@ class Field:
         self.account.costs[self._kind].append(Cost(cost.seconds, *above))
 
     def _learn(self, life: Life, begun: int) -> float:
-        """Remember what there is when all is well and nothing is written any more, and since when. `begun`: how many writes
-        there were before the step, for on a busy machine the first look may come after the last write. A look takes a while:
-        what was written meanwhile may be missing in it.
+        """Record the correct state once nothing is written any more, and return the time since when.
+
+        `begun` is the number of writes before the step, because on a busy machine the first check may come after the last
+        write. A check takes some time, and its result may lack writes that happen meanwhile.
         """
         state, writes, now = life.state(), begun, time.monotonic()
         since = wrote_at = now

@@ -265,7 +265,7 @@ def _changed(seen: Observed, uid: str, **facts: object) -> Observed:
 
 
 def rank_deleted() -> Story:
-    """Somebody deletes the pod of a rank above 0."""
+    """A user deletes the pod of a rank above 0."""
     story = settled()
     story.world.lose(story.leader(1).replace("-1-0", "-1-w-1"))
     story.passes(AFTER)
@@ -273,7 +273,7 @@ def rank_deleted() -> Story:
 
 
 def drained() -> Story:
-    """Somebody deletes the pods of a group."""
+    """A user deletes the pods of a group."""
     story = settled()
     for name in [name for name, pod in story.world.pods.items() if pod.group == 1 and _engine(name)]:
         story.world.lose(name)

@@ -40,7 +40,7 @@ def running(program: Path) -> Iterator[str]:
         assert process.stderr is not None
         found = re.search(r"port (\d+)", process.stderr.readline())
         assert found is not None
-        # It says every request, and would wait for ever once nobody has read 64 KiB of that.
+        # It logs every request, and would block forever after 64 KiB of unread output.
         threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
         yield f"localhost:{found[1]}"
     finally:
@@ -142,7 +142,7 @@ class Front:
             body[len(body) // 2] ^= 1
         response = web.StreamResponse(status=status, headers=headers)
         response.content_length = len(body)
-        with suppress(ConnectionError):  # whoever asked was killed
+        with suppress(ConnectionError):  # the client was killed
             await response.prepare(request)
             await pour(request, response, body, fault.cut, told, self.rate)
         return response

@@ -1,6 +1,6 @@
 """A real control plane with our charts and our operator as a process, for the control-plane suite.
 
-Nothing here pretends to be the API server: objects are read and written over HTTP with the administrator's identity, and the
+The API server is real: objects are read and written over HTTP with the administrator's identity, and the
 operator runs with the token of the chart's ServiceAccount.
 """
 
@@ -272,7 +272,7 @@ class Rig:
     # --- counting ---------------------------------------------------------------------------------------------------
     def requests(self, since: int) -> list[Request]:
         """Return the operator's requests since a mark, without those for its Lease, its name and the admission policies."""
-        aside = ("leases", "selfsubjectreviews")  # which the operator reads to say as whom it works
+        aside = ("leases", "selfsubjectreviews")  # the operator reads these to report its own user name
         sent = [each for each in self.cluster.audit(since) if each.user == USER and each.resource not in aside]
         return [each for each in sent if not probes(each)]
 

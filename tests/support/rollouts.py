@@ -1,6 +1,6 @@
 """Rollouts as numbers: groups come, become ready, falter and go at random, and the planner is asked again and again.
 
-Nothing here knows how the planner decides: the bounds are stated again, from what exists, and checked at every step.
+The checks do not use the planner: they compute the bounds independently from the existing groups, at every step.
 """
 
 import random
@@ -93,7 +93,7 @@ class Rollout:
             elif state == READY and self.chance.random() < self.faults:
                 one.states[number] = STARTING
             elif state == READY and self.chance.random() < self.faults / 5:
-                one.states[number] = ENDING  # somebody deletes its StatefulSet
+                one.states[number] = ENDING  # a user deletes its StatefulSet
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Rollout:
             left += said[self.target][role] if self.target not in seen else 0
             held = sum(roles[role].left for roles in seen.values() if role in roles)
             most = count + self.bounds.surge.get(role, 0)
-            alone = not seen.keys() - {self.target}  # a group that was lost is made anew while it ends
+            alone = not seen.keys() - {self.target}  # a lost group is created again while it terminates
             assert alone or left <= max(held, most), f"{role}: {left} groups, {most} allowed: {seen} -> {said}"
         for name, share in said.items():
             whole = name not in seen or all(one.have for one in seen[name].values())

@@ -161,7 +161,7 @@ def _edit_another(life: Life) -> None:
     life.edit("split", engine={"runner": {"image": "engine:2"}})
     life.scale("pair-engine", 2)
     life.strike(silent, "solo", "engine", "1", "0")
-    # Not of the service that is scaled down: which of its groups goes would depend on what is seen first.
+    # Not of the service that is scaled down: the removed group would depend on the order of events.
     life.loses("StatefulSet", life.pod("calm", "engine", rank="1")["metadata"]["ownerReferences"][0]["name"])
 
 

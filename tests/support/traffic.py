@@ -94,7 +94,7 @@ async def burst(url: str, count: int, concurrency: int, urls: Sequence[str] = ()
     """Send this number of requests, `concurrency` at a time. The same requests also go to the other `urls`, whose answers
     are not counted.
     """
-    report, numbers = Report(), iter(range(1, count + 1))  # room 0 counts as none
+    report, numbers = Report(), iter(range(1, count + 1))  # from 1, because bootstrap room 0 counts as unset
 
     async def client(session: aiohttp.ClientSession) -> None:
         for number in numbers:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ome_operator import keys, quantity
 from ome_operator.api import AcceleratorClass, Component, FineTunedWeight, Model, Runtime
-from ome_operator.api.well_known import NOBODY, WellKnown
+from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.catalog import node_models
 from ome_operator.core.observed.objects import Holding, Node
 from ome_operator.core.podspec.compose import Composed, compose
@@ -33,7 +33,7 @@ def model_status(
     nodes_ready: AbstractSet[str] | None,
     now: datetime,
     holdings: Mapping[str, Holding] = MappingProxyType({}),
-    well_known: WellKnown = NOBODY,
+    well_known: WellKnown = NO_MODELS,
 ) -> dict[str, Any]:
     """Return the status of a model, or of fine-tuned weights.
 

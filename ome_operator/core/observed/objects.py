@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
-from ome_operator.api.well_known import NOBODY, WellKnown
+from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
 from ome_operator.settings import Policy
@@ -275,7 +275,7 @@ class Deps:
     """Node label key below `models.ome.io/` -> names of the nodes on which its value is Ready."""
     policy: Policy = NO_POLICY
     """The operator's settings."""
-    well_known: WellKnown = NOBODY
+    well_known: WellKnown = NO_MODELS
     """Facts about well-known models, for models whose files no agent has read."""
     frozen: str = ""
     """Since when, by whom and why all services are frozen; "" if they are not."""

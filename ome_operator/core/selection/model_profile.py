@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from ome_operator.api import Facts, Model, Version
-from ome_operator.api.well_known import NOBODY, WellKnown
+from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.weights.mount import files_uri
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -41,7 +41,7 @@ class ModelProfile(NamedTuple):
 
 
 @memoize_by_identity(512)
-def profile_of(model: Model, files: bool = True, well_known: WellKnown = NOBODY) -> ModelProfile:
+def profile_of(model: Model, files: bool = True, well_known: WellKnown = NO_MODELS) -> ModelProfile:
     """Return what is known about a model; without `files` only what its spec contains.
 
     A version that was only found in the files is left out, because no one requested it.

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from ome_operator.api import Invalid
-from ome_operator.api.well_known import NOBODY, WRITTEN, differences, load, named, packaged
+from ome_operator.api.well_known import NO_MODELS, WRITTEN, differences, load, packaged, selected
 from tests.support import parts
 
 K2 = "moonshotai/Kimi-K2-Instruct"
@@ -78,4 +78,4 @@ def test_a_place_that_is_not_there_is_a_sentence_and_none_is_none() -> None:
         isinstance(found, Invalid)
         and found.why == "well-known models at /nowhere/models.yaml cannot be read: No such file or directory"
     )
-    assert named("") is NOBODY and named("package") is not NOBODY
+    assert selected("") is NO_MODELS and selected("package") is not NO_MODELS
