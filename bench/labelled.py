@@ -103,7 +103,7 @@ async def _acted(api: Api, generation: int) -> None:
         "observedGeneration"
     ) != generation:
         if time.monotonic() > until:
-            raise Late(f"an edit is not acted on within {WITHIN_S:.0f} s")
+            raise Late(f"the operator did not act on an edit within {WITHIN_S:.0f} s")
         await asyncio.sleep(POLL_S)
 
 

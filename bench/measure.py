@@ -153,7 +153,7 @@ async def _deletion(at: Bed, kind: str, scenario: Scenario, lanes: int) -> Delet
     for child in CHILDREN:  # deleted objects do not come back, so the kinds can be checked one after another
         while await at.api.names(child, NAMESPACE, OURS, limit=1):
             if time.monotonic() > began + WITHIN_S:
-                raise Late(f"objects of kind {child} are still there after {WITHIN_S:.0f} s")
+                raise Late(f"objects of kind {child} still exist after {WITHIN_S:.0f} s")
             await asyncio.sleep(0.1)
     return Deletion(time.monotonic() - began, pods)
 

@@ -178,7 +178,7 @@ def _until_half(world: World) -> None:
         if 2 <= new < len(leaders) and "→" in world.service.status["revision"]:
             return
         world.run(1)
-    raise AssertionError("the rollout has no half")
+    raise AssertionError("the rollout never reached its half")
 
 
 def _kimi(cluster: Cluster) -> None:

@@ -57,7 +57,7 @@ class FakeApi(Client):
             raise answer
         if answer is not None:
             return answer
-        assert call.body, f"nothing was said to answer to {call}"
+        assert call.body, f"no answer is configured for {call}"
         given = {"uid": call.uid or f"uid-of-{call.kind}", "resourceVersion": str(100 + len(self.calls))}
         return {**call.body, "metadata": {**call.body["metadata"], **given}}
 

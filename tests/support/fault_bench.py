@@ -158,8 +158,8 @@ class Field:
                     self._step(life, number, poke)
             self.quiet()
             wrong = difference(life.state(), self.right[-1])
-            assert not wrong, f"it did not stay right: {wrong}"
-            assert life.strangers() == life.theirs, "what belongs to strangers changed"
+            assert not wrong, f"the state did not stay correct: {wrong}"
+            assert life.strangers() == life.theirs, "foreign objects changed"
         finally:
             for service in self.rig.all("InferenceService", namespace):
                 self.rig.delete("InferenceService", namespace, service["metadata"]["name"])
@@ -190,7 +190,7 @@ class Field:
         since = wrote_at = now
         end = now + 3 * RIGHT_WITHIN_S
         while now < wrote_at + QUIET_S or writes == begun or not well(state):
-            assert now < end, f"all is not well without any fault: {state}"
+            assert now < end, f"the state is wrong without any fault: {state}"
             time.sleep(LOOK_EVERY_S)
             fresh, now = life.state(), time.monotonic()
             if self.proxy.writes != writes:

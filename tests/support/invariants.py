@@ -64,25 +64,25 @@ def a_service_that_is_held_is_only_told_of(service: InferenceService, deps: Deps
     assert all(item.body == {"metadata": {"annotations": {keys.DRAINING: None}}} for item in plan.patch), "a pod is marked"
     assert not observed or not (plan.check or plan.apply or plan.apply_status or plan.patch or plan.events)
     told = [item["reason"] for item in plan.status["conditions"] if item["type"] == "Frozen"]
-    assert told == ["Observed" if observed else "Frozen"], "the status does not tell of it"
+    assert told == ["Observed" if observed else "Frozen"], "the status does not report it"
 
 
 def a_change_meets_the_object_that_is_meant(key: Key, found: Live | None, uid: str) -> None:
     """A change names the UID of its object, and an object with this UID exists. Without a UID an object is created."""
     if uid:
         assert found is not None, f"{key} was to be changed but does not exist"
-        assert found.uid == uid, f"{key} is another object by now"
+        assert found.uid == uid, f"{key} is a different object now"
 
 
 def nothing_is_written_while_it_goes(found: Live) -> None:
     """An object that is being deleted is not written."""
-    assert not found.deleting, f"{found.key} is written while it goes"
+    assert not found.deleting, f"{found.key} is written while it is being deleted"
 
 
 def a_stored_revision_never_changes(found: Live, new: Manifest) -> None:
     """The data of a ControllerRevision never change after it was stored, because running pods were created from them."""
     if found.key[0] == "ControllerRevision":
-        assert found.manifest["data"] == new["data"], "the data of a revision never changes"
+        assert found.manifest["data"] == new["data"], "the data of a revision must not change"
 
 
 def nothing_of_a_stateful_set_changes(found: Live, new: Manifest) -> None:
@@ -90,7 +90,7 @@ def nothing_of_a_stateful_set_changes(found: Live, new: Manifest) -> None:
     other groups.
     """
     if found.key[0] == "StatefulSet":
-        assert found.manifest["spec"] == new["spec"], f"{found.key}: nothing of a StatefulSet ever changes"
+        assert found.manifest["spec"] == new["spec"], f"{found.key}: a StatefulSet must not change"
 
 
 def the_selector_of_a_deployment_never_changes(found: Live, new: Manifest) -> None:
@@ -101,7 +101,7 @@ def the_selector_of_a_deployment_never_changes(found: Live, new: Manifest) -> No
 
 def nothing_of_somebody_else_is_deleted(service: InferenceService, found: Live) -> None:
     """Only objects that the service owns, or that have no owner any more, are deleted."""
-    assert found.owner in ("", service.uid), f"{found.key} belongs to somebody else and was deleted"
+    assert found.owner in ("", service.uid), f"{found.key} belongs to another owner and was deleted"
 
 
 def a_leader_that_routers_know_is_drained_before_it_stops(
@@ -125,7 +125,7 @@ def a_leader_that_routers_know_is_drained_before_it_stops(
     for pod in pods:
         mine = pod.workload_uid == found.uid and pod.labels[keys.COMPONENT] != keys.ROUTER
         if routed and mine and pod.ready and not pod.deleting:
-            assert pod.draining, f"{pod.name} is stopped before it was drained"
+            assert pod.draining, f"{pod.name} is stopped before it is drained"
             assert (now - datetime.fromisoformat(pod.draining)).total_seconds() >= NOTICE
 
 
@@ -141,7 +141,7 @@ def leaders_go_before_their_workers(pods: Iterable[LivePod], found: Live, roles:
     left = [pod for pod in pods if _same_group(pod.labels, found.labels) and keys.WORKER_INDEX in pod.labels]
     if roles:
         left = [] if {*roles} - _leading(pods) else [pod for pod in left if pod.ready]
-    assert not left, f"workers of {[pod.name for pod in left]} go before their leader"
+    assert not left, f"workers of {[pod.name for pod in left]} are deleted before their leader"
 
 
 def _leading(pods: Iterable[LivePod]) -> set[str]:
@@ -164,7 +164,7 @@ def a_number_is_given_again_only_when_nothing_of_its_group_is_left(
     left = [live.key for live in objects if live.key[0] == "StatefulSet" and _same_group(live.labels, labels)]
     role = any(live.key[0] == "StatefulSet" and _same(live.labels, labels, keys.COMPONENT, keys.REVISION) for live in seen)
     left += [("Pod", pod.name) for pod in pods if role and _same_group(pod.labels, labels) and pod.workload_uid]
-    assert not left, f"{new['metadata']['name']} comes while {left} are left"
+    assert not left, f"{new['metadata']['name']} is created while {left} exist"
 
 
 def _leads(found: Live) -> bool:

@@ -120,7 +120,7 @@ def shipped(sample: str) -> tuple[InferenceService, Deps]:
 def in_config(name: str, *kinds: str) -> dict[str, Any] | None:
     """Return the object of `config` with this name and one of these kinds."""
     found = [body for body in catalog() if body["kind"] in kinds and body["metadata"]["name"] == name]
-    assert len(found) <= 1, f"{name} is there more than once"
+    assert len(found) <= 1, f"{name} exists more than once"
     return found[0] if found else None
 
 

@@ -162,7 +162,7 @@ class Race:
             if any(pod.node for pod in mine) and any(not pod.node for pod in mine):
                 since = self.half.setdefault(name, world.now)
                 # A step is 11 seconds long; a reconciliation may be that late, and so may the end of a pod.
-                assert (world.now - since).total_seconds() <= 2 * TIMEOUT, f"{name} holds half"
+                assert (world.now - since).total_seconds() <= 2 * TIMEOUT, f"{name} holds an incomplete gang"
             else:
                 self.half.pop(name, None)
 

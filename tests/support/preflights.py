@@ -99,7 +99,7 @@ def done(folder: Path, rank: int, process: subprocess.Popen[str]) -> Done:
     """Wait for the check of a rank, and return its result."""
     log, _ = process.communicate(timeout=90)
     text = (folder / f"message-{rank}").read_text()
-    assert len(text.encode()) <= 4096, "the kubelet would cut it"
+    assert len(text.encode()) <= 4096, "the kubelet would truncate it"
     return Done(process.returncode, json.loads(text), log)
 
 

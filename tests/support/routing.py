@@ -41,7 +41,7 @@ def a_route_leads_away_before_a_router_goes(
     stay = {name for name in can - goes if ("Deployment", name) in objects}
     weights, passed = route.weights(found.manifest), (now - datetime.fromisoformat(found.changed)).total_seconds()
     for name in goes & can if stay else ():
-        assert not weights.get(name), f"router {name} goes while the route leads to it: {weights}, {sorted(stay)} stay"
+        assert not weights.get(name), f"router {name} is removed while the route leads to it: {weights}, {sorted(stay)} stay"
         assert passed >= NOTICE, f"router {name} goes {passed} s after the route was changed: {weights}"
 
 
@@ -52,7 +52,7 @@ def a_route_leads_to_what_serves(objects: Mapping[Key, Live], pods: Iterable[Liv
         return
     leads = led(objects)
     assert leads, "the route leads nowhere"
-    assert all(("Service", name) in objects for name in leads), f"the route leads to {leads}, which are not all there"
+    assert all(("Service", name) in objects for name in leads), f"the route leads to {leads}, which do not all exist"
     if _service(found) in leads:
         assert leads == {_service(found)}, f"some requests are shared twice: {leads}"
         return  # that Service selects every ready router

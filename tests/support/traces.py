@@ -51,9 +51,9 @@ def left(before: dict[str, set[str]], after: dict[str, set[str]]) -> dict[str, s
     return {kind: which for kind, which in changed.items() if OTHERS not in before[kind] | after[kind]}
 
 
-def rules(told: Iterable[str]) -> set[str]:
+def rules(listing: Iterable[str]) -> set[str]:
     """Return packet rules from the output of `nft` and `iptables-save`, without timestamps and counters."""
-    return {_COUNTS.sub("", line).strip() for line in told if not line.lstrip().startswith("#")}
+    return {_COUNTS.sub("", line).strip() for line in listing if not line.lstrip().startswith("#")}
 
 
 def probed(group: str) -> bool:

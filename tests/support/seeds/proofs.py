@@ -26,7 +26,7 @@ from tests.support.seeds import words
 from tests.support.seeds.path import at
 from tests.support.seeds.rows import Proof, Row, Verdict
 
-Told = Mapping[str, Any]
+Argument = Mapping[str, Any]
 
 
 def judge(row: Row) -> tuple[Verdict, str]:
@@ -42,26 +42,26 @@ def judge(row: Row) -> tuple[Verdict, str]:
 
 def _problems(proofs: Iterable[Proof]) -> str:
     """Return what is wrong with the first proof that fails, or that there is no proof."""
-    said = [holds(name, told) for proof in proofs for name, told in proof.items()]
+    said = [holds(name, argument) for proof in proofs for name, argument in proof.items()]
     return next((sentence for sentence in said if sentence), "" if said else "there is no proof")
 
 
-def holds(name: str, told: Any) -> str:
+def holds(name: str, argument: Any) -> str:
     """Return what is wrong with a proof; "" if it holds."""
     try:
-        return PROOFS[name](told)
+        return PROOFS[name](argument)
     except words.NothingThere as error:
         return str(error)
 
 
-def flag(told: Told) -> str:
+def flag(argument: Argument) -> str:
     """A flag that the version of its time knows is in the generated command, and in pods with the same value."""
-    name, *values = shlex.split(told["is"])
-    if said := _known(told["generate"], name, values):
+    name, *values = shlex.split(argument["is"])
+    if said := _known(argument["generate"], name, values):
         return said
-    if not words.stands(words.command(told["generate"], told.get("block", 0)), [name, *values]):
-        return f"ome generate {told['generate']} does not write {told['is']}"
-    return _in_pods(told["pods"], name, values) if "pods" in told else ""
+    if not words.stands(words.command(argument["generate"], argument.get("block", 0)), [name, *values]):
+        return f"ome generate {argument['generate']} does not write {argument['is']}"
+    return _in_pods(argument["pods"], name, values) if "pods" in argument else ""
 
 
 def _known(generate: str, name: str, values: list[str]) -> str:
@@ -77,7 +77,7 @@ def _known(generate: str, name: str, values: list[str]) -> str:
     return f"{name} takes no value" if (known.takes == SWITCH) == bool(values) else ""
 
 
-def _in_pods(pods: Told, name: str, values: list[str]) -> str:
+def _in_pods(pods: Argument, name: str, values: list[str]) -> str:
     run = words.run(pods)
     if words.stands(run, [name, *values]):
         return ""
@@ -89,36 +89,36 @@ def _in_pods(pods: Told, name: str, values: list[str]) -> str:
     return "" if same else f"pods of {dict(pods)} have {name} with {there}"
 
 
-def variable(told: Told) -> str:
+def variable(argument: Argument) -> str:
     """A variable is set before the generated command, and in pods."""
-    name, _, value = told["is"].partition("=")
-    if told["is"] not in words.command(told["generate"], told.get("block", 0)):
-        return f"ome generate {told['generate']} does not set {told['is']}"
-    if "pods" in told and (found := words.variables(told["pods"]).get(name)) != value:
-        return f"pods of {told['pods']} have {name}={found}"
+    name, _, value = argument["is"].partition("=")
+    if argument["is"] not in words.command(argument["generate"], argument.get("block", 0)):
+        return f"ome generate {argument['generate']} does not set {argument['is']}"
+    if "pods" in argument and (found := words.variables(argument["pods"]).get(name)) != value:
+        return f"pods of {argument['pods']} have {name}={found}"
     return ""
 
 
-def generates(told: Told) -> str:
+def generates(argument: Argument) -> str:
     """Words are adjacent in a generated command, and other words are absent."""
-    found = words.command(told["words"], told.get("block", 0))
+    found = words.command(argument["words"], argument.get("block", 0))
     if not found:
-        return f"ome generate {told['words']}: {words.generate(told['words']).exception}"
-    absent = [part for part in told.get("has", ()) if not words.stands(found, shlex.split(part))]
-    there = [part for part in told.get("lacks", ()) if words.stands(found, shlex.split(part))]
+        return f"ome generate {argument['words']}: {words.generate(argument['words']).exception}"
+    absent = [part for part in argument.get("has", ()) if not words.stands(found, shlex.split(part))]
+    there = [part for part in argument.get("lacks", ()) if words.stands(found, shlex.split(part))]
     return "; ".join([f"no {part}" for part in absent] + [f"{part} is there" for part in there])
 
 
-def tells(told: Told) -> str:
+def tells(argument: Argument) -> str:
     """The output of `ome generate`, on either stream or in its error, contains these texts."""
-    done = words.generate(told["words"])
+    done = words.generate(argument["words"])
     text = " ".join(f"{done.stdout} {done.stderr} {done.exception or ''}".split())
-    return "; ".join(f"it does not say {part}" for part in told["has"] if part not in text)
+    return "; ".join(f"it does not say {part}" for part in argument["has"] if part not in text)
 
 
-def explains(told: list[str]) -> str:
+def explains(argument: list[str]) -> str:
     """The output of `ome plan explain` contains these texts."""
-    return "; ".join(f"it does not explain {part}" for part in told if part not in _explained())
+    return "; ".join(f"it does not explain {part}" for part in argument if part not in _explained())
 
 
 @cache
@@ -126,42 +126,42 @@ def _explained() -> str:
     return " ".join(published_figures.text(fitted()).split())
 
 
-def pods(told: Told) -> str:
+def pods(argument: Argument) -> str:
     """Check the words of a container's command, its variables, and other places of its pod."""
-    run, env, template = words.run(told), words.variables(told), words.pod(told)
-    said = [f"it does not run {part}" for part in told.get("runs", ()) if not words.stands(run, shlex.split(part))]
-    said += [f"{name} is {env.get(name)}" for name, value in told.get("env", {}).items() if env.get(name) != value]
-    return "; ".join(said + _places(template, told.get("at", {})))
+    run, env, template = words.run(argument), words.variables(argument), words.pod(argument)
+    said = [f"it does not run {part}" for part in argument.get("runs", ()) if not words.stands(run, shlex.split(part))]
+    said += [f"{name} is {env.get(name)}" for name, value in argument.get("env", {}).items() if env.get(name) != value]
+    return "; ".join(said + _places(template, argument.get("at", {})))
 
 
-def made(told: Told) -> str:
+def made(argument: Argument) -> str:
     """An object that the operator creates for a service has these values at these places."""
-    name = told.get("name")
+    name = argument.get("name")
     found = [
         body
-        for body in words.objects(told)
-        if body["kind"] == told["kind"] and (name is None or body["metadata"]["name"] == name)
+        for body in words.objects(argument)
+        if body["kind"] == argument["kind"] and (name is None or body["metadata"]["name"] == name)
     ]
     if not found:
-        return f"no {told['kind']} {name or ''} is written"
-    said = ["; ".join(_places(body, told.get("at", {}))) for body in found]
+        return f"no {argument['kind']} {name or ''} is written"
+    said = ["; ".join(_places(body, argument.get("at", {}))) for body in found]
     return "" if "" in said else said[0]
 
 
-def shipped(told: Told) -> str:
+def shipped(argument: Argument) -> str:
     """A file of `config` that users apply is valid, and has these values at these places."""
-    file = parts.ROOT / told["file"]
+    file = parts.ROOT / argument["file"]
     if not file.is_file():
-        return f"there is no {told['file']}"
+        return f"there is no {argument['file']}"
     kinds = {kind: parser for parser in (Model, Runtime, BenchmarkJob) for kind in parser.KINDS}
     said = []
     for body in parts.read(file):
         parsed = kinds[body["kind"]].parse(body) if body["kind"] in kinds else None
-        said.append(parsed.why if isinstance(parsed, Invalid) else "; ".join(_places(body, told.get("at", {}))))
+        said.append(parsed.why if isinstance(parsed, Invalid) else "; ".join(_places(body, argument.get("at", {}))))
     return "" if "" in said else said[0]
 
 
-def _places(data: Any, expected: Told) -> list[str]:
+def _places(data: Any, expected: Argument) -> list[str]:
     """Return the places whose values differ. A list has to contain every given entry."""
     said = []
     for place, value in expected.items():
@@ -174,19 +174,19 @@ def _places(data: Any, expected: Told) -> list[str]:
     return said
 
 
-def facts(told: Told) -> str:
+def facts(argument: Argument) -> str:
     """Check the facts that the catalog derives of a model from its own config.json."""
-    found = shelf().model(told["model"]).facts
-    return "; ".join(_places(found, told["at"]))
+    found = shelf().model(argument["model"]).facts
+    return "; ".join(_places(found, argument["at"]))
 
 
-def sizes(told: Told) -> str:
+def sizes(argument: Argument) -> str:
     """Check how the cookbook divides a model: fields of a role of the plan, or of the plan itself."""
     try:
-        made = plan(RecipeRequest(**told["ask"]), shelf())
+        made = plan(RecipeRequest(**argument["ask"]), shelf())
     except (RecipeRefused, TypeError) as error:
         return str(error)
-    return "; ".join(_places(made.roles[told["role"]] if "role" in told else made, told["at"]))
+    return "; ".join(_places(made.roles[argument["role"]] if "role" in argument else made, argument["at"]))
 
 
 @cache
@@ -195,18 +195,20 @@ def shelf() -> Library:
     return bookshelf()
 
 
-def text(told: Told) -> str:
+def text(argument: Argument) -> str:
     """A file of the repository, or its comments, contain these words, regardless of line breaks."""
-    file = parts.ROOT / told["file"]
+    file = parts.ROOT / argument["file"]
     if not file.is_file():
-        return f"there is no {told['file']}"
+        return f"there is no {argument['file']}"
     found = " ".join(file.read_text(encoding="utf-8").replace("\n#", "\n").split())
-    return "; ".join(f"{told['file']} does not say {part}" for part in told["has"] if " ".join(part.split()) not in found)
+    return "; ".join(
+        f"{argument['file']} does not say {part}" for part in argument["has"] if " ".join(part.split()) not in found
+    )
 
 
-def benchmark(told: Told) -> str:
+def benchmark(argument: Argument) -> str:
     """Arguments of SGLang's own benchmark are in the Job that is created from a sample."""
-    (body,) = [body for body in parts.read(parts.ROOT / told["sample"]) if body["kind"] == "BenchmarkJob"]
+    (body,) = [body for body in parts.read(parts.ROOT / argument["sample"]) if body["kind"] == "BenchmarkJob"]
     service, deps = parts.kimi()
     status = {"url": "http://service:8080", "conditions": [{"type": "Ready", "status": "True"}]}
     body["metadata"]["uid"] = "uid"
@@ -218,24 +220,24 @@ def benchmark(told: Told) -> str:
     (run,) = [box for box in job["spec"]["template"]["spec"]["initContainers"] if box["name"] == "run"]
     (said,) = [json.loads(entry["value"]) for entry in run["env"] if entry["name"] == PLAN]
     args = [*said["serving"], *said["runs"][0]["args"]]
-    absent = [part for part in told.get("has", ()) if not words.stands(args, shlex.split(part))]
-    return "; ".join([f"{part} is not in {args}" for part in absent] + _places(said, told.get("at", {})))
+    absent = [part for part in argument.get("has", ()) if not words.stands(args, shlex.split(part))]
+    return "; ".join([f"{part} is not in {args}" for part in absent] + _places(said, argument.get("at", {})))
 
 
-def short_kinds(told: Told) -> str:
+def short_kinds(argument: Argument) -> str:
     """A model and a Serving of sglang.ai/v1 are converted to a ClusterBaseModel and an InferenceService."""
-    model = parts.good(SglangModel.parse(told["model"]))
+    model = parts.good(SglangModel.parse(argument["model"]))
     base, _ = convert.desired_object(model, Deps())
     made = {"ClusterBaseModel": base}
-    if "serving" in told and base is not None:
+    if "serving" in argument and base is not None:
         _, deps = parts.kimi()
         found = parts.good(Model.parse(base))
         known = replace(found, status={"facts": {**FACTS}})
         deps = replace(deps, models={Ref("ClusterBaseModel", "", found.name): known})
-        made["InferenceService"], why = convert.desired_object(parts.good(Serving.parse(told["serving"])), deps)
+        made["InferenceService"], why = convert.desired_object(parts.good(Serving.parse(argument["serving"])), deps)
         if made["InferenceService"] is None:
             return str(why)
-    return "; ".join(_places(made, told["at"]))
+    return "; ".join(_places(made, argument["at"]))
 
 
 FACTS = {
@@ -248,11 +250,11 @@ FACTS = {
 """The facts that an agent reads from the files of Kimi K2."""
 
 
-def tested(told: str) -> str:
+def tested(argument: str) -> str:
     """The repository contains a test that shows it with real components."""
-    file, _, name = told.partition("::")
+    file, _, name = argument.partition("::")
     path = parts.ROOT / file
-    return "" if path.is_file() and f"def {name}(" in path.read_text() else f"there is no test {told}"
+    return "" if path.is_file() and f"def {name}(" in path.read_text() else f"there is no test {argument}"
 
 
 PROOFS: dict[str, Callable[[Any], str]] = {
