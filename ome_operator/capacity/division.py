@@ -1,4 +1,4 @@
-"""What has to divide evenly when GPUs share a model: ranks of attention, heads, experts, quantized blocks."""
+"""Check what has to divide evenly if GPUs share a model: attention ranks, heads, experts, quantization blocks."""
 
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -9,26 +9,26 @@ from ome_operator.capacity.shape import ParallelShape
 
 
 class Division(Enum):
-    """What does not divide."""
+    """The rule of divisibility that a size breaks."""
 
     SIZES = auto()
     """A size is 0 or less."""
     STAGES = auto()
-    """The layers, into stages of a pipeline."""
+    """The layers do not divide into pipeline stages."""
     ATTENTION = auto()
-    """The GPUs of TP, into groups of attention."""
+    """The GPUs of TP do not divide into attention groups."""
     HEADS = auto()
-    """Attention heads, among GPUs."""
+    """The attention heads do not divide among the GPUs."""
     EXPERT_GROUPS = auto()
-    """The GPUs of TP, into groups of experts."""
+    """The GPUs of TP do not divide into expert groups."""
     EXPERTS = auto()
-    """Experts and their copies, among groups."""
+    """The experts and their redundant copies do not divide among the expert groups."""
     BLOCKS = auto()
-    """A matrix, into pieces of whole quantization blocks."""
+    """A matrix does not divide into pieces of complete quantization blocks."""
 
 
 class Uneven(NamedTuple):
-    """A size that does not divide."""
+    """A size that does not divide evenly."""
 
     division: Division
     sentence: str
@@ -66,7 +66,7 @@ def attention_groups(tp: int, groups: int) -> Uneven | None:
 
 
 def heads(model: ModelFacts, gpus: int) -> Uneven | None:
-    """Check that `gpus` GPUs can share the model's attention heads; None, too, if their number is unknown."""
+    """Check that `gpus` GPUs can share the model's attention heads. Returns None also if the number of heads is unknown."""
     attention = model.facts.attention
     if attention is None or (gpus and attention.heads % gpus == 0):
         return None
@@ -90,18 +90,18 @@ def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:
 
 
 def redundant_experts(experts: int, gpus: int, spare: int) -> int:
-    """Return how many copies of experts are needed for all GPUs to hold equally many.
+    """Return how many redundant experts are needed so that all GPUs hold the same number of experts.
 
-    Where the experts divide evenly by themselves, `spare` copies of busy experts are on each GPU.
+    If the experts divide evenly without copies, each GPU gets `spare` copies of busy experts.
     """
     return -experts % gpus + (0 if experts % gpus else spare * gpus)
 
 
 def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices") -> Uneven | None:
-    """Check that a matrix of `width` columns can be cut into `pieces` of whole quantization blocks.
+    """Check that a matrix of `width` columns can be cut into `pieces` of complete quantization blocks.
 
-    A block has a single scale, so it cannot be on two GPUs. A model without blocks passes. `matrices` names the matrix that
-    the sentence is about.
+    The values of a block share a scale, so a block cannot be divided between two GPUs. A model without blocks always passes.
+    `matrices` is the name of the matrix in the message.
     """
     quantization = model.facts.quantization
     if quantization is None or not quantization.block or whole_blocks(width, pieces, quantization.block[1]):
@@ -111,5 +111,7 @@ def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices"
 
 
 def whole_blocks(width: int, pieces: int, columns: int) -> bool:
-    """Whether a matrix of `width` columns cuts into `pieces` of whole blocks of `columns`; uncut it always does."""
+    """Return whether a matrix of `width` columns divides into `pieces` of complete blocks of `columns`; always True for
+    one piece.
+    """
     return pieces <= 1 or (width % pieces == 0 and width // pieces % columns == 0)

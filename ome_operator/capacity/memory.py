@@ -1,4 +1,6 @@
-"""Bytes that a rank of an engine needs on its GPU: weights, cache, and the buffers that SGLang keeps alongside them."""
+"""Compute the bytes that a rank of an engine needs on its GPU: weights, KV cache, and the buffers that SGLang allocates
+in addition.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,49 +10,52 @@ from ome_operator.capacity.shape import ParallelShape
 
 GIB = 2**30
 FEWEST_TOKENS = 8192
-"""Tokens of cache below which an engine is of no use: a chunk of a prompt."""
+"""Smallest useful KV cache, in tokens: one chunk of a prompt."""
 DEFAULT_SHARE = 0.9
-"""Share of a GPU's memory for weights and cache if no argument gives it; SGLang computes about that for 80 GB and more."""
+"""Fraction of a GPU's memory for weights and KV cache if no argument gives it; SGLang computes about this value for GPUs
+of 80 GB and more."""
 SHARES = (0.85, 0.88, DEFAULT_SHARE, 0.93)
-"""Shares to try, in this order, where a smaller share holds too little."""
+"""Fractions to try, in this order, if a smaller fraction is not enough."""
 PREFILL, DECODE, BOTH = "prefill", "decode", "null"
-"""Stages of disaggregated serving, as --disaggregation-mode names them; `BOTH`: an engine that does prefill and decode."""
+"""Stages of disaggregated serving, as in --disaggregation-mode; `BOTH` is an engine that does prefill and decode."""
 
 
 class EngineOptions(NamedTuple):
-    """Arguments of an engine that change its memory, except the sizes of its parallelism. Defaults: as SGLang has them."""
+    """Arguments of an engine that change its memory, other than the sizes of its parallelism. The defaults are those of
+    SGLang.
+    """
 
     cache_type: str = BF16
     """Type of the KV cache."""
     stage: str = BOTH
     chunk: int = 8192
-    """Tokens of a prompt that all ranks of attention compute in a step together (--chunked-prefill-size)."""
+    """Tokens of a prompt that all attention ranks together compute in a step (--chunked-prefill-size)."""
     graph_batch: int = 0
-    """Requests of the largest batch that decode captures as a CUDA graph; 0 if there is none or no argument gives it."""
+    """Largest batch for which decode captures CUDA graphs, in requests; 0 if there is none or no argument gives it."""
     all_to_all: str = ""
-    """Back end that exchanges tokens between experts; "" for none."""
+    """Back end of the all-to-all exchange of tokens between experts; empty for none."""
     deepep_mode: str = ""
-    """normal, low_latency or auto; "" without DeepEP."""
+    """`normal`, `low_latency` or `auto`; empty without DeepEP."""
 
 
 class Allocation(NamedTuple):
-    """A part of a GPU's memory, with the words that name it."""
+    """A named part of a GPU's memory."""
 
     name: str
     bytes: float
 
 
 class Memory(NamedTuple):
-    """Bytes that a rank needs on its GPU."""
+    """The memory that a rank needs on its GPU, in bytes."""
 
     routed: float
     """Weights of routed experts."""
     copies: float
-    """Weights of copies of busy experts."""
+    """Weights of redundant copies of busy experts."""
     rest: float
-    """Weights of everything else: attention, dense layers, shared experts, embeddings."""
+    """All other weights: attention, dense layers, shared experts, embeddings."""
     cache_per_token: int
-    """KV cache of a token; 0 if it is unknown."""
+    """KV cache of a token; 0 if unknown."""
     activations: float
     graphs: float
     """Buffers of CUDA graphs."""
@@ -59,22 +64,22 @@ class Memory(NamedTuple):
 
     @property
     def weights(self) -> float:
-        """All weights."""
+        """Bytes of all weights."""
         return self.routed + self.copies + self.rest
 
     @property
     def smallest_cache(self) -> int:
-        """The cache for FEWEST_TOKENS."""
+        """Bytes of the KV cache for FEWEST_TOKENS tokens."""
         return self.cache_per_token * FEWEST_TOKENS
 
     @property
     def needed(self) -> float:
-        """What has to fit into the share of the GPU's memory for weights and cache."""
+        """Bytes that have to fit into the fraction of GPU memory for weights and KV cache."""
         return self.weights + self.smallest_cache
 
     @property
     def beside(self) -> float:
-        """What has to fit into the memory that the share leaves."""
+        """Bytes that have to fit into the rest of the GPU memory."""
         return self.activations + self.graphs + self.deepep
 
     @property
@@ -93,7 +98,9 @@ class Memory(NamedTuple):
         return _parts(("activations", self.activations), ("CUDA graphs", self.graphs), ("DeepEP's buffers", self.deepep))
 
     def cache_tokens(self, available: float) -> int:
-        """Tokens for which the cache has space, where `available` bytes are there for weights and cache; 0 or more."""
+        """Return the number of tokens for which the KV cache has space, if `available` bytes are available for weights
+        and KV cache.
+        """
         if not self.cache_per_token:
             return 0
         return max(0, int((available - self.weights) / self.cache_per_token))
@@ -109,9 +116,10 @@ def in_gib(parts: Iterable[Allocation]) -> str:
 
 
 def memory(model: ModelFacts, shape: ParallelShape, options: EngineOptions) -> Memory | None:
-    """Return what a rank of an engine of this shape needs; None if the bytes of the model's weights are unknown.
+    """Return the memory that a rank of an engine of this shape needs; None if the bytes of the model's weights are
+    unknown.
 
-    The weights that are no routed experts are divided evenly by the stages of a pipeline.
+    Weights other than routed experts are divided evenly by the number of pipeline stages.
     """
     weights = model.weights
     if weights is None:
@@ -132,15 +140,16 @@ def memory(model: ModelFacts, shape: ParallelShape, options: EngineOptions) -> M
 
 
 def _activations(shape: ParallelShape, options: EngineOptions) -> float:
-    """Return the bytes of activations, by the sum of SGLang 0.5.23 (arg_groups/memory_hook.py): 1.5 MiB for each token."""
+    """Return the bytes of activations: 1.5 MiB for each token, the formula of SGLang 0.5.23 (arg_groups/memory_hook.py)."""
     tokens = options.graph_batch if options.stage == DECODE else options.chunk // shape.attention_dp
     return max(2048, tokens) * 1.5 * 2**20
 
 
 def _decode_buffers(options: EngineOptions) -> tuple[float, float]:
-    """Return the bytes of CUDA graphs (2 MiB for each request, by the same sum), and of DeepEP's buffers (docs/gpu.md).
+    """Return the bytes of CUDA graphs (2 MiB for each request, by the same formula) and of DeepEP's buffers
+    (docs/gpu.md).
 
-    DeepEP's kernels for prompts (`normal`) run without CUDA graphs, and so does prefill.
+    Both are 0 for prefill and for DeepEP's `normal` kernels, which run without CUDA graphs.
     """
     if not options.graph_batch or options.deepep_mode == "normal" or options.stage == PREFILL:
         return 0.0, 0.0

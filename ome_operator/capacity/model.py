@@ -1,4 +1,4 @@
-"""What is known of a model before it is served: sizes, bytes of weights, widths of matrices."""
+"""The facts of a model that are known before it is served: sizes, bytes of weights, widths of matrices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from ome_operator.api.learned import Facts
 from ome_operator.modelinfo.weight_sizes import WeightBytes
 
 BF16, FP8 = "bfloat16", "fp8"
-"""Types of the KV cache, as `Facts.kv_bytes_per_token` names them."""
+"""Types of the KV cache, named as in `Facts.kv_bytes_per_token`."""
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The facts, weights and matrices of a model; None where its files do not state them."""
+    """The facts, weights and matrices of a model. A fact is None if the model's files do not state it."""
 
     name: str
     facts: Facts
@@ -23,30 +23,33 @@ class ModelFacts:
 
     @property
     def layers(self) -> int:
-        """Number of layers; 1 if it is unknown, so that a pipeline of one stage has all of them."""
+        """The number of layers; 1 if unknown, so that a pipeline of one stage has all layers."""
         return self.facts.layers or 1
 
     @property
     def experts(self) -> int:
-        """Routed experts of a layer; 0 for a dense model."""
+        """The number of routed experts in a layer; 0 for a dense model."""
         return self.facts.experts.routed if self.facts.experts else 0
 
     @property
     def cache_heads(self) -> int:
-        """Among how many GPUs the cache of a token can be divided.
+        """The largest number of GPUs among which the KV cache of a token can be divided.
 
-        Latent attention keeps a single cache for all heads, so every GPU has all of it: 1, as for an unknown model.
+        Latent attention (MLA) keeps a single cache for all heads, so every GPU holds all of it. The value is then 1, as for
+        a model whose attention is unknown.
         """
         attention = self.facts.attention
         return 1 if attention is None or attention.kv_lora_rank else attention.kv_heads
 
     def cache_bytes(self, cache_type: str) -> int:
-        """Bytes that the cache of this type needs for a token over all layers and heads; 0 if they are unknown."""
+        """Return the bytes of a KV cache of this type for a token over all layers and heads; 0 if unknown."""
         return (self.facts.kv_bytes_per_token or {}).get(cache_type, 0)
 
 
 def cache_type(written: str | None) -> str:
-    """Return the type of the KV cache for the value of --kv-cache-dtype; every 8-bit float has the size of FP8."""
+    """Return the type of the KV cache for a value of --kv-cache-dtype. Every 8-bit floating-point type has the size of
+    FP8.
+    """
     return FP8 if (written or "").startswith(FP8) else BF16
 
 

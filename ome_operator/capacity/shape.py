@@ -7,32 +7,35 @@ class ParallelShape(NamedTuple):
     """The sizes of an engine's parallelism, as SGLang counts them."""
 
     tp: int
-    """GPUs that hold all routed experts together; of a single stage where there is a pipeline."""
+    """Number of GPUs that together hold all routed experts; with a pipeline, those of a single stage."""
     pp: int = 1
-    """Stages of the pipeline."""
+    """Number of pipeline stages."""
     attention_dp: int = 1
-    """Groups of GPUs inside TP whose attention has requests of its own; 1 without data-parallel attention."""
+    """Number of GPU groups inside TP whose attention has its own requests; 1 without data-parallel attention."""
     attention_cp: int = 1
-    """GPUs that share the tokens of a prompt; 1 without context parallelism."""
+    """Number of GPUs that share the tokens of a prompt; 1 without context parallelism."""
     copies: int = 1
-    """Whole copies of the model."""
+    """Number of complete copies of the model."""
     ep: int = 1
-    """Groups of GPUs inside TP among which whole experts are spread; 1 if every expert is cut over all GPUs."""
+    """Number of GPU groups inside TP among which complete experts are distributed; 1 if every expert is cut over all
+    GPUs."""
     redundant: int = 0
-    """Copies of busy experts in a layer."""
+    """Number of redundant copies of busy experts in a layer."""
     cut: int = 1
-    """Pieces into which a quantized matrix is cut."""
+    """Number of pieces into which a quantized matrix is cut."""
 
     @property
     def attention_tp(self) -> int:
-        """GPUs that share the attention of a token."""
+        """The number of GPUs that share the attention of a token."""
         return self.tp // (self.attention_dp * self.attention_cp)
 
     @property
     def dense(self) -> int:
-        """GPUs that share everything but routed experts: those of attention where attention is data-parallel."""
+        """The number of GPUs that share the weights other than routed experts: with data-parallel attention, those that
+        share the attention of a token.
+        """
         return self.tp if self.attention_dp == 1 else self.attention_tp
 
     def stage_layers(self, layers: int) -> int:
-        """Layers of the largest stage of the pipeline, for a model of `layers`."""
+        """Return the number of layers in the largest pipeline stage, for a model of `layers` layers."""
         return -(-layers // self.pp)

@@ -1,5 +1,6 @@
-"""Recipes: from hardware, model and strategy to the launch command and the YAML that serves it.
+"""Recipes of `ome generate`: from hardware, a model and a strategy to the launch command and the manifests that serve the
+model.
 
-Pure: `library` says what is known, `layout` sizes and refuses, `preset` fills a sandboxed template, `command` and
-`manifests` write it down.
+The package is pure: `library` has the known models, hardware and engines, `layout` computes sizes and rejects impossible
+requests, `preset` fills a sandboxed template, `command` and `manifests` write the output.
 """

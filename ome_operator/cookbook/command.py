@@ -1,4 +1,4 @@
-"""The launch commands of a plan as text for a shell, and the reasons for every flag."""
+"""Write the launch commands of a plan as text for a shell, and list the reasons for every flag."""
 
 import re
 import shlex
@@ -9,11 +9,13 @@ from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.preset import RANK, Launch, Word, in_pods, in_shell
 
 _PLAIN = re.compile(r"[\w@%+=:,./${}-]+|\$\(\([\w *]+\)\)")
-"""Words that a shell reads as they are, variables and products of them included."""
+"""Words that need no quotes in a shell, including variables and products of variables."""
 
 
 def commands(plan: Proposal) -> str:
-    """The commands, one for each node of one or two, else one for all with $RANK; and what stands before several engines."""
+    """Return the launch commands of a plan: a command for each of one or two nodes; for more nodes, a command with $RANK
+    that all nodes share. The command of a load balancer is appended if several engines need one.
+    """
     out = []
     filled = in_shell(plan)
     for role, launch in zip(plan.roles, filled.launches, strict=True):
@@ -21,19 +23,19 @@ def commands(plan: Proposal) -> str:
             starts = launch.worker if launch.worker and rank != "0" else launch
             out.append(_title(plan, role, rank, launch.worker is None) + _command(starts).replace(RANK, rank))
     if filled.balancer is not None:
-        out.append(f"# What requests are sent to\n{_command(filled.balancer)}")
+        out.append(f"# The load balancer, to which clients send requests\n{_command(filled.balancer)}")
     return "\n\n".join(out) + "\n"
 
 
 def _ranks(role: RoleFit, launch: Launch) -> tuple[str, ...]:
-    """Nodes that get a command of their own; RANK stands for all that get the same."""
+    """Return the ranks that get their own command; RANK stands for all nodes that share a command."""
     if launch.worker:
         return ("0", "1") if role.nodes == 2 else ("0", RANK)
     return ("0", "1") if role.nodes == 2 else (RANK,)
 
 
 def _title(plan: Proposal, role: RoleFit, rank: str, alike: bool) -> str:
-    """Where a command runs, as a line of its own; "" where there is only one place."""
+    """Return a comment line that states where a command runs; empty if there is only one place."""
     parts = [role.stage.capitalize()] if role.stage else []
     if plan.copies > 1:
         parts.append(f"each of {plan.copies} copies")
@@ -63,7 +65,7 @@ _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
 
 
 def variables(text: str) -> tuple[str, ...]:
-    """A sentence for each variable of these commands that a person has to set."""
+    """Return a sentence for each variable in these commands that the user has to set."""
     said = ((name, _meaning(name)) for name in dict.fromkeys(_VARIABLE.findall(text)))
     return tuple(f"${name}: {meaning}." for name, meaning in said if meaning)
 
@@ -75,7 +77,9 @@ def _meaning(name: str) -> str:
 
 
 def reasons(plan: Proposal) -> str:
-    """Every flag and variable with its reason, by role; then those that only pods have. What two roles share stands once."""
+    """Return every flag and variable with its reason, by role, and then those that only pods have. A flag that two roles
+    share is listed once.
+    """
     shell, pods = in_shell(plan).launches, in_pods(plan).launches
     out: list[str] = []
     seen: set[Word] = set()
@@ -90,7 +94,7 @@ def reasons(plan: Proposal) -> str:
 
 
 def _all(launch: Launch) -> tuple[Word, ...]:
-    """Every flag and variable, those of other nodes behind."""
+    """Return every flag and variable of a launch, with those of the other nodes last."""
     return (*launch.env, *launch.flags, *(_all(launch.worker) if launch.worker else ()))
 
 
@@ -100,7 +104,7 @@ def _section(title: str, words: list[Word]) -> list[str]:
 
 
 _WIDEST = 44
-"""Characters; after a longer flag its reason stands in a line of its own."""
+"""Width of the column of flags, in characters; the reason of a longer flag is on the next line."""
 
 
 def _reason(one: Word, width: int) -> Iterator[str]:
@@ -118,7 +122,7 @@ def _text(one: Word) -> str:
 
 
 def _command(launch: Launch) -> str:
-    """The command over several lines, behind what runs first."""
+    """Return the command over several lines, after the shell lines that run before it."""
     words = [f"{one.name}={_quoted(one.value or '')}" for one in launch.env]
     program = " ".join(_quoted(one) for one in launch.program)
     head = " ".join((*words, program)) if len(words) < 2 else " \\\n".join((" ".join(words), program))
@@ -131,5 +135,5 @@ def _quoted(word: str) -> str:
 
 
 def script_word(word: str) -> str:
-    """A word of a script: variables are replaced, and what is in them stays one word."""
+    """Return a word for a shell script. Variables in it are expanded, and the result stays a single word."""
     return f'"{word}"' if "$" in word else _quoted(word)

@@ -1,4 +1,4 @@
-"""Whether a model fits: what divides evenly, and what memory is left for the cache."""
+"""Check whether a model fits: whether its parts divide evenly, and how much memory remains for the KV cache."""
 
 from dataclasses import dataclass
 
@@ -11,47 +11,47 @@ from ome_operator.cookbook.library import Engine, Hardware, Served
 
 @dataclass(frozen=True)
 class RoleFit:
-    """One component: how many nodes a group of it has, and how the model is spread over them."""
+    """A component of the service: the number of nodes in a group, and how the model is divided over them."""
 
     component: str
-    """engine or decoder."""
+    """`engine` or `decoder`."""
     stage: str
-    """prefill, decode, or "" where one engine does both."""
+    """`prefill` or `decode`; empty if one engine does both."""
     nodes: int
     gpus: int
-    """Of a node that the group uses."""
+    """Number of GPUs of a node that the group uses."""
     tp: int
-    """GPUs that hold all experts together; of a stage where there is a pipeline."""
+    """Number of GPUs that together hold all experts; with a pipeline, those of one stage."""
     pp: int = 1
-    """Stages of the pipeline."""
+    """Number of pipeline stages."""
     dp: int = 1
-    """Ranks of data parallelism."""
+    """Number of data-parallel ranks."""
     attention_dp: bool = False
-    """Whether these are ranks of attention only; else each is a whole copy."""
+    """Whether the data-parallel ranks divide attention only; otherwise each rank is a complete copy of the model."""
     ep: int = 1
     redundant: int = 0
-    """Copies of busy experts."""
+    """Number of redundant copies of busy experts."""
     cut: int = 1
-    """GPUs that a dense matrix is cut into."""
+    """Number of GPUs over which a dense matrix is cut."""
     experts_on_cpus: bool = False
     share: float = 0.9
-    """Of a GPU's memory for weights and cache."""
+    """Fraction of a GPU's memory for weights and KV cache."""
     groups: int = 1
-    """Alike, in a copy of the service."""
+    """Number of identical groups in a copy of the service."""
 
     @property
     def attention_tp(self) -> int:
-        """GPUs that share the attention of one token."""
+        """The number of GPUs that share the attention of a token."""
         return self.tp // self.dp if self.attention_dp else self.tp
 
     @property
     def size(self) -> int:
-        """GPUs of a copy."""
+        """The number of GPUs of a copy."""
         return self.tp * self.pp
 
     @property
     def shape(self) -> ParallelShape:
-        """The same as `capacity` takes it."""
+        """The parallel shape for the functions of `capacity`."""
         return ParallelShape(
             tp=self.tp,
             pp=self.pp,
@@ -65,20 +65,20 @@ class RoleFit:
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """Memory of one GPU, in bytes."""
+    """How the memory of a GPU is used, in bytes."""
 
     weights: int
     cache: int
-    """What is left of the share; negative where the weights alone exceed it."""
+    """Bytes that remain for the KV cache; negative if the weights alone exceed the available memory."""
     tokens: int
-    """That the cache of one rank of attention holds."""
+    """Number of tokens that the KV cache of one attention rank holds."""
 
 
 def gpu_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> GpuMemory:
-    """Return what weights leave for the cache on each GPU of a role.
+    """Return the memory that the weights leave for the KV cache on each GPU of a role.
 
-    Weights other than routed experts are not divided by the stages of a pipeline: the first and the last stage have the
-    embeddings, so this is an upper bound.
+    Weights other than routed experts are not divided by the number of pipeline stages, because the first and the last stage
+    have the embeddings. The weights are therefore an upper bound.
     """
     options = EngineOptions(cache_type=cache_type(kv_cache_dtype), stage=role.stage or BOTH)
     found = memory(served.sizes, role.shape, options)
@@ -92,37 +92,37 @@ def gpu_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype
 
 
 def uneven(served: Served, role: RoleFit) -> str:
-    """Return what does not divide, as a clause; "" if all sizes do."""
+    """Return what does not divide evenly, as a clause; empty if everything does."""
     found = divides(served.sizes, role.shape)
     return found.sentence if found is not None else ""
 
 
-def crowded(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
-    """Why the memory does not suffice, as a clause; "" when it does."""
+def lacks_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
+    """Return why the memory is too small, as a clause; empty if it is large enough."""
     found = gpu_memory(served, hardware, role, kv_cache_dtype)
     if found.tokens >= FEWEST_TOKENS:
         return ""
     whole, share = hardware.memory / GIB, hardware.memory * role.share / GIB
-    have = f"of the {whole:.0f} GiB of one {hardware.title} {share:.0f} GiB are for both"
+    have = f"of the {whole:.0f} GiB of an {hardware.title}, {share:.0f} GiB are for both"
     if found.cache <= 0:
         weights = f"the weights of {served.name} take {found.weights / GIB:.0f} GiB on each of {role.tp} GPUs"
-        return f"{weights}, and {have}, weights and cache"
-    return f"beside {found.weights / GIB:.0f} GiB of weights the cache holds {found.tokens:,} tokens, and {have}"
+        return f"{weights}, but {have}, weights and cache"
+    return f"in addition to {found.weights / GIB:.0f} GiB of weights, the cache holds only {found.tokens:,} tokens: {have}"
 
 
 def problem(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
-    """Why a role cannot work, as a clause; "" when it can."""
-    return uneven(served, role) or crowded(served, hardware, role, kv_cache_dtype)
+    """Return why a role cannot work, as a clause; empty if it can."""
+    return uneven(served, role) or lacks_memory(served, hardware, role, kv_cache_dtype)
 
 
 def wide_problem(served: Served, hardware: Hardware, engine: Engine) -> str:
-    """Why wide expert parallelism cannot work, whatever its sizes."""
+    """Return why wide expert parallelism cannot work with any sizes, as a clause; empty if it can."""
     needs = engine.wide
     if needs is None:
         return f"{engine.name} has no recipe for it"
     if hardware.vendor != needs.vendor:
-        return f"{needs.why}, and {hardware.title} is none"
+        return f"{needs.why}, which {hardware.title} is not"
     stored = served.facts.quantization.name if served.facts.quantization else ""
     if stored != needs.quantization:
-        return f"its kernels take {needs.quantization} experts, and those of {served.name} are {stored}"
+        return f"its kernels need {needs.quantization} experts, but the experts of {served.name} are {stored}"
     return ""

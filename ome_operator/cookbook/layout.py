@@ -1,4 +1,4 @@
-"""From a question to an answer that works as far as sizes can tell, or to the sentence that refuses it."""
+"""Turn a request into a proposal whose sizes fit, or reject it with a message."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ome_operator.cookbook.request import PIPELINE, STRATEGIES, WIDE, RecipeRefu
 
 @dataclass(frozen=True)
 class Proposal:
-    """An answer that works, as far as sizes can tell."""
+    """A plan whose sizes fit the model and the hardware."""
 
     request: RecipeRequest
     served: Served
@@ -23,77 +23,87 @@ class Proposal:
     engine: Engine
     roles: tuple[RoleFit, ...]
     copies: int
-    """Groups of each role."""
+    """Number of copies of the service, each with all groups of every role."""
     per_node: int
-    """Copies that share a node."""
+    """Number of copies that share a node."""
     notes: tuple[str, ...]
-    """What people should know, one sentence each."""
+    """Notes for the user, one sentence each."""
 
     @property
     def name(self) -> str:
-        """Of service and namespace."""
+        """The name of the service and of its namespace."""
         return self.request.name or self.served.model.name
 
     @property
     def runtime_name(self) -> str:
-        """Says what the runtime is for."""
+        """The name of the runtime, which contains the hardware, the strategy and the sizes."""
         size = "-".join(f"{f'{role.groups}x' if role.groups > 1 else ''}{role.nodes * role.gpus}" for role in self.roles)
         return f"{self.name}-{self.hardware.name}-{self.request.strategy.replace('+', '-')}{size}"
 
     @property
     def image(self) -> str:
-        """Of the engine on this hardware."""
+        """The image of the engine for this hardware."""
         return self.engine.images[self.hardware.vendor]
 
     @property
     def nodes(self) -> int:
-        """That the whole service takes."""
+        """The number of nodes of the whole service."""
         return -(-self.copies // self.per_node) * sum(role.nodes * role.groups for role in self.roles)
 
     @property
     def published(self) -> tuple[Published, ...]:
-        """What others have measured with these sizes; of prompts that are kept, and of other batches, they say nothing."""
+        """Published measurements with these sizes. None apply if prefill caches prompts or the decode batch differs from
+        the published recipe, because the publications did not measure that.
+        """
         if self.request.prefix_cache or self.request.decode_batch not in (None, self.served.wide_batch):
             return ()
         names = {"model": self.served.name, "hardware": self.hardware.name, "engine": self.engine.name}
         asked = {**names, "strategy": self.request.strategy}
-        return tuple(each for each in published() if each.suits(asked, self.roles))
+        return tuple(each for each in published() if each.matches(asked, self.roles))
 
     @property
     def router(self) -> bool:
-        """Whether a router chooses among leaders."""
+        """Whether the service has a router that chooses among the leaders of its engines."""
         return len(self.roles) > 1 or (self.copies > 1 and self.engine.router)
 
 
 def plan(request: RecipeRequest, known: Library) -> Proposal:
-    """Sizes for what was asked; RecipeRefused where it cannot work."""
+    """Return the plan for a request. Raises RecipeRefused with the reason if it cannot work."""
     served, hardware, chosen = (
         known.model(request.model),
         known.machine(request.hardware),
         engine(request.engine, request.version),
     )
     sample = known.elsewhere.get(served.name.lower(), "")
-    _possible(request, served, hardware, chosen, f" {sample} is a service of it that needs none." if sample else "")
+    _check_request(
+        request, served, hardware, chosen, f" The service {sample} serves this model without a recipe." if sample else ""
+    )
     if request.strategy == WIDE:
-        return _apart(request, served, hardware, chosen)
+        return _disaggregated(request, served, hardware, chosen)
     return _together(request, served, hardware, chosen)
 
 
-def _possible(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine, sample: str) -> None:
-    """Everything but sizes. `sample`: what there is besides, as a sentence."""
+def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine, sample: str) -> None:
+    """Raise RecipeRefused if the request cannot work for a reason other than sizes. `sample` is a sentence about an
+    alternative.
+    """
     if request.strategy not in STRATEGIES:
-        raise RecipeRefused(f"There is no strategy {request.strategy}: there is {', '.join(STRATEGIES)}.")
+        raise RecipeRefused(f"There is no strategy {request.strategy}: the strategies are {', '.join(STRATEGIES)}.")
     if served.strategies and request.strategy not in served.strategies:
         known = ", ".join(f"--strategy {each}" for each in served.strategies)
-        raise RecipeRefused(f"Of {served.name} there is a recipe for {known} alone.{sample}")
+        raise RecipeRefused(f"{served.name} has a recipe only for {known}.{sample}")
     if request.strategy not in chosen.strategies:
         known = ", ".join(chosen.strategies)
-        raise RecipeRefused(f"{chosen.name} {chosen.version} has no preset for {request.strategy}: it has one for {known}.")
+        raise RecipeRefused(
+            f"{chosen.name} {chosen.version} has no preset for {request.strategy}: it has presets for {known}."
+        )
     if served.format != chosen.format:
-        raise RecipeRefused(f"{chosen.name} reads {chosen.format} files, and those of {served.name} are {served.format}.")
+        raise RecipeRefused(
+            f"{chosen.name} reads {chosen.format} files, but the files of {served.name} are {served.format}."
+        )
     stored = served.facts.quantization.name if served.facts.quantization else ""
     if chosen.quantizations and stored not in chosen.quantizations:
-        raise RecipeRefused(f"No recipe of {chosen.name} for {stored} weights is known, and those of {served.name} are.")
+        raise RecipeRefused(f"{chosen.name} has no recipe for {stored} weights, which {served.name} has.")
     if hardware.vendor not in chosen.images:
         raise RecipeRefused(f"There is no image of {chosen.name} {chosen.version} for {hardware.vendor} GPUs.")
     for asked, parser, what in (
@@ -105,25 +115,24 @@ def _possible(request: RecipeRequest, served: Served, hardware: Hardware, chosen
     longest = served.facts.context_length
     if request.context_length and longest and request.context_length > longest:
         raise RecipeRefused(
-            f"--context-length {request.context_length} is more than the {longest} tokens that {served.name} was made for."
+            f"--context-length {request.context_length} is more than the context length of {served.name}, {longest} tokens."
         )
     if (request.kv_cache_dtype or "").startswith("fp8") and "fp8" not in (
         hardware.accelerator.spec.capabilities.features or ()
     ):
-        raise RecipeRefused(f"--kv-cache-dtype {request.kv_cache_dtype}: {hardware.title} does not compute in FP8.")
+        raise RecipeRefused(f"--kv-cache-dtype {request.kv_cache_dtype}: {hardware.title} does not support FP8.")
     if request.model_type and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", request.model_type):
         raise RecipeRefused(
-            f"--model-type {request.model_type} is no type of a model: "
-            "write a name as config.json has it, such as deepseek_v3."
+            f"--model-type {request.model_type} is not a model type: write a name as in config.json, such as deepseek_v3."
         )
     if request.name and (proposed := propose_name(request.name)) != request.name:
-        raise RecipeRefused(f"--name {request.name} cannot be the name of a service: {proposed} could.")
+        raise RecipeRefused(f"--name {request.name} cannot be the name of a service: write, for example, {proposed}.")
 
 
 def _together(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
-    """One engine reads and answers."""
-    if given := [option for option, was in request.only_apart.items() if was]:
-        raise RecipeRefused(f"{given[0]} belongs to --strategy pd.")
+    """Plan a service in which one engine does prefill and decode."""
+    if given := [option for option, was in request.only_disaggregated.items() if was]:
+        raise RecipeRefused(f"{given[0]} is only supported with --strategy pd.")
     size = roles.asked(request, chosen)
     role = _smallest(request, served, hardware, chosen) if size is None else roles.role(request, chosen, size)
     if why := fit.problem(served, hardware, role, request.kv_cache_dtype):
@@ -133,17 +142,17 @@ def _together(request: RecipeRequest, served: Served, hardware: Hardware, chosen
     if nodes < role.nodes:
         raise RecipeRefused(
             f"One copy of {served.name} needs {role.nodes} nodes of {request.gpus_per_node} {hardware.title}, "
-            f"and there are {nodes}."
+            f"but --nodes is {nodes}."
         )
     copies = 1 if request.nodes is None else nodes // role.nodes * per_node
     left = nodes % role.nodes
-    notes = [f"{left} of {nodes} nodes stay empty: a copy takes {role.nodes}."] if left else []
+    notes = [f"{left} of {nodes} nodes stay unused: a copy needs {role.nodes}."] if left else []
     notes += _hints(request, served, hardware, chosen, (role,))
     return Proposal(request, served, hardware, chosen, (role,), copies, per_node, tuple(notes))
 
 
 def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> RoleFit:
-    """The fewest nodes that work."""
+    """Return the role with the fewest nodes that fits. Raises RecipeRefused with the reason for each size if none does."""
     said = []
     for role in roles.candidates(request, chosen):
         if not (why := fit.problem(served, hardware, role, request.kv_cache_dtype)):
@@ -154,32 +163,32 @@ def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen
 
 
 def _instead(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> str:
-    """What works, for the end of a refusal."""
+    """Return a sentence about a size that works, for the end of a message; empty if there is none."""
     works = (
         role for role in roles.candidates(request, chosen) if not fit.problem(served, hardware, role, request.kv_cache_dtype)
     )
     found = next(works, None)
     if found is None or not request.tp:
         return ""
-    more = f" For more GPUs take --strategy {PIPELINE}." if request.tp > found.tp and PIPELINE in chosen.strategies else ""
+    more = f" For more GPUs, use --strategy {PIPELINE}." if request.tp > found.tp and PIPELINE in chosen.strategies else ""
     return f" --tp {found.tp} works.{more}"
 
 
-def _apart(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
-    """Prefill and decode, experts over all GPUs of each."""
+def _disaggregated(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
+    """Plan a service with prefill and decode on different GPUs, with the experts of each spread over all its GPUs."""
     if why := fit.wide_problem(served, hardware, chosen):
         raise RecipeRefused(f"--strategy pd cannot work: {why}.")
     if (request.dp, request.ep, request.pp) != (None, None, None):
         raise RecipeRefused(
-            "--strategy pd takes DP and EP from --prefill-nodes, --decode-nodes and --tp (GPUs that share attention): "
-            "leave --dp, --ep and --pp out."
+            "--strategy pd computes DP and EP from --prefill-nodes, --decode-nodes and --tp (GPUs that share attention): "
+            "omit --dp, --ep and --pp."
         )
-    found = roles.apart(request, chosen, served)
+    found = roles.disaggregated(request, chosen, served)
     for role in found:
         if why := fit.problem(served, hardware, role, request.kv_cache_dtype):
             raise RecipeRefused(f"{role.stage.capitalize()} on {role.nodes} nodes cannot work: {why}.")
     left = (request.nodes or 0) - sum(role.nodes * role.groups for role in found)
-    notes = [f"{left} of {request.nodes} nodes stay empty."] if left > 0 else []
+    notes = [f"{left} of {request.nodes} nodes stay unused."] if left > 0 else []
     notes += _hints(request, served, hardware, chosen, found)
     return Proposal(request, served, hardware, chosen, found, 1, 1, tuple(notes))
 
@@ -191,7 +200,7 @@ def _hints(
     for role in found:
         left = fit.gpu_memory(served, hardware, role, request.kv_cache_dtype)
         if role.experts_on_cpus:
-            yield f"The experts of {served.name} lie in the node's memory: a pod asks for {chosen.per_gpu.memory_gib} GiB."
+            yield f"The experts of {served.name} are in the node's memory: a pod requests {chosen.per_gpu.memory_gib} GiB."
             continue
         where = f"{role.stage}: " if role.stage else ""
         yield (
@@ -200,23 +209,23 @@ def _hints(
         )
         if left.tokens < wanted:
             fp8 = "" if request.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles it."
-            yield f"A request of {wanted:,} tokens does not fit into it: longer ones than the cache are refused.{fp8}"
+            yield f"A request of {wanted:,} tokens does not fit: the engine rejects requests longer than the cache.{fp8}"
     if request.prefix_cache:
         yield (
-            "The router sends what begins alike to the same group of prefill; in a group each rank has a cache of its own, "
-            "and chance chooses the rank: what all requests share is found, the turns of a conversation often are not."
+            "The router sends prompts with the same prefix to the same group of prefill, but each rank has its own cache "
+            "and is chosen at random: a prefix of all requests is found, an earlier turn of a conversation often not."
         )
     if request.model_type:
-        yield f"The engine takes {served.name} for {request.model_type}: only for engines that do not know its own type."
+        yield f"The engine loads {served.name} as {request.model_type}: needed only if it does not support the model's type."
     if request.host_network:
-        yield "Pods are in their node's network: the engine's ports have to be free there, and no NetworkPolicy holds."
+        yield "Pods use the host network: the engine's ports must be free on the node, and no NetworkPolicy applies."
     for asked, own in (
         (request.reasoning_parser, served.reasoning_parser),
         (request.tool_call_parser, served.tool_call_parser),
     ):
         if isinstance(asked, str) and asked != own:
-            yield f"{served.name} writes what the parser {own} reads; {asked} may not understand it."
+            yield f"The output of {served.name} is written for the parser {own}; {asked} may not parse it."
     if served.reasoning_parser and not request.reasoning_parser:
-        yield f"Without --reasoning-parser the thoughts of {served.name} stand in its answers."
+        yield f"Without --reasoning-parser, the reasoning of {served.name} is part of its answers."
     if served.tool_call_parser and not request.tool_call_parser:
-        yield "Without --tool-call-parser tool calls come back as text."
+        yield "Without --tool-call-parser, tool calls are returned as text."

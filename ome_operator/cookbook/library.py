@@ -1,6 +1,6 @@
-"""What recipes are made of: models, hardware, engines.
+"""The known models, hardware and engines that recipes are made from.
 
-Facts come from the data of this package, from config/ and from the command lines of engines.
+The facts come from the data files of this package, from config/, and from the command lines of the engines.
 """
 
 import json
@@ -23,69 +23,71 @@ from ome_operator.util.kubeyaml import document
 
 @dataclass(frozen=True)
 class Served:
-    """A model that recipes exist for."""
+    """A model that has recipes."""
 
     name: str
-    """Last part of its repository, as people call it."""
+    """The last part of the model's repository, such as Kimi-K2-Instruct."""
     repository: str
     model: Model
     manifest: str
-    """Its file in config/models."""
+    """The text of its manifest in config/models."""
     facts: Facts
     weights: WeightBytes
     widths: tuple[int, ...]
-    """Columns of the matrices that tensor parallelism cuts, for quantization in blocks."""
+    """Columns of the matrices that tensor parallelism cuts, for the check of quantization blocks."""
     tool_call_parser: str | None
     reasoning_parser: str | None
     why: str
-    """Why it has no parser, where it has none."""
+    """Why the model has no parser, if it has none."""
     strategies: tuple[str, ...]
-    """That it has recipes for; () for all."""
+    """The strategies that the model has recipes for; empty for all."""
     remote_code: bool
-    """Whether its tokenizer is Python code beside the weights."""
+    """Whether the model's tokenizer is Python code that is stored with the weights (--trust-remote-code)."""
     wide_nodes: int
-    """Of the published recipe with prefill and decode apart; a quarter of them is for prefill."""
+    """Number of nodes of the published recipe with disaggregation; a quarter of them is for prefill."""
     wide_batch: int
-    """Requests of a rank of decode there."""
+    """Batch of a decode rank in the published recipe, in requests."""
 
     @property
     def sizes(self) -> ModelFacts:
-        """The model as `capacity` takes it."""
+        """The facts of the model for the functions of `capacity`."""
         return ModelFacts(self.name, self.facts, self.weights, self.widths)
 
     @property
     def place(self) -> str:
-        """What a command by hand names: the repository, which engines fetch; the folder of GGUF files, which they do not."""
+        """The model in a command that is run by hand: its repository, which the engine downloads; for GGUF files, a
+        directory, because engines do not download them.
+        """
         return (self.model.spec.storage.path if self.format == "gguf" else None) or self.repository
 
     @property
     def format(self) -> str:
-        """Of its files."""
+        """The format of the model's weight files."""
         found = self.model.spec.model_format
         return found.name if found else ""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """One kind of GPU."""
+    """A GPU model."""
 
     name: str
     accelerator: AcceleratorClass
     memory: int
-    """Bytes of one GPU."""
+    """Memory of one GPU, in bytes."""
     vendor: str
     resource: str
-    """What pods ask for."""
+    """The resource that pods request, such as nvidia.com/gpu."""
 
     @property
     def title(self) -> str:
-        """As people write it."""
+        """The name of the GPU as it is usually written."""
         return self.name.upper()
 
 
 @dataclass(frozen=True)
 class Wide:
-    """What a recipe of wide expert parallelism needs."""
+    """The requirements of a recipe with wide expert parallelism."""
 
     vendor: str
     why: str
@@ -94,7 +96,7 @@ class Wide:
 
 @dataclass(frozen=True)
 class Amounts:
-    """What pods ask for beside each GPU."""
+    """CPU and memory that pods request for each GPU."""
 
     cpu: int
     memory_gib: int
@@ -102,68 +104,73 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Engine:
-    """One version of an engine."""
+    """A version of an engine."""
 
     name: str
     version: str
     command_line: CommandLine
     preset: str
-    """Name of its template."""
+    """Name of the engine's template."""
     server: servers.Server
     images: Mapping[str, str]
     """Vendor → image."""
     shares: Mapping[str, float]
-    """Strategy, or stage of it → share of a GPU's memory for weights and cache; `default` for the others."""
+    """Strategy, or a stage of it → fraction of a GPU's memory for weights and KV cache; `default` applies to the others."""
     strategies: tuple[str, ...]
     format: str
-    """Of the weights that it reads."""
+    """Format of the weight files that the engine reads."""
     quantizations: tuple[str, ...]
-    """Of weights that it has a recipe for; () when any will do."""
+    """Quantizations of weights that the engine has a recipe for; empty for all."""
     ray: bool
-    """Whether Ray starts the ranks of other nodes; else each node starts its own."""
+    """Whether Ray starts the ranks on other nodes; otherwise each node starts its own ranks."""
     router: bool
-    """Whether our router can stand before several copies."""
+    """Whether the operator's router can balance several copies."""
     attention_on_all: bool
-    """Whether DP attention has a rank on each GPU when nobody says how many; else on half of them."""
+    """Whether DP attention has a rank on each GPU by default; otherwise on half of the GPUs."""
     per_gpu: Amounts
     wide: Wide | None
 
 
 @dataclass(frozen=True)
 class Library:
-    """Everything that can be asked for."""
+    """All models, hardware and engines that a request can name."""
 
     models: Mapping[str, Served]
-    """By name in lower case."""
+    """Models by name in lower case."""
     hardware: Mapping[str, Hardware]
     elsewhere: Mapping[str, str]
-    """Name in lower case of a model that has not a recipe for everything → the file of a service that serves it."""
+    """Name in lower case of a model that lacks recipes for some strategies → the file of a service that serves it."""
 
     def model(self, name: str) -> Served:
-        """A model by its name, its repository or what follows its family: Kimi-K2-Base, moonshotai/Kimi-K2-Base, base."""
+        """Return a model by its name, its repository, or the part of the name after the model family: Kimi-K2-Base,
+        moonshotai/Kimi-K2-Base, base.
+
+        Raises RecipeRefused for an unknown or ambiguous name.
+        """
         asked = name.lower().rpartition("/")[2]
         found = [one for key, one in self.models.items() if key == asked or key.endswith(f"-{asked}")]
         if len(found) != 1:
             known = ", ".join(served.name for served in self.models.values())
             sample = self.elsewhere.get(asked)
-            instead = f" {sample} is a service of {name} that needs none." if sample else ""
-            raise RecipeRefused(f"There is no recipe for a model {name}: there are recipes for {known}.{instead}")
+            instead = f" The service {sample} serves {name} without a recipe." if sample else ""
+            raise RecipeRefused(f"There is no recipe for the model {name}: the models with recipes are {known}.{instead}")
         return found[0]
 
     def machine(self, name: str) -> Hardware:
-        """Hardware by the name of its GPU, or of its AcceleratorClass."""
+        """Return hardware by the name of its GPU or of its AcceleratorClass. Raises RecipeRefused for an unknown name."""
         asked = name.lower()
         for key, one in self.hardware.items():
             if asked in (key, one.accelerator.name):
                 return one
         known = ", ".join(sorted(self.hardware))
-        raise RecipeRefused(f"The hardware {name} is not known: there is {known}, each a file of config/accelerators.")
+        raise RecipeRefused(f"The hardware {name} is unknown: config/accelerators has {known}.")
 
 
 def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorClass], samples: Mapping[str, str]) -> Library:
-    """The library from models with the text of their files, and accelerator classes; those that lack a size are left out.
+    """Build the library from models with the text of their files and from accelerator classes. Those that lack a size are
+    left out.
 
-    `samples`: name of a model's object → the file of a service that serves it.
+    `samples` maps the name of a model's object to the file of a service that serves it.
     """
     data = _data("models.yaml")
     served, elsewhere = {}, {}
@@ -182,18 +189,18 @@ def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorCl
 
 
 def engines() -> Mapping[str, tuple[str, ...]]:
-    """Engine → its versions that have presets, the newest first."""
+    """Return engine → versions that have presets, the newest first."""
     return {name: tuple(one["versions"]) for name, one in _data("engines.yaml").items()}
 
 
 @cache
 def engine(name: str, version: str | None = None) -> Engine:
-    """An engine that has presets; without a version its newest."""
+    """Return an engine that has presets; without a version, its newest. Raises RecipeRefused if there is no preset."""
     known = engines()
     if name not in known:
-        raise RecipeRefused(f"There is no preset for the engine {name}: there is one for {', '.join(known)}.")
+        raise RecipeRefused(f"There is no preset for the engine {name}: the engines are {', '.join(known)}.")
     if version is not None and version not in known[name]:
-        raise RecipeRefused(f"There is no preset for {name} {version}: there is one for {', '.join(known[name])}.")
+        raise RecipeRefused(f"There is no preset for {name} {version}: the versions are {', '.join(known[name])}.")
     chosen = version or known[name][0]
     whole = _data("engines.yaml")[name]
     data = whole["versions"][chosen]
@@ -217,7 +224,7 @@ def engine(name: str, version: str | None = None) -> Engine:
 
 
 def source(name: str) -> str:
-    """The text of a file of this package's data."""
+    """Return the text of a data file of this package."""
     return package_data.text("ome_operator.cookbook", name)
 
 
@@ -258,17 +265,17 @@ def _hardware(one: AcceleratorClass) -> Hardware | None:
 
 
 def memory(accelerator: AcceleratorClass) -> int | None:
-    """Bytes of a GPU of a class; None where the class does not say it."""
+    """Return the memory of a GPU of this class in bytes; None if the class does not state it."""
     said = accelerator.spec.capabilities.memory_gb
     if said is None:
         return None
-    # Memory is sold in GB and built in GiB: the driver of an H200 ("141 GB") reports 143771 MiB.
+    # Vendors state memory in GB, but the driver reports it in MiB: 143771 MiB for an H200 ("141 GB").
     amount = quantity.parse(said)
     return int(amount) if amount >= 10**6 else int(amount * 2**30)
 
 
 def published_config(repository: str) -> Mapping[str, Any] | None:
-    """The sizes in the config.json of a model of config/models, by the last part of its repository."""
+    """Return the sizes from the config.json of a model in config/models, by the last part of its repository."""
     name = repository.rpartition("/")[2]
     found: Mapping[str, Any] | None = (_data("models.yaml").get(name) or {}).get("config")
     return found or _data("shapes.yaml").get(name)

@@ -1,4 +1,4 @@
-"""The YAML of a plan: model, runtime and service, as text that people keep and apply."""
+"""Write the manifests of a plan: model, runtime and service."""
 
 from typing import Any, NamedTuple
 
@@ -12,11 +12,12 @@ from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.engines import servers
 
 _SHARED_MEMORY = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
-"""Ranks and tokenizers of one pod share memory; it counts towards the limit."""
+"""Volume for /dev/shm, through which the ranks and tokenizers of a pod share memory. Its use counts towards the memory
+limit of the pod."""
 
 
 class Manifests(NamedTuple):
-    """The three files, each one or more YAML documents."""
+    """The three files of a plan, each with one or more YAML documents."""
 
     model: str
     runtime: str
@@ -24,12 +25,12 @@ class Manifests(NamedTuple):
 
     @property
     def all(self) -> str:
-        """One stream for `kubectl apply -f -`."""
+        """All documents as one stream for `kubectl apply -f -`."""
         return "---\n".join(self)
 
 
 def manifests(plan: Proposal, explain: bool = False) -> Manifests:
-    """The files of a plan; with `explain` each flag has its reason above it."""
+    """Return the manifests of a plan; with `explain`, a comment above each flag gives its reason."""
     env, filled, server = environment(), in_pods(plan), plan.engine.server
     found = servers.probes(server, server.port)
     probes = {name: {**one, "httpGet": {**one["httpGet"], "port": "http"}} for name, one in found.items()}
@@ -51,7 +52,7 @@ def manifests(plan: Proposal, explain: bool = False) -> Manifests:
 
 
 def _pod(plan: Proposal, role: RoleFit, launch: Launch) -> dict[str, Any]:
-    """What the template needs for one component."""
+    """Return the values that the template needs for one component."""
     each, more = plan.engine.per_gpu, launch.pod
     annotations = {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "infiniband", keys.RDMA_CONTAINER: keys.RUNNER}
     return {
@@ -73,7 +74,9 @@ def _pod(plan: Proposal, role: RoleFit, launch: Launch) -> dict[str, Any]:
 
 
 def _words(launch: Launch) -> dict[str, Any]:
-    """Command and arguments of a container: a shell and a script where something runs first, else the program itself."""
+    """Return the command and arguments of a container: a shell with a script if shell lines run first, otherwise the
+    program itself.
+    """
     if launch.before:
         words = [script_word(one) for one in (*launch.program, *launch.after)]
         flags = [one.name if one.value is None else f"{one.name} {script_word(one.value)}" for one in launch.flags]
@@ -85,7 +88,9 @@ def _words(launch: Launch) -> dict[str, Any]:
 
 
 def _format(plan: Proposal) -> dict[str, Any]:
-    """What the runtime serves: this model and its like. Only services that name the runtime get it."""
+    """Return the model format that the runtime supports: this model and similar ones. Automatic selection is off, so only
+    services that name the runtime use it.
+    """
     model = profile_of(plan.served.model, False)
     out: dict[str, Any] = {"name": model.format.name if model.format else plan.served.name}
     for field, version in (("modelFormat", model.format), ("modelFramework", model.framework)):

@@ -1,4 +1,6 @@
-"""Presets: sandboxed templates that say how an engine is launched, filled in for one plan and checked against its flags."""
+"""Fill in presets: sandboxed templates of an engine's launch, rendered for a plan and checked against the flags of the
+engine.
+"""
 
 import json
 from collections.abc import Mapping
@@ -17,55 +19,55 @@ from ome_operator.util.kubeyaml import plain
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""Ten times as fast where PyYAML was built with libyaml."""
+"""The YAML dumper of libyaml if PyYAML has it, because it is ten times as fast."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A flag or a variable, and why it is there."""
+    """A flag or an environment variable, and the reason for it."""
 
     name: str
     value: str | None
-    """None for a switch."""
+    """None for a flag without a value."""
     why: str
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What starts one node of a component."""
+    """The launch of a component on one node."""
 
     component: str
     program: tuple[str, ...]
     flags: tuple[Word, ...]
     env: tuple[Word, ...] = ()
     before: tuple[str, ...] = ()
-    """Lines of a shell that run first."""
+    """Shell lines that run before the program."""
     after: tuple[str, ...] = ()
-    """Words behind the flags."""
+    """Arguments after the flags."""
     worker: "Launch | None" = None
-    """What starts nodes behind the first; None where it is the same."""
+    """The launch on the other nodes of a group; None if it is the same."""
     pod: Mapping[str, Any] = field(default_factory=dict)
-    """What a pod needs besides: annotations, volumes, volumeMounts."""
+    """Additional fields of the pod: annotations, volumes, volumeMounts."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """A preset, filled in."""
+    """A preset rendered for a plan."""
 
     launches: tuple[Launch, ...]
-    """One for each role of the plan, in its order."""
+    """A launch for each role of the plan, in the order of the roles."""
     balancer: Launch | None = None
-    """What stands before several engines outside of Kubernetes; in it the operator's router does."""
+    """The load balancer of several engines outside of Kubernetes, where the operator's router is not available."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Files that the engine reads: in pods a ConfigMap has them."""
+    """Configuration files of the engine, by name; in pods they are mounted from a ConfigMap."""
 
 
 RANK = "$RANK"
-"""What a person sets on each node before the command."""
+"""Shell variable that the user sets on each node before the command."""
 
 
 def in_shell(plan: Proposal) -> Filled:
-    """As a person would launch it by hand, node by node."""
+    """Return the launches for a user who starts the engines by hand on each node."""
     many = len(plan.roles) > 1
     request = plan.request
     return _filled(
@@ -80,7 +82,7 @@ def in_shell(plan: Proposal) -> Filled:
 
 
 def in_pods(plan: Proposal) -> Filled:
-    """As pods launch it: the operator sets the variables."""
+    """Return the launches for pods, in which the operator sets the variables."""
     return _filled(
         plan,
         pod=True,
@@ -93,7 +95,7 @@ def in_pods(plan: Proposal) -> Filled:
 
 
 def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
-    """The preset with `words`; each role is filled with its own leader."""
+    """Render the preset with `words`; each role is rendered with the address of its own leader."""
     request, served, line = plan.request, plan.served, plan.engine.command_line
     experts = served.facts.experts
     text = (
@@ -132,7 +134,9 @@ def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
 
 
 def _parser(asked: bool | str, own: str | None) -> str | None:
-    """What was named, else what the model has; None where none was asked for."""
+    """Return the requested parser name, or the model's own parser if the request names none; None if no parser was
+    requested.
+    """
     return (asked if isinstance(asked, str) else own) if asked else None
 
 
@@ -151,19 +155,24 @@ def _launch(component: str, data: Mapping[str, Any]) -> Launch:
 
 
 def _check(engine: Engine, flag: Word) -> None:
-    """That this version of the engine understands it; a parser or a type of cache may be newer than it."""
+    """Raise RecipeRefused unless this version of the engine has the flag and, where the flag has fixed choices, the
+    value.
+    """
     known = engine.command_line.find(flag.name)
     if known is None:
-        raise RecipeRefused(f"{engine.name} {engine.version} has no {flag.name}.")
+        raise RecipeRefused(f"{engine.name} {engine.version} has no flag {flag.name}.")
     if known.choices and flag.value not in known.choices:
         raise RecipeRefused(
-            f"{engine.name} {engine.version} takes for {flag.name} one of {', '.join(known.choices)}, not {flag.value}."
+            f"{engine.name} {engine.version} does not accept {flag.name} {flag.value}: "
+            f"the values are {', '.join(known.choices)}."
         )
 
 
 @cache
 def environment() -> ImmutableSandboxedEnvironment:
-    """Where templates run: they see what they are given, call nothing else, and a name that is missing is an error."""
+    """Return the sandboxed template environment. Templates can only use the values that they are given, and an undefined
+    name is an error.
+    """
     made = ImmutableSandboxedEnvironment(
         loader=FunctionLoader(source),
         undefined=StrictUndefined,
@@ -176,6 +185,6 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 
 def _flow(value: Any) -> str:
-    """YAML on one line."""
+    """Return a value as YAML on one line."""
     text: str = yaml.dump(value, Dumper=_DUMPER, default_flow_style=True, width=10**6, sort_keys=False, allow_unicode=True)
     return text.removesuffix("...\n").strip()

@@ -1,4 +1,4 @@
-"""What others have measured and published for a recipe, with the place where they say so. Nobody here has measured it."""
+"""Published measurements of recipes by others, with their source. None of them was measured in this project."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,32 +12,32 @@ from ome_operator.util.kubeyaml import document
 
 @dataclass(frozen=True)
 class Published:
-    """Figures of a recipe."""
+    """Published measurements of a recipe."""
 
     asked: dict[str, str]
-    """model, hardware, engine and strategy."""
+    """The model, hardware, engine and strategy."""
     roles: tuple[dict[str, int], ...]
-    """Sizes of each role."""
+    """The sizes of each role."""
     load: str
-    """How it was measured."""
+    """The load of the measurement."""
     figures: tuple[str, ...]
     remark: str
     by: str
     date: str
     source: str
     runtimes: tuple[str, ...]
-    """Files of config/runtimes that have the recipe."""
+    """Files in config/runtimes that implement the recipe."""
 
     @property
     def sentence(self) -> str:
-        """What a person is told."""
+        """The measurements as a sentence for the user."""
         said = f"{self.by}, {self.date}; {self.load}"
         return (
             f"Published for these sizes ({said}): {'; '.join(self.figures)}. {self.remark} Not measured here: {self.source}"
         )
 
-    def suits(self, asked: Mapping[str, str], roles: Sequence[RoleFit]) -> bool:
-        """Whether a plan is this recipe."""
+    def matches(self, asked: Mapping[str, str], roles: Sequence[RoleFit]) -> bool:
+        """Return whether a plan has the same model, hardware, engine, strategy and sizes as this recipe."""
         if asked != self.asked or len(roles) != len(self.roles) or any(role.groups > 1 for role in roles):
             return False
         wanted = [(role, name, size) for role, sizes in zip(roles, self.roles, strict=True) for name, size in sizes.items()]
@@ -46,7 +46,7 @@ class Published:
 
 @cache
 def published() -> tuple[Published, ...]:
-    """All that is recorded."""
+    """Return all recorded measurements."""
     data: list[dict[str, Any]] = document(source("published.yaml"))
     return tuple(
         Published(

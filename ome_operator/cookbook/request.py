@@ -1,4 +1,4 @@
-"""What a person asks for, and what they are told when it cannot work."""
+"""The request to the cookbook, and the error for a request that cannot work."""
 
 from dataclasses import dataclass
 
@@ -15,63 +15,64 @@ STRATEGIES = {
     "cpu+amx": "the same, with kernels for CPUs that have AMX",
     "pd": "prefill and decode apart, experts spread over all GPUs of each",
 }
-"""Name → what it means."""
+"""Strategy → its description."""
 WIDE, SPREAD = "pd", "dp+ep"
-"""Those that spread experts over all GPUs: prefill and decode apart, or a single engine."""
+"""The strategies that spread complete experts over all GPUs: disaggregation (prefill and decode on different GPUs), and a
+single engine."""
 PIPELINE = "tp+pp"
 
 
 class RecipeRefused(OmeError):
-    """What was asked for cannot work: one sentence that says why, and what would."""
+    """The reason why a request cannot work, as a sentence that also names what would work where that is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeRequest:
-    """A question to the cookbook; None means that the cookbook chooses."""
+    """The request of `ome generate`. None means that the cookbook chooses the value."""
 
     hardware: str
     model: str
     strategy: str = "tp"
     engine: str = "sglang"
     version: str | None = None
-    """Of the engine."""
+    """Version of the engine."""
     reasoning_parser: bool | str = False
     tool_call_parser: bool | str = False
-    """True: the parser that understands what the model writes. A text: the parser of this name."""
+    """True for the model's own parser; a string for the parser of this name."""
     nodes: int | None = None
     prefill_nodes: int | None = None
     decode_nodes: int | None = None
     prefill_groups: int = 1
     decode_groups: int = 1
-    """Groups that the nodes of a role are divided into, each with all experts; with `pd`."""
+    """Number of groups into which the nodes of a role are divided, each with all experts; only with `pd`."""
     decode_batch: int | None = None
-    """Requests of a rank of decode that a step is captured for; with `pd`."""
+    """Largest batch of a decode rank for which CUDA graphs are captured, in requests; only with `pd`."""
     prefix_cache: bool = False
-    """Whether prefill keeps the prompts that it has read, for others that begin alike; with `pd`."""
+    """Whether prefill caches prompts for later requests with the same prefix; only with `pd`."""
     gpus_per_node: int = 8
     tp: int | None = None
-    """GPUs of a copy, or of a stage of its pipeline; with `pd`, GPUs that share attention."""
+    """Number of GPUs of a copy or of a pipeline stage; with `pd`, number of GPUs that share the attention of a token."""
     pp: int | None = None
-    """Stages of the pipeline."""
+    """Number of pipeline stages."""
     dp: int | None = None
-    """Data-parallel ranks: of attention where the strategy has it, else whole copies."""
+    """Number of data-parallel ranks: of attention if the strategy has DP attention, otherwise of complete copies."""
     ep: int | None = None
     context_length: int | None = None
     kv_cache_dtype: str | None = None
     model_type: str | None = None
-    """What the engine takes the model for, in place of what config.json says."""
+    """Model type that the engine assumes instead of the one in config.json."""
     host_network: bool = False
-    """Whether pods are in the network of their node."""
+    """Whether pods use the network of their node (hostNetwork)."""
     model_path: str | None = None
-    """In the launch command; in pods it is the model's directory."""
+    """Path of the model in the launch command; pods use the directory of the model instead."""
     host: str | None = None
     port: int | None = None
     name: str | None = None
-    """Of the service, its runtime and its namespace."""
+    """Name of the service, of its runtime and of its namespace."""
 
     @property
-    def only_apart(self) -> dict[str, bool]:
-        """Option of the strategy with prefill and decode apart -> whether it was given."""
+    def only_disaggregated(self) -> dict[str, bool]:
+        """Whether each of the options that only `--strategy pd` has was given, by option."""
         return {
             "--prefill-nodes": self.prefill_nodes is not None,
             "--decode-nodes": self.decode_nodes is not None,
@@ -83,10 +84,10 @@ class RecipeRequest:
 
     @property
     def attention_dp(self) -> bool:
-        """Whether attention runs data-parallel."""
+        """Whether the strategy has data-parallel attention."""
         return self.strategy == WIDE or "dp" in self.strategy.split("+")
 
     @property
-    def experts_apart(self) -> bool:
-        """Whether experts are spread whole."""
+    def spreads_experts(self) -> bool:
+        """Whether each expert is complete on one GPU instead of cut over all GPUs."""
         return self.strategy == WIDE or "ep" in self.strategy.split("+")

@@ -1,4 +1,4 @@
-"""How the model is spread over nodes: the sizes of every strategy, from what was asked and what the engine has."""
+"""Compute the sizes of each role of a strategy from the request and the engine."""
 
 from collections.abc import Iterator
 
@@ -10,28 +10,32 @@ from ome_operator.cookbook.library import Engine, Served
 from ome_operator.cookbook.request import PIPELINE, SPREAD, RecipeRefused, RecipeRequest
 
 MOST_NODES = 8
-"""Of one copy, when the cookbook chooses."""
+"""Largest number of nodes of a copy that the cookbook chooses by itself."""
 
 
 def asked(request: RecipeRequest, chosen: Engine) -> int | None:
-    """GPUs of one copy, when that was asked for; RecipeRefused for sizes that the strategy does not have."""
+    """Return the number of GPUs of a copy if the request gives it. Raises RecipeRefused for an option that the strategy
+    does not have.
+    """
     parts = request.strategy.split("+")
     for option, value in (("tp", request.tp), ("pp", request.pp), ("ep", request.ep), ("dp", request.dp)):
         whole_copies = option == "dp" and parts == ["tp"] and chosen.router
         if value is not None and option not in parts and not whole_copies:
-            raise RecipeRefused(f"--{option} belongs to strategies with {option.upper()}, and this is {request.strategy}.")
+            raise RecipeRefused(
+                f"--{option} is only supported by strategies with {option.upper()}, but the strategy is {request.strategy}."
+            )
     if request.strategy == PIPELINE:
         return _stage(request) * request.pp if request.pp else None
     return request.dp if request.strategy == SPREAD else request.tp
 
 
 def _stage(request: RecipeRequest) -> int:
-    """GPUs of a stage of the pipeline."""
+    """Return the number of GPUs of a pipeline stage."""
     return request.tp or request.gpus_per_node
 
 
 def candidates(request: RecipeRequest, chosen: Engine) -> Iterator[RoleFit]:
-    """Roles on whole nodes: 1, 2, 4, 8; a pipeline begins with two stages."""
+    """Yield roles on 1, 2, 4 and 8 complete nodes; for a pipeline, roles with 2 to 8 stages."""
     if request.strategy == PIPELINE:
         sizes = (_stage(request) * stages for stages in range(2, MOST_NODES + 1))
         yield from (
@@ -47,12 +51,12 @@ def candidates(request: RecipeRequest, chosen: Engine) -> Iterator[RoleFit]:
 
 
 def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
-    """One engine on `size` GPUs."""
+    """Return the role of one engine on `size` GPUs. Raises RecipeRefused if they do not fill complete nodes."""
     gpus, share = request.gpus_per_node, _share(chosen, request.strategy)
     if request.strategy.startswith("cpu"):
         return RoleFit(keys.ENGINE, "", nodes=1, gpus=1, tp=1, experts_on_cpus=True, share=share)
     if size > gpus and size % gpus:
-        raise RecipeRefused(f"{size} GPUs do not fill nodes of {gpus}: take a multiple of {gpus}.")
+        raise RecipeRefused(f"{size} GPUs do not fill nodes of {gpus} GPUs: write a multiple of {gpus}.")
     nodes = max(1, size // gpus)
     if request.strategy == SPREAD:
         return RoleFit(keys.ENGINE, "", nodes, min(size, gpus), tp=size, dp=size, attention_dp=True, ep=size, share=share)
@@ -64,7 +68,7 @@ def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
     if copies > 1 and size * copies > gpus:
         raise RecipeRefused(
             f"--dp {copies} without DP attention is {copies} copies of {size} GPUs in one node: {size * copies} GPUs, "
-            f"and a node has {gpus}. Take --strategy tp+dp for DP attention, or --nodes for copies on more nodes."
+            f"but a node has {gpus}. Use --strategy tp+dp for DP attention, or --nodes for copies on more nodes."
         )
     return RoleFit(
         component=keys.ENGINE,
@@ -75,13 +79,15 @@ def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
         cut=size,
         dp=(request.dp or (size if chosen.attention_on_all else half)) if request.attention_dp else copies,
         attention_dp=request.attention_dp,
-        ep=(request.ep or half) if request.experts_apart else 1,
+        ep=(request.ep or half) if request.spreads_experts else 1,
         share=share,
     )
 
 
-def apart(request: RecipeRequest, chosen: Engine, served: Served) -> tuple[RoleFit, RoleFit]:
-    """Prefill and decode: experts over all GPUs of a group, and ranks of attention of a GPU, or of as many as asked for."""
+def disaggregated(request: RecipeRequest, chosen: Engine, served: Served) -> tuple[RoleFit, RoleFit]:
+    """Return the roles of prefill and decode. Experts are spread over all GPUs of a group; an attention rank has one GPU,
+    or the number of the request.
+    """
     prefill, decode = _halves(request, served.wide_nodes)
     experts = served.facts.experts.routed if served.facts.experts else 0
     return (
@@ -91,16 +97,19 @@ def apart(request: RecipeRequest, chosen: Engine, served: Served) -> tuple[RoleF
 
 
 def _group(stage: str, nodes: int, groups: int) -> tuple[int, int]:
-    """Nodes of a group, and groups."""
+    """Return the number of nodes in a group, and the number of groups."""
     if nodes % groups:
         raise RecipeRefused(
-            f"{nodes} nodes of {stage} make no {groups} groups of whole nodes: --{stage}-groups divides them."
+            f"{nodes} nodes of {stage} cannot be divided into {groups} groups: "
+            f"--{stage}-groups must divide the number of nodes."
         )
     return nodes // groups, groups
 
 
 def _halves(request: RecipeRequest, usual: int) -> tuple[int, int]:
-    """Nodes for prefill and for decode; `usual` ones where nobody says how many."""
+    """Return the number of nodes for prefill and for decode; together `usual` nodes if the request does not give a
+    number.
+    """
     prefill, decode = request.prefill_nodes, request.decode_nodes
     whole = request.nodes or (prefill + decode if prefill and decode else usual)
     prefill = prefill or (whole - decode if decode else max(1, whole // 4))
@@ -113,13 +122,13 @@ def _halves(request: RecipeRequest, usual: int) -> tuple[int, int]:
 def _wide(
     request: RecipeRequest, chosen: Engine, component: str, stage: str, size: tuple[int, int], experts: int
 ) -> RoleFit:
-    """`size`: nodes of a group, and groups."""
+    """Return a role of disaggregation; `size` is the number of nodes of a group, and the number of groups."""
     nodes, groups = size
     gpus, together = nodes * request.gpus_per_node, request.tp or 1
     if gpus % together:
         raise RecipeRefused(
-            f"--tp {together} with --strategy pd is how many GPUs share attention, and {stage} has {gpus} GPUs, "
-            f"no multiple of {together}: take a divisor of {gpus}."
+            f"--tp {together} with --strategy pd is the number of GPUs that share attention, but {stage} has {gpus} GPUs, "
+            f"which is not a multiple of {together}: write a divisor of {gpus}."
         )
     return RoleFit(
         component=component,
@@ -137,5 +146,5 @@ def _wide(
 
 
 def _share(chosen: Engine, name: str) -> float:
-    """Of a GPU's memory for weights and cache, by strategy or stage."""
+    """Return the fraction of a GPU's memory for weights and KV cache, by strategy or stage."""
     return chosen.shares.get(name, chosen.shares["default"])

@@ -1,4 +1,4 @@
-"""What does not divide, and the sentence that names it."""
+"""Tests of sizes that do not divide evenly, and of the message that names them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Bytes of a rank: sums by hand, and the answers of `ome lint`, `ome generate` and `ome plan` next to each other."""
+"""Tests of the memory of a rank: sums computed by hand, and equal results of `ome lint`, `ome generate` and `ome plan`."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def needed(shape: ParallelShape, options: EngineOptions | None = None, model: Mo
 
 
 def test_weights_by_hand() -> None:
-    """384 experts over 96 GPUs with a copy on each, everything else whole on each GPU."""
+    """384 experts are spread over 96 GPUs with one redundant expert on each; all other weights are complete on each GPU."""
     assert K2.weights is not None
     found = needed(ParallelShape(tp=96, attention_dp=96, ep=96, redundant=96))
     assert found.routed == K2.weights.routed / 96
@@ -94,7 +94,9 @@ def test_a_model_of_unknown_weights_has_no_sum() -> None:
 
 @pytest.mark.parametrize("strategy", ["tp", "tp+dp", "tp+ep", "tp+dp+ep"])
 def test_the_cookbook_and_the_planner_give_the_same_answer(strategy: str) -> None:
-    """Weights and tokens of the cache, for the same GPUs, the same share of their memory and the same shape."""
+    """Both compute the same weights and the same cache tokens for the same GPUs, the same fraction of memory and the same
+    shape.
+    """
     served, hardware = bookshelf().model("Kimi-K2-Instruct"), bookshelf().machine("h200")
     ask = RecipeRequest(
         hardware="h200", model="instruct", strategy=strategy, tp=16, **({"dp": 16} if "dp" in strategy else {})
@@ -109,7 +111,9 @@ def test_the_cookbook_and_the_planner_give_the_same_answer(strategy: str) -> Non
 
 
 def recipes() -> str:
-    """A line for each SGLang server of the shipped samples whose memory is known: what a rank needs, in GiB."""
+    """Return a line for each SGLang server of the shipped samples whose memory can be computed: the memory of a rank, in
+    GiB.
+    """
     bodies = [body for path in sorted((ROOT / "config/samples/isvc").rglob("*.yaml")) for body in read(path)]
     lines = []
     for subject in looked_at(bodies):

@@ -63,12 +63,12 @@ def test_a_parser_has_a_value_or_none(words: tuple[str, ...], before: bool) -> N
 def test_a_parser_of_another_model_is_taken_and_told() -> None:
     done = run("--hardware", "h200", "--model", "instruct", "--tool-call-parser", "deepseekv3")
     assert "--tool-call-parser deepseekv3" in done.stdout
-    assert "writes what the parser kimi_k2 reads; deepseekv3 may not understand it" in done.stderr.replace("\n", " ")
+    assert "is written for the parser kimi_k2; deepseekv3 may not parse it" in done.stderr.replace("\n", " ")
 
 
 def test_a_parser_that_the_engine_lacks_is_refused() -> None:
     done = run("--hardware", "h200", "--model", "instruct", "--tool-call-parser", "kimi")
-    assert "takes for --tool-call-parser one of" in str(done.exception)
+    assert "does not accept --tool-call-parser kimi: the values are" in str(done.exception)
 
 
 def test_a_folder_that_a_person_has_edited_is_not_written_over(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 def test_every_flag_of_the_command_is_explained() -> None:
     done = run("--hardware", "h200", "--model", "instruct", "--strategy", "pd", "--explain")
     commands, _, reasons = done.stdout.partition("\n\nPrefill:\n")
-    used = {word for word in commands.split("# What requests")[0].split() if word.startswith("--")}
+    used = {word for word in commands.split("# The load balancer")[0].split() if word.startswith("--")}
     explained = {line.split()[0]: line.split("  ", 2)[-1].strip() for line in reasons.splitlines() if line.startswith("  -")}
     assert used <= set(explained)
     assert [flag for flag, why in explained.items() if len(why) < 8] == []

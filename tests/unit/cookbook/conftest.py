@@ -1,4 +1,4 @@
-"""The library of this checkout, read once."""
+"""Fixture: the library of this checkout, read once."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Every combination is either refused with a sentence or becomes a command and YAML that the operator understands."""
+"""Tests of all combinations: each is rejected with a message, or becomes a command and manifests that the operator
+accepts.
+"""
 
 import itertools
 import re
@@ -29,7 +31,9 @@ ROUTER = command_line("sglang-router-0.3.2")
 
 
 def asks(shelf: Library) -> Iterator[RecipeRequest]:
-    """All choices in every version of every engine: plain, and with 16 nodes, parsers where there are some, and tips."""
+    """Yield requests with every choice in every version of every engine: without options, with 16 nodes, with parsers if
+    the model has them, and with all other options.
+    """
     for name, versions in engines().items():
         for version in versions:
             strategies = engine(name, version).strategies
@@ -51,21 +55,21 @@ Outcome = tuple[RecipeRequest, Proposal | str]
 
 @pytest.fixture(scope="module")
 def outcomes(shelf: Library) -> list[Outcome]:
-    """Each question with its plan, or the sentence that refuses it."""
+    """Return each request with its plan, or with the message that rejects it."""
     return [(ask, answer(ask, shelf)) for ask in asks(shelf)]
 
 
 def answer(ask: RecipeRequest, shelf: Library) -> Proposal | str:
     try:
         made = plan(ask, shelf)
-        in_pods(made)  # a version may lack a parser
+        in_pods(made)  # The version may not have this parser.
         return made
     except RecipeRefused as error:
         return str(error)
 
 
 def explained(text: str) -> set[str]:
-    """Variables of commands that have a sentence."""
+    """Return the variables of commands that have an explanation."""
     return {said.partition(":")[0].removeprefix("$") for said in meanings(text)}
 
 
@@ -74,14 +78,14 @@ def flags(args: list[str]) -> dict[str, str]:
 
 
 def problems(line: Any, args: list[str]) -> list[str]:
-    """Flags that a version does not understand, or calls deprecated."""
+    """Return the flags that a version does not have, or has deprecated."""
     found = []
     for flag, value in flags(args).items():
         known = line.find(flag)
         if known is None or known.deprecated:
             found.append(flag)
             continue
-        alone = known.takes == SWITCH or flag.endswith("-selector")  # a selector stands in an argument of its own
+        alone = known.takes == SWITCH or flag.endswith("-selector")  # The value of a selector is a separate argument.
         if alone != (value == "") or (known.choices and value not in known.choices):
             found.append(f"{flag} {value}")
     return found
@@ -105,7 +109,9 @@ def test_every_answer_is_a_command_and_keeps_to_the_nodes(outcomes: list[Outcome
 
 
 def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outcome]) -> None:
-    """A variable that a version does not know has no effect, and nobody is told."""
+    """Every variable that a preset sets is read by that version of the engine, because an unknown variable has no effect
+    and no error.
+    """
     for made in (one for _, one in outcomes if isinstance(one, Proposal) and one.engine.name == "sglang"):
         for filled in (in_pods(made), in_shell(made)):
             names = {word.name for launch in filled.launches for word in launch.env if word.name.startswith("SGLANG_")}
@@ -113,7 +119,7 @@ def test_every_variable_of_an_engine_is_read_by_its_version(outcomes: list[Outco
 
 
 def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome]) -> None:
-    """All kinds parse, the runtime has the sizes of the plan, and a pass over the service has no advice."""
+    """Every manifest parses, the runtime has the sizes of the plan, and a reconciliation of the service yields no advice."""
     for made in (one for _, one in outcomes if isinstance(one, Proposal)):
         model, runtime, namespace, *files, service = yaml.load_all(manifests(made).all, Loader=yaml.CSafeLoader)
         assert [one["kind"] for one in files] == ["ConfigMap"] * len(files)
@@ -144,17 +150,17 @@ def test_every_answer_is_yaml_that_the_operator_renders(outcomes: list[Outcome])
 
 
 def runners(part: dict[str, Any]) -> list[dict[str, Any]]:
-    """The main containers of a component: common, of the leader, of workers."""
+    """Return the main containers of a component: that of all pods, of the leader, and of the workers."""
     found = (part["runner"], part.get("leader", {}).get("runner"), part.get("worker", {}).get("runner"))
     return [one for one in found if one]
 
 
 INSTRUCT = {"safetensors": "Kimi-K2-Instruct", "gguf": "Kimi-K2-Instruct-GGUF"}
-"""One model for each format is enough for the slow part: a pass over the service."""
+"""A model for each weight format, which is enough for the slow part of the test: reconciling the service."""
 
 
 def advice(service: Any, model: Any, runtime: Any) -> list[str]:
-    """What the operator's first pass says against it."""
+    """Return the advice that the operator's first reconciliation gives for a service."""
     holders = {f"models.ome.io/clusterbasemodel.{model.name}": frozenset(f"node-{number}" for number in range(64))}
     deps = changed(
         Deps(),
@@ -194,7 +200,7 @@ SHIPPED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", SHIPPED)
 def test_engines_are_launched_as_the_shipped_runtimes_launch_them(case: str, shelf: Library) -> None:
-    """One recipe, whether it is applied from config/ or generated."""
+    """A recipe starts the engine in the same way, whether it comes from config/ or is generated."""
     file, asked = SHIPPED[case]
     ask = RecipeRequest(**{"hardware": "h200", "model": "instruct", "tool_call_parser": "model" not in asked, **asked})
     (made,) = yaml.safe_load_all(manifests(plan(ask, shelf)).runtime)
@@ -216,7 +222,9 @@ def test_engines_are_launched_as_the_shipped_runtimes_launch_them(case: str, she
 
 
 def test_tp_over_nodes_and_thinking_are_launched_as_they_ship(shelf: Library) -> None:
-    """The same arguments; the shipped files write the long form of --tp, and ask for less memory."""
+    """The generated arguments equal the shipped ones, except that the shipped files write --tp-size for --tp
+    and request less memory.
+    """
     for file, asked in (
         ("kimi-k2-tp16-rt", {"model": "instruct", "tp": 16}),
         ("kimi-k2-thinking-rt", {"model": "thinking"}),
@@ -229,7 +237,7 @@ def test_tp_over_nodes_and_thinking_are_launched_as_they_ship(shelf: Library) ->
 
 
 def words(runner: dict[str, Any]) -> list[str]:
-    """Arguments, or the words of a script; in no order, and variables as a shell writes them."""
+    """Return the arguments of a container, or the words of its script, as a set with variables in shell syntax."""
     args: list[str] = runner.get("args", [])
     if any("\n" in one for one in args):
         args = shlex.split(args[0].replace("\\\n", " "), comments=True)

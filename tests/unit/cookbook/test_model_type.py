@@ -1,4 +1,6 @@
-"""An engine that does not know a model's own type is told another type, and no file of the model changes."""
+"""Tests of --model-type: an engine that does not support a model's own type loads it as another type, and the model's
+files are not changed.
+"""
 
 import json
 import subprocess
@@ -50,7 +52,7 @@ def test_the_copy_has_the_other_type_and_all_files(pods: bool, shelf: Library, t
     (source / "weights.gguf").write_text("weights")
     (launch,) = filled(shelf, pods, **GGUF).launches
     lines = "\n".join(launch.before).replace("/tmp/model", str(copy))
-    for _ in range(2):  # a container that is restarted finds the copy of the last time
+    for _ in range(2):  # A restarted container finds the copy from its previous run.
         done = subprocess.run(
             ["bash", "-ec", lines], env={"PATH": "/usr/bin:/bin", "MODEL_PATH": str(source)}, capture_output=True, text=True
         )
@@ -70,7 +72,7 @@ def test_engines_without_a_flag_read_the_copy(asked: dict[str, Any], shelf: Libr
 
 
 def test_what_is_no_type_is_refused(shelf: Library) -> None:
-    with pytest.raises(RecipeRefused, match=r"--model-type x; rm -rf is no type of a model: write a name as"):
+    with pytest.raises(RecipeRefused, match=r"--model-type x; rm -rf is not a model type: write a name as"):
         filled(shelf, model_type="x; rm -rf")
 
 

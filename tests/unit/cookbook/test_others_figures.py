@@ -1,4 +1,6 @@
-"""What others have published stands beside the recipe that it is about, with its source, and beside no other recipe."""
+"""Published measurements by others are shown with their source for the recipe that they describe, and for no other
+recipe.
+"""
 
 from typing import Any
 
@@ -17,7 +19,7 @@ def made(shelf: Library, **asked: Any) -> Proposal:
 
 
 def words(text: str) -> str:
-    """Without the ends of lines of a comment."""
+    """Return the text of a comment without its line breaks."""
     return " ".join(text.replace("\n#", "\n").split())
 
 
@@ -57,7 +59,7 @@ def test_shipped_runtimes_have_the_figures_in_their_head() -> None:
 
 
 def test_what_follows_from_the_published_figures() -> None:
-    """The remark's arithmetic: sums over 16 nodes, over 4 and 12, and the price."""
+    """Check the arithmetic of the remark: the sums over 16, 4 and 12 nodes, and the price."""
     first = published()[0]
     for number in (56_000 * 16, 24_000 * 16, 56_000 * 4, 24_000 * 12):
         assert f"{number:,}" in first.remark

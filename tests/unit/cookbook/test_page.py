@@ -1,4 +1,4 @@
-"""The tables of docs/cookbook.md are what the cookbook says."""
+"""The tables of docs/cookbook.md match the data of the cookbook."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ def cell(shelf: Library, ask: RecipeRequest) -> str:
 
 
 def others() -> Iterator[str]:
-    """What is recorded of others' measurements."""
+    """Yield the recorded measurements by others as lines of the page."""
     yield "| recipe | measured | figures | source |"
     yield "|---|---|---|---|"
     for each in published():
@@ -55,7 +55,7 @@ def others() -> Iterator[str]:
 
 
 def between(text: str, marks: tuple[str, str], lines: Iterator[str]) -> str:
-    """The page with these lines between two marks."""
+    """Return the page with these lines between two marks."""
     before, rest = text.split(marks[0])
     return "\n".join((f"{before}{marks[0]}", *lines, f"\n{marks[1]}{rest.split(marks[1])[1]}"))
 

@@ -1,4 +1,4 @@
-"""What pods get beside the command: the network of their node, a larger stack."""
+"""Tests of pod settings other than the command: the network of the node, and a larger stack."""
 
 import resource
 import subprocess

@@ -1,6 +1,7 @@
-"""The commands of Moonshot AI's deployment guide and of the SGLang cookbook's page, flag for flag.
+"""The generated commands equal those of Moonshot AI's deployment guide and of the SGLang cookbook's page, flag for flag.
 
-In two commands the page writes `python` for `python3` and `--model`, another name of `--model-path`: here spelled alike.
+Two commands of the page write `python` instead of `python3`, and `--model` instead of its alias `--model-path`; the test
+uses the same spelling for all.
 """
 
 import re
@@ -16,13 +17,13 @@ from ome_operator.cookbook.library import Library
 from ome_operator.cookbook.request import RecipeRequest
 
 PAGE, GUIDE = "0.5.6.post1", "0.4.9.post2"
-"""The versions that they were written for."""
+"""The versions that the page and the guide were written for."""
 INSTRUCT, THINKING, GGUF = "Kimi-K2-Instruct", "Kimi-K2-Thinking", "Kimi-K2-Instruct-GGUF"
 GUIDE_VLLM = {"model_path": "$MODEL_PATH", "name": "kimi-k2"}
 
 
 def read(text: str) -> list[tuple[dict[str, str], str, dict[str, str]]]:
-    """(variables, program, flag -> value) of each command."""
+    """Parse each command into (variables, program, flag -> value)."""
     found = []
     for block in re.split(r"\n\n+", text.strip()):
         words = " ".join(line for line in block.splitlines() if not line.startswith("#")).replace("\\", " ").split()
@@ -56,7 +57,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "python3 -m sglang.launch_server --model-path moonshotai/Kimi-K2-Instruct --tp 8 --trust-remote-code "
         "--context-length 128000 --kv-cache-dtype fp8_e4m3",
     ),
-    # The page leaves --trust-remote-code out here; its own generator always writes it, and the tokenizer needs it.
+    # The page omits --trust-remote-code here, but its own generator always writes it, and the tokenizer needs it.
     "page 4.2.1": (
         {"model": THINKING, "reasoning_parser": True, "host": "0.0.0.0", "port": 8000},
         "python3 -m sglang.launch_server --model-path moonshotai/Kimi-K2-Thinking --reasoning-parser kimi_k2 --tp 8 "
@@ -77,7 +78,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "python3 -m sglang.launch_server --model-path moonshotai/Kimi-K2-Instruct --tp 8 --dp 4 --ep 4 "
         "--enable-dp-attention --trust-remote-code --host 0.0.0.0 --port 8000",
     ),
-    # Without DP attention these are four copies, which need a machine of 32 GPUs.
+    # Without DP attention, these are four copies, which need a machine with 32 GPUs.
     "page 5.2.1": (
         {"hardware": "b200", "model": INSTRUCT, "dp": 4, "tp": 8, "gpus_per_node": 32, "host": "0.0.0.0", "port": 8000},
         "python3 -m sglang.launch_server --model-path moonshotai/Kimi-K2-Instruct --tp 8 --dp 4 --trust-remote-code "
@@ -91,7 +92,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "python -m sglang.launch_server --model-path $MODEL_PATH --tp 16 --dist-init-addr $MASTER_IP:50000 --nnodes 2 "
         "--node-rank 1 --trust-remote-code --tool-call-parser kimi_k2",
     ),
-    # Beside it the guide says "start ray on node 0 and node 1"; --name is the served model's.
+    # The guide also says "start ray on node 0 and node 1"; --name is the name of the served model.
     "guide, vLLM TP": (
         {"model": INSTRUCT, "engine": "vllm", "version": "0.17.1", "tp": 16, "tool_call_parser": True, **GUIDE_VLLM},
         "ray start --head --port=6379\n"
@@ -122,7 +123,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "--optimize_config_path ktransformers/optimize/optimize_rules/"
         "DeepSeek-V3-Chat-fp8-linear-ggml-experts-serve-amx.yaml",
     ),
-    # The guide writes "$PREFILL_NODE0$:5757"; the second $ is a slip.
+    # The guide writes "$PREFILL_NODE0$:5757"; the second $ is a typing error.
     "guide, SGLang 4P12D": (
         {"model": INSTRUCT, "strategy": "pd", "version": GUIDE, "tool_call_parser": True, "model_path": "$MODEL_PATH"},
         r"""MC_TE_METRIC=true SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL=10000000 SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT=100000 SGLANG_DISAGGREGATION_WAITING_TIMEOUT=100000 PYTHONUNBUFFERED=1 \
@@ -145,7 +146,7 @@ def test_a_published_command_comes_out_flag_for_flag(case: str, shelf: Library) 
 
 
 def test_tensorrt_llm_is_started_as_in_the_guide(shelf: Library) -> None:
-    """Its hosts and folders are placeholders; padding_enabled is called enable_padding since 1.0."""
+    """Hosts and directories of the guide are placeholders; padding_enabled was renamed to enable_padding in 1.0."""
     asked = RecipeRequest(
         hardware="h200", model=INSTRUCT, engine="tensorrt-llm", strategy="tp+dp+ep", tp=16, model_path="$MODEL_DIR"
     )

@@ -1,4 +1,4 @@
-"""What cannot work is refused with the reason, and where something else would work, with that."""
+"""A request that cannot work is rejected with the reason and, where there is an alternative, with the alternative."""
 
 from typing import Any
 
@@ -10,33 +10,33 @@ from ome_operator.cookbook.preset import in_shell
 from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is not known: there is b200"),
+    "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is unknown: config/accelerators has b200"),
     "model unknown": (
         {"model": "gpt"},
-        "There is no recipe for a model gpt: there are recipes for Kimi-K2-Base,",
+        "There is no recipe for the model gpt: the models with recipes are Kimi-K2-Base,",
     ),
     "model with a sample": (
         {"model": "DeepSeek-V3"},
-        "config/samples/isvc/deepseek-ai/deepseek-v3.yaml is a service of DeepSeek-V3 that needs none.",
+        "The service config/samples/isvc/deepseek-ai/deepseek-v3.yaml serves DeepSeek-V3 without a recipe.",
     ),
     "model with a recipe for something else": (
         {"model": "DeepSeek-R1"},
-        "Of DeepSeek-R1 there is a recipe for --strategy pd alone. config/samples/isvc/deepseek-ai/deepseek-r1.yaml is",
+        "DeepSeek-R1 has a recipe only for --strategy pd. The service config/samples/isvc/deepseek-ai/deepseek-r1.yaml",
     ),
     "groups that do not divide": (
         {"strategy": "pd", "prefill_groups": 3},
-        "4 nodes of prefill make no 3 groups of whole nodes: --prefill-groups divides them.",
+        "4 nodes of prefill cannot be divided into 3 groups: --prefill-groups must divide the number of nodes.",
     ),
-    "a cache of prefixes elsewhere": ({"prefix_cache": True}, "--prefix-cache belongs to --strategy pd."),
-    "a batch of decode elsewhere": ({"decode_batch": 64}, "--decode-batch belongs to --strategy pd."),
-    "strategy unknown": ({"strategy": "pp"}, "There is no strategy pp: there is tp,"),
+    "a cache of prefixes elsewhere": ({"prefix_cache": True}, "--prefix-cache is only supported with --strategy pd."),
+    "a batch of decode elsewhere": ({"decode_batch": 64}, "--decode-batch is only supported with --strategy pd."),
+    "strategy unknown": ({"strategy": "pp"}, "There is no strategy pp: the strategies are tp,"),
     "engine unknown": ({"engine": "llama.cpp"}, "There is no preset for the engine llama.cpp"),
-    "version unknown": ({"version": "9.9"}, "There is no preset for sglang 9.9: there is one for 0.5.23"),
+    "version unknown": ({"version": "9.9"}, "There is no preset for sglang 9.9: the versions are 0.5.23"),
     "no preset": ({"version": "0.4.9.post2", "strategy": "tp+ep"}, "sglang 0.4.9.post2 has no preset for tp+ep"),
     "no image": ({"version": "0.4.9.post2", "hardware": "mi300x"}, "no image of sglang 0.4.9.post2 for amd"),
     "memory": (
         {"hardware": "h100", "tp": 8},
-        "the weights of Kimi-K2-Instruct take 120 GiB on each of 8 GPUs, and of the 80 GiB",
+        "the weights of Kimi-K2-Instruct take 120 GiB on each of 8 GPUs, but of the 80 GiB",
     ),
     "memory, what works": ({"hardware": "h100", "tp": 8}, "--tp 16 works."),
     "room for the cache": ({"hardware": "h100", "model": "thinking", "strategy": "tp+dp", "tp": 8}, "weights and cache"),
@@ -47,44 +47,50 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "heads": ({"tp": 24, "gpus_per_node": 8, "model": "thinking"}, "64 attention heads cannot be divided by 24 GPUs"),
     "TP by DP": ({"strategy": "tp+dp", "tp": 8, "dp": 3}, "TP 8 is no multiple of DP 3"),
     "TP by EP": ({"strategy": "tp+ep", "tp": 8, "ep": 3}, "TP 8 is no multiple of EP 3"),
-    "whole nodes": ({"tp": 12}, "12 GPUs do not fill nodes of 8: take a multiple of 8"),
-    "copies in a node": ({"tp": 8, "dp": 4}, "4 copies of 8 GPUs in one node: 32 GPUs, and a node has 8"),
-    "EP without its strategy": ({"ep": 4}, "--ep belongs to strategies with EP, and this is tp"),
-    "too few nodes": ({"hardware": "h100", "nodes": 1}, "needs 2 nodes of 8 H100, and there are 1"),
+    "whole nodes": ({"tp": 12}, "12 GPUs do not fill nodes of 8 GPUs: write a multiple of 8"),
+    "copies in a node": ({"tp": 8, "dp": 4}, "4 copies of 8 GPUs in one node: 32 GPUs, but a node has 8"),
+    "EP without its strategy": ({"ep": 4}, "--ep is only supported by strategies with EP, but the strategy is tp"),
+    "too few nodes": ({"hardware": "h100", "nodes": 1}, "needs 2 nodes of 8 H100, but --nodes is 1"),
     "no reasoning": ({"reasoning_parser": True}, "Kimi-K2-Instruct has no reasoning parser: it answers at once"),
     "no tools": (
         {"model": "base", "tool_call_parser": True},
         "Kimi-K2-Base has no tool-call parser: it only continues texts",
     ),
-    "more than TP can be": ({"engine": "vllm", "tp": 32}, "--tp 8 works. For more GPUs take --strategy tp+pp."),
-    "PP without its strategy": ({"engine": "vllm", "pp": 2}, "--pp belongs to strategies with PP, and this is tp"),
+    "more than TP can be": ({"engine": "vllm", "tp": 32}, "--tp 8 works. For more GPUs, use --strategy tp+pp."),
+    "PP without its strategy": (
+        {"engine": "vllm", "pp": 2},
+        "--pp is only supported by strategies with PP, but the strategy is tp",
+    ),
     "an engine without pipelines": ({"strategy": "tp+pp"}, "sglang 0.5.23 has no preset for tp+pp"),
     "more stages than layers": (
         {"engine": "vllm", "strategy": "tp+pp", "tp": 8, "pp": 62},
         "496 GPUs cannot work: 61 layers make no pipeline of 62 stages",
     ),
-    "copies in a vLLM": ({"engine": "vllm", "tp": 8, "dp": 2}, "--dp belongs to strategies with DP, and this is tp"),
+    "copies in a vLLM": (
+        {"engine": "vllm", "tp": 8, "dp": 2},
+        "--dp is only supported by strategies with DP, but the strategy is tp",
+    ),
     "weights": (
         {"engine": "tensorrt-llm", "strategy": "tp+ep", "model": "thinking"},
-        "No recipe of tensorrt-llm for int4 weights",
+        "tensorrt-llm has no recipe for int4 weights",
     ),
     "format": (
         {"engine": "ktransformers", "strategy": "cpu"},
-        "ktransformers reads gguf files, and those of Kimi-K2-Instruct are saf",
+        "ktransformers reads gguf files, but the files of Kimi-K2-Instruct are saf",
     ),
-    "context": ({"context_length": 200000}, "more than the 131072 tokens that Kimi-K2-Instruct was made for"),
+    "context": ({"context_length": 200000}, "more than the context length of Kimi-K2-Instruct, 131072 tokens"),
     "wide EP, vendor": (
         {"strategy": "pd", "hardware": "mi300x"},
-        "DeepEP) runs on NVIDIA GPUs with RDMA, and MI300X is none",
+        "DeepEP) runs on NVIDIA GPUs with RDMA, which MI300X is not",
     ),
     "wide EP, experts": (
         {"strategy": "pd", "model": "thinking"},
-        "take fp8 experts, and those of Kimi-K2-Thinking are int4",
+        "need fp8 experts, but the experts of Kimi-K2-Thinking are int4",
     ),
-    "wide EP, sizes": ({"strategy": "pd", "dp": 8}, "leave --dp, --ep and --pp out"),
+    "wide EP, sizes": ({"strategy": "pd", "dp": 8}, "omit --dp, --ep and --pp"),
     "TP inside EP": (
         {"strategy": "pd", "tp": 5},
-        "prefill has 32 GPUs, no multiple of 5: take a divisor of 32",
+        "prefill has 32 GPUs, which is not a multiple of 5: write a divisor of 32",
     ),
     "heads of TP inside EP": (
         {"strategy": "pd", "prefill_nodes": 12, "decode_nodes": 12, "tp": 24},
@@ -99,8 +105,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"strategy": "pd", "hardware": "h100", "prefill_nodes": 1, "decode_nodes": 2},
         "Prefill on 1 nodes cannot",
     ),
-    "name": ({"name": "Kimi K2"}, "--name Kimi K2 cannot be the name of a service: kimi-k2 could"),
-    "halves of nothing": ({"prefill_nodes": 2}, "--prefill-nodes belongs to --strategy pd."),
+    "name": ({"name": "Kimi K2"}, "--name Kimi K2 cannot be the name of a service: write, for example, kimi-k2."),
+    "halves of nothing": ({"prefill_nodes": 2}, "--prefill-nodes is only supported with --strategy pd."),
 }
 
 
@@ -115,7 +121,7 @@ def test_refused_with_the_reason(case: str, shelf: Library) -> None:
 
 def test_a_parser_that_the_version_does_not_have(shelf: Library) -> None:
     made = plan(RecipeRequest(hardware="h200", model="instruct", kv_cache_dtype="mxfp8", version="0.5.6.post1"), shelf)
-    with pytest.raises(RecipeRefused, match=r"takes for --kv-cache-dtype one of auto, .* not mxfp8"):
+    with pytest.raises(RecipeRefused, match=r"does not accept --kv-cache-dtype mxfp8: the values are auto, "):
         in_shell(made)
 
 

@@ -1,4 +1,6 @@
-"""Sizes of published models: summed up they give the parameters that their pages name, and the context that config/ says."""
+"""The sizes of published models add up to the parameters on their model pages, and their context lengths equal those in
+config/.
+"""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Sizes beyond a node or two: pipelines, ranks of many nodes, attention that GPUs share inside of wide EP."""
+"""Tests of larger sizes: pipelines, ranks on many nodes, and attention shared by several GPUs within wide EP."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_sixteen_h20_are_the_fewest(shelf: Library) -> None:
 
 
 def test_stages_share_experts_and_cache(shelf: Library) -> None:
-    """61 layers in two stages: a GPU has the experts of 31 at most, and the cache of as many for each token."""
+    """With 61 layers in two stages, a GPU has the experts and the KV cache of at most 31 layers."""
     whole, halves = (made(shelf, engine="vllm", strategy=name, tp=16, **more) for name, more in TWICE)
     rooms = [fit.gpu_memory(one.served, one.hardware, one.roles[0], None) for one in (whole, halves)]
     experts = whole.served.weights.routed // 16
@@ -69,7 +69,7 @@ def test_without_ray_each_node_starts_its_own_ranks(strategy: str, shelf: Librar
 
 
 def test_ranks_of_the_fourth_node_begin_behind_those_of_three(shelf: Library, tmp_path: Path) -> None:
-    """The command and the script of pods, run by a shell with a program in vLLM's place that says its arguments."""
+    """Run the command, and the script of the pods, in a shell in which a stub that prints its arguments replaces vLLM."""
     program = tmp_path / "vllm"
     program.write_text('#!/bin/sh\necho "$@"\n')
     program.chmod(0o755)
@@ -83,7 +83,7 @@ def test_ranks_of_the_fourth_node_begin_behind_those_of_three(shelf: Library, tm
 
 
 def test_gpus_share_attention_inside_of_wide_ep(shelf: Library) -> None:
-    """TP 4 inside EP 32: experts stay on all 32 GPUs, and 8 ranks of attention have requests of their own."""
+    """With TP 4 inside EP 32, experts are spread over all 32 GPUs, and 8 attention ranks have their own requests."""
     plain, shared = (made(shelf, strategy="pd", tp=tp) for tp in (None, 4))
     assert [(role.tp, role.dp, role.attention_tp, role.ep) for role in shared.roles] == [(32, 8, 4, 32), (96, 24, 4, 96)]
     rooms = [fit.gpu_memory(one.served, one.hardware, one.roles[0], None) for one in (plain, shared)]
@@ -128,7 +128,9 @@ def test_prefill_keeps_prompts_where_asked_to(shelf: Library) -> None:
 
 
 def test_experts_of_r1_lie_over_twelve_nodes(shelf: Library) -> None:
-    """3 nodes of prefill with 11 experts a GPU, 9 of decode with 4: (256 + 32) / 72; as many requests as were published."""
+    """3 nodes of prefill have 11 experts on each GPU and 9 nodes of decode have 4, which is (256 + 32) / 72; the batch
+    equals the published one.
+    """
     planned = made(shelf, hardware="h100", model="r1", strategy="pd")
     assert [(role.nodes, role.ep, (256 + role.redundant) // role.ep) for role in planned.roles] == [(3, 24, 11), (9, 72, 4)]
     assert planned.published and planned.nodes == 12
