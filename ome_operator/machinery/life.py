@@ -20,7 +20,7 @@ class Life:
         self.state = "starting"
         self.ready = True
         self.dead = ""
-        """Why the process ends although nobody asked it to, "" if it does not."""
+        """Reason why the process ends unexpectedly; "" if it does not."""
         self.stop = asyncio.Event()
         """Set when the process is to stop."""
 
