@@ -76,12 +76,12 @@ e2e: setup ## Run the node tests: real pods on this machine, then in Docker on k
 	@OME_E2E=1 $(BIN)/python -m pytest tests/node tests/unit/cli/ui/test_browser.py $(ARGS)
 	@OME_E2E=kind $(BIN)/python -m pytest tests/node/kind tests/node/serving $(ARGS)
 
-lint: setup ## Run ruff, its format check, mypy --strict, import-linter, codespell over the pages, actionlint
+lint: setup ## Run ruff, its format check, mypy --strict, import-linter, typos over the pages, actionlint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "Run make format to format the code." >&2; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/codespell --dictionary - $(PROSE)
+	@$(BIN)/typos --format brief $(PROSE)
 	@$(BIN)/python -m release lint
 
 format: setup ## Format the code with ruff

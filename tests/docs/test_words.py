@@ -1,4 +1,4 @@
-"""`make lint` reads the pages with codespell: it finds words that have a standard term, and leaves code out."""
+"""`make lint` checks the pages with typos: it finds words that have a standard term, and leaves code out."""
 
 import subprocess
 import sys
@@ -12,13 +12,14 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("A verdict is teh result.\n", ["verdict ==> result", "teh ==> the"]),
+        ("A verdict is teh result.\n", ["`verdict` should be `result`", "`teh` should be `the`"]),
         ("The label `brake` stays.\n\n```\nmax by (brake) (ome_braked_services)\n```\n", []),
     ],
 )
-def test_words_of_ours_and_misspelled_words_are_found_outside_of_code(text: str, found: list[str], tmp_path: Path) -> None:
-    page = tmp_path / "text"
+def test_project_words_and_misspelled_words_are_found_outside_of_code(text: str, found: list[str], tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
-    command = [Path(sys.executable).parent / "codespell", "--dictionary", "-", page]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert [line.partition(": ")[2] for line in told.stdout.splitlines()] == found
+    command = [Path(sys.executable).parent / "typos", "--format", "brief", "--config", ROOT / "pyproject.toml", page]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert [line.partition(": error: ")[2] for line in result.stdout.splitlines()] == found
+    assert (result.returncode != 0) == bool(found)

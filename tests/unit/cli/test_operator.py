@@ -82,7 +82,7 @@ def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[
         (["--watch-namespace=Team"], "--watch-namespace=Team: write the name of a namespace"),
         (["--watch-namespace=" + 64 * "a"], "write the name of a namespace"),
         (["--no-cluster-wide-kinds"], "--no-cluster-wide-kinds needs --watch-namespace"),
-        (["--operator-class=" + 31 * "a"], "write at most 30 of a-z"),
+        (["--operator-class=" + 31 * "a"], "write at most 30 of the characters a-z"),
         (["--preflight=yes"], "--preflight=yes: write Off, Warn or Require."),
         (["--log-level=LOUD"], "--log-level=LOUD: write DEBUG, INFO, WARNING or ERROR."),
         (["--well-known-models=/nowhere"], "--well-known-models: well-known models at /nowhere cannot be read"),
