@@ -33,7 +33,7 @@ Exception
 │   │   │   └── Unranged        storage/listing.py: the source sends all of a file instead of the part that was asked for
 │   │   ├── TooSlow             agent/minimum_speed.py: the source sends fewer bytes than it has to
 │   │   └── TurnOver            agent/fair_queue.py: another download has its turn now
-│   ├── Private                 storage/private_addresses.py: an address is inside of the cluster (an OSError, as aiohttp expects)
+│   ├── Private                 storage/private_addresses.py: an address inside the cluster (an OSError, for aiohttp)
 │   ├── ApiError                ome_local/kubeapi.py: the API server of a local cluster refused
 │   └── ApiUnreachable          ome_local/kubeapi.py: the API server of a local cluster did not answer
 └── Unfit                       benchmark_pod/inside.py: the image cannot do what the plan wants; runs without this package
