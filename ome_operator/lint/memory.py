@@ -19,7 +19,7 @@ def needs(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
 
 
 def share(start: Launch) -> float | None:
-    """Return the share of a GPU's memory for weights and cache; None if it depends on a variable."""
+    """Return the fraction of a GPU's memory for weights and KV cache; None if it depends on a variable."""
     text = start.text("--mem-fraction-static")
     try:
         return float(text) if text else DEFAULT_SHARE
@@ -48,11 +48,11 @@ class _Rank(NamedTuple):
     sizes: Sizes
     memory: Memory
     share: float
-    """Share of the GPU's memory for weights and cache."""
+    """Fraction of the GPU's memory for weights and KV cache."""
     gpu: str
     """Name of the GPU's accelerator class."""
     bytes: int
-    """Memory of the GPU."""
+    """Memory of the GPU, in bytes."""
 
 
 def _ranks(subject: Subject) -> Iterator[_Rank]:

@@ -47,7 +47,7 @@ class Sizes(NamedTuple):
 
     @property
     def shape(self) -> ParallelShape | None:
-        """The same as `capacity` takes it; None if a size is unknown, 0, or does not divide."""
+        """The parallel shape for the functions of `capacity`; None if a size is unknown, 0, or does not divide."""
         if not (self.tp and self.pp and self.attention_dp and self.attention_cp and self.ep and self.attention_tp):
             return None
         if self.redundant is None:
@@ -106,8 +106,8 @@ def requests(start: Launch, found: Sizes) -> int | None:
 
 
 def graph_batch(start: Launch) -> int | None:
-    """Return the largest batch that decode captures as a CUDA graph; None if no argument sets it, 0 if graphs are
-    disabled.
+    """Return the largest batch for which decode captures CUDA graphs, in requests; None if no argument sets it, 0 if
+    graphs are disabled.
     """
     disabled = start.on("--disable-cuda-graph") or start.text("--cuda-graph-backend-decode") == "disabled"
     if disabled:
@@ -121,7 +121,7 @@ def graph_batch(start: Launch) -> int | None:
 
 
 def options(start: Launch, found: Sizes) -> EngineOptions:
-    """Return the arguments of a server that change its memory; where none gives a value, that of SGLang."""
+    """Return the arguments of a server that change its memory, with SGLang's defaults for those that are not given."""
     return EngineOptions(
         cache_type=cache_type(start.text("--kv-cache-dtype")),
         stage=start.text("--disaggregation-mode") or BOTH,

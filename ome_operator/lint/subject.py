@@ -68,7 +68,7 @@ class Subject:
     """A service, or a runtime by itself, that is checked."""
 
     service: str
-    """Namespace and name; "" for a runtime by itself."""
+    """Namespace and name; empty for a runtime that is checked without a service."""
     runtime: str
     """Kind and name of the runtime; "" if there is none."""
     roles: tuple[Role, ...]
@@ -98,7 +98,7 @@ class Subject:
 
     @cached_property
     def apart(self) -> tuple[tuple[Role, Launch], tuple[Role, Launch]] | None:
-        """Prefill and decode if SGLang runs both; otherwise None."""
+        """The prefill and decode roles if SGLang runs both; otherwise None."""
         found = {role.title: (role, start) for role, start in self.launched("sglang")}
         return (found["prefill"], found["decode"]) if {"prefill", "decode"} <= found.keys() else None
 

@@ -1,7 +1,7 @@
-"""Validates revisions by the rules of `ome lint`: yields advice, and the reasons why a new revision must not start.
+"""Apply the rules of `ome lint` to revisions: return advice, and the reasons why a new revision must not start.
 
-A revision is refused only for what SGLang's own argument parser rejects, in a version whose flags are known exactly.
-Everything else is advice.
+A revision is rejected only for arguments that SGLang's own argument parser rejects, in a version whose flags are known
+exactly. All other findings are advice.
 """
 
 from collections import OrderedDict
@@ -35,9 +35,8 @@ SAID_ALREADY = frozenset({"refused", "advice"})
 TOLD = frozenset(name for name, rule in RULES.items() if rule.severity != Severity.NOTE) - SAID_ALREADY
 """Rules that are shown in the condition Advice."""
 UNCHECKED = frozenset({arguments.version_unknown.id})
-"""It is also reported if the flags of an engine's version are unknown. For routers it is not reported, because few images
-name the version of their router.
-"""
+"""Rules of severity NOTE that are shown anyway: that the flags of an engine's version are unknown. For routers it is not
+shown, because few images name the version of their router."""
 _ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
 """Annotations of a service that change the result."""
 
@@ -52,7 +51,7 @@ class Validator:
         self._refuse = refuse
         self._kept: OrderedDict[tuple[str | int, ...], tuple[tuple[Any, ...], ValidationResult]] = OrderedDict()
         self.looked = 0
-        """How often the rules were run."""
+        """The number of times that the rules were run."""
 
     def __call__(self, asked: RevisionUnderTest) -> ValidationResult:
         """Return the result for a revision. Never raises, because a bug in a rule must not stop a service."""
@@ -116,8 +115,8 @@ def _bug(what: str) -> str:
 
 
 def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Iterator[tuple[Rule, Hit]]:
-    """Yield what the rules find. Names of rules that raise an error are appended to `failed`, and the other rules still
-    run.
+    """Yield the findings of the rules in `only`. The name of a rule that raises an error is appended to `failed`, and the
+    other rules still run.
     """
     for name, rule in RULES.items():
         if name not in only or name in looked_at.ignored:
@@ -145,10 +144,10 @@ def certain(looked_at: Subject) -> Subject:
 
 
 def _ends(rule: Rule, hit: Hit) -> bool:
-    """Return whether the parser rejects the argument of this hit.
+    """Return whether SGLang's parser rejects the argument of this hit.
 
-    Flags inside a value may be intended. What the parser certainly rejects is a flag and its value in one word, and that hit
-    has a fix.
+    A value that contains flags may be intended. SGLang's parser certainly rejects a flag and its value in a single word;
+    such a hit has a fix.
     """
     return rule is not arguments.flag_joined or hit.fix is not None
 

@@ -1,6 +1,7 @@
-"""Broken YAML, a folder for each rule: what is wrong in a file is found by the rule of its folder.
+"""Tests with invalid files, in a directory for each rule: the rule of the directory finds the fault of a file.
 
-Rules and files are by the same hand; test_second.py has files by another. What is asked is nine of ten.
+The same author wrote the rules and these files; test_second.py has files by another author. The rules must find nine of ten
+faults.
 """
 
 import re
@@ -23,7 +24,7 @@ def name(path: Path) -> str:
 
 
 def test_every_rule_has_a_file_and_every_folder_is_a_rule() -> None:
-    """Here, or in the second corpus."""
+    """Every rule has a file in this corpus or in the second one."""
     folders = {path.parent.name for path in FILES}
     headers = "".join(path.read_text(encoding="utf-8") for path in (LINT / "second").glob("*.yaml"))
     assert folders <= RULES.keys()
@@ -47,7 +48,7 @@ ALSO = {
     "nnodes-differ/three": {"heads-divide", "blocks-divide"},
     "tp-divides-nodes/odd": {"gpus-too-few", "heads-divide", "blocks-divide"},
 }
-"""What else such a file gets wrong: a size that does not divide seldom comes alone."""
+"""Other findings in these files, because a size that does not divide often causes several faults."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

@@ -1,4 +1,4 @@
-"""What works gives no error, and a warning only where it is known why."""
+"""A working service has no finding of severity error, and a warning only where its reason is known."""
 
 import itertools
 from pathlib import Path
@@ -16,11 +16,11 @@ from tests.unit.cookbook.test_combinations import answer, asks
 
 WAITS = "waiting-longer: SGLANG_DISAGGREGATION_WAITING_TIMEOUT is 100000 s, but the router gives up after 600 s"
 KNOWN = {
-    "runtimes/srt/kimi-k2-pd-seed-rt.yaml": [WAITS],  # to the letter as it was published
+    "runtimes/srt/kimi-k2-pd-seed-rt.yaml": [WAITS],  # exactly as published
 }
-"""File of config/ -> warnings that are right."""
+"""File of config/ -> expected warnings."""
 GUIDE = "0.4.9.post2"
-"""The version of the makers' guide, which is generated to the letter."""
+"""The version of the model vendor's guide, which the cookbook reproduces exactly."""
 CONFIG = sorted([*(ROOT / "config/runtimes").rglob("*.yaml"), *(ROOT / "config/samples/isvc").rglob("*.yaml")])
 WORKING = {
     "apart": ["sglang", "sglang", "sglang-router"],
@@ -29,7 +29,7 @@ WORKING = {
     "digest": ["sglang"],
     "embedding": ["sglang"],
     "folded": ["sglang", "sglang", "sglang-router"],
-    "gateway": [],  # a program that starts engines under flags of its own
+    "gateway": [],  # a program that starts engines with its own flags
     "nodes": ["sglang"],
     "overridden": ["sglang"],
     "single": ["sglang"],
@@ -37,17 +37,17 @@ WORKING = {
     "unknown": [],
     "vllm": ["vllm", "vllm"],
 }
-"""File of a service that works -> the programs that are recognised in it."""
+"""File of a working service -> the programs that are recognized in it."""
 
 
 RIGHT = {
     "folded": [
-        "router-everywhere: --service-discovery-namespace is not given",  # its account may read them all
-        "liveness-blind: ranks above 0 answer /health with 200 in every state",  # its workers have the probe, too
+        "router-everywhere: --service-discovery-namespace is not given",  # Its service account may read all of them.
+        "liveness-blind: ranks above 0 answer /health with 200 in every state",  # Its workers also have the probe.
         "probe-hurried: livenessProbe requests /health with a time-out of 1 s",
     ],
 }
-"""The same -> warnings that are right."""
+"""File of a working service -> expected warnings."""
 
 
 @pytest.mark.parametrize("path", CONFIG, ids=lambda path: str(path.relative_to(ROOT / "config")))
@@ -62,7 +62,9 @@ def test_the_catalog_as_a_whole() -> None:
 
 
 def test_every_answer_of_the_generator() -> None:
-    """Each in every version of its engine, plain and with 16 nodes; without `make soak` each fifth of them."""
+    """Every recipe of `ome generate` is checked in every version of its engine, without options and with 16 nodes;
+    without `make soak`, only every fifth of them.
+    """
     shelf = bookshelf()
     plans = [
         made

@@ -1,7 +1,7 @@
-"""Broken services by another hand than the rules, which had seen neither the rules nor the first corpus when it wrote them.
+"""Tests with invalid services by an author who had seen neither the rules nor the first corpus.
 
-Sources are reports of users and SGLang's own checks. Before any rule was added because of them, half of them were found.
-The header of a file says what is wrong and which rule has to find it, or why no rule can.
+The sources are user reports and SGLang's own checks. Before rules were added because of these files, the rules found half of
+the faults. The header of a file states the fault and the rule that must find it, or why no rule can.
 """
 
 import re
@@ -18,7 +18,7 @@ ASKED = 0.9
 
 
 def told(path: Path, label: str) -> str:
-    """What the header of a file says behind a label, "" for nothing."""
+    """Return the text behind a label in the header of a file; empty if there is none."""
     found = re.search(rf"^# {label}: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return found[1] if found else ""
 
@@ -43,7 +43,9 @@ def test_nine_of_ten_are_found() -> None:
 
 
 def test_what_no_file_says_is_called_no_error() -> None:
-    """A rule that finds such a file by chance says something else of it."""
+    """For a fault that no rule can find, no rule reports an error; a rule that reports something about the file reports
+    another fault.
+    """
     for path in set(SECOND) - set(DECIDABLE):
         assert Severity.ERROR not in {each.rule.severity for each in in_file(path)}, path
 

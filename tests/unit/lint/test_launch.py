@@ -1,4 +1,4 @@
-"""What a container starts: program, version, arguments, variables."""
+"""Tests of parsing a container's launch: program, version, arguments, variables."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rules as a whole: their page, their words, and what they do on bad input."""
+"""Tests of all rules: their page, their wording, and their behavior with invalid input."""
 
 import re
 
@@ -82,7 +82,7 @@ def test_a_runtime_is_looked_at_by_itself() -> None:
 
 
 def test_arguments_stand_where_they_are_written() -> None:
-    """A service's list takes the place of its runtime's."""
+    """The arguments of a service replace those of its runtime."""
     service = {
         "apiVersion": "ome.io/v1beta1",
         "kind": "InferenceService",

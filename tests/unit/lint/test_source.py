@@ -1,4 +1,4 @@
-"""Where a finding stands in a file, and what mends it."""
+"""Tests of the position of a finding in a file, and of the patch with its fix."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What the operator says by the rules: nothing of what is shipped and generated; it refuses no more than it may."""
+"""Tests of the operator's use of the rules: no advice for shipped and generated services, and no rejection except for
+certain errors.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +30,7 @@ CORPUS = sorted((LINT / "corpus").glob("*/*.yaml"))
 
 
 def said(bodies: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Service -> what the operator says only because of the rules, when it sees it for the first time."""
+    """Return, for each service, the messages that the rules add at its first reconciliation."""
     cluster = gather([*catalog(), *bodies], model_agent=False)
     found = {}
     for kept in cluster.services():
@@ -79,7 +81,7 @@ def test_and_most_of_that() -> None:
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) -> None:
-    """`make e2e` gives the same lines to that parser, in the image, and its answers are `taken`."""
+    """`make e2e` gives the same arguments to the parser in the image; `taken` has its results."""
     runner = {
         "name": "ome-container",
         "image": "docker.io/lmsysorg/sglang:v0.5.23",
@@ -98,7 +100,7 @@ def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) ->
         ("lmsysorg/sglang:v0.5.23", True),
         ("lmsysorg/sglang:0.5.23-cu129", True),
         ("lmsysorg/sglang:v0.5.23-cu129-arm64@sha256:0", True),
-        ("r:5000/sglang@sha256:0", True),  # as the annotation says
+        ("r:5000/sglang@sha256:0", True),  # as in the annotation
         ("r/sglang:stable", True),
         ("r/sglang:0.5.23-p3", False),
         ("r/sglang:team-0.5.23", False),
