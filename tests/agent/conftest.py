@@ -1,4 +1,4 @@
-"""A model that is fetched from a hub on loopback."""
+"""Fixtures: a model that is downloaded from a model hub on loopback."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ def hub() -> Iterator[Hub]:
 
 
 class Node:
-    """A node's disk, and an agent's work on it."""
+    """A node's disk, and the work of an agent on it."""
 
     def __init__(self, folder: Path, hub: Hub) -> None:
         self.hub, self.store, self.progress = hub, Store(folder / "models" / "m", "0123abcd"), Progress()
         self.limits = Limits(first=0.001, last=0.01)
 
     def fetch(self, uri: str = URI, revision: str = "", *, secret: str = "", **parameters: str) -> Manifest:
-        """Download all of it."""
+        """Download the complete model."""
 
         async def run() -> Manifest:
             keys = {"token": secret, "accessKeyId": "id", "secretAccessKey": "key"}
@@ -42,13 +42,13 @@ class Node:
         return asyncio.run(run())
 
     def wrong(self) -> list[str]:
-        """Files that differ from the hub's, or are missing."""
+        """Return the files that are missing or differ from those of the hub."""
         files = self.hub.files.items()
         return [name for name, data in files if not same(self.store.root / name, data)]
 
 
 def same(path: Path, data: bytes) -> bool:
-    """Whether a file is there with these bytes."""
+    """Return whether the file exists with this content."""
     return path.is_file() and path.read_bytes() == data
 
 

@@ -1,4 +1,4 @@
-"""Artifacts that the program oras pushed to a real registry."""
+"""Tests of downloading artifacts that the program oras pushed to a real registry."""
 
 import asyncio
 import base64
@@ -39,7 +39,7 @@ def front(registry: str) -> Iterator[Front]:
 
 
 class Node:
-    """A node's disk, and what lies ready to be pushed."""
+    """A node's disk, and a directory with the files to push."""
 
     def __init__(self, folder: Path, front: Front) -> None:
         self.front, self.progress, self.store = front, Progress(), Store(folder / "models" / "m", "0123abcd")
@@ -47,18 +47,18 @@ class Node:
         self.write(FILES)
 
     def write(self, files: dict[str, bytes], below: str = "") -> None:
-        """Files to push."""
+        """Write files to push."""
         for name, data in files.items():
             place = self.made / below / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data)
 
     def push(self, name: str, *files: str) -> str:
-        """Push files as this artifact; its digest."""
+        """Push files as this artifact, and return its digest."""
         return push(programs()["oras"], self.made, f"{self.front.registry}/{name}", *files)
 
     def fetch(self, name: str, revision: str = "", *, files: int = 8, **secret: str) -> Manifest:
-        """Download all of it."""
+        """Download the complete artifact."""
 
         async def run() -> Manifest:
             given = {".dockerconfigjson" if key == "docker" else key: text for key, text in secret.items()}
@@ -74,7 +74,7 @@ class Node:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What is visible."""
+        """Return the content of the model's visible files, by path."""
         root = self.store.root
         return {str(one.relative_to(root)): one.read_bytes() for one in root.rglob("*") if one.is_file()}
 
@@ -85,7 +85,7 @@ def node(tmp_path: Path, front: Front) -> Node:
 
 
 def packed(folder: Path, files: dict[str, bytes], *, kind: bytes = tarfile.REGTYPE) -> None:
-    """An archive `weights.tar`, its members of one kind."""
+    """Write an archive `weights.tar` whose members all have one type."""
     with tarfile.open(folder / "weights.tar", "w") as archive:
         for name, data in files.items():
             member = tarfile.TarInfo(name)
@@ -153,7 +153,7 @@ def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], ki
 
 @pytest.mark.parametrize("last", ["file", "archive"])
 def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp_path: Path, last: str) -> None:
-    """Seen: where the archive was unpacked while the file came, a traceback stood in the model's status."""
+    """If the archive was unpacked while the separate file was downloaded, the model's status once had a traceback."""
     store = Store(tmp_path / "models" / "m", "0123abcd")
     file, archive = (RemoteFile(name, 1, Hash("sha256", name), unpack) for name, unpack in (("a", None), ("a.tar", "")))
     listing = Listing("r", (file, archive))
@@ -188,7 +188,7 @@ def test_what_was_unpacked_is_not_fetched_again(node: Node) -> None:
 
 
 def docker(host: str, user: str = "puller:s3cret") -> str:
-    """A Secret that pulls images."""
+    """Return the content of an image pull Secret."""
     return json.dumps({"auths": {f"https://{host}/v1/": {"auth": base64.b64encode(user.encode()).decode()}}})
 
 

@@ -1,6 +1,6 @@
-"""What holds a fetch back, through Download and Agent as they run (S8 and S9 of the review).
+"""Tests of the limits of a download, with the real Download and Agent (findings S8 and S9 of the security review).
 
-The parts have tests of their own, and these fail where a part is not asked.
+The limits have their own unit tests; these tests fail if a limit is not applied.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ MB = 1024 * 1024
 
 
 class Given:
-    """A source of a single file in memory, which waits before the first byte while it is `held`."""
+    """A source with a single file in memory, which waits before the first byte while `held` is set."""
 
     def __init__(self, data: bytes, unpack: str | None = None) -> None:
         self.data, self.asked, self.go = data, asyncio.Event(), asyncio.Event()
@@ -46,20 +46,20 @@ class Given:
         self.file = RemoteFile("model.bin", len(data), Hash("sha256", hashlib.sha256(data).hexdigest()), unpack)
 
     async def listing(self, revision: str) -> Listing:
-        """The file."""
+        """Return the listing with the file."""
         return make_listing([self.file], "r")
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """Its bytes."""
+        """Yield the bytes of the file."""
         self.asked.set()
         await self.go.wait()
         yield self.data[start:end]
 
     def suspect(self, file: RemoteFile) -> None:
-        """Nobody else to ask."""
+        """Do nothing, because there is no other source."""
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing, because there is nothing to close."""
 
 
 def fetching(
@@ -71,7 +71,7 @@ def fetching(
     namespace: str = "",
     over: TurnCheck | None = None,
 ) -> Download:
-    """A fetch of it into a directory of this disk."""
+    """Return a download of the source into a directory on this disk."""
     store = Store(folder / "models" / name, {"m": "0123abcd", "n": "4567ef01"}[name])
     limits = limits or Limits(first=0.001, last=0.01, tries=2)
     return Download("x://y", source, store, limits, Progress(), namespace=namespace, over=over or (lambda: False))
@@ -79,7 +79,7 @@ def fetching(
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Says how many bytes the disk has beside the margin."""
+    """Return a function that sets the number of free bytes on the disk in addition to the margin."""
     return lambda count: monkeypatch.setattr(Store, "free", lambda self: MARGIN + count)
 
 
@@ -115,7 +115,7 @@ async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: C
 
 
 async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """S9: it is said before the first byte comes."""
+    """S9: the error is reported before the first byte is downloaded."""
     given = Given(tar(member(size=4 * MB)), unpack="")
     free(6 * MB)
     with pytest.raises(Failed, match=r"8\.0 MiB are missing, but only 6\.0 MiB are available below"):
@@ -126,7 +126,7 @@ async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path,
 
 
 async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free: Callable[[int], None]) -> None:
-    """S9: 8 MiB in 8 kB."""
+    """S9: 8 kB unpack to 8 MiB."""
     given = Given(tar(member(size=8 * MB), zipped=True), unpack="")
     assert len(given.data) < 20_000
     free(MB)
@@ -137,7 +137,7 @@ async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free:
 
 
 class Unpacking:
-    """Stands in the place of `unpack`: goes on until it is over, or for half a second."""
+    """A replacement of `unpack` that continues until its time is over, but for at most half a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float) -> None:
         self.begun = self.ended = False
@@ -146,7 +146,7 @@ class Unpacking:
         monkeypatch.setattr(download, "POLL_SECONDS", 0.01)
 
     def __call__(self, archive: Path, into: Path, leading: str, room: int, over: TurnCheck) -> list[Proven]:
-        """In its thread."""
+        """Run in the thread of `unpack`."""
         self.begun, until = True, time.monotonic() + 0.5
         try:
             while time.monotonic() < until:
@@ -162,7 +162,7 @@ class Unpacking:
 async def test_unpacking_gives_way_after_its_time(
     rate: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is stopped begins again, so it has a time that grows with the archive."""
+    """A stopped unpacking starts from the beginning, so its time limit grows with the size of the archive."""
     given, unpacking = Given(gzip.compress(b"x"), unpack=""), Unpacking(monkeypatch, rate)
     with pytest.raises(said):
         await fetching(tmp_path, given, over=lambda: unpacking.begun).run()
@@ -193,7 +193,9 @@ async def test_an_archive_comes_out_after_a_turn_that_was_over(tmp_path: Path, m
 
 
 async def test_namespaces_take_turns_in_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S8: with a single place, of two namespaces' models each waits no longer than a turn of the other."""
+    """S8: if an agent downloads one model at a time, the models of two namespaces alternate, so that each waits for at
+    most one time slice of the other.
+    """
     running: list[str] = []
     order: list[str] = []
     run = Work.run

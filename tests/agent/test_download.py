@@ -1,4 +1,4 @@
-"""Fetching from a source that misbehaves."""
+"""Tests of downloads from a faulty source."""
 
 import os
 import random
@@ -28,7 +28,7 @@ def test_every_file_arrives_once_and_right(node: Node) -> None:
 
 def test_a_second_time_nothing_is_fetched(node: Node) -> None:
     node.fetch()
-    Store(node.store.path, "0123abcd").mark_damaged()  # the manifest is lost, the files are not
+    Store(node.store.path, "0123abcd").mark_damaged()  # The manifest is lost, but the files are not.
     node.hub.sent.clear()
     node.fetch()
     assert node.hub.total == 0 and node.wrong() == []
@@ -128,7 +128,7 @@ def test_a_scheme_that_is_not_served_is_said_at_once(uri: str) -> None:
 
 
 def test_a_file_name_that_no_disk_takes_is_a_sentence(node: Node) -> None:
-    """5,000 letters, of the review's names of files; the names beside it do no harm."""
+    """The review used a file name with 5,000 letters; the other files are not affected."""
     node.hub.files = {"~/x": b"home", "..\\x": b"up", **node.hub.files}
     node.fetch()
     assert node.wrong() == [] and (node.store.root / "~" / "x").is_file()

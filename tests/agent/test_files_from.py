@@ -1,4 +1,4 @@
-"""A GGUF checkpoint, whose configuration and tokenizer are in the repository of the original model."""
+"""Tests of GGUF checkpoints whose configuration and tokenizer are in the repository of the original model."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def there(node: Node) -> dict[str, bytes]:
 
 
 def test_files_of_another_repository_lie_beside_the_weights(node: Node) -> None:
-    """Everything but weights, and where both have a file, that of the checkpoint."""
+    """All files except weights are taken from the other repository; a file that both have is taken from the checkpoint."""
     made = node.fetch(BOTH)
     assert there(node) == {**FILES, **INDEX, **CHECKPOINT}
     assert made.revision == f"{COMMIT}+{ORIGINALS}"
@@ -92,7 +92,7 @@ def test_what_is_no_repository_is_said_with_the_field(here: Here, other: str) ->
 
 
 def test_the_hub_beside_an_object_store_is_not_asked_at_its_endpoint() -> None:
-    """The endpoint of the parameters is the bucket's."""
+    """The endpoint in the parameters is that of the bucket, so the hub is not queried there."""
     found = open_source(f"s3://bucket/prefix+{ORIGINAL}", Access({"endpoint": "http://bucket:1"}, {}, "http://hub:2"))
     assert "http://hub:2" in vars(vars(found)["_other"]).values()
     with pytest.raises(Refused, match=r"filesFrom gs://b/x is not a repository of a hub"):

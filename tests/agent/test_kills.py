@@ -1,4 +1,6 @@
-"""The agent is killed (SIGKILL) at random moments: files end right, and no byte that reached the disk is asked for again."""
+"""The agent is killed (SIGKILL) at random moments: the files are correct in the end, and no byte on the disk is
+downloaded again.
+"""
 
 import asyncio
 import multiprocessing
@@ -26,7 +28,7 @@ _FORKS.set_forkserver_preload(["ome_operator.agent.download", "ome_operator.stor
 
 
 def agent(uri: str, url: str, path: str) -> None:
-    """What the process does that is killed."""
+    """Run the agent in the process that the test kills."""
 
     async def run() -> None:
         found = open_source(uri, Access({"endpoint": url}, {}))
@@ -38,15 +40,15 @@ def agent(uri: str, url: str, path: str) -> None:
 
 
 class Origin(NamedTuple):
-    """Where a model comes from."""
+    """The source of a model."""
 
     uri: str
     server: Hub | Front
     files: dict[str, bytes]
-    """What is to be visible in the end."""
+    """The files that must be visible in the end."""
 
     def listed(self) -> dict[str, RemoteFile]:
-        """What can be asked for, by the name that the server counts it under."""
+        """Return the files that can be requested, by the name under which the server counts requests."""
 
         async def run() -> Listing:
             found = open_source(self.uri, Access({"endpoint": self.server.url}, {}))
@@ -60,7 +62,7 @@ class Origin(NamedTuple):
 
 
 def on_disk(store: Store, files: dict[str, RemoteFile]) -> dict[str, list[tuple[int, int]]]:
-    """What of every file is on the disk, proven or on its way: first byte, and the one after the last."""
+    """Return the ranges of each file that are on the disk, verified or not: the first byte, and the byte after the last."""
     found, proven = {}, store.journaled()
     for name, file in files.items():
         places = [folder / file.name for folder in (store.root, store.files)]
@@ -87,7 +89,7 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
 
 
 def test_kills_while_archives_are_unpacked(tmp_path: Path) -> None:
-    """An artifact of files and archives, in a real registry."""
+    """The artifact has files and archives, and is in a real registry."""
     chance = random.Random(SEED)
     kills = rounds = sent = size = 0
     with running(programs()["registry"]) as registry:
@@ -111,20 +113,20 @@ def test_kills_while_archives_are_unpacked(tmp_path: Path) -> None:
 
 
 def one_model(folder: Path, origin: Origin, chance: random.Random, most: int) -> int:
-    """Fetch one model with kills in between; how many there were."""
+    """Download one model with at most `most` kills, and return the number of kills."""
     store, kills, files = Store(folder / "m", DIGEST), 0, origin.listed()
     while True:
         before, first = on_disk(store, files), len(origin.server.sent)
         process = _FORKS.Process(target=agent, args=(origin.uri, origin.server.url, str(folder / "m")))
         process.start()
         while chance.random() < 0.98 and process.is_alive() and len(origin.server.sent) == first:
-            time.sleep(0.01)  # mostly: until bytes come
+            time.sleep(0.01)  # usually until the first bytes arrive
         process.join(chance.uniform(0.0, 0.5) if kills < min(most, 10) else 60)
         if process.exitcode is None:
             process.kill()
             process.join()
             kills += 1
-            time.sleep(0.02)  # the server notices that nobody reads
+            time.sleep(0.02)  # The server detects that the client is gone.
         for one in origin.server.sent[first:]:
             there = [span for span in before[one.name] if span[0] <= one.start < span[1]]
             assert not there, f"{one.name}: {there} was there, asked from {one.start}"

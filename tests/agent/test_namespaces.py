@@ -1,4 +1,4 @@
-"""What models of a namespace fetched is the namespace's own, on this node and among its peers (docs/tenancy.md)."""
+"""Files of a namespace's models belong to that namespace, on the node and among its peers (docs/tenancy.md)."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ __all__ = ["hubs", "quickly"]
 
 
 class Secretive(Town):
-    """Says what a model consists of, and gives nobody its files: as a hub does with models that ask for a licence."""
+    """A hub that lists the files of a model but does not send them, as hubs do for models with a license agreement."""
 
     async def _bytes(self, request: web.Request, headers: dict[str, str] | None = None) -> web.StreamResponse:
         return web.Response(status=403)
@@ -24,7 +24,9 @@ class Secretive(Town):
 
 @pytest.mark.parametrize("peers", [False, True], ids=["this disk", "another node"])
 async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town, Town], peers: bool) -> None:
-    """A tenant lists the hashes of another tenant's model; of a cluster-wide model it may have the bytes."""
+    """A tenant lists the hashes of another tenant's model and must not get its files; of a cluster-wide model, it may get
+    them.
+    """
     real, _ = hubs
     shared = {"shared.safetensors": b"for everybody" * 5_000}
     real.repositories |= {"org/shared": shared}
@@ -50,7 +52,7 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town
                     path = f"{node.root}/{name}"
                     node.apply("BaseModel", name, f"hf://org/{repo}", path, namespace="team-a", **storage)
                 await node.settled(thief="Failed", honest="Ready")
-                if peers:  # whose own it is gets it from there
+                if peers:  # The namespace that owns the model gets it from there.
                     storage = {"parameters": {"endpoint": liar.url}}
                     node.apply("BaseModel", "own", URI, f"{node.root}/own", namespace="team-b", **storage)
                     await node.settled(own="Ready")
@@ -62,7 +64,9 @@ async def test_a_hash_is_no_proof_of_possession(tmp_path: Path, hubs: tuple[Town
 async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
     tmp_path: Path, hubs: tuple[Town, Town], seen: bool
 ) -> None:
-    """By the very same model: neither as files that are whole, nor by their hashes, nor in the namespace's folder."""
+    """A recreated namespace gets nothing from its predecessor, even for the same model: no complete files, no files by
+    their hashes, and nothing from its directory.
+    """
     real, _ = hubs
     node, place = Node(tmp_path / "raid", real.url), tmp_path / "raid" / ".namespaces" / "team-a"
     async with running(node):
@@ -85,7 +89,7 @@ async def test_a_namespace_that_was_made_again_gets_nothing_of_the_former(
 
 
 async def test_what_cannot_be_told_about_a_namespace_takes_no_model_away(tmp_path: Path, hubs: tuple[Town, Town]) -> None:
-    """A restart of the agent while the API server answers about models and not about namespaces."""
+    """The agent restarts while the API server returns models but fails to return namespaces."""
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     async with running(node):

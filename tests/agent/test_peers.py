@@ -1,4 +1,4 @@
-"""Files from other nodes before the hub is asked."""
+"""Tests of downloading files from other nodes before the hub."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -29,7 +29,7 @@ URI, TOKEN = "hf://org/model", "shared"
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no silent peer."""
+    """Increase timeouts, so that a peer on a busy machine does not count as silent."""
     monkeypatch.setattr("ome_operator.agent.peers.PATIENCE", aiohttp.ClientTimeout(total=60.0))
 
 
@@ -37,7 +37,7 @@ BIG = "model-00001-of-00003.safetensors"
 
 
 async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, node: str = "n", uri: str = URI) -> PeerSource:
-    """Fetch the model onto this disk."""
+    """Download the model onto this disk."""
 
     async def find() -> list[str]:
         return peers
@@ -55,14 +55,16 @@ async def fetch(hub: Hub, folder: Path, peers: list[str], token: str = TOKEN, no
 
 
 def place(folder: Path, uri: str = URI) -> Store:
-    """Where the model lies on this disk."""
+    """Return the model's store on this disk."""
     return Roots((str(folder),)).store(parts.model(storage={"storageUri": uri, "path": str(folder / "m")}))
 
 
 async def second(
     hub: Hub, tmp_path: Path, *, token: str = TOKEN, spoil: bool = False, uri: str = URI
 ) -> tuple[PeerSource, int]:
-    """One node has it, a second one wants it: its swarm, and what the hub sent to the second."""
+    """A node has the model and a second node downloads it: return the second node's swarm, and the number of bytes that
+    the hub sent to it.
+    """
     first = tmp_path / "a"
     await fetch(hub, first, [], uri=uri)
     if spoil:
@@ -120,7 +122,7 @@ def test_a_giver_without_a_token_gives_nothing_to_anybody(hub: Hub, tmp_path: Pa
 
 
 def test_nodes_that_begin_together_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ome_operator.agent.peers.INDEX_S", 0.2)  # the model is there after 5 s, and not after an hour
+    monkeypatch.setattr("ome_operator.agent.peers.INDEX_S", 0.2)  # The model is complete after 5 s, and not after an hour.
 
     async def together(hub: Hub) -> None:
         givers = [PeerServer([str(tmp_path / str(number))], TOKEN) for number in range(4)]
@@ -176,7 +178,7 @@ def test_what_a_stranger_is_answered(shown: str, asked: str, status: int, hub: H
 
 @pytest.mark.parametrize(("given", "by_peer"), [(UPLOADS - 1, True), (UPLOADS, False)])
 def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub, tmp_path: Path) -> None:
-    """Whoever asks for more is refused, by HEAD and by GET, and takes the file from the hub."""
+    """A peer rejects HEAD and GET requests beyond its limit; the client then downloads the file from the hub."""
     giver = PeerServer([str(tmp_path / "a")], TOKEN)
 
     async def ask() -> tuple[set[int], int, int]:
@@ -202,7 +204,7 @@ def test_a_peer_gives_so_many_files_at_once(given: int, by_peer: bool, hub: Hub,
 
 
 def test_a_file_of_which_only_the_size_is_known_is_asked_of_the_source(hub: Hub, tmp_path: Path) -> None:
-    """Whoever has the token could give any bytes for it."""
+    """A file without a known hash is not requested from peers, because any client with the token could send false bytes."""
     asked: list[str] = []
 
     async def peer(request: web.Request) -> web.Response:

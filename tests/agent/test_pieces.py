@@ -1,4 +1,4 @@
-"""One large file, fetched at several places at a time."""
+"""Tests of one large file that is downloaded in several pieces in parallel."""
 
 import hashlib
 import random
@@ -19,7 +19,7 @@ NAME = "model-00001-of-00001.safetensors"
 
 
 def node(folder: Path, hub: Hub, files: int = 4) -> Node:
-    """A node that fetches so many pieces at a time."""
+    """Return a node that downloads this number of pieces in parallel."""
     made = Node(folder, hub)
     made.limits = Limits(files=files, piece=PIECE, first=0.001, last=0.01)
     return made

@@ -1,6 +1,8 @@
-"""Object stores that lead elsewhere, and the step that their client goes through (S2 and S15 of the review).
+"""Tests of object stores that redirect to another host, and of the proxy through which their clients connect (findings S2
+and S15 of the security review).
 
-Reported: the clients of all three stores followed a 302 to a host that nobody named, and took the session token along.
+The review reported that the clients of all three stores followed a 302 to a host that the model does not name, and sent the
+session token to it.
 """
 
 import asyncio
@@ -46,16 +48,16 @@ _AZURE = (
 
 @dataclass
 class Bucket:
-    """A model of a single file, which every kind of client can read."""
+    """A model with a single file that every kind of client can read."""
 
     url: str = ""
     lists_at: str = ""
-    """Where it sends whoever lists; "": it answers."""
+    """The host to which list requests are redirected; if empty, they are answered."""
     reads_at: str = ""
     asked: list[dict[str, str]] = field(default_factory=list)
 
     def app(self) -> web.Application:
-        """Every path is answered."""
+        """Return the web application, which answers every path."""
         made = web.Application()
         made.router.add_get("/{rest:.*}", self._answer)
         return made
@@ -75,7 +77,7 @@ class Bucket:
 
 @pytest.fixture(params=["https", "http"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Bucket, Bucket]]:
-    """A store that a model names, and a host that nobody named, with certificates that are trusted."""
+    """Yield a store that a model names, and a host that it does not name; the certificates of both are trusted."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -86,7 +88,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def access(kind: str, named: Bucket, namespace: str) -> Access:
-    """Over TLS with a Secret, which an administrator gave for this host alone."""
+    """Return the access with TLS and a Secret, which an administrator permitted for this host only."""
     where, secret = host(named.url), SECRETS[kind] if named.url.startswith("https") else {}
     trust = Trust(secrets={"keys": Grant(name="keys", hosts=(where,), namespaces=("team-a",))}, endpoints=frozenset({where}))
     parameters = {"endpoint": named.url, "verify": "size", "account": "acc"}
@@ -94,7 +96,7 @@ def access(kind: str, named: Bucket, namespace: str) -> Access:
 
 
 async def fetch(kind: str, given: Access, folder: Path) -> bytes:
-    """The model's file."""
+    """Return the model's file."""
     store, found = Store(folder / "m", "0123abcd"), open_source(URIS[kind], given)
     try:
         await Download(URIS[kind], found, store, Limits(first=0.001, last=0.01, tries=2), Progress()).run()
@@ -125,7 +127,7 @@ def test_a_store_that_leads_nowhere_is_read(kind: str, pair: tuple[Bucket, Bucke
 
 
 def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another step stands for the proxy of the environment."""
+    """Another loopback proxy stands for the proxy of the environment."""
     named, other = pair
     proxy = LoopbackProxy(named.url)
     reached: list[None] = []
@@ -156,7 +158,7 @@ def test_behind_a_proxy_too(pair: tuple[Bucket, Bucket], tmp_path: Path, monkeyp
 
 
 def test_what_is_no_request_ends(pair: tuple[Bucket, Bucket]) -> None:
-    """Whoever else comes to the step gets nowhere, and it goes on for others."""
+    """The proxy closes a connection without a valid request, and continues to serve others."""
     named, other = pair
 
     async def say(where: str, said: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Models in buckets with SHA256SUMS beside them, in stand-ins for S3 and for Google's XML interface that have faults."""
+"""Tests of models in buckets with a file SHA256SUMS, in simulated S3 and Google XML interfaces that have faults."""
 
 import asyncio
 import hashlib
@@ -16,32 +16,32 @@ from tests.support.sha256sums import written
 
 BIG = "model-00001-of-00003.safetensors"
 ENCRYPTED = "a" * 32
-"""Looks like an MD5 and is none."""
+"""An ETag that looks like an MD5 hash but is not one."""
 GENERATION = "CPjq7_DvtoYDEAE="
-"""An ETag of Google's for an object that was composed of others."""
+"""An ETag of Google for an object that was composed of other objects."""
 
 
 @pytest.fixture
 def summed(node: Node) -> Node:
-    """A bucket with sums, and ETags that say nothing of the bytes."""
+    """Return the node with a bucket that has SHA256SUMS, and whose ETags are no hashes of the content."""
     node.hub.files[sha256sums.NAME] = written(node.hub.files)
     node.hub.etag = lambda data: GENERATION
     return node
 
 
 def fetch(node: Node, scheme: str = "s3", **parameters: str) -> set[str]:
-    """Download all of it; the algorithms of its proofs."""
+    """Download the complete model, and return the algorithms by which its files were verified."""
     made = node.fetch(f"{scheme}://bucket/", endpoint=node.hub.url, anonymous="true", **parameters)
     return {one.hash.algorithm for one in made.files}
 
 
 def asked(node: Node) -> int:
-    """Times that somebody wanted SHA256SUMS."""
+    """Return the number of requests for SHA256SUMS."""
     return [one.name for one in node.hub.sent].count(sha256sums.NAME)
 
 
 def spoil(node: Node) -> None:
-    """Another byte in the store; the size is the same."""
+    """Change a byte in the store without changing the size."""
     data = bytearray(node.hub.files[BIG])
     data[1_234_567] ^= 1
     node.hub.files[BIG] = bytes(data)

@@ -1,4 +1,4 @@
-"""Sources that keep an agent waiting, as hostile ones do (S8 and S23 of the review)."""
+"""Tests of sources that keep an agent waiting on purpose (findings S8 and S23 of the security review)."""
 
 import asyncio
 import json
@@ -22,13 +22,13 @@ from tests.support.hub import COMMIT, Answer, served
 
 @dataclass
 class Blanks:
-    """A hub that answers 200 at once, and then gives a blank from time to time for ever."""
+    """A hub that answers 200 at once, and then sends a blank from time to time without end."""
 
     url: str = ""
     ended: list[str] = field(default_factory=list)
 
     def app(self) -> web.Application:
-        """Every question is answered alike."""
+        """Return the web application, which answers every request in the same way."""
         made = web.Application()
         made.router.add_get("/{rest:.*}", self._answer)
         return made
@@ -51,7 +51,9 @@ def blanks() -> Iterator[Blanks]:
 
 
 def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> None:
-    """Ten models, as reported: their threads kept all six that an agent has, also after they were deleted."""
+    """As reported for ten models: their threads occupied all six threads of the agent, even after the models were
+    deleted.
+    """
     before = threading.active_count()
     limits = Limits(first=0.001, last=0.01, tries=2, listing=0.3)
 
@@ -77,7 +79,9 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
 
 
 def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
-    """Pairs that were created and deleted, as reported: none was left, and nothing else ever came."""
+    """As reported for pairs of models that were created and deleted: no thread remained free, and no other model was
+    downloaded.
+    """
     before = threading.active_count()
 
     async def pair(number: int) -> None:
@@ -99,7 +103,7 @@ def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
             await pair(number)
         await asyncio.sleep(0.3)
         assert len(blanks.ended) == 8, "the source is not asked any more"
-        await asyncio.wait_for(asyncio.to_thread(str), 1)  # and disks have their threads
+        await asyncio.wait_for(asyncio.to_thread(str), 1)  # Disks have separate threads.
 
     asyncio.run(all_of_them())
     assert threading.active_count() <= before + 1
@@ -118,7 +122,7 @@ def test_a_description_that_never_ends_is_refused(node: Node, monkeypatch: pytes
 
 
 def test_what_is_tried_again_and_again_writes_short_lines(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    """Reported: 45 MB of log in half an hour, with the URI of every try (S23 of the review)."""
+    """The review reported 45 MB of log in half an hour, with the URI in each attempt (S23 of the security review)."""
     caplog.set_level("DEBUG", logger="ome_operator")
     name = "n" * 200
     node.hub.files = {name: b"12345" * 100}
@@ -161,7 +165,7 @@ def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_turn_that_is_over_keeps_what_came(node: Node) -> None:
-    """The next turn goes on at the byte where this one stopped, so a model that gives way still ends."""
+    """The next time slice continues at the byte where this one stopped, so a model that yields still completes."""
     turns, node.hub.rate = 0, 4e6
     while turns < 50:
         asked = len(node.hub.sent)

@@ -1,4 +1,4 @@
-"""Object stores, each from a server of its own that speaks its protocol and checks signatures as far as it can."""
+"""Tests of each kind of object store against a server that implements its protocol and checks signatures where possible."""
 
 import asyncio
 import hashlib
@@ -33,14 +33,14 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def fill(place: Place) -> None:
-    """Put the model into the bucket, a neighbour whose name begins alike, and the model with SHA256SUMS beside it."""
+    """Write into the bucket the model, another model whose name has the same prefix, and the model with SHA256SUMS."""
     stores.put(place, PREFIX, FILES)
     stores.put(place, f"{PREFIX}-base", {"config.json": b"other"})
     stores.put(place, SUMMED, FILES | {sha256sums.NAME: SUMS})
 
 
 def fetch(place: Place, store: Store, progress: Progress, prefix: str = PREFIX, **secret: str) -> Manifest:
-    """Download all of it."""
+    """Download the complete model."""
     uri = f"{place.uri}/{prefix}"
     found = open_bucket(uri, Access(place.parameters, {**place.secret, **secret}))
     return asyncio.run(Download(uri, found, store, Limits(first=0.001, last=0.01, tries=2), progress).run())

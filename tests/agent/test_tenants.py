@@ -1,4 +1,6 @@
-"""Tenants whose models share a node: findings of the security review, through the agent's real loop (docs/tenancy.md)."""
+"""Tests of tenants whose models share a node: findings of the security review, checked with the agent's real loop
+(docs/tenancy.md).
+"""
 
 import asyncio
 import hashlib
@@ -47,7 +49,7 @@ async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_moun
         storage = {"parameters": {"endpoint": evil.url}}
         node.apply("BaseModel", "anything", URI, f"{node.root}/anything", namespace="team-a", pin=BAD, **storage)
         await node.settled(anything="Ready", victim="Ready")
-        await asyncio.sleep(0.6)  # every model is looked at again
+        await asyncio.sleep(0.6)  # Every model is checked again.
         assert node.said("victim")["revision"] == COMMIT and node.said("victim")["state"] == "Ready"
     assert node.files("victim") == GOOD and (node.root / "victim").resolve() == mounted
     assert {file.name: file.stat().st_ino for file in mounted.iterdir()} == before, "nothing was written there"
@@ -55,7 +57,9 @@ async def test_s1b_another_pin_of_a_tenant_does_not_replace_files_that_pods_moun
 
 @pytest.mark.parametrize("kind", ["ClusterBaseModel", "BaseModel"])
 async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_files(tmp_path: Path, kind: str) -> None:
-    """Also of the same owner: each would take the other's revision for damage, and write its own over what pods mount."""
+    """The models may have the same owner. Otherwise, each would treat the other's revision as damage, and overwrite files
+    that pods mount.
+    """
     later = {**GOOD, "model-00001-of-00002.safetensors": b"later" * 60_000}
     where = {"namespace": "team-a"} if kind == "BaseModel" else {}
 
@@ -66,7 +70,7 @@ async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_fi
 
         async def _bytes(self, request: web.Request, headers: dict[str, str] | None = None) -> web.StreamResponse:
             large = request.path.startswith("/cdn/")
-            if large:  # which commit it is of says the order of the requests in this test
+            if large:  # The commit depends on the order of the requests in this test.
                 request.match_info["revision"] = COMMIT if not first.is_set() else BAD
             return await super()._bytes(request, headers)
 
@@ -86,7 +90,7 @@ async def test_two_models_of_one_source_that_were_pinned_apart_keep_their_own_fi
 
 
 async def test_s3_a_repository_whose_name_has_the_same_short_digest_is_another_model(tmp_path: Path) -> None:
-    """The two URIs of the review: 107 million tries of a single core found the first."""
+    """The two URIs of the review; one core found the first after 107 million attempts."""
     found, wanted = "evil/m1rlo8g", "Qwen/Qwen3-30B-A3B-Instruct-2507"
     assert names.digest(f"hf://{found}") == names.digest(f"hf://{wanted}") == "75a7b9a9"
     good = {"config.json": b'{"a": 1}', "good.safetensors": b"GOOD" * 50_000}
@@ -101,7 +105,9 @@ async def test_s3_a_repository_whose_name_has_the_same_short_digest_is_another_m
 
 
 def forged(name: str, data: bytes) -> dict[str, bytes]:
-    """A repository that looks like a download on its way: a file, and a journal that calls it proven by the real hash."""
+    """Return the files of a repository that looks like a download in progress: a file, and a journal that marks it as
+    verified with the real hash.
+    """
     real = GOOD[name]
     proof = f"sha256:{hashlib.sha256(real).hexdigest()}"
     line = {"name": name, "size": len(real), "hash": proof, "blocks": [0]}
@@ -117,7 +123,7 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
     node = Node(tmp_path / "raid", real.url)
     victim = f"{node.root}/victim"
     identity = {"kind": "ClusterBaseModel", "namespace": "", "name": "victim", "uri": URI, "path": victim, "source": ""}
-    digests = [names.digest(URI), names.digest(identity, 32)]  # what a directory was called, and what it is called
+    digests = [names.digest(URI), names.digest(identity, 32)]  # the former name of the directory, and its current name
     async with running(node):
         for number, digest in enumerate(digests):
             storage = {"parameters": {"endpoint": evil.url}}
@@ -134,7 +140,7 @@ async def test_s10a_a_path_inside_of_what_agents_keep_is_refused(tmp_path: Path,
 async def test_s10a_what_a_journal_says_counts_after_a_restart_when_the_bytes_do(
     tmp_path: Path, hubs: tuple[Town, Town]
 ) -> None:
-    """Whoever wrote it: the lines and files of the forger, in the very place."""
+    """The origin of a journal does not matter: the test writes the lines and files of an attacker at the exact path."""
     real, _ = hubs
     node = Node(tmp_path / "raid", real.url)
     victim = f"{node.root}/victim"

@@ -1,4 +1,4 @@
-"""One model on one node, from its object to what the record says."""
+"""Tests of one model on one node, from the Model object to the entry in the node's record."""
 
 import asyncio
 import ssl
@@ -38,13 +38,13 @@ class Here:
         )  # fmt: skip
 
     def model(self, uri: str = URI, path: str = "m", pinned: str = "", **storage: Any) -> Model:
-        """A model whose files lie on this disk."""
+        """Return a model whose files are on this disk."""
         made = parts.model(storage={"storageUri": uri, "path": str(self.root / path), **storage})
         status = {"weights": {"uri": uri, "revision": pinned}} if pinned else {}
         return Model(**{**made.__dict__, "status": status})
 
     def work(self, model: Model) -> Work:
-        """After one pass."""
+        """Return the work on the model after one reconciliation."""
         made = Work(model, self.settings)
         asyncio.run(made.run())
         return made
@@ -111,11 +111,11 @@ def test_a_failure_is_said_and_tried_again_later(here: Here) -> None:
 
 @pytest.fixture
 def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    """A hub behind TLS that wants a token, which a Secret has."""
+    """Yield a hub with TLS that requires a token, which a Secret has."""
     hub = Hub(files(1, [3_000_000, 200_000, 5_000]), token="hf_secret")
     with served(hub, tls=certificate(tmp_path / "tls")):
         trusted = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.crt"))
-        monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trusted)  # made once, at the import
+        monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trusted)  # created once, when the module is imported
         here = Here(tmp_path, hub)
         folder = here.settings.secrets / "hf-token"
         folder.mkdir(parents=True)
@@ -124,7 +124,7 @@ def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
 
 
 def granted(here: Here, *hosts: str) -> None:
-    """The administrator's list."""
+    """Write the administrator's list of permitted hosts."""
     grant = Grant(name="hf-token", hosts=hosts)
     here.settings = replace(here.settings, trust=replace(here.settings.trust, secrets={"hf-token": grant}))
 
@@ -139,7 +139,7 @@ def test_a_token_comes_from_the_mounted_secret(closed: Here, caplog: pytest.LogC
 
 @pytest.mark.parametrize("hosts", [("huggingface.co",), ("127.0.0.1:1",)])
 def test_a_token_goes_to_no_other_host(closed: Here, hosts: tuple[str, ...]) -> None:
-    """S2 of the review: the endpoint is the model's, the token is the cluster's."""
+    """S2 of the review: the model names the endpoint, but the token belongs to the cluster."""
     granted(closed, *hosts)
     closed.settings = replace(closed.settings, endpoint="")
     report = closed.work(closed.model(key="hf-token", parameters={"endpoint": closed.hub.url})).report()
@@ -158,7 +158,9 @@ def test_a_token_is_never_sent_in_clear(here: Here) -> None:
 
 
 def test_a_redirect_does_not_lead_into_the_cluster(here: Here) -> None:
-    """S15 of the review: the hub answers with an address of metadata; also for what an administrator wrote."""
+    """S15 of the review: the hub redirects to a metadata address; the redirect is not followed, even for an endpoint that
+    the administrator permitted.
+    """
     here.settings = replace(here.settings, trust=Trust())
     here.hub.cdn = "169.254.169.254"
     assert "169.254.169.254 is a private address" in here.work(here.model()).report().message

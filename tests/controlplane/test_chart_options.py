@@ -1,4 +1,6 @@
-"""The arguments that the chart gives the operator: every value of the chart that sets an option arrives in its settings."""
+"""Tests of the operator's arguments in the chart: every value of the chart that sets an option takes effect in the
+operator's settings.
+"""
 
 from typing import Any
 
@@ -21,9 +23,9 @@ PARTS: dict[str, dict[str, Any]] = {
     "well-known-models": {"wellKnownModels_enabled": False},
     "tools-image": {"benchmark_toolsImage": "r.example.com/agent:1"},
 }
-"""Values of the chart that set an option, and do something else too."""
+"""Values of the chart that set an option and also have another effect."""
 SETS: dict[str, Any] = {"router-watch": 60.0, "model-agent": True}
-"""Values of options that the chart sets and a person would not write."""
+"""Values of options that the chart sets and that users do not write."""
 NEEDS: dict[str, dict[str, Any]] = {
     "cluster-wide-kinds": {"watchNamespaces": ["team-a"]},
     "expose-domain": {"exposure_kind": "Ingress"},

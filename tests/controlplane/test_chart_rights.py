@@ -1,4 +1,4 @@
-"""What the chart allows to the operator, to agents, to users and to tenants; no cluster is asked."""
+"""Tests of what the chart permits to the operator, agents, users and tenants; no cluster is needed."""
 
 import json
 from typing import Any
@@ -8,11 +8,11 @@ import pytest
 from tests.support.chart import AGENT, CHART, helm, names, only, pod, rendered
 
 ALL = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissionPolicy": {"tenants": ["team-a"]}}
-"""With which the chart has all of its policies."""
+"""Values that enable all policies of the chart."""
 
 
 def test_helm_test_may_touch_nothing_but_its_service() -> None:
-    """Its rights come and go with it, and it passes `restricted`."""
+    """The rights of `helm test` are created and deleted with it, and its pod satisfies the standard `restricted`."""
     made = rendered()
     role = only(made, "Role", "ome-test")
     assert role["rules"][1]["resourceNames"] == ["ome-test"]
@@ -25,7 +25,7 @@ def test_helm_test_may_touch_nothing_but_its_service() -> None:
 
 
 def test_the_agents_own_namespace_is_no_tenants() -> None:
-    """Its pods write on the nodes: with the policy there would be no agents."""
+    """The pods of agents write on the nodes, so a policy for tenant namespaces would reject them."""
     done = helm("template", "ome", str(CHART), "-n", "ome", "--set", "image.repository=r/op,admissionPolicy.tenants={ome}")
     assert done.returncode != 0 and "admissionPolicy.tenants names ome" in done.stderr
 
@@ -60,7 +60,7 @@ def test_an_operator_that_observes_may_write_statuses_and_its_lease_alone() -> N
 
 
 def _bound(made: list[dict[str, Any]]) -> set[str]:
-    """Names of the roles that the operator's account has."""
+    """Return the names of the roles that are bound to the operator's service account."""
     return {
         body["roleRef"]["name"]
         for body in made
@@ -102,7 +102,9 @@ def test_a_team_can_have_all_of_it_in_its_own_namespaces() -> None:
 
 
 def test_every_policy_fails_closed_and_names_its_user() -> None:
-    """Where a policy cannot be evaluated the request is refused; a group of users would be wider than an account."""
+    """If a policy cannot be evaluated, the request is rejected. The policy names an account, because a group of users
+    would be broader.
+    """
     made = rendered(**ALL)
     policies = [body for body in made if body["kind"] == "ValidatingAdmissionPolicy"]
     assert len(policies) >= 8 and {body["spec"]["failurePolicy"] for body in policies} == {"Fail"}
@@ -117,7 +119,9 @@ def test_every_policy_fails_closed_and_names_its_user() -> None:
 
 
 def test_no_policy_asks_each_object_of_the_operator() -> None:
-    """A policy is asked once for each of its parameters: with those of all services creations would cost their square."""
+    """A policy is evaluated once for each of its parameters. If the objects of all services were parameters, the cost of
+    creations would be quadratic.
+    """
     made = rendered(**ALL)
     asks = {each["metadata"]["name"]: each["spec"]["paramRef"] for each in made if "paramRef" in each.get("spec", {})}
     not_ours = {"key": "ome.io/managed-by", "operator": "NotIn", "values": ["ome-operator"]}
@@ -137,7 +141,7 @@ def rules(made: list[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
 
 
 def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
-    """docs/security.md: what the operator may do."""
+    """The operator's rights equal those in docs/security.md."""
     made = rendered()
     rights = {(what, verb) for rule in rules(made, "ome-operator") for what in rule["resources"] for verb in rule["verbs"]}
     assert not {verb for _, verb in rights} & {"escalate", "bind", "impersonate", "deletecollection", "*"}
@@ -150,7 +154,7 @@ def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
 
 
 def test_people_who_may_make_workloads_may_make_services_and_administrators_the_rest() -> None:
-    """docs/security.md: who can do what."""
+    """The users' rights equal those in docs/security.md."""
     made = rendered()
     written = {what for rule in rules(made, "ome-edit") for what in rule["resources"]}
     assert {"inferenceservices", "basemodels", "servingruntimes", "benchmarkjobs"} <= written
@@ -162,7 +166,7 @@ def test_people_who_may_make_workloads_may_make_services_and_administrators_the_
 
 
 def test_pods_of_the_chart_may_do_little() -> None:
-    """docs/security.md: the operator's pod, and what an agent may do."""
+    """The rights of the operator's pod and of agents equal those in docs/security.md."""
     made = rendered(agent={**AGENT, "roots": ["/raid"]}, networkPolicy={"enabled": True})
     operator, agent = pod(made), pod(made, "DaemonSet")
     for spec in (operator, agent):
@@ -190,7 +194,7 @@ def test_policies_of_networks_are_held_where_they_are_made() -> None:
 
 @pytest.mark.parametrize("values", [{}, {"agent_enabled": True, "admissionPolicy_tenants": ["team-a"]}])
 def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str, Any]) -> None:
-    """By name, those alone that the chart has, and only to read."""
+    """The operator may only read the policies by name, and only those that the chart has."""
     made = rendered(**values)
     rules = only(made, "ClusterRole", "ome-operator")["rules"]
     (rule,) = [rule for rule in rules if "admissionregistration.k8s.io" in rule["apiGroups"]]

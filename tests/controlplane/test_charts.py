@@ -1,4 +1,4 @@
-"""What helm makes of the chart's values; no cluster is asked."""
+"""Tests of the objects that helm renders from the chart's values; no cluster is needed."""
 
 import json
 from typing import Any
@@ -12,7 +12,9 @@ DIGEST = f"sha256:{'a' * 64}"
 
 
 def test_a_digest_wins_over_a_tag() -> None:
-    """For the operator, the registry beside routers, the agent, benchmarks and `helm test`."""
+    """A digest takes precedence over a tag for the operator, the registry sidecar of routers, the agent, benchmarks and
+    `helm test`.
+    """
     image = {"repository": "r/op", "tag": "1", "digest": DIGEST}
     agent = {"enabled": True, "image": {"repository": "r/agent", "digest": DIGEST}}
     made = rendered(image=image, agent=agent)
@@ -48,7 +50,7 @@ def test_secrets_of_users_are_told_to_the_operator_by_name() -> None:
 
 
 def test_replicas_spread() -> None:
-    """By the operator's own labels, unless the constraint says others."""
+    """The spread uses the operator's own labels unless the constraint names others."""
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     own = {**spread, "labelSelector": {"matchLabels": {"a": "b"}}}
     first, second = pod(rendered(operator_topologySpreadConstraints=[spread, own]))["topologySpreadConstraints"]
@@ -104,7 +106,7 @@ def test_each_dashboard_has_a_switch() -> None:
 
 
 def test_extra_objects_are_rendered() -> None:
-    """As objects and as text, and helm's words in them."""
+    """Extra objects are given as objects or as text, and may contain helm templates."""
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-text'}"
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-body"}}
     made = rendered(extraObjects=[body, text])
@@ -131,13 +133,13 @@ def test_namespaces_that_are_observed_are_told_to_the_operator() -> None:
     ("values", "seconds"), [({}, 60), ({"placement_timeout": 300}, 300), ({"placement_gangs": False}, 0)]
 )
 def test_gangs_are_on_and_can_be_switched_off(values: dict[str, Any], seconds: float) -> None:
-    """As for an operator that is started as a process (`tests/docs/test_production.py`)."""
+    """The defaults equal those of an operator that is started as a process (`tests/docs/test_production.py`)."""
     args = pod(rendered(**values))["containers"][0]["args"]
     assert [word for word in args if word.startswith("--gang-timeout")] == [f"--gang-timeout={seconds}"]
 
 
 def test_two_classes_share_no_name() -> None:
-    """In the same namespace, with everything that a release can have."""
+    """Two classes can be in the same namespace with every object that a release can have."""
     more = {"operator_replicas": 2, "networkPolicy_enabled": True, "metrics_podMonitor": True, "operatorClass": "team-b"}
     second = rendered(**more)
     kinds = {body["kind"] for body in second}
@@ -189,7 +191,7 @@ def test_helm_test_runs_where_the_operator_works() -> None:
 
 
 def test_agents_are_ready_when_they_answer() -> None:
-    """Else a roll-out of agents that do not start goes on over all nodes."""
+    """Without this readiness probe, a rollout of agents that do not start would continue on all nodes."""
     made = pod(rendered(agent={"enabled": True, "image": {"repository": "r/agent"}}), "DaemonSet")
     (box,) = made["containers"]
     assert box["readinessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"} == box["livenessProbe"]["httpGet"]

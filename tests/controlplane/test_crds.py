@@ -1,4 +1,6 @@
-"""The CRDs on a real API server: accepted, applied the way users do it, refusing with sentences, keeping every field."""
+"""Tests of the CRDs on a real API server: they are accepted, applied as users apply them, reject invalid objects with a
+message, and keep every field.
+"""
 
 import json
 import re
@@ -25,7 +27,7 @@ NAMED = {kind.kind: kind for kind in KINDS if kind.group == keys.GROUP}
 
 @pytest.fixture(scope="module")
 def served(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster with our kinds and a namespace for this module."""
+    """Yield the cluster with the CRDs and a namespace for this module."""
     cluster.kubectl("apply", "-f", str(crds.ROOT / crds.PLAIN))
     cluster.await_crds()
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
@@ -34,7 +36,7 @@ def served(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def body(kind: str, spec: dict[str, Any], name: str = "a") -> dict[str, Any]:
-    """An object of group ome.io, in the namespace of this module where it has one."""
+    """Return an object of group ome.io, in this module's namespace if its kind is namespaced."""
     return {
         "apiVersion": "ome.io/v1beta1",
         "kind": kind,
@@ -44,14 +46,14 @@ def body(kind: str, spec: dict[str, Any], name: str = "a") -> dict[str, Any]:
 
 
 def refusal(cluster: Cluster, manifest: dict[str, Any]) -> str:
-    """What the server says against an object that it must not take."""
+    """Return the message with which the API server rejects an object."""
     with pytest.raises(UserError) as said:
         cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
     return str(said.value)
 
 
 def answer(cluster: Cluster, kind: Kind, manifest: dict[str, Any]) -> str:
-    """What the server itself says against such an object, without a process of kubectl for each."""
+    """Return the message of the API server for an invalid object, without a kubectl process for each."""
     place = f"namespaces/{SPACE}/{kind.plural}" if kind.namespaced else kind.plural
     with closing(cluster.api()) as api, pytest.raises(ApiError) as said:
         api.create(f"/apis/{kind.group}/{kind.version}/{place}?dryRun=All&fieldValidation=Strict", manifest)
@@ -59,7 +61,7 @@ def answer(cluster: Cluster, kind: Kind, manifest: dict[str, Any]) -> str:
 
 
 def test_established_and_structural(served: Cluster) -> None:
-    """The server has nothing against the schemas, the rules or their cost."""
+    """The API server accepts the schemas, the validation rules and their cost."""
     for kind in KINDS:
         seen = json.loads(served.kubectl("get", "crd", kind.crd, "-o", "json"))["status"]["conditions"]
         assert {"Established", "NamesAccepted"} <= {one["type"] for one in seen if one["status"] == "True"}
@@ -67,14 +69,14 @@ def test_established_and_structural(served: Cluster) -> None:
 
 
 def test_a_second_client_side_apply_changes_nothing(served: Cluster) -> None:
-    """The annotation of `kubectl apply` holds the whole CRD, so that an upgrade is one more apply."""
+    """The annotation of `kubectl apply` holds the complete CRD, so an upgrade is another `kubectl apply`."""
     said = served.kubectl("apply", "-f", str(crds.ROOT / crds.PLAIN)).splitlines()
     assert len(said) == len(KINDS)
     assert [line for line in said if not line.endswith(" unchanged")] == []
 
 
 def test_helm_renders_what_kubectl_applies(served: Cluster) -> None:
-    """The chart's templates render to themselves."""
+    """Helm renders the chart's templates without any change."""
     shown = served.helm("template", "crds", str(crds.ROOT / "charts/ome-crd"))
     rendered = {one["metadata"]["name"]: one for one in yaml.load_all(shown, Loader=yaml.CSafeLoader) if one}
     for manifest in crds.crds():
@@ -87,7 +89,7 @@ def test_helm_renders_what_kubectl_applies(served: Cluster) -> None:
 @pytest.mark.parametrize("leave_out", known.VARIANTS)
 @pytest.mark.parametrize("kind", list(known.kinds()), ids=lambda kind: kind.kind)
 def test_every_field_of_users_yaml_is_taken_and_kept(served: Cluster, kind: Kind, leave_out: str) -> None:
-    """Strict validation, kubectl's default, finds no unknown field, and nothing is pruned or defaulted."""
+    """Strict validation, kubectl's default, finds no unknown field, and the server neither prunes nor defaults a field."""
     manifest = known.sample(kind, leave_out)
     if kind.namespaced:
         manifest["metadata"]["namespace"] = SPACE
@@ -123,7 +125,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("sentence", "spec"), REFUSED, ids=[sentence[:30] for sentence, _ in REFUSED])
 def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sentence: str, spec: dict[str, Any]) -> None:
-    """One rule, written in CEL and in Python beside each other."""
+    """Each rule is written in CEL and in Python, and both give the same message."""
     manifest = body("InferenceService", {"model": {"name": "m"}} | spec)
     assert sentence in answer(served, NAMED["InferenceService"], manifest)
     parsed = InferenceService.parse(manifest)
@@ -139,7 +141,7 @@ def test_the_server_and_parse_refuse_with_the_same_sentence(served: Cluster, sen
     ],
 )  # fmt: skip
 def test_a_name_is_refused_with_one_that_works(served: Cluster, name: str, proposal: str) -> None:
-    """Both propose the same name, and it is accepted."""
+    """The server and Python propose the same name, and the server accepts that name."""
     manifest = body("InferenceService", {"model": {"name": "m"}}, name)
     said = refusal(served, manifest)
     assert "metadata.name: " in said
@@ -186,18 +188,20 @@ def test_models_that_could_not_be_used_are_refused_with_the_same_sentence(
     ids=lambda value: value if isinstance(value, str) else value["kind"],
 )
 def test_other_mistakes_are_named(served: Cluster, manifest: dict[str, Any], sentence: str) -> None:
-    """Misspelled fields outside the inline pod specs, and what is missing."""
+    """The message names misspelled fields outside of inline pod specs, and missing fields."""
     assert sentence in refusal(served, manifest)
 
 
 @pytest.mark.parametrize("spec", [{}, {"model": {"name": "m"}}, {"predictor": {}}])
 def test_an_unfinished_service_is_taken(served: Cluster, spec: dict[str, Any]) -> None:
-    """What is missing is told by a condition, so that files may be applied in any order."""
+    """A condition reports missing objects, so users can apply files in any order."""
     served.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(body("InferenceService", spec)))
 
 
 def test_a_bad_name_from_before_the_rule_still_gets_a_status(served: Cluster) -> None:
-    """Services made under OME's CRD may have names that ours refuses; their status must be writable all the same."""
+    """Services that were created under OME's CRD may have names that this CRD rejects; their status must still be
+    writable.
+    """
     ours = next(crds.crd(kind) for kind in KINDS if kind.kind == "InferenceService")
     ours["metadata"]["name"], ours["spec"]["group"] = "inferenceservices.before.test", "before.test"
     ours["spec"]["names"]["shortNames"] = []
@@ -237,7 +241,7 @@ def test_a_scale_object_is_scaled_as_anything_else(served: Cluster) -> None:
 
 @pytest.mark.skipif(clusters.MINOR < 32, reason="kubectl 1.31 applies no subresource")
 def test_two_writers_apply_to_one_status(served: Cluster) -> None:
-    """Conditions are told apart by type: what one manager applies does not take away another's."""
+    """Conditions are merged by type: a manager that applies its conditions does not remove those of another manager."""
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "two"))
     for manager, type_ in (("one", "Ready"), ("other", "RolledOut")):
         condition = {"type": type_, "status": "True", "reason": "R", "message": "m", "observedGeneration": 1}
@@ -250,7 +254,7 @@ def test_two_writers_apply_to_one_status(served: Cluster) -> None:
 
 
 def test_what_a_person_sees(served: Cluster) -> None:
-    """The columns of `kubectl get isvc`."""
+    """The columns of `kubectl get isvc` show what users need."""
     served.apply(body("InferenceService", {"model": {"name": "m"}}, "seen"))
     status = {
         "url": "http://u",
@@ -282,7 +286,7 @@ def test_what_a_person_sees(served: Cluster) -> None:
 
 
 def test_the_two_lines_of_the_first_seed(served: Cluster) -> None:
-    """Group sglang.ai/v1 applies as it is written there, and a short name still means ours."""
+    """Group sglang.ai/v1 applies as it is written in the seed, and a short name still means the kind of ome.io."""
     model = {"source": {"huggingface": {"repo": "kimi-ai/Kimi-K2-Chat"}}}
     serving = {"baseModel": "kimi-k2-chat", "runtime": "sglang"}
     for kind, spec in (("ClusterBaseModel", model), ("Serving", serving)):
@@ -292,7 +296,7 @@ def test_the_two_lines_of_the_first_seed(served: Cluster) -> None:
 
 
 def test_every_shipped_file_is_taken(served: Cluster) -> None:
-    """Under strict validation, in an apply together; a complaint names its object."""
+    """All shipped files pass strict validation in a single apply; an error names its object."""
     files = sorted(crds.ROOT.glob("config/**/*.yaml"))
     bodies = [each for path in files for each in yaml.load_all(path.read_text(), yaml.CSafeLoader) if each]
     ours = [each for each in bodies if each["apiVersion"].startswith("ome.io/")]

@@ -1,4 +1,4 @@
-"""`ome local` for real: a cluster of its own beside the session's, driven through every move that tests rely on."""
+"""Tests of `ome local` with a real cluster next to the session's: every operation that other tests rely on."""
 
 import json
 import os
@@ -21,7 +21,9 @@ from tests.support.prometheus import Prometheus
 
 
 def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up, a StatefulSet to Ready, kill -9 of the API server, on, down: no process and no file is left."""
+    """The cluster starts, a StatefulSet becomes ready, the API server is killed and restarted, and `down` leaves no
+    process and no file.
+    """
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path / "clusters"))
     cluster = Cluster.up("life", nodes=2)
     pids = {row.name: row.pid for row in cluster.status()}
@@ -52,22 +54,22 @@ def test_life_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_new_cluster_takes_no_port_of_another(own: Cluster) -> None:
-    """Also not one that the other has chosen and does not use now."""
+    """A new cluster also avoids ports that another cluster has reserved but does not use at the moment."""
     mine = set(own.kept.ports.values())
     taken = ports.of_clusters(own.at.root.parent)
     assert not [one for _ in range(10) for one in ports.choose(1000, taken) if one in mine]
 
 
 def test_two_clusters_side_by_side(own: Cluster, cluster: Cluster) -> None:
-    """Both run at this moment."""
+    """Two clusters run at the same time."""
     assert own.ready()
     assert cluster.ready()
 
 
 def test_nodes_stay_quiet(own: Cluster) -> None:
-    """Simulated nodes send nothing while nothing happens, so that counts of writes mean something.
+    """Simulated nodes send no request while nothing changes, so that the number of writes can be counted.
 
-    Before there are pods: kwok deletes one that is gone once more, 5 s later.
+    This test runs before there are pods, because kwok deletes a deleted pod a second time after 5 s.
     """
     mark = own.audit_mark()
     time.sleep(3.0)
@@ -75,7 +77,7 @@ def test_nodes_stay_quiet(own: Cluster) -> None:
 
 
 def test_nodes_can_be_added_but_not_lost(own: Cluster) -> None:
-    """`up` with more nodes adds some; with fewer it leaves them."""
+    """`up` with more nodes adds nodes; `up` with fewer nodes removes none."""
     assert Cluster.up("own", nodes=3).kept.spec.nodes == 3
     assert Cluster.up("own", nodes=1).kept.spec.nodes == 3
     names = own.kubectl("get", "nodes", "-o", "name").split()
@@ -83,7 +85,7 @@ def test_nodes_can_be_added_but_not_lost(own: Cluster) -> None:
 
 
 def test_a_second_api_server(own: Cluster) -> None:
-    """It serves the same objects with the same identities, and ends alone."""
+    """A second API server serves the same objects with the same identities, and can be stopped separately."""
     second = own.extra_apiserver()
     assert KubeApi.of(second).get("/api/v1/namespaces/default")["metadata"]["name"] == "default"
     own.stop(SECOND, signal.SIGKILL)
@@ -93,7 +95,7 @@ def test_a_second_api_server(own: Cluster) -> None:
 
 
 def test_up_waits_for_what_another_up_started(own: Cluster) -> None:
-    """A server that does not serve yet, because who started it was killed a moment later."""
+    """An `up` that was killed left an API server that does not serve yet; the next `up` waits for it."""
     own.stop("apiserver", signal.SIGKILL)
     eventually("its port is free", lambda: ports.is_free(own.kept.ports["apiserver"]))
     processes.spawn(own.at, "apiserver", servers.command(own.at, own.kept, "apiserver"))
@@ -102,7 +104,7 @@ def test_up_waits_for_what_another_up_started(own: Cluster) -> None:
 
 
 def test_a_paused_store(own: Cluster) -> None:
-    """While etcd is frozen nothing can be written; afterwards all goes on."""
+    """While etcd is frozen, writes fail; after it continues, everything works again."""
     own.pause("etcd")
     try:
         with pytest.raises(ApiUnreachable):
@@ -126,7 +128,9 @@ PUT = json.dumps({"key": "L3g=", "value": "AA=="}).encode()
 
 
 def test_no_user_of_this_machine_reads_or_writes_etcd(own: Cluster) -> None:
-    """Whoever writes etcd is the administrator. Only the API server's certificate opens it, which nobody else can read."""
+    """A user who can write to etcd is an administrator. Only the API server's certificate gives access, and no other user
+    can read it.
+    """
     process = own.process("etcd")
     assert process is not None
     opened = listens(process.pid)
@@ -149,7 +153,7 @@ def test_no_user_of_this_machine_reads_or_writes_etcd(own: Cluster) -> None:
 
 
 def test_stages_change_how_pods_live(own: Cluster) -> None:
-    """Slow start, never ready, crash and slow end, each for the pods that a label names."""
+    """The stages slow start, never ready, crash and slow end each apply to the pods with a certain label."""
     own.set_stages(
         stages.ready(2.0, {"life": "slow"}),
         stages.never_ready({"life": "stuck"}, reason="ImagePullBackOff", message="no such image"),
@@ -187,7 +191,7 @@ def _last_exit(cluster: Cluster, name: str) -> int | None:
 
 
 def test_each_deletion_is_confirmed_once(own: Cluster) -> None:
-    """A second one by the same name may be of the pod that came in its place."""
+    """A second deletion by the same name could delete the pod that replaced the first."""
     names = [f"again-{number}" for number in range(3)]
 
     def uids() -> set[str]:
@@ -207,13 +211,13 @@ def test_each_deletion_is_confirmed_once(own: Cluster) -> None:
 
 
 def test_a_token_is_kept_fresh(own: Cluster) -> None:
-    """The kubeconfig works with the rights of the account and no others; an old token is replaced by itself."""
+    """The kubeconfig has the rights of the account and no others, and an old token is replaced automatically."""
     config = own.keep_token("default", "default")
     reader = own.environment(config)
     assert _forbidden(own, reader)
     token = own.at.tokens / "default.default.token"
     old, past = token.read_text(), time.time() - 1801
-    os.utime(token, (past, past))  # as if it had lived for half its life
+    os.utime(token, (past, past))  # The token is set to half of its lifetime.
     eventually("renewed", lambda: token.read_text() != old)
     assert _forbidden(own, reader), "the new one is as good"
     with pytest.raises(UserError, match=r"No token for ServiceAccount default/nobody: .*not found"):
@@ -221,7 +225,9 @@ def test_a_token_is_kept_fresh(own: Cluster) -> None:
 
 
 def _forbidden(cluster: Cluster, environment: dict[str, str]) -> bool:
-    """True when the API server knows the account and refuses it; a bad token would be Unauthorized."""
+    """Return whether the API server authenticates the account and denies the request; an invalid token would give
+    Unauthorized.
+    """
     done = subprocess.run(
         [str(cluster.program("kubectl")), "get", "nodes"], env=environment, capture_output=True, text=True, check=False
     )
@@ -229,7 +235,7 @@ def _forbidden(cluster: Cluster, environment: dict[str, str]) -> bool:
 
 
 def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
-    """Each component has a user of its own; a count from a mark on is exact."""
+    """Each component has its own user in the audit log, and requests after a mark can be counted exactly."""
     mark = own.audit_mark()
     own.apply(statefulset("counted", 2))
     eventually("ready", lambda: ready(own, "counted") == 2)
@@ -243,7 +249,7 @@ def test_the_audit_log_tells_components_apart(own: Cluster) -> None:
 
 
 def test_names_of_spawned_processes(own: Cluster) -> None:
-    """A process of ours cannot take a component's name, and is found by its own."""
+    """A spawned process cannot take the name of a component, and can be found by its own name."""
     with pytest.raises(UserError, match="is a component"):
         own.spawn("etcd", ["sleep", "1"])
     process = own.spawn("helper", ["sleep", "1000"])
@@ -254,7 +260,7 @@ def test_names_of_spawned_processes(own: Cluster) -> None:
 
 
 def test_what_the_directory_tells_is_private(own: Cluster) -> None:
-    """Keys and tokens lie there."""
+    """The directory has keys and tokens, so other users cannot read it."""
     assert own.at.root.stat().st_mode & 0o077 == 0
     assert own.kubeconfig.stat().st_mode & 0o077 == 0
     assert json.loads(own.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == own.server
@@ -262,7 +268,7 @@ def test_what_the_directory_tells_is_private(own: Cluster) -> None:
 
 
 def test_kind_with_its_server_replaced_by_ours(own: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for docker and kind hands out our own API server, so that everything of ours around kind is real."""
+    """A stand-in for docker and kind uses the project's own API server, so that all project code around kind is real."""
     programs, calls = tmp_path / "bin", tmp_path / "calls"
     programs.mkdir()
     script = f"""#!/bin/sh
@@ -312,7 +318,7 @@ case "$1 $2" in "create cluster") while [ "$1" != --kubeconfig ]; do shift; done
 
 
 def test_prometheus_joins_and_starts_again(own: Cluster) -> None:
-    """It has the chart's alerts, is told by `status`, and its identity reads pods and nodes alone."""
+    """Prometheus has the chart's alerts, is shown by `status`, and its account may only read pods and nodes."""
     assert own.prometheus == ""
     with_it = Cluster.up("own", prometheus=True)
     asked = Prometheus(with_it.prometheus)
@@ -329,7 +335,7 @@ def test_prometheus_joins_and_starts_again(own: Cluster) -> None:
 
 
 def allowed(cluster: Cluster, user: str, resource: str) -> bool:
-    """Whether this user may list these everywhere."""
+    """Return whether this user may list this resource in all namespaces."""
     group, asked = "authorization.k8s.io/v1", {"verb": "list", "resource": resource}
     review = {"apiVersion": group, "kind": "SubjectAccessReview", "spec": {"user": user, "resourceAttributes": asked}}
     answer = cluster.api().request("POST", f"/apis/{group}/subjectaccessreviews", review)

@@ -1,4 +1,4 @@
-"""What ended by itself in a local cluster."""
+"""Tests of components of a local cluster that exited by themselves."""
 
 import signal
 
@@ -10,7 +10,9 @@ from tests.support.local import eventually
 
 
 def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
-    """As an operator that lost its Lease: nobody sees that it is gone, and nothing follows an edit any more."""
+    """The operator exits by itself after it lost its Lease. Without a report, users would not notice, although edits no
+    longer have an effect.
+    """
     first = own.spawn("helper", ["sh", "-c", 'echo "says $WORD"; exec sleep 1000'], {"WORD": "this"})
     assert CliRunner().invoke(app, ["kubeconfig", "--name", "own"]).stderr == ""
     for process, name in ((first, "helper"), (own.process("kwok"), "kwok")):

@@ -1,7 +1,8 @@
-"""Cases: a folder has what users apply (`in.yaml`) and everything that the first pass writes for it (`out.yaml`).
+"""Golden test cases: a directory has the objects that users apply (`in.yaml`) and all objects that the first
+reconciliation writes for them (`out.yaml`).
 
-A ControllerRevision stores the templates that StatefulSets are stamped from. So `out.yaml` has each template once, in the
-ControllerRevision, and a StatefulSet only with what its template does not say: its name, owner, replicas and group.
+A ControllerRevision stores the templates from which StatefulSets are created. Therefore `out.yaml` has each template once,
+in the ControllerRevision, and of a StatefulSet only what its template does not contain: its name, owner, replicas and group.
 """
 
 import json
@@ -23,13 +24,15 @@ CASES = sorted(path.parent.name for path in HERE.glob("*/in.yaml"))
 
 
 def read(case: str, file: str) -> list[Manifest]:
-    """The documents of a file as they stand there."""
+    """Return the documents of a file without any change."""
     return parts.read(HERE / case / file)
 
 
 def rendered(case: str) -> list[Manifest]:
-    """Everything that the first pass writes, in its order, as JSON data."""
-    with mock.patch.object(code, "packed", lambda: "(ome_operator/preflight)"):  # its compressed form is zlib's business
+    """Return all objects that the first reconciliation writes, in the order of writing, as JSON data."""
+    with mock.patch.object(
+        code, "packed", lambda: "(ome_operator/preflight)"
+    ):  # The compressed form depends on the version of zlib.
         plan = sync(*parts.applied(read(case, "in.yaml")), Observed(), START)
     found = [one.manifest for one in (*plan.first, *plan.ensure_secret, *plan.apply, *plan.create)]
     out: list[Manifest] = json.loads(json.dumps(found))
@@ -37,19 +40,21 @@ def rendered(case: str) -> list[Manifest]:
 
 
 def short(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """With StatefulSets that say only what their templates do not."""
+    """Return the manifests with StatefulSets reduced to what their templates do not contain."""
     everything = list(manifests)
     return [_beyond(one, _template(one, everything)) for one in everything]
 
 
 def whole(documents: Iterable[Manifest]) -> list[Manifest]:
-    """The manifests again that `short` has made short."""
+    """Return the complete manifests from documents that `short` has reduced."""
     everything = list(documents)
     return [_merged(_template(one, everything), one) for one in everything]
 
 
 def _template(one: Manifest, everything: list[Manifest]) -> Manifest:
-    """What the ControllerRevision stores of a StatefulSet, without the name; {} of any other object."""
+    """Return the template of a StatefulSet that the ControllerRevision stores, without the name; an empty mapping for any
+    other object.
+    """
     if one["kind"] != "StatefulSet":
         return {}
     name: str = one["metadata"]["name"]
@@ -63,13 +68,13 @@ def _template(one: Manifest, everything: list[Manifest]) -> Manifest:
 
 
 def _beyond(value: Manifest, base: Manifest) -> Manifest:
-    """The part of `value` that `base` lacks or has otherwise."""
+    """Return the part of `value` that `base` lacks or has with another value."""
     more = {key: inner for key, inner in value.items() if key not in base or base[key] != inner}
     return {key: _beyond(inner, base[key]) if _both(inner, base.get(key)) else inner for key, inner in more.items()}
 
 
 def _merged(base: Manifest, more: Manifest) -> Manifest:
-    """`base`, with everything that `more` adds or has otherwise."""
+    """Return `base` with all fields of `more` added or replaced."""
     return {**base, **{key: _merged(base[key], one) if _both(one, base.get(key)) else one for key, one in more.items()}}
 
 
@@ -78,7 +83,7 @@ def _both(*values: Any) -> bool:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Scripts stand as they are read: line by line."""
+    """A YAML dumper that writes scripts as block text, line by line."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
@@ -89,5 +94,5 @@ _Dumper.add_representer(str, _text)
 
 
 def dumped(documents: Iterable[Manifest]) -> str:
-    """The text of a file."""
+    """Return the text of a golden file."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)

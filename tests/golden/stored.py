@@ -1,7 +1,8 @@
-"""Services as an earlier version left them on a cluster: what they were made of, every object, the pods, the status.
+"""Record services as a version of the operator leaves them on a cluster: their inputs, every object, the pods, the
+status.
 
-`python -m tests.golden.stored NAME [CASE…]` records them as this version leaves them, for all that come. Do it at a release,
-and when the part of a revision that is stored changes on purpose. A record is never written again.
+`python -m tests.golden.stored NAME [CASE…]` makes the record with the current version, for the tests of later versions. Run
+it at a release, and when the stored part of a revision changes on purpose. An existing record is never changed.
 """
 
 import sys
@@ -15,16 +16,16 @@ from tests.support.simulator import World
 
 STORED = HERE / "stored"
 RECORDS = sorted(path.parent for path in STORED.glob("*/*/in.yaml"))
-"""A folder for each version and case."""
+"""A directory for each version and case."""
 ROUTERS_REPLACED: dict[str, str] = {}
-"""Name of a version's folder -> why an upgrade from it replaces routers, in the words of CHANGELOG.md.
+"""Directory name of a version -> the reason why an upgrade from it replaces routers, in the words of CHANGELOG.md.
 
-Empty as long as no change of routers was intended. Pods of engines have no such exception.
+Empty as long as no change of routers was intended. There is no such exception for engine pods.
 """
 
 
 def record(case: str, into: Path) -> None:
-    """A case whose objects are there and whose pods are ready."""
+    """Record a case after all of its objects exist and its pods are ready."""
     made = read(case, "in.yaml")
     world = World(*parts.applied(made), seed=1)
     world.settle()
@@ -43,7 +44,7 @@ def record(case: str, into: Path) -> None:
 
 
 def restored(folder: Path) -> World:
-    """The cluster as the record has it, under the operator of today."""
+    """Return the recorded cluster, managed by the current operator."""
     world = World(*parts.applied(parts.read(folder / "in.yaml")), seed=2)
     (rest,) = parts.read(folder / "rest.yaml")
     for manifest, around in zip(whole(parts.read(folder / "objects.yaml")), rest["objects"], strict=True):

@@ -1,4 +1,4 @@
-"""The page of the API is what the models say."""
+"""The API reference page matches the API models."""
 
 from tests.support import api_page, parts
 

@@ -1,4 +1,4 @@
-"""The page that lists the catalog is what the files say."""
+"""The page that lists the catalog matches the files in config/."""
 
 from tests.support import catalog, parts
 
@@ -18,5 +18,8 @@ def test_every_model_and_runtime_has_a_sample() -> None:
     models = {body["metadata"]["name"] for path in (config / "models").rglob("*.yaml") for body in parts.read(path)}
     runtimes = {body["metadata"]["name"] for path in (config / "runtimes").rglob("*.yaml") for body in parts.read(path)}
     assert models - {one.model.name for one in named if one.model} == {"kimi-k2-tiny"}
-    alike = {"kimi-k2-pd-seed-rt", "kimi-k2-tiny-pd-cpu-rt"}  # kimi-k2-pd.yaml runs on the first, too; the other is for CPUs
+    alike = {
+        "kimi-k2-pd-seed-rt",
+        "kimi-k2-tiny-pd-cpu-rt",
+    }  # kimi-k2-pd.yaml also runs on the first; the other class is for CPUs.
     assert runtimes - {one.runtime.name for one in named if one.runtime} == alike

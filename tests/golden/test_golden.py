@@ -1,4 +1,4 @@
-"""Whole manifests, byte by byte, and what must hold for every one of them."""
+"""Compare complete manifests byte by byte, and check rules that every manifest must satisfy."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ HINT = "see `pytest tests/golden --update-golden`"
 
 
 def test_what_is_shipped_is_in_the_case_as_it_is(case: str, update: bool) -> None:
-    """A case that has an object of `config` has a copy of it; only the runtime of a service may be another."""
+    """A case that has an object of `config` has an exact copy of it; only the runtime of a service may differ."""
     documents, file = read(case, "in.yaml"), HERE / case / "in.yaml"
     fresh = [shipped(one) for one in documents]
     if update and fresh != documents:
@@ -28,7 +28,7 @@ def test_what_is_shipped_is_in_the_case_as_it_is(case: str, update: bool) -> Non
 
 
 def shipped(body: Manifest) -> Manifest:
-    """The object of this kind and name in `config`; without it, the body itself."""
+    """Return the object of this kind and name in `config`; the body itself if there is none."""
     found = parts.in_config(body["metadata"]["name"], body["kind"])
     if found is None or "runtime" not in body["spec"]:
         return found or body
@@ -62,7 +62,7 @@ def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
     everything = rendered(case)
     pods = [one["spec"]["template"]["metadata"]["labels"] for one in everything if "template" in one.get("spec", {})]
     (revision,) = [one for one in everything if one["kind"] == "ControllerRevision"]
-    for role in statefulsets.stored(revision["data"]).values():  # a role that is scaled to zero has no StatefulSet
+    for role in statefulsets.stored(revision["data"]).values():  # A role that is scaled to zero has no StatefulSet.
         pods.append(role.leader["spec"]["template"]["metadata"]["labels"])
     for one in everything:
         selector = (one.get("spec") or {}).get("selector")
@@ -74,7 +74,7 @@ def test_every_selector_is_ours_alone_and_matches_its_pods(case: str) -> None:
 
 
 def test_a_stateful_set_selects_the_pods_of_its_template_and_of_no_other(case: str) -> None:
-    """Two that select one pod would both count it, and each would delete it for the other."""
+    """If two StatefulSets selected the same pod, both would count it, and each would delete it because of the other."""
     sets = [one for one in rendered(case) if one["kind"] == "StatefulSet"]
     for one in sets:
         selector = one["spec"]["selector"]
@@ -100,7 +100,9 @@ def test_no_pod_is_under_two_budgets(case: str) -> None:
 
 
 def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> None:
-    """Else what we own would differ from what we wrote for ever (decisions 13)."""
+    """Every value is written in the form that the API server stores. Otherwise the managed fields would differ from the
+    written ones on every reconciliation (decisions 13).
+    """
     for one in rendered(case):
         for path, value in walk(one) if one["kind"] != "ControllerRevision" else ():
             field = path[-1]
@@ -122,7 +124,7 @@ def test_nothing_is_spelled_otherwise_than_the_server_stores_it(case: str) -> No
 
 
 def test_references_between_variables_see_only_what_stands_before(case: str) -> None:
-    """The kubelet leaves `$(LATER)` as it is."""
+    """The kubelet does not expand `$(LATER)` if the variable LATER is defined after its use."""
     for one in rendered(case):
         for path, value in walk(one):
             if path[-1] != "env":
@@ -136,7 +138,9 @@ def test_references_between_variables_see_only_what_stands_before(case: str) -> 
 
 
 def test_a_stored_slice_is_stamped_alike_for_ever(case: str) -> None:
-    """Data as stored by this golden file's operator, through the running code: equal, also for a group added later."""
+    """A stored revision always yields the same StatefulSets: the data stored by the operator that wrote this golden file
+    give equal objects with the current code, also for a group that is added later.
+    """
     golden = whole(read(case, "out.yaml"))
     (stored,) = [one for one in golden if one["kind"] == "ControllerRevision"]
     labels, (reference,) = stored["metadata"]["labels"], stored["metadata"]["ownerReferences"]
@@ -155,13 +159,13 @@ def test_a_stored_slice_is_stamped_alike_for_ever(case: str) -> None:
 
 
 def bare(manifest: Manifest) -> Manifest:
-    """Without our hash, which is added on the way out."""
+    """Return the manifest without the operator's hash annotation, which is added when the manifest is written."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "annotations"}
     return {**manifest, "metadata": metadata}
 
 
 def walk(value: Any, path: tuple[Any, ...] = ("",)) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every value below, with its path; what was written by users and is only recorded is left out."""
+    """Yield every nested value with its path, except user input that is only recorded."""
     yield path, value
     if isinstance(value, dict):
         for key, inner in value.items():

@@ -1,4 +1,6 @@
-"""An upgrade of the operator under services that an earlier version made: no pod goes, nothing new is rolled out."""
+"""Tests of an operator upgrade with services that an earlier version created: no pod is deleted, and nothing is rolled
+out.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +30,18 @@ Pods = dict[str, tuple[str, str]]
 
 
 def staying(world: World, folder: Path) -> Pods:
-    """Return the pods that an upgrade has to leave: all that are not going, without routers where they may be replaced."""
+    """Return the pods that an upgrade must keep: all pods that are not terminating, except routers where their
+    replacement is allowed.
+    """
     found = {name: (pod.labels[keys.COMPONENT], pod.uid) for name, pod in world.pods.items() if not pod.deleting}
     free = folder.parent.name in ROUTERS_REPLACED
     return {name: pod for name, pod in found.items() if not free or pod[0] != keys.ROUTER}
 
 
 def replaced(before: Pods, after: Pods) -> str:
-    """Return which pods an upgrade replaces although they have to stay, and what to do about it; "" for none."""
+    """Return the names of pods that an upgrade replaces although it must keep them, and what to do about it; empty if
+    there are none.
+    """
     changed = {name: pod[0] for name, pod in before.items() if after.get(name) != pod}
     engines = sorted(name for name, component in changed.items() if component != keys.ROUTER)
     routers = sorted(changed.keys() - set(engines))
@@ -47,7 +53,7 @@ def replaced(before: Pods, after: Pods) -> str:
 
 
 def settle(world: World) -> None:
-    """Let the operator of today work until nothing changes. The simulator refuses writes that a stored object rules out."""
+    """Run the current operator until nothing changes. The simulator rejects writes that a stored object forbids."""
     try:
         world.settle()
     except AssertionError as error:
@@ -64,7 +70,7 @@ def test_pods_and_revisions_stay(folder: Path) -> None:
 
 
 def test_a_pod_that_is_lost_comes_back(folder: Path) -> None:
-    """By what is stored: today's operator repairs what it did not make."""
+    """The current operator recreates a lost pod from the stored revision, although it did not create that revision."""
     world = restored(folder)
     lost = next(iter(world.pods.values()))
     world.lose(lost.name)
@@ -75,7 +81,7 @@ def test_a_pod_that_is_lost_comes_back(folder: Path) -> None:
 
 
 def refuses_everything(asked: RevisionUnderTest) -> ValidationResult:
-    """A rule of an operator to come, by which nothing that there is may start."""
+    """A validation result of a hypothetical later version, which rejects every existing service."""
     said = f"{asked.parts[0].title} is not what it was"
     return ValidationResult((f"new-rule: {said}",), (Objection("new-rule", said, f"new-rule: {said}; write another"),))
 
@@ -105,13 +111,13 @@ def test_todays_operator_refuses_nothing_of_them(folder: Path) -> None:
 
 
 def ready(world: World) -> tuple[str, str]:
-    """Status and reason."""
+    """Return the status and the reason of the condition Ready."""
     said = world.condition("Ready")
     return said["status"], said["reason"]
 
 
 def stored(world: World) -> list[str]:
-    """Names of revisions."""
+    """Return the names of the revisions."""
     return sorted(name for kind, name in world.children if kind == "ControllerRevision")
 
 

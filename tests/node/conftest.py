@@ -1,6 +1,7 @@
-"""A cluster with a real node, where this machine can have one; otherwise every test here is skipped with the reason.
+"""Fixtures: a cluster with a real node where this machine supports one; otherwise all tests of this directory are skipped
+with the reason.
 
-With OME_E2E=kind it is a cluster of kind's, with two workers in Docker.
+With OME_E2E=kind, the cluster is a kind cluster with two workers in Docker.
 """
 
 import contextlib
@@ -28,46 +29,48 @@ WORKERS = 2
 
 @dataclass
 class Steps:
-    """How long the steps of this session took."""
+    """Durations of the steps of this session."""
 
     told: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
     def measure(self, name: str, megabytes: float | None = None) -> Iterator[None]:
-        """Record the seconds of a step under this name, and its size; they are shown when the session ends."""
+        """Record the duration of a step in seconds under this name, and its size in megabytes. Both are printed at the
+        end of the session.
+        """
         began = time.monotonic()
         yield
         size = f"{megabytes:>10,.0f} MB" if megabytes is not None else ""
         self.note(name, f"{time.monotonic() - began:>8.1f} s{size}")
 
     def note(self, name: str, said: str) -> None:
-        """Record any other figure."""
+        """Record another figure under this name."""
         self.told[name] = said
 
 
 @pytest.fixture(scope="session")
 def steps(tables: Tables) -> Iterator[Steps]:
-    """The session's record of steps; it is shown when the session ends."""
+    """Yield the session's record of steps, which is printed at the end of the session."""
     made = Steps()
     yield made
     tables["steps of the node suite"] = [f"{name:<56}{said}" for name, said in made.told.items()]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The first test waits for the tools, which may be built for minutes: only the tests themselves are timed."""
+    """Exclude fixtures from the time limit, because the first test waits for the tools, which may take minutes to build."""
     item.add_marker(pytest.mark.timeout(600, func_only=True))
 
 
 @pytest.fixture(scope="session")
 def machine() -> None:
-    """Skips what needs a real node, with the sentence that `ome local up --real-node` would say."""
+    """Skip tests on a machine that cannot run a real node, with the reason that `ome local up --real-node` prints."""
     if reason := kind_docker.why_not() if ON_KIND else requirements.why_not():
         pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def docker(machine: None, steps: Steps) -> Iterator[None]:
-    """Docker, kind and its node image."""
+    """Provide Docker, kind and kind's node image."""
     with contextlib.ExitStack() as stack:
         with steps.measure("Docker, and kind's node image"):
             stack.enter_context(kind_docker.running())
@@ -76,14 +79,18 @@ def docker(machine: None, steps: Steps) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ours() -> None:
-    """Skips what looks into a node's folders and processes, or ends its control plane's: kind's are in containers."""
+    """Skip tests that inspect the directories and processes of a node, or stop its control plane, on kind, whose nodes
+    are containers.
+    """
     if ON_KIND:
         pytest.skip("it reaches into the node and the control plane, which are Docker's here")
 
 
 @pytest.fixture(scope="package")
 def real(request: pytest.FixtureRequest, steps: Steps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Real nodes that have the image of busybox: one beside two simulated ones of 8 H200 GPUs, or two workers of kind's."""
+    """Yield a cluster whose real nodes have the busybox image: one real node and two simulated nodes with 8 H200 GPUs
+    each, or two kind workers.
+    """
     clusters.sweep()
     request.getfixturevalue("docker" if ON_KIND else "machine")
     with workers(steps) if ON_KIND else node_of_ours(steps) as cluster:
@@ -94,7 +101,7 @@ def real(request: pytest.FixtureRequest, steps: Steps, tmp_path_factory: pytest.
 
 @contextmanager
 def workers(steps: Steps) -> Iterator[Cluster]:
-    """A cluster of kind's, and this machine's routes to it."""
+    """Yield a kind cluster, with routes from this machine to its pods."""
     name = clusters.name("kind")
     try:
         with steps.measure(f"kind with {WORKERS} workers, until they are Ready"):
@@ -108,7 +115,7 @@ def workers(steps: Steps) -> Iterator[Cluster]:
 
 @contextmanager
 def node_of_ours(steps: Steps) -> Iterator[Cluster]:
-    """The node is a kubelet on this machine."""
+    """Yield a cluster whose node is a kubelet on this machine."""
     with steps.measure("packages"):
         requirements.require()
     with steps.measure("tools"):
@@ -125,5 +132,5 @@ def node_of_ours(steps: Steps) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def busybox_archive(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image as a file, for clusters that a test makes itself."""
+    """Return the image as a file, for clusters that a test creates itself."""
     return busybox.image(tmp_path_factory.mktemp("archive"))

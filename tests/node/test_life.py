@@ -1,4 +1,4 @@
-"""What `up` builds, `down` takes away, however far it got."""
+"""Tests that `down` removes everything that `up` creates, even after an incomplete `up`."""
 
 import random
 import shutil
@@ -25,14 +25,14 @@ from tests.support import busybox, clusters, traces
 
 @pytest.fixture
 def name(real: Cluster) -> Iterator[str]:
-    """Of a cluster beside the session's, which is gone afterwards."""
+    """Yield a name for a second cluster, which is deleted after the test."""
     name = clusters.name("life")
     yield name
     lifecycle.down(layout.layout(name))
 
 
 def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_archive: Path) -> None:
-    """Networks of their own; afterwards the machine is as it was, with a pod running until the end."""
+    """Two clusters have separate networks; after their deletion with a running pod, the machine is in its original state."""
     root = layout.layout(name).root
     before = traces.taken(root)
     cluster = Cluster.up(name, real_node=True)
@@ -53,7 +53,7 @@ def test_two_side_by_side_and_nothing_left(real: Cluster, name: str, busybox_arc
 
 @MINUTES
 def test_killed_while_it_comes_up(real: Cluster, name: str) -> None:
-    """At any moment: `down` removes all of it, and the next `up` completes what there is."""
+    """After `up` is killed at any moment, the next `up` completes the cluster, and `down` removes all of it."""
     at, dice = layout.layout(name), random.Random(7)
     before = traces.taken(at.root)
     for completes in (False, True, False):
@@ -66,17 +66,19 @@ def test_killed_while_it_comes_up(real: Cluster, name: str) -> None:
 
 
 def killed_up(name: str, after_s: float) -> None:
-    """The command, ended in the hard way."""
+    """Run `up` and kill it after `after_s` seconds."""
     command = [sys.executable, "-m", "ome_operator", "local", "up", "--real-node", "--name", name]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(after_s)
     process.kill()
     process.wait()
-    cgroups.remove(f"ome-probe-{process.pid}")  # which it tries whether it may make groups; nobody else knows of it
+    cgroups.remove(
+        f"ome-probe-{process.pid}"
+    )  # This name is used by the check whether the command may create cgroups; no other code knows it.
 
 
 def test_killed_programs_come_back(name: str, real: Cluster, busybox_archive: Path) -> None:
-    """A kubelet and a containerd that were killed leave pods alone; without its namespaces the node begins anew."""
+    """If kubelet and containerd are killed, pods keep running; without its namespaces, the node starts from scratch."""
     cluster = Cluster.up(name, real_node=True)
     cluster.load_image(busybox_archive)
     cluster.apply(pod("kept", "exec sleep 1000"))
@@ -95,7 +97,7 @@ def test_killed_programs_come_back(name: str, real: Cluster, busybox_archive: Pa
 
 
 def answers(cluster: Cluster, name: str, script: str) -> str:
-    """What a shell in the pod prints; nothing while it cannot run or fails."""
+    """Return the output of a shell script in the pod; empty if it cannot run or fails."""
     try:
         return inside(cluster, name, script)
     except UserError:
@@ -103,7 +105,9 @@ def answers(cluster: Cluster, name: str, script: str) -> str:
 
 
 def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node is not added later, and kind's nodes are real already."""
+    """A cluster keeps the kinds of nodes of its creation: a real node cannot be added later, and kind nodes are already
+    real.
+    """
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
     at = layout.layout("plain")
     at.make()
@@ -117,9 +121,9 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
 def test_images_outlive_a_cluster(
     real: Cluster, name: str, busybox_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next node has what one had that was taken away with a pod running, and nothing of its pods."""
+    """A new node has the images of a deleted node on which a pod was running, and nothing of that node's pods."""
     place = layout.layout(name).root.with_name(f"{name}-images")
-    monkeypatch.setattr(image_cache, "_place", lambda: place)  # beside that of the session's cluster
+    monkeypatch.setattr(image_cache, "_place", lambda: place)  # next to that of the session's cluster
     cluster = Cluster.up(name, real_node=True)
     cluster.load_image(busybox_archive)
     cluster.apply(pod("first", "exec sleep 1000"))
@@ -130,11 +134,11 @@ def test_images_outlive_a_cluster(
     assert f"docker.io/{busybox.REFERENCE}" in images.listed(cluster.node)
     layers = snapshots(cluster)
     assert "Committed" in layers and "Active" not in layers, "layers, and nothing that a container wrote"
-    busybox_archive.touch()  # made again, as far as the node can know
+    busybox_archive.touch()  # The file is recreated, as far as the node can tell.
     cluster.load_image(busybox_archive)
     assert len([one for one in images.loaded(cluster.node.images) if busybox.REFERENCE in one.read_text()]) == 1
     cluster.load_image(namesake(tmp_path))
-    cluster.load_image(busybox_archive)  # its name was taken meanwhile
+    cluster.load_image(busybox_archive)  # Another image took its name in the meantime.
     images.remove_unused(cluster.node)
     assert len(images.listed(cluster.node)) == 6, "busybox and pause, each by its name, by buildah's, and by its digest"
     assert snapshots(cluster) == layers, "an import fails where it finds a layer that is removed only then"
@@ -146,13 +150,13 @@ def test_images_outlive_a_cluster(
 
 
 def snapshots(cluster: Cluster) -> str:
-    """A line for each layer that is there unpacked, and for each container's own."""
+    """Return a line for each unpacked layer and for each writable layer of a container."""
     ctr = ["ctr", "--address", str(cluster.node.socket), "--namespace", "k8s.io", "snapshots", "list"]
     return subprocess.run(ctr, capture_output=True, text=True, check=True).stdout
 
 
 def namesake(folder: Path) -> Path:
-    """An image of nothing, with the name of busybox."""
+    """Return an empty image with the name of busybox."""
     with tarfile.open(folder / "layer.tar", "w") as layer:
         layer.addfile(tarfile.TarInfo("empty"))
     return build.single("namesake", busybox.REFERENCE, {folder / "layer.tar": "/"})
@@ -160,7 +164,7 @@ def namesake(folder: Path) -> Path:
 
 @MINUTES
 def test_images_come_before_the_node(name: str, real: Cluster, busybox_archive: Path) -> None:
-    """As in the demo: the cluster begins while programs of the node are missing, and its disk takes images already."""
+    """Images can be loaded into the node's disk while programs of the node are still missing, as in the demo."""
     before = Cluster.up(name, nodes=1, real_node=True, join=False)
     assert before.process("kubelet") is None and len(before.kubectl("get", "nodes", "-o", "name").split()) == 1
     before.load_image(busybox_archive)

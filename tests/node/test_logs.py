@@ -1,4 +1,4 @@
-"""`ome logs` on real containers: all ranks of a group, merged or followed over restarts."""
+"""Tests of `ome logs` with real containers: all ranks of a group, merged, and followed across restarts."""
 
 import queue
 import subprocess
@@ -24,7 +24,7 @@ echo life $n of $0; while [ ! -f /kept/end$n ]; do sleep 0.1; done; echo last wo
 
 
 def rank(number: int) -> dict[str, Any]:
-    """A pod as the operator makes them, that ends when the file `end<life>` appears."""
+    """Return a pod as the operator creates it, which exits when the file `end<life>` appears."""
     name = f"chat-engine-r1-0{f'-w-{number}' if number else '-0'}"
     volume = {"name": "kept", "emptyDir": {}}
     mounted = {"volumeMounts": [{"name": "kept", "mountPath": "/kept"}]}
@@ -38,7 +38,7 @@ def rank(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def chat(real: Cluster) -> Cluster:
-    """A group of two ranks."""
+    """Return the cluster with a group of two ranks."""
     real.apply(rank(0), rank(1))
     for name in ("chat-engine-r1-0-0", "chat-engine-r1-0-w-1"):
         wait_ready(real, name)
@@ -51,7 +51,7 @@ def logs(cluster: Cluster, *words: str) -> Result:
 
 @contextmanager
 def following(cluster: Cluster) -> Iterator["queue.Queue[str]"]:
-    """Lines of `ome logs -f` as they come."""
+    """Yield a queue with the lines of `ome logs -f` as they arrive."""
     command = [sys.executable, "-m", "ome_operator", "logs", "chat", "-f", "--kubeconfig", str(cluster.kubeconfig)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
     lines: queue.Queue[str] = queue.Queue()

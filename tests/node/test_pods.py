@@ -1,4 +1,4 @@
-"""Pods on the real node live like pods anywhere: started, probed, reached, resolved, restarted."""
+"""Pods on the real node behave as on any node: they are started, probed, reachable, resolvable and restarted."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ SERVE = "mkdir /tmp/www; echo hello > /tmp/www/index.html; echo serving; exec ht
 
 
 def pod(name: str, script: str, *, namespace: str = "default", container: dict[str, Any] | None = None, **spec: Any) -> Any:
-    """A pod of one busybox container on the real node."""
+    """Return a pod with one busybox container for the real node."""
     one = {"name": "main", "image": REFERENCE, "command": ["/bin/sh", "-c", script], **(container or {})}
     return {
         "apiVersion": "v1",
@@ -36,17 +36,17 @@ def pod(name: str, script: str, *, namespace: str = "default", container: dict[s
 
 
 def wait_ready(cluster: Cluster, name: str, namespace: str = "default") -> None:
-    """Until the kubelet says so."""
+    """Wait until the kubelet reports the pod as ready."""
     cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", f"pod/{name}", f"--timeout={60 * PATIENCE}s")
 
 
 def inside(cluster: Cluster, name: str, script: str) -> str:
-    """What a shell in the pod prints."""
+    """Return the output of a shell script in the pod."""
     return cluster.kubectl("exec", name, "--", "/bin/sh", "-c", script)
 
 
 def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> None:
-    """Poll until it is so."""
+    """Poll until the condition is true."""
     until = time.monotonic() + within_s * PATIENCE
     while not seen():
         assert time.monotonic() < until, f"not within {within_s} s: {what}"
@@ -55,7 +55,9 @@ def eventually(what: str, seen: Callable[[], bool], within_s: float = 30.0) -> N
 
 @pytest.fixture(scope="module")
 def web(real: Cluster, steps: Steps) -> str:
-    """A web server in a pod, behind a Service and with a name of its own; `web` to all of them."""
+    """Start a web server in a pod behind a Service, with its own hostname; the pod, the Service and the host are all
+    named `web`.
+    """
     probe = {"readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1}}
     headless = {"clusterIP": "None", "selector": {"app": "web"}, "ports": [{"port": 8080}]}
     plain = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
@@ -70,7 +72,9 @@ def web(real: Cluster, steps: Steps) -> str:
 
 
 def test_the_node_takes_what_is_meant_for_it(real: Cluster, web: str) -> None:
-    """A taint keeps everything else away, so demos stay on simulated nodes; what selects it lands on it."""
+    """A taint keeps other pods away, so the pods of demos stay on simulated nodes; a pod that selects the real node is
+    scheduled on it.
+    """
     node = json.loads(real.kubectl("get", "node", NAME, "-o", "json"))
     assert node["metadata"]["labels"][LABEL] == "true"
     assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://")
@@ -84,7 +88,7 @@ def test_the_node_takes_what_is_meant_for_it(real: Cluster, web: str) -> None:
 
 
 def test_logs_exec_and_port_forward(real: Cluster, web: str) -> None:
-    """The API server reaches the kubelet."""
+    """These commands need a connection from the API server to the kubelet."""
     assert real.kubectl("logs", web) == "serving\n"
     assert inside(real, web, "cat /tmp/www/index.html") == "hello\n"
     with forwarded(real, f"pod/{web}", 8080) as address, urllib.request.urlopen(address, timeout=5) as reply:
@@ -93,7 +97,7 @@ def test_logs_exec_and_port_forward(real: Cluster, web: str) -> None:
 
 @contextmanager
 def forwarded(cluster: Cluster, target: str, port: int, namespace: str = "default") -> Iterator[str]:
-    """The address at which `kubectl port-forward` listens."""
+    """Yield the address on which `kubectl port-forward` listens."""
     own = choose(1)[0]
     command = [str(cluster.program("kubectl")), "port-forward", "-n", namespace, target, f"{own}:{port}"]
     process = subprocess.Popen(command, env=cluster.environment(), stdout=subprocess.DEVNULL)
@@ -106,7 +110,7 @@ def forwarded(cluster: Cluster, target: str, port: int, namespace: str = "defaul
 
 
 def test_names_and_services(real: Cluster, web: str) -> None:
-    """Service names, names of pods behind a headless Service, and the API server itself; other names do not exist."""
+    """A pod resolves Services, pods behind a headless Service, and the API server; other names do not exist."""
     for name in ("web", "web.default.svc.cluster.local", "web-0.each.default.svc.cluster.local:8080", "each:8080"):
         assert inside(real, web, f"wget -q -O- http://{name}/") == "hello\n"
     version = inside(real, web, "wget -q -O- --no-check-certificate https://kubernetes.default.svc/version")
@@ -115,7 +119,7 @@ def test_names_and_services(real: Cluster, web: str) -> None:
 
 
 def test_this_machine_reaches_pods_and_services(real: Cluster, web: str) -> None:
-    """As a neighbour of the pods; and pods reach it."""
+    """The machine of the test reaches pods directly, and pods reach that machine."""
     addresses = [
         real.kubectl("get", "pod", web, "-o", "jsonpath={.status.podIP}") + ":8080",
         real.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"),
@@ -131,20 +135,22 @@ def test_this_machine_reaches_pods_and_services(real: Cluster, web: str) -> None
 
 
 def greet(server: socket.socket) -> None:
-    """One visitor."""
+    """Answer one connection."""
     visitor, _ = server.accept()
     with visitor:
         visitor.sendall(b"met\n")
 
 
 def test_a_killed_container_is_restarted(real: Cluster) -> None:
-    """In place. With a shared process namespace the pause container is process 1, and it reaps orphans."""
-    script = "echo $$$$ > /tmp/pid; trap 'exit 3' TERM; while true; do sleep 0.1; done"  # Kubernetes makes one $ of two
+    """A killed container is restarted in the same pod. With a shared process namespace, the pause container is process 1
+    and reaps orphans.
+    """
+    script = "echo $$$$ > /tmp/pid; trap 'exit 3' TERM; while true; do sleep 0.1; done"  # Kubernetes turns $$ into $.
     real.apply(pod("killed", script, shareProcessNamespace=True))
     wait_ready(real, "killed")
     assert inside(real, "killed", "cat /proc/1/comm") == "pause\n"
     orphan = inside(real, "killed", "(sleep 0.1 > /dev/null & echo $!)").strip()
-    gone = f"test -e /proc/{orphan} || echo gone"  # a child of the loop above is a zombie for a moment, too
+    gone = f"test -e /proc/{orphan} || echo gone"  # A child of the loop above is also a zombie for a moment.
     eventually("the orphan is reaped", lambda: inside(real, "killed", gone) == "gone\n")
     inside(real, "killed", "kill $(cat /tmp/pid)")
     status = "jsonpath={.status.containerStatuses[0]['restartCount','lastState.terminated.exitCode']}"
@@ -153,7 +159,7 @@ def test_a_killed_container_is_restarted(real: Cluster) -> None:
 
 
 def test_probes_and_volumes(real: Cluster) -> None:
-    """A failing liveness probe restarts the container; memory volumes, limits and tokens are there."""
+    """A failing liveness probe restarts the container; memory volumes, limits and service account tokens work."""
     looks = {"periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 2, "timeoutSeconds": 30}
     alive = {"exec": {"command": ["cat", "/memory/alive"]}, **looks}
     container = {
@@ -172,7 +178,7 @@ def test_probes_and_volumes(real: Cluster) -> None:
 
 
 def test_a_restricted_namespace(real: Cluster) -> None:
-    """The strictest pod security standard, with a user that is not root."""
+    """A pod with a non-root user runs under the strictest pod security standard."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     real.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}})
     eventually("its account", lambda: "default" in real.kubectl("get", "serviceaccounts", "-n", "strict", "-o", "name"))
@@ -184,6 +190,6 @@ def test_a_restricted_namespace(real: Cluster) -> None:
 
 
 def test_a_missing_image_is_a_sentence(real: Cluster) -> None:
-    """Of the tool, not of ctr."""
+    """The error message comes from the tool, not from ctr."""
     with pytest.raises(UserError, match=r"There is no image archive /nowhere/x\.tar"):
         real.load_image(Path("/nowhere/x.tar"))

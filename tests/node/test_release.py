@@ -1,7 +1,8 @@
-"""A release as people get it: from a registry behind TLS onto a real node, with tokens, to the next version and back.
+"""Test a release as users install it: from a registry with TLS onto a real node, with tokens, upgraded to the next
+version and rolled back.
 
-`make release-check`. The registry is 127.0.0.1 for helm, as in what people type. The node has a loopback of its own, so its
-containerd is told, as on machines with a mirror, where that name is reached.
+Run by `make release-check`. The registry is 127.0.0.1 for helm, as in the commands that users type. The node has its own
+loopback interface, so its containerd is configured with the address of that name, as on machines with a registry mirror.
 """
 
 import json
@@ -37,7 +38,7 @@ ENGINES = quote("component in (engine,decoder)")
 
 @pytest.fixture(scope="module")
 def rig(real: Cluster) -> Iterator[Rig]:
-    """A cluster with a real node and nothing of ours."""
+    """Yield a cluster with a real node and no object of this project."""
     name = clusters.name("release")
     try:
         yield Rig(Cluster.up(name, real_node=True))
@@ -47,14 +48,14 @@ def rig(real: Cluster) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def front(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """The registry, which helm, oras and the node trust by its authority."""
+    """Yield the registry, whose certificate authority helm, oras and the node trust."""
     node = rig.cluster.node
     folder = tmp_path_factory.mktemp("tls")
     with tls_registry.running(folder, [node.host]) as made, pytest.MonkeyPatch.context() as patch:
         known = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
         bundle = (
             folder / "bundle.crt"
-        )  # images are built meanwhile, from places that this machine's own authorities vouch for
+        )  # Meanwhile images are built from registries that the machine's own certificate authorities vouch for.
         bundle.write_text((Path(known).read_text() if known else "") + made.authority.read_text())
         patch.setenv("SSL_CERT_FILE", str(bundle))
         patch.setenv("DOCKER_CONFIG", str(folder))
@@ -69,14 +70,14 @@ def front(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clone of this checkout's commit: what a release is made of."""
+    """Return a clone of this checkout's commit, from which releases are built."""
     folder = tmp_path_factory.mktemp("clone") / "repository"
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(folder)], check=True)
     return folder
 
 
 def commit_version(clone: Path, version: str) -> None:
-    """What docs/releases.md says to do before a release."""
+    """Commit the version as docs/releases.md describes for a release."""
     for place in PLACES:
         text = (clone / place).read_text()
         (clone / place).write_text(SAID.sub(rf"\g<1>{version}", text))
@@ -90,14 +91,14 @@ def commit_version(clone: Path, version: str) -> None:
 
 
 def release(clone: Path, front: Front, *words: str) -> "subprocess.CompletedProcess[str]":
-    """The command of `make release`, with the clone's own code."""
+    """Run the command of `make release` with the code of the clone."""
     command = [sys.executable, "-m", "release", *words, "--registry", front.host]
     env = {**os.environ, "PYTHONPATH": str(clone)}
     return subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True, check=False)
 
 
 def operator(rig: Rig) -> Manifest:
-    """The operator's only pod, once the others are gone."""
+    """Return the operator's only pod after all other operator pods are gone."""
     selector = "app.kubernetes.io/name=ome-operator"
     rig.wait("a single operator", lambda: len(rig.all("Pod", "ome", selector)) == 1, 60)
     (found,) = rig.all("Pod", "ome", selector)
@@ -105,7 +106,7 @@ def operator(rig: Rig) -> Manifest:
 
 
 def running_image(pod: Manifest) -> str:
-    """As its pod names it."""
+    """Return the image that the pod's status names."""
     return str(pod["spec"]["containers"][0]["image"])
 
 
@@ -114,7 +115,7 @@ def engines(rig: Rig) -> set[str]:
 
 
 def publish(clone: Path, front: Front, version: str, steps: Steps) -> None:
-    """`make release`, which pushes; a maintainer has written the version before."""
+    """Run `make release`, which pushes; the version was committed before, as a maintainer does."""
     commit_version(clone, version)
     with steps.measure(f"release {version}: made and pushed"):
         done = release(clone, front, "push", "--version", version)
@@ -124,7 +125,7 @@ def publish(clone: Path, front: Front, version: str, steps: Steps) -> None:
 
 
 SEED = "upgrade --install ome-crd oci://REGISTRY/charts/ome-crd --namespace ome --create-namespace"
-"""The first line of the seeds behind `helm`, but for the registry's name."""
+"""The first `helm` command of the seeds, except for the name of the registry."""
 
 
 def test_from_the_registry_to_tokens_to_the_next_version_and_back(rig: Rig, front: Front, clone: Path, steps: Steps) -> None:
@@ -165,7 +166,9 @@ def test_from_the_registry_to_tokens_to_the_next_version_and_back(rig: Rig, fron
 
 
 def again(rig: Rig, url: str, said: list[int], running: set[str]) -> None:
-    """The registry beside the router is the operator's image, so routers are replaced; engines are not, and say the same."""
+    """The router's sidecar is the operator's image, so routers are replaced; engines are not, and their answers do not
+    change.
+    """
     image = running_image(operator(rig))
 
     def replaced() -> bool:
@@ -179,7 +182,7 @@ def again(rig: Rig, url: str, said: list[int], running: set[str]) -> None:
 
 
 def test_refusals_of_the_command(front: Front, clone: Path) -> None:
-    """One sentence and exit code 1, and the registry is asked nothing."""
+    """The command fails with one sentence and exit code 1, without a request to the registry."""
     front.asked.clear()
     (clone / "new.txt").write_text("x")
     dirty = release(clone, front, "push", "--version", VERSIONS[-1])

@@ -1,4 +1,4 @@
-"""A real router with engines and an API server that only pretend."""
+"""Fixtures: a real router with simulated engines and a simulated API server."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from ome_local import ports
 from tests.support.rig import PATIENCE
 
 PORT = 30000
-"""Of engines: each has an address of its own, as pods do."""
+"""Port of the engines; each engine has its own address, as pods have."""
 
 
 def address(number: int) -> str:
-    """A loopback address that no other process of tests has: files of this folder run side by side."""
+    """Return a loopback address that no other test process uses, because the files of this directory run in parallel."""
     return f"127.{os.getpid() // 256 % 256}.{os.getpid() % 256}.{number}"
 
 
 async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
-    """Wait until it holds; the seconds that it took."""
+    """Wait until the condition is true, and return the seconds that it took."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while not await holds():
@@ -36,17 +36,19 @@ async def until(holds: Callable[[], Awaitable[bool]], within: float) -> float:
 
 
 class Engine:
-    """Answers what a router asks an engine; a request whose `text` is "held" not before `released` is set."""
+    """A simulated engine that answers a router's requests. A request whose `text` is "held" is answered only after
+    `released` is set.
+    """
 
     def __init__(self, ip: str, mode: str) -> None:
         self.ip, self.mode, self.running = ip, mode, 0
         self.released = asyncio.Event()
         self.traces: list[str] = []
-        """`traceparent` of each request."""
+        """The header `traceparent` of each request."""
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         app = web.Application()
         app.router.add_get("/health", self._ok)
         app.router.add_get("/server_info", self._info)
@@ -58,7 +60,7 @@ class Engine:
         await web.TCPSite(self._runner, self.ip, PORT).start()
 
     async def stop(self) -> None:
-        """Be dead."""
+        """Stop the engine."""
         self.released.set()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -84,7 +86,7 @@ class Engine:
 
 
 class Api:
-    """Lists pods."""
+    """A simulated API server that lists pods."""
 
     def __init__(self, port: int) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
@@ -94,7 +96,7 @@ class Api:
         self._runner: web.AppRunner | None = None
 
     def run(self, name: str, component: str, ip: str, **annotations: str) -> None:
-        """A leader that serves: pod 0 of the StatefulSet of its name, which is `<component>-<group>`."""
+        """Add a serving leader: pod 0 of the StatefulSet `name`, which is `<component>-<group>`."""
         labels = {
             "component": component,
             "leaderworkerset.sigs.k8s.io/worker-index": "0",
@@ -113,7 +115,7 @@ class Api:
         }
 
     async def start(self) -> None:
-        """Listen, always on the same port."""
+        """Start listening, always on the same port."""
         app = web.Application()
         app.router.add_get("/api/v1/namespaces/team/pods", self._list)
         self._runner = web.AppRunner(app, access_log=None)
@@ -121,7 +123,7 @@ class Api:
         await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
 
     async def stop(self) -> None:
-        """Be unreachable."""
+        """Make the API server unreachable."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -133,39 +135,39 @@ class Api:
 
 
 class Process:
-    """A child process whose output goes to a file."""
+    """A child process whose output is written to a file."""
 
     def __init__(self, log: Path, *words: str, env: dict[str, str] | None = None) -> None:
         self._log, self._words, self._env = log, words, env
         self.child: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Run it."""
+        """Start the process."""
         with self._log.open("ab") as out:
             self.child = await asyncio.create_subprocess_exec(
                 sys.executable, *self._words, stdout=out, stderr=out, env=self._env
             )
 
     async def stop(self, number: int = signal.SIGKILL) -> int:
-        """End it; its exit code."""
+        """Stop the process with a signal, and return its exit code."""
         assert self.child is not None
         if self.child.returncode is None:
             self.child.send_signal(number)
         return await self.child.wait()
 
     def log(self) -> str:
-        """What it said."""
+        """Return the output of the process."""
         return self._log.read_text(errors="replace")
 
 
 def router_process(folder: Path, port: int, metrics: int, *flags: str, env: dict[str, str] | None = None) -> Process:
-    """A real sglang-router that is not started yet."""
+    """Return a real sglang-router that is not started yet."""
     here = "--host=127.0.0.1", f"--port={port}", f"--prometheus-port={metrics}"
     return Process(folder / "router.log", "-m", "sglang_router.launch_router", *here, *flags, env=env)
 
 
 class Stage:
-    """All of it."""
+    """The router, its registry, the engines and the API server of a test."""
 
     def __init__(self, folder: Path) -> None:
         port, metrics, self._probe, served = ports.choose(4)
@@ -195,7 +197,7 @@ class Stage:
         self.session = aiohttp.ClientSession()
 
     async def listed(self) -> set[str]:
-        """Addresses that the router has."""
+        """Return the addresses of the workers that the router has."""
         try:
             async with self.session.get(f"{self.url}/workers") as answer:
                 body = await answer.json()
@@ -204,7 +206,7 @@ class Stage:
         return {one["url"].removeprefix("http://").partition(":")[0] for one in body["workers"]}
 
     async def lists(self, *ips: str, within: float) -> float:
-        """Wait until the router has exactly these."""
+        """Wait until the router has exactly these workers, and return the seconds that it took."""
 
         async def holds() -> bool:
             return await self.listed() == set(ips)
@@ -212,20 +214,20 @@ class Stage:
         return await until(holds, within)
 
     async def stands(self) -> dict[str, dict[str, Any]]:
-        """What the registry says about each pod."""
+        """Return what the registry reports about each pod."""
         async with self.session.get(f"http://127.0.0.1:{self._probe}/workers") as answer:
             body = json.loads(await answer.text())
         return {one["pod"].removesuffix("-0"): one for one in body["workers"]}
 
     async def health(self) -> int:
-        """Status of the registry's probe."""
+        """Return the HTTP status of the registry's health probe."""
         async with self.session.get(f"http://127.0.0.1:{self._probe}/healthz") as answer:
             return answer.status
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    """A router with one prefill and two decode leaders that serve."""
+    """Yield a router with one serving prefill leader and two serving decode leaders."""
     whole = Stage(tmp_path)
     for one in whole.engines.values():
         await one.start()

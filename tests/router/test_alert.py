@@ -1,4 +1,6 @@
-"""OmeRouterErrors in a real Prometheus, its times divided by ten, beside a real router whose engines fail."""
+"""Tests of the alert OmeRouterErrors in a real Prometheus, with all durations divided by ten, and a real router whose
+engines fail.
+"""
 
 import asyncio
 import json
@@ -19,14 +21,14 @@ WITHIN_S = 120.0
 
 
 class Engines:
-    """A prefill and a decode engine: both answer every request alike."""
+    """A prefill and a decode engine that answer every request with the same status."""
 
     def __init__(self) -> None:
         self.status = 200
         self._runners: list[web.AppRunner] = []
 
     async def start(self, mode: str) -> int:
-        """Another engine listens; its port."""
+        """Start another engine, and return its port."""
 
         async def answer(_: web.Request) -> web.Response:
             return web.json_response({"text": "", "meta_info": {}}, status=self.status)
@@ -47,7 +49,7 @@ class Engines:
         return int(runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Both are gone."""
+        """Stop both engines."""
         for runner in self._runners:
             await runner.cleanup()
 
@@ -61,7 +63,7 @@ async def engines() -> AsyncIterator[Engines]:
 
 @pytest.fixture
 async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, int]]:
-    """Its port, and that of its metrics."""
+    """Yield the port of a router and the port of its metrics."""
     prefill, decode = [await engines.start(mode) for mode in ("prefill", "decode")]
     port, metrics = ports.choose(2)
     process = router_process(
@@ -73,7 +75,7 @@ async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, i
     await process.start()
 
     async def serves() -> bool:
-        # It answers 503 until both engines have told it about themselves; starting Prometheus makes them wait for seconds.
+        # The router answers 503 until it has the data of both engines. Starting Prometheus delays their answers by seconds.
         try:
             async with aiohttp.request("POST", f"http://127.0.0.1:{port}/generate", json={"text": "x"}) as answer:
                 return answer.status == 200
@@ -89,7 +91,7 @@ async def router(engines: Engines, tmp_path: Path) -> AsyncIterator[tuple[int, i
 
 @pytest.fixture
 async def asked(router: tuple[int, int], tmp_path: Path) -> AsyncIterator[Prometheus]:
-    """All alert rules, and the router as the only target that answers."""
+    """Yield a Prometheus with all alert rules, which scrapes only the router successfully."""
     with running(tmp_path, divided(alerts.rules())) as (made, at, _):
         target = {"targets": [f"127.0.0.1:{router[1]}"], "labels": {"job": "routers", "namespace": "team"}}
         (targets.folder(at) / "pods-router.json").write_text(json.dumps([target]))
@@ -102,7 +104,7 @@ async def asked(router: tuple[int, int], tmp_path: Path) -> AsyncIterator[Promet
 
 
 async def firing(asked: Prometheus) -> set[str]:
-    """But for the operator that is not here."""
+    """Return the firing alerts, except those about the operator, which does not run in this test."""
     return await asyncio.to_thread(asked.alerts) - {"OmeNobodyLeads"}
 
 

@@ -1,4 +1,6 @@
-"""Which paths of a router are open to whom: the table of docs/security.md, asked of a real sglang-router."""
+"""Test which paths of a router are open to which client: the table of docs/security.md, checked with a real
+sglang-router.
+"""
 
 import re
 from collections.abc import AsyncIterator
@@ -21,7 +23,7 @@ FLAGS = {
     "`--control-plane-api-keys` (sglang-router 0.3.1 and later)": ("--control-plane-api-keys", f"1:test:admin:{SECOND}"),
     "both": (f"--api-key={FIRST}", "--control-plane-api-keys", f"1:test:admin:{SECOND}"),
 }
-"""By the first cell of a row."""
+"""Flags of the router by the first cell of a table row."""
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 DOORS: dict[str, list[tuple[str, str, dict[str, Any] | None]]] = {
     "/workers": [("GET", "/workers", None), ("POST", "/workers", {"url": f"http://{ENGINE}:{PORT}"})],
@@ -39,11 +41,11 @@ DOORS: dict[str, list[tuple[str, str, dict[str, Any] | None]]] = {
     "/health": [("GET", "/health", None)],
     "/readiness": [("GET", "/readiness", None)],
 }
-"""Requests for what the table's head names."""
+"""Requests for each path in the head of the table."""
 
 
 def table() -> list[list[str]]:
-    """Its cells, the head first."""
+    """Return the cells of the table, beginning with its head."""
     page = (ROOT / "docs/security.md").read_text(encoding="utf-8").partition("## Routers")[2]
     lines = [line for line in page.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("|---")]
@@ -54,7 +56,7 @@ HEAD, *ROWS = table()
 
 @asynccontextmanager
 async def router(folder: Path, *flags: str) -> AsyncIterator[str]:
-    """Its address, once it serves."""
+    """Yield the address of a router that serves."""
     port, metrics = ports.choose(2)
     workers = f"--worker-urls=http://{ENGINE}:{PORT}", "--worker-startup-check-interval=1"
     process = router_process(folder, port, metrics, *workers, *flags)
@@ -74,7 +76,7 @@ async def router(folder: Path, *flags: str) -> AsyncIterator[str]:
 
 
 async def answered(url: str, method: str, path: str, body: dict[str, Any] | None, key: str) -> int:
-    """The status of a request with this key; 0 where nobody listens."""
+    """Return the status of a request with this key; 0 if no server listens."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         async with (
@@ -87,7 +89,7 @@ async def answered(url: str, method: str, path: str, body: dict[str, Any] | None
 
 
 def opened(cell: str, flags: str) -> set[str]:
-    """The keys that a cell means; "" is none."""
+    """Return the keys that a cell of the table names; the empty string stands for no key."""
     if cell == "open":
         return {"", FIRST, SECOND}
     if cell == "that key":

@@ -1,4 +1,6 @@
-"""The registry beside a real sglang-router: what its own discovery loses is mended within seconds."""
+"""Tests of the registry sidecar with a real sglang-router: it repairs within seconds what the router's own discovery
+misses.
+"""
 
 import asyncio
 import signal
@@ -11,7 +13,7 @@ P, D, E = address(11), address(21), address(22)
 async def test_a_worker_that_died_while_nobody_watched_is_out_in_time(stage: Stage) -> None:
     assert stage.api.asked == {"labelSelector": "a=b,c=d", "token": "Bearer secret"}
     await stage.api.stop()
-    await asyncio.sleep(4)  # longer than the interval: it has seen that nobody answers
+    await asyncio.sleep(4)  # longer than the interval, so the registry has noticed that the router does not answer
     assert await stage.listed() == {P, D, E} and await stage.health() == 200
     del stage.api.pods["d-1"]
     stage.api.status = 500

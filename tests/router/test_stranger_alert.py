@@ -1,4 +1,6 @@
-"""OmeRouterStranger in a real Prometheus, beside a real router, its registry, and what the operator asks that registry."""
+"""Tests of the alert OmeRouterStranger in a real Prometheus, with a real router, its registry, and the operator's queries
+of that registry.
+"""
 
 import asyncio
 import json
@@ -19,19 +21,19 @@ from tests.support.prometheus import BY, Prometheus, divided, running
 
 WITHIN_S = 120.0
 DIVIDED_BY = 60
-"""It clears half an hour after the last stranger."""
+"""The alert clears half an hour after the last foreign worker."""
 ALERT = "OmeRouterStranger"
 
 
 def router_pod() -> dict[str, object]:
-    """The router's, as the API server would tell of it."""
+    """Return the router's pod as the API server returns it."""
     labels = {keys.SERVICE: "svc", "component": keys.ROUTER}
     metadata = {"namespace": "team", "name": "svc-router", "uid": "u", "labels": labels}
     return {"metadata": metadata, "status": {"podIP": "127.0.0.1"}}
 
 
 class Operator:
-    """The part of it that asks registries, and its page of metrics."""
+    """The part of the operator that queries registries, with its page of metrics."""
 
     def __init__(self, here: Place) -> None:
         pods, self.told = [from_api.pod(router_pod())], list[Ref]()
@@ -41,7 +43,7 @@ class Operator:
         self._metrics.ask("ome_router_strangers_total", lambda: {(): self._watch.total})
 
     async def start(self) -> int:
-        """Ask each second; the port of the page."""
+        """Query the registry every second, and return the port of the metrics page."""
 
         async def shown() -> health.Answer:
             return True, await self._metrics.page()
@@ -51,14 +53,14 @@ class Operator:
         return port
 
     async def stop(self) -> None:
-        """Ask no more."""
+        """Stop querying."""
         self._walking.cancel()
         await asyncio.gather(self._walking, return_exceptions=True)
         await self._served.cleanup()
 
 
 async def test_a_worker_that_somebody_adds_fires_it(tmp_path: Path) -> None:
-    """A router without a key of ours: with it nobody can (tests/router/test_strangers.py)."""
+    """The router has no key of the operator. With a key, no client can add a worker (tests/router/test_strangers.py)."""
     async with place(tmp_path, note="false") as here:
         operator = Operator(here)
         port = await operator.start()

@@ -1,4 +1,6 @@
-"""Somebody who may send prompts gives the router orders: a real sglang-router and the registry beside it, as rendered."""
+"""Tests of a client that may send prompts and tries to control the router: a real sglang-router and its registry, as
+rendered.
+"""
 
 import asyncio
 import os
@@ -27,11 +29,11 @@ from tests.support.simulator import START
 WORKER, THIEF = address(31), address(66)
 KEY = "0123456789abcdef"
 SECONDS = 20 if SOAK else 8
-"""The review tried it for 20."""
+"""Duration of an attack in seconds; the security review used 20."""
 
 
 class Attack:
-    """What came of it."""
+    """The result of an attack."""
 
     def __init__(self) -> None:
         self.answers: list[int] = []
@@ -39,12 +41,12 @@ class Attack:
 
     @property
     def stolen(self) -> int:
-        """Prompts that the thief got."""
+        """The number of prompts that the attacker's server received."""
         return self.served.get(THIEF, 0)
 
 
 class Place:
-    """A router with a worker and its registry, and somebody else's server that would be a worker."""
+    """A router with a worker and its registry, and a foreign server that the attacker adds as a worker."""
 
     def __init__(self, folder: Path, note: str) -> None:
         port, metrics, self.page, served = ports.choose(4)
@@ -59,7 +61,7 @@ class Place:
         extra = [f"--server=http://127.0.0.1:{served}", "--address=127.0.0.1", f"--port={self.page}"]
         words = ["-m", "ome_operator", *sidecar["args"], *extra, f"--account={folder / 'account'}"]
         self.registry = Process(folder / "registry.log", *words, env=_environment(sidecar))
-        # Discovery needs a cluster; without it the registry alone adds.
+        # The router's own discovery needs a cluster; without it, only the registry adds workers.
         kept = [word for word in main["args"] if not word.startswith(("--service-discovery", "--selector"))]
         quick = [f"--prometheus-port={metrics}", "--worker-startup-check-interval=1"]
         words = [*main["command"][1:], *_expanded(kept, _environment(main)), *quick]
@@ -69,12 +71,12 @@ class Place:
         self.session = aiohttp.ClientSession()
 
     async def prompt(self, text: str) -> str:
-        """Who answered a prompt that shows no key."""
+        """Return the name of the server that answered a prompt sent without a key."""
         async with self.session.post(f"{self.url}/generate", json={"text": text, "sampling_params": {}}) as answer:
             return str((await answer.json())["text"]) if answer.status == 200 else f"status {answer.status}"
 
     async def attack(self, delete_others: bool = False, **headers: str) -> Attack:
-        """A POST every 0.3 s beside prompts that are all different."""
+        """Send a POST request that adds the foreign server every 0.3 s, while different prompts are sent."""
         done, until_then = Attack(), asyncio.get_running_loop().time() + SECONDS
 
         async def order() -> None:
@@ -107,13 +109,13 @@ class Place:
                     done.answers.append(answer.status)
 
     async def asked(self, page: str, **headers: str) -> tuple[int, str]:
-        """A page of the registry."""
+        """Return status and text of a page of the registry."""
         async with self.session.get(f"http://127.0.0.1:{self.page}{page}", headers=headers) as answer:
             return answer.status, await answer.text()
 
 
 def _rendered(port: int, note: str) -> dict[str, Any]:
-    """The pod spec of the router of a service."""
+    """Return the rendered pod spec of a service's router."""
     runner = parts.container(
         "router",
         image="registry.example.com/sglang-router:0.3.2",
@@ -135,7 +137,7 @@ KEY_IN_TEXT = re.compile(r"[0-9a-f]{32}")
 
 
 def _environment(container: dict[str, Any]) -> dict[str, str]:
-    """As the kubelet makes it."""
+    """Return the environment of a container as the kubelet sets it."""
     values = {item["name"]: str(item.get("value", "")) for item in container.get("env") or ()}
     secret = {item["name"]: KEY for item in container.get("env") or () if "secretKeyRef" in (item.get("valueFrom") or {})}
     return {**os.environ, **values, **secret}
@@ -147,7 +149,7 @@ def _expanded(words: list[str], environment: dict[str, str]) -> list[str]:
 
 @asynccontextmanager
 async def place(folder: Path, note: str = "") -> AsyncIterator[Place]:
-    """It serves."""
+    """Yield the router and its registry while they serve."""
     engines = [Engine(ip, "null") for ip in (WORKER, THIEF)]
     for item in engines:
         await item.start()
@@ -176,7 +178,7 @@ async def place(folder: Path, note: str = "") -> AsyncIterator[Place]:
 
 @pytest.mark.parametrize("delete_others", [False, True], ids=["POST", "POST and DELETE of the others"])
 async def test_who_may_send_prompts_may_not_redirect_those_of_others(tmp_path: Path, delete_others: bool) -> None:
-    """The review got 206 of 362 prompts, and 255 of 332 with DELETE."""
+    """The security review redirected 206 of 362 prompts, and 255 of 332 with DELETE."""
     async with place(tmp_path) as here:
         done = await here.attack(delete_others)
         assert set(done.answers) == {401} and len(done.answers) > SECONDS
@@ -188,7 +190,7 @@ async def test_who_may_send_prompts_may_not_redirect_those_of_others(tmp_path: P
 
 
 def _shown(process: Process) -> str:
-    """What `ps` shows."""
+    """Return the command line that `ps` shows for the process."""
     assert process.child is not None
     return Path(f"/proc/{process.child.pid}/cmdline").read_text()
 
@@ -214,11 +216,11 @@ async def test_the_registrys_page_needs_the_same_key_and_its_probes_need_none(tm
 
 
 async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path) -> None:
-    """What is left where a router has no key of ours: the finding as it was reported."""
+    """A router without a key of the operator can still be attacked for a short time, as the review reported."""
     async with place(tmp_path, note="false") as here:
         assert here.registry.child is not None
-        # How many are stolen depends on when the registry looks, and on which of two workers the router prefers, for long:
-        # for the proof the registry looks away, and there is no other worker.
+        # How many prompts are redirected depends on the time of the registry's check, and on which of two workers the router
+        # prefers. To make the result certain, the registry does not check for a while, and there is no other worker.
         here.registry.child.send_signal(signal.SIGSTOP)
         assert (await here.attack(delete_others=True)).stolen > 0, "else the tests above prove nothing"
         here.registry.child.send_signal(signal.SIGCONT)

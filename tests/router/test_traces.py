@@ -1,4 +1,6 @@
-"""Spans of a real sglang-router as the operator starts it reach a collector, and prefill and decode join its trace."""
+"""Spans of a real sglang-router, started as the operator starts it, reach a collector, and prefill and decode join its
+trace.
+"""
 
 import sys
 from pathlib import Path
@@ -61,5 +63,5 @@ async def test_a_request_is_a_trace_through_router_prefill_and_decode(tmp_path: 
     assert ours.items() <= span.resource.items() and span.resource["k8s.pod.name"] == "svc-router-r1-x"
     assert 0 < span.seconds < 60
     assert span.resource["deployment.environment"] == "test", "what the user says of a resource stays"
-    # Two facts of docs/traces.md about this version.
+    # docs/traces.md states two facts about this version.
     assert span.resource["service.name"] == "smg" and (span.parent, span.trace != CALLER) == ("", True)
