@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_project_words_and_misspelled_words_are_found_outside_of_code(text: str, found: list[str], tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
+    page = tmp_path / "page"
     page.write_text(text, encoding="utf-8")
     command = [Path(sys.executable).parent / "typos", "--format", "brief", "--config", ROOT / "pyproject.toml", page]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
