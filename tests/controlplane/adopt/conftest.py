@@ -1,4 +1,4 @@
-"""Where OME has run: none of our charts until a test installs them."""
+"""Fixture: a cluster on which OME has run, without the charts of this project until a test installs them."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,6 @@ from tests.support import clusters
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
-    """For this story alone."""
+    """Yield a cluster for the tests of this directory only."""
     with clusters.fresh("adopt") as made:
         yield made

@@ -1,4 +1,4 @@
-"""A cluster where OME has run becomes ours: one story in the order in which a person goes through it."""
+"""Tests of the takeover of a cluster with OME: one sequence of steps, in the order in which a user performs them."""
 
 import json
 import os
@@ -20,14 +20,14 @@ SPACE = "chat"
 
 
 class Adopting:
-    """The command, against the cluster."""
+    """The command `ome adopt`, run against the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.user = json.loads(cluster.kubectl("auth", "whoami", "-o", "json"))["status"]["userInfo"]["username"]
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        """What `ome adopt` prints; its exit code must be this."""
+        """Run `ome adopt` and return its output; the exit code must be `code`."""
         done = subprocess.run(
             [sys.executable, "-m", "ome_operator", "adopt", *words],
             env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)},
@@ -42,12 +42,12 @@ class Adopting:
         return said
 
     def writes(self, *words: str, code: int = 0) -> tuple[list[str], str]:
-        """The writes of one call, as the audit log has them, and what it printed."""
+        """Return the writes of one call according to the audit log, and the output of the command."""
         mark = self.cluster.audit_mark()
         said = self(*words, code=code)
         rig = Rig(self.cluster)
         marker = f"marker-{mark}"
-        rig.get("Namespace", "", marker)  # audit lines come in order, but after the answers
+        rig.get("Namespace", "", marker)  # Audit lines are in order, but are written after the responses.
         rig.wait("the marker", lambda: any(one.name == marker for one in self.cluster.audit(mark)))
         mine = [one for one in self.cluster.audit(mark) if one.user == self.user and one.writes]
         return [f"{one.verb} {one.resource}/{one.name}" for one in mine], said
@@ -55,7 +55,7 @@ class Adopting:
 
 @pytest.fixture(scope="module")
 def rig(cluster: Cluster) -> Iterator[Rig]:
-    """OME's CRDs, objects and controller; OME has run, and our operator has not."""
+    """Yield a cluster with OME's CRDs, objects and controller, on which OME has run and this project's operator has not."""
     rig = Rig(cluster)
     for name in (SPACE, "ome"):
         rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -76,7 +76,7 @@ def rig(cluster: Cluster) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def adopt(rig: Rig) -> Adopting:
-    """The command."""
+    """Return the command."""
     return Adopting(rig.cluster)
 
 
@@ -86,7 +86,7 @@ def crd(rig: Rig, name: str) -> dict[str, Any]:
 
 
 def serving(rig: Rig, service: str) -> int:
-    """Ready addresses behind a Service."""
+    """Return the number of ready addresses behind a Service."""
     slices = Rig(rig.cluster).api.get(path("EndpointSlice", SPACE) + f"?labelSelector=kubernetes.io/service-name={service}")
     ends = [end for one in slices["items"] for end in one["endpoints"] or ()]
     return sum(end["conditions"]["ready"] for end in ends)
@@ -94,7 +94,7 @@ def serving(rig: Rig, service: str) -> int:
 
 @contextmanager
 def watching(look: Callable[[], int]) -> Iterator[list[int]]:
-    """Look again and again beside what the test does."""
+    """Call `look` repeatedly while the test continues, and yield the list of its results."""
     seen: list[int] = []
     ended = threading.Event()
 

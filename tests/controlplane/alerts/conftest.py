@@ -1,4 +1,4 @@
-"""A control plane with our operator and a Prometheus that has the chart's alert rules, their times divided."""
+"""Fixtures: a control plane with the operator and a Prometheus that has the chart's alert rules with shortened durations."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -16,44 +16,47 @@ from tests.support.prometheus import BY, Prometheus, divided, until
 from tests.support.rig import Rig
 
 OTHERS: Mapping[str, float] = {
-    "OmeNobodyLeads": 4,  # 30 s: a restart took 16 s on a busy machine
-    "OmeServiceNotReady": 50,  # 90 s: longer than other faults keep a service from serving
-    "OmeRolloutOld": 100,  # 144 s: longer than that
+    "OmeNobodyLeads": 4,  # 30 s, because a restart took 16 s on a busy machine
+    "OmeServiceNotReady": 50,  # 90 s, longer than other faults keep a service from serving
+    "OmeRolloutOld": 100,  # 144 s, longer than the previous duration
     "OmeGangWaits": 360,
     "OmeGroupsRecycle": 20,
     "OmeGpusWasted": 60,
     "OmeNodesUnready": 60,
     "OmeBrakeForgotten": 2880,
-    "OmeWatchSilent": 2,  # watches of quiet kinds were silent for 130 s: without news there is no bookmark, either
+    "OmeWatchSilent": 2,  # Watches of quiet kinds were silent for 130 s: without changes, there are no bookmarks either.
 }
-"""By what times are divided where it is not by ten: hours are too long, and no fault may outlast times of other alerts."""
+"""Divisors of durations where it is not ten: hours are too long for a test, and no fault may last longer than the
+durations of other alerts."""
 
 
 class Bed:
-    """What a fault is done to."""
+    """The environment in which a test causes a fault."""
 
     def __init__(self, rig: Rig, asked: Prometheus, folder: Path) -> None:
         self.rig, self.asked, self.folder = rig, asked, folder
         self.tidy = ExitStack()
-        """What is done once a fault has ended and its alert has cleared."""
+        """Cleanup steps for the time after a fault has ended and its alert has cleared."""
         self._number = itertools.count()
 
     def later(self, do: Callable[..., object], *words: object, **more: object) -> None:
-        """Do this once the alert has cleared; what is said last comes first."""
+        """Call `do` after the alert has cleared; the last registered call runs first."""
         self.tidy.callback(do, *words, **more)
 
     def operate(self, *more: str, program: str = "ome_operator", kubeconfig: Path | None = None) -> None:
-        """An operator in the place of that which runs, with these options; it leads. `program`: its module."""
+        """Replace the running operator by one with these options, and wait until it leads. `program` is its Python
+        module.
+        """
         self.rig.stop()
         metrics = str(self.rig.cluster.kept.ports["operator-metrics"])
         options = ("--gang-timeout", "5", *more, "--metrics-port", metrics)
-        env = {"TMPDIR": str(self.folder)}  # for what the flight recorder writes of a bug
+        env = {"TMPDIR": str(self.folder)}  # the directory in which the flight recorder writes bugs
         self.rig.start("operator", *options, program=program, kubeconfig=kubeconfig, env=env)
         self.rig.leads()
         self.rig.wait("Prometheus has asked it", lambda: self.asked.ask("ome_leader == 1"))
 
     def namespace(self) -> str:
-        """A new namespace, until all is tidied."""
+        """Return a new namespace, which exists until the cleanup."""
         name = f"fault-{next(self._number)}"
         self.rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         self.later(self.rig.delete, "Namespace", "", name)
@@ -75,7 +78,9 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 
 def begun(cluster: Cluster, folder: Path) -> str:
-    """Prometheus with other rules than a cluster's own has, asking each second; its URL."""
+    """Start a Prometheus with different rules than those of the cluster and a scrape interval of a second, and return its
+    URL.
+    """
     at, kept, rules = cluster.at, cluster.kept.with_spec(prometheus=True), folder / "rules.yaml"
     rules.write_text(yaml.safe_dump(divided(alerts.rules(), BY, OTHERS)))
     prometheus.write(at, kept, rules, "1s")

@@ -1,7 +1,8 @@
-"""Of the control-plane suite, and long (`make soak`): real faults fire alerts in a real Prometheus, their end clears them.
+"""Long tests of the control-plane suite (`make soak`): real faults make alerts fire in a real Prometheus, and the end of
+a fault clears its alert.
 
-Times of the rules are divided by ten, or as tests/controlplane/alerts/conftest.py says. promtool's unit tests of the same
-rules, with their times as they are, stand in tests/unit/release/test_alerts.py.
+The durations of the rules are divided by ten, or by the divisors in tests/controlplane/alerts/conftest.py.
+tests/unit/release/test_alerts.py runs promtool's unit tests of the same rules with unchanged durations.
 """
 
 import time
@@ -28,7 +29,7 @@ def test_every_alert_has_a_fault_or_says_why_not() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("alert", FAULTS)
 def test_a_fault_fires_its_alert_and_its_end_clears_it(bed: Bed, alert: str, tables: Tables) -> None:
-    """And no other alert, from the beginning of the fault until all is well."""
+    """No other alert fires from the beginning of the fault until everything works again."""
     asked = bed.asked
     until("nothing fires before", lambda: not asked.alerts(), WITHIN_S)
     began = time.monotonic()

@@ -1,4 +1,6 @@
-"""A cluster with two namespaces of teams; each test installs the chart with its own values and starts its operator."""
+"""Fixtures: a cluster with the namespaces of two teams. Each test installs the chart with its own values and starts its
+operator.
+"""
 
 from collections.abc import Iterator
 
@@ -14,14 +16,16 @@ HELD = {"models.ome.io/team-a.basemodel.tiny": "Ready", **yamls.READY}
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
-    """With an audit log: what operators ask is what these tests are about."""
+    """Yield a cluster with an audit log, because these tests check the requests of operators."""
     with clusters.fresh("places") as made:
         yield made
 
 
 @pytest.fixture(scope="package")
 def installed(cluster: Cluster) -> Rig:
-    """Namespaces, charts, nodes that hold the models, and a model and a runtime for the cluster and for team-a."""
+    """Return the cluster with namespaces, charts, nodes that have the models, and a model and a runtime for the cluster
+    and for team-a.
+    """
     rig = Rig(cluster)
     for name in TEAMS:
         make(rig, name)
@@ -35,12 +39,12 @@ def installed(cluster: Cluster) -> Rig:
 
 @pytest.fixture
 def rig(installed: Rig) -> Iterator[Rig]:
-    """No operator runs before and after a test."""
+    """Yield the cluster; no operator runs before and after a test."""
     yield installed
     for process in ("operator", "second"):
         installed.stop(process=process)
     for name in TEAMS:
-        installed.cluster.kubectl("delete", "leases", "--all", "-n", name)  # a claim lives on for a while
+        installed.cluster.kubectl("delete", "leases", "--all", "-n", name)  # A claim continues to exist for a while.
         for quota in installed.all("ResourceQuota", name):
             installed.delete("ResourceQuota", name, quota["metadata"]["name"])
         installed.clear(name)
@@ -48,5 +52,5 @@ def rig(installed: Rig) -> Iterator[Rig]:
 
 
 def make(rig: Rig, namespace: str) -> None:
-    """A namespace."""
+    """Create a namespace."""
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})

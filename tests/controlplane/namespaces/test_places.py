@@ -1,4 +1,4 @@
-"""An operator with exactly the chart's Roles in its namespaces, with a small ClusterRole and without any."""
+"""Tests of an operator that has exactly the chart's Roles in its namespaces, with a small ClusterRole or without any."""
 
 import re
 import urllib.request
@@ -26,11 +26,14 @@ RARE: set[Right] = {
     ("networking.k8s.io", "ingresses", "delete"),
     *(("gateway.networking.k8s.io", "httproutes", verb) for verb in ("list", "delete")),
 }
-"""What these services do not need and others do: tests/controlplane/operator/test_rbac.py proves it of the same rules."""
+"""Rights that other services need but those of these tests do not; tests/controlplane/operator/test_rbac.py checks that
+the same rules are needed."""
 
 
 def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
-    """What the chart gives the operator in a ClusterRole, and in Roles of other namespaces than its own."""
+    """Return the operator's rights in the chart: those of its ClusterRole, and those of Roles in namespaces other than
+    its own.
+    """
     given = [word for each in values for word in ("--set", each)]
     chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *IMAGE, *given)
     found: dict[str, set[Right]] = {"ClusterRole": set(), "Role": set()}
@@ -46,7 +49,9 @@ def rights(rig: Rig, *values: str) -> tuple[set[Right], set[Right]]:
 
 
 def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
-    """What the operator has asked since a mark: outside of namespaces, and in those of the teams. Nothing was refused."""
+    """Return the rights that the operator has used since a mark: outside of namespaces, and in the namespaces of the
+    teams. No request was denied.
+    """
     sent = [each for each in asked(rig, since) if each.namespace != "ome"]
     refused = {what(each) for each in sent if each.code == 403} - {what(each) for each in sent if each.code != 403}
     assert refused == set()
@@ -54,14 +59,14 @@ def used(rig: Rig, since: int) -> tuple[set[Right], set[Right]]:
     for each in sent:
         inside = bool(each.namespace)
         found[inside].add(what(each))
-        if each.code == 201:  # an apply that creates is logged as a patch, and needs both verbs
+        if each.code == 201:  # An apply that creates an object is logged as a patch, and needs both verbs.
             found[inside].add((*what(each)[:2], "create"))
-    found[1].update(("", "pods", verb) for verb in ("get", "list", "watch"))  # what it gives to routers
+    found[1].update(("", "pods", verb) for verb in ("get", "list", "watch"))  # rights that it grants to routers
     return found
 
 
 def hold_the_agents_directory(rig: Rig) -> None:
-    """Nodes get the label that agents' records would lead to, which a service's status names."""
+    """Give nodes the label that agents' records would cause, which the status of a service names."""
     rig.create(yamls.service("team-a", "names-it", "w-pairs"))
     told = rig.says("team-a", "names-it", "ModelReady", "WaitingForNodes", "agents set the label")
     label = re.search(r"the label (\S+)=Ready", told["message"])
@@ -90,7 +95,7 @@ def test_with_a_cluster_role_for_cluster_wide_kinds(rig: Rig) -> None:
 
 
 def test_without_any_cluster_role(rig: Rig) -> None:
-    """And with what only an operator that sees nodes can know unknown, and gating nothing."""
+    """Facts that only an operator with access to nodes can know are unknown, and do not block a service."""
     values = HERE, "clusterWideKinds=false"
     rig.install(*values)
     model, runtime = yamls.model(), yamls.runtime("w-pairs", size=2)
@@ -123,18 +128,18 @@ def test_without_any_cluster_role(rig: Rig) -> None:
     of_cluster, of_teams = rights(rig, *values)
     assert of_cluster == outside == set()
     assert sorted(inside - of_teams) == []
-    renewal = ("coordination.k8s.io", "leases", "update")  # of a claim, after five minutes
+    renewal = ("coordination.k8s.io", "leases", "update")  # A claim is renewed after five minutes.
     assert sorted(of_teams - inside - RARE - {renewal}) == []
 
 
 def page(rig: Rig) -> str:
-    """The metrics of the operator that was started last."""
+    """Return the metrics of the operator that was started last."""
     with urllib.request.urlopen(f"http://127.0.0.1:{rig.metrics_port}/metrics", timeout=5) as answer:
         return str(answer.read().decode())
 
 
 def watched(rig: Rig) -> dict[str, float]:
-    """Namespace -> whether it is watched."""
+    """Return, for each namespace, whether it is watched."""
     found = re.findall(r'ome_namespace_watched\{namespace="([^"]+)"\} (\S+)', page(rig))
     return {name: float(value) for name, value in found}
 
@@ -164,7 +169,7 @@ def test_a_namespace_that_is_absent_comes_vanishes_and_comes_again(rig: Rig) -> 
 
 
 def writers(rig: Rig, since: int) -> dict[tuple[str, str], set[str]]:
-    """(namespace, name) of what operators wrote -> whose accounts did."""
+    """Return, for each object that operators wrote, (namespace, name) -> the accounts that wrote it."""
     found: dict[tuple[str, str], set[str]] = {}
     for each in rig.cluster.audit(since):
         aside = ("leases", "selfsubjectreviews")
@@ -184,7 +189,9 @@ def uids(rig: Rig, service: str) -> set[str]:
 
 
 def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
-    """On all namespaces, in a single namespace of their own; and a service goes from the first to the second as it is."""
+    """The operators run once for all namespaces and once for separate namespaces; a service is moved from the first to
+    the second without any change.
+    """
     rig.install()
     chart = str(ROOT / "charts/ome-resources")
     sets = ("--set", "operator.external=true", "--set", "operatorClass=blue")
@@ -223,7 +230,7 @@ def test_two_operators_of_two_classes_do_not_meet(rig: Rig) -> None:
 
 
 def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
-    """With the administrator's kubeconfig and a Lease in another namespace; it says as whom it works, too."""
+    """The operator runs with the administrator's kubeconfig and a Lease in another namespace, and also reports its user."""
     rig.install()
     rig.start("operator")
     rig.leads()

@@ -1,4 +1,6 @@
-"""One cluster for the whole suite: 16 simulated 8xH200 nodes, our charts, our operator with its own token."""
+"""Fixtures: one cluster for the whole suite with 16 simulated 8xH200 nodes, the charts, and the operator with its own
+token.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -16,14 +18,14 @@ _NUMBER = itertools.count()
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[Cluster]:
-    """For tests of the whole: charts and one operator for all of them."""
+    """Yield the cluster for end-to-end tests, which share the charts and one operator."""
     with clusters.fresh("operator") as made:
         yield made
 
 
 @pytest.fixture(scope="package")
 def installed(cluster: Cluster) -> Rig:
-    """The cluster with charts and a model on every node; no operator yet."""
+    """Return the cluster with the charts and a model on every node, but without an operator."""
     rig = Rig(cluster)
     rig.install()
     for node in rig.all("Node", ""):
@@ -34,7 +36,7 @@ def installed(cluster: Cluster) -> Rig:
 
 @pytest.fixture
 def rig(installed: Rig) -> Iterator[Rig]:
-    """The cluster with a running operator; whatever a test did to it is mended."""
+    """Yield the cluster with a running operator; whatever a test changes on it is restored."""
     if not installed.cluster.process("operator"):
         installed.start()
     yield installed
@@ -45,7 +47,7 @@ def rig(installed: Rig) -> Iterator[Rig]:
 
 @pytest.fixture
 def namespace(rig: Rig) -> Iterator[str]:
-    """A namespace of its own for each test, emptied afterwards."""
+    """Yield a separate namespace for each test, which is emptied afterwards."""
     name = f"t{next(_NUMBER)}"
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
@@ -56,7 +58,7 @@ def namespace(rig: Rig) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def account(tables: Tables) -> Iterator[Account]:
-    """Of the faults that were tried and what they cost; it is shown when the session ends."""
+    """Yield the record of tested faults and their costs, which is printed at the end of the session."""
     made = Account()
     yield made
     tables["faults on the control plane"] = list(made.lines())

@@ -1,4 +1,4 @@
-"""Real agents on simulated nodes: a model from a hub to labels and status, with the agents' own tokens."""
+"""Tests of real agents on simulated nodes with their own tokens: from a model on a hub to labels and status."""
 
 import json
 import sys
@@ -21,7 +21,9 @@ RECORDS = "/apis/ome.io/v1beta1/nodemodels"
 
 @pytest.fixture(scope="module")
 def agents(installed: Rig) -> Iterator[Rig]:
-    """The chart with agents. Their pods only seem to run: tests run the agents, with tokens that are bound to those pods."""
+    """Yield the cluster with the agents of the chart. Their pods are simulated; the tests run the agents, with tokens
+    that are bound to these pods.
+    """
     chart = ("upgrade", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", "--set", "operator.external=true")
     image = ("--set", "agent.image.repository=registry.example.com/ome-agent")
     installed.cluster.helm(*chart, "--set", "agent.enabled=true", *image)
@@ -34,14 +36,14 @@ def agents(installed: Rig) -> Iterator[Rig]:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[hubs.Hub]:
-    """Behind TLS: agents send no token in clear."""
+    """Yield a hub with TLS, because agents send no token without encryption."""
     context = hubs.certificate(tmp_path / "tls")
     with hubs.served(hubs.Hub(hubs.model(1, [2_000_000, 300_000]), token="hf_very-secret"), tls=context) as one:
         yield one
 
 
 def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
-    """An agent of this node, on a disk of its own, with the hub's token in a mounted Secret."""
+    """Start an agent of this node with its own disk and with the hub's token in a mounted Secret."""
     secret = folder / "secrets" / "hub"
     secret.mkdir(parents=True)
     (secret / "token").write_text(hub.token)
@@ -56,17 +58,17 @@ def start(rig: Rig, node: str, folder: Path, hub: hubs.Hub, *more: str) -> None:
 
 
 def storage(uri: str, path: Path, node: str) -> dict[str, Any]:
-    """Files for one node, from the hub that wants a token."""
+    """Return a storage spec for one node, with files from the hub that requires a token."""
     return {"storageUri": uri, "path": str(path), "key": "hub", "nodeSelector": {"kubernetes.io/hostname": node}}
 
 
 def whole(model: dict[str, Any]) -> str:
-    """The label that a node carries where the revision of the model is whole."""
+    """Return the label of a node on which the revision of the model is complete."""
     return names.whole_label(LABEL, parts.digest(model))
 
 
 def labels(rig: Rig, node: str) -> dict[str, str]:
-    """Labels of a node about the model of these tests."""
+    """Return the labels of a node that concern the model of these tests."""
     found = rig.get("Node", "", node) or {}
     return {key: value for key, value in found["metadata"]["labels"].items() if key.startswith(LABEL)}
 
@@ -105,7 +107,7 @@ def test_a_model_goes_from_the_hub_to_a_label(agents: Rig, rig: Rig, namespace: 
 
 
 def only_its_own_record(rig: Rig, node: str, other: str, folder: Path) -> None:
-    """What an agent's own token can and cannot do."""
+    """Check what an agent's token permits and denies."""
     own = Token(folder / node)
     manifest = {"apiVersion": "ome.io/v1beta1", "kind": "NodeModels", "metadata": {"name": other}}
     merge = "application/merge-patch+json"
@@ -132,7 +134,9 @@ def only_its_own_record(rig: Rig, node: str, other: str, folder: Path) -> None:
 
 
 def pods_mount_the_revision(rig: Rig, namespace: str, node: str, model: dict[str, Any]) -> None:
-    """With agents a service's pods go to the node that has the revision, and mount its directory at the model's path."""
+    """With agents, the pods of a service are scheduled to the node that has the revision, and mount its directory at the
+    path of the model.
+    """
     path = model["spec"]["storage"]["path"]
     rig.create(yamls.runtime("w-agent", router=False))
     try:
@@ -149,7 +153,7 @@ def pods_mount_the_revision(rig: Rig, namespace: str, node: str, model: dict[str
 
 
 def only_these_labels(rig: Rig, node: str) -> None:
-    """What the operator's own token can and cannot do to a node."""
+    """Check what the operator's token permits and denies for a node."""
     own = Token(rig.kubeconfig)
     where, merge = f"/api/v1/nodes/{node}", "application/merge-patch+json"
     for change in (
@@ -166,7 +170,9 @@ def only_these_labels(rig: Rig, node: str) -> None:
 
 
 def nothing_tells_the_token(rig: Rig, node: str, token: str) -> None:
-    """Not in an object, an event, a log, or what anybody sees of a process, after it opened the hub."""
+    """The token is in no object, event or log, and in no data that other users see of a process, after it gave access to
+    the hub.
+    """
     process = rig.cluster.process(f"agent-{node}")
     assert process is not None
     seen = {name: Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("cmdline", "environ")}
@@ -178,7 +184,9 @@ def nothing_tells_the_token(rig: Rig, node: str, token: str) -> None:
 
 
 def test_what_nothing_refers_to_is_removed(agents: Rig, rig: Rig, namespace: str, tmp_path: Path, hub: hubs.Hub) -> None:
-    """A model and weights trained on it, on their way from the hub to a pod; and the old revision away again."""
+    """A model and weights trained on it are downloaded from the hub and mounted by a pod; then the old revision is
+    removed.
+    """
     node, home = rig.all("Node", "")[2]["metadata"]["name"], tmp_path / "disk" / ".ome"
     model = yamls.model("fetched", URI)
     model["spec"]["storage"] = storage(URI, tmp_path / "disk" / "fetched", node)

@@ -1,4 +1,6 @@
-"""BenchmarkJobs on a real API server with a real Job controller; what their pods say is a kwok Stage."""
+"""Tests of BenchmarkJobs on a real API server with a real Job controller; a kwok Stage simulates the output of their
+pods.
+"""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ REPORT = {"scenario": "D(8,8)", "concurrency": 1, "requests": 10, "failed": 0, "
 
 @pytest.fixture
 def empty(rig: Rig, namespace: str) -> Iterator[str]:
-    """A namespace whose Jobs go when the test ends, and pods that live as usual then."""
+    """Yield a namespace whose Jobs are deleted at the end of the test, after which pods behave normally again."""
     yield namespace
     for kind in ("BenchmarkJob", "Job"):
         for one in rig.all(kind, namespace):
@@ -26,13 +28,13 @@ def empty(rig: Rig, namespace: str) -> Iterator[str]:
 
 
 def ends(rig: Rig, name: str, code: int, **report: Any) -> None:
-    """From now on the pod of this BenchmarkJob ends with this code and report."""
+    """Let the pod of this BenchmarkJob exit with this code and report from now on."""
     said = json.dumps({**REPORT, **report})
     rig.cluster.set_stages(stages.finish({keys.BENCHMARK: name}, exit_code=code, message=said))
 
 
 def says(rig: Rig, namespace: str, name: str, state: str, reason: str, seconds: float = 30.0) -> Manifest:
-    """Wait until its status says so; the status."""
+    """Wait until the status has this state and reason, and return the status."""
 
     def holds() -> Manifest | None:
         status: Manifest = (rig.get("BenchmarkJob", namespace, name) or {}).get("status", {})
@@ -127,13 +129,13 @@ def test_a_refused_pod_is_told(rig: Rig, empty: str) -> None:
 
 
 def test_the_operators_token_makes_no_other_jobs(rig: Rig, namespace: str) -> None:
-    """Whatever its Role allows; see the chart's admission policy."""
+    """The chart's admission policy denies such Jobs even if the operator's Role allows them."""
     for labels in ({}, {"ome.io/benchmark": "x", "ome.io/managed-by": "ome-operator"}):
         pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
         metadata = {"name": "mine", "labels": labels}
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
         body = json.dumps(job)
         with pytest.raises(UserError, match="may only write Jobs"):
-            config = f"--kubeconfig={rig.kubeconfig}"  # applied as the operator does: its audit log is counted
+            config = f"--kubeconfig={rig.kubeconfig}"  # the operator's user, whose requests are counted
             rig.cluster.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", config, stdin=body)
     assert not rig.all("Job", namespace)

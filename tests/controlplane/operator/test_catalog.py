@@ -1,4 +1,4 @@
-"""Every file of the catalog at once on simulated nodes: applied as it is, and Ready."""
+"""Test that every file of the catalog can be applied at once without any change, and becomes ready on simulated nodes."""
 
 import json
 from collections.abc import Iterator
@@ -18,20 +18,20 @@ Body = dict[str, Any]
 
 
 def bodies(*folders: str) -> list[Body]:
-    """The objects of the files in folders of config."""
+    """Return the objects of the files in directories of config."""
     files = [file for folder in folders for file in sorted((CONFIG / folder).rglob("*.yaml"))]
     return [body for file in files for body in parts.read(file)]
 
 
 def holds_every_model() -> dict[str, str]:
-    """What an agent writes on a node that has the weights."""
+    """Return the labels that an agent writes on a node that has all weights."""
     models = [body["metadata"]["name"] for body in bodies("models")]
     return {names.model_label("ClusterBaseModel", "", name): keys.MODEL_READY for name in models}
 
 
 @pytest.fixture
 def large(rig: Rig) -> Iterator[Rig]:
-    """The cluster with enough nodes for all samples, each with every model."""
+    """Yield the cluster with enough nodes for all samples; every node has every model."""
     there = {node["metadata"]["name"] for node in rig.all("Node", "")}
     added = [node for node in simulated("h200", NODES) if node["metadata"]["name"] not in there]
     for node in added:
@@ -45,7 +45,7 @@ def large(rig: Rig) -> Iterator[Rig]:
 
 
 def place(body: Body, name: bool = True) -> str:
-    """URL of an object, or of those of its kind beside it."""
+    """Return the URL of an object, or of the list of its kind in its namespace."""
     metadata = body["metadata"]
     return path(body["kind"], metadata.get("namespace", ""), metadata["name"] if name else "")
 
@@ -56,7 +56,10 @@ def test_every_sample_of_the_catalog_comes_up(large: Rig) -> None:
     samples = [body for one in catalog.samples() for body in parts.read(CONFIG / "samples/isvc" / one)]
     services = [body for body in samples if body["kind"] == "InferenceService"]
     try:
-        for body in (*shown, *samples):  # in the order of the files; strict as kubectl is, which would take a minute
+        for body in (
+            *shown,
+            *samples,
+        ):  # Apply in the order of the files, with the strict validation of kubectl; kubectl itself would take a minute.
             api.request("POST", f"{place(body, False)}?fieldValidation=Strict", body)
         for one in services:
             found = rig.ready(one["metadata"]["namespace"], one["metadata"]["name"], 100)
@@ -72,7 +75,7 @@ def test_every_sample_of_the_catalog_comes_up(large: Rig) -> None:
 
 
 def keys_of_ssh(rig: Rig) -> None:
-    """One Secret, of its own type, with the service as its owner; the operator sent it and looked at none."""
+    """There is one Secret of the right type with the service as its owner; the operator wrote it, and has read no Secret."""
     name = "kimi-k2-trtllm"
     (secret,) = rig.api.get(path("Secret", name))["items"]
     assert secret["type"] == keys.SSH_SECRET and secret["immutable"] is True

@@ -1,4 +1,4 @@
-"""What the operator chooses for a service that leaves it open, on a real API server."""
+"""Tests of the operator's selection for a service that does not name a runtime, on a real API server."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ FACTS = {
 
 
 def runtime(name: str, namespace: str, **format_: Any) -> yamls.Manifest:
-    """A runtime of one namespace that offers itself for models like FACTS."""
+    """Return a runtime of one namespace that can be selected for models like FACTS."""
     body = yamls.runtime(name)
     wanted = {"modelArchitecture": "DeepseekV3ForCausalLM", "quantization": "fp8", "autoSelect": True, **format_}
     body["spec"]["supportedModelFormats"][0] |= wanted
@@ -32,20 +32,20 @@ def runtime(name: str, namespace: str, **format_: Any) -> yamls.Manifest:
 
 
 def learned(rig: Rig, model: str) -> None:
-    """A node reports what the model's files say."""
+    """Report, as a node does, the facts from the model's files."""
     patch = json.dumps({"status": {"facts": FACTS}})
     rig.cluster.kubectl("patch", "clusterbasemodels.ome.io", model, "--subresource=status", "--type=merge", "-p", patch)
 
 
 def on_nodes(rig: Rig, label: str, value: str | None = "Ready") -> None:
-    """All nodes get a label, or lose it."""
+    """Set a label on all nodes, or remove it."""
     for node in rig.all("Node", ""):
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": {f"models.ome.io/{label}": value}}})
 
 
 @pytest.fixture
 def model(rig: Rig, namespace: str) -> Iterator[str]:
-    """A model on every node, of which nothing is known yet."""
+    """Yield a model on every node whose facts are not known yet."""
     name = f"model-{namespace}"
     body = yamls.model(name)
     del body["spec"]["modelFormat"]
@@ -57,14 +57,14 @@ def model(rig: Rig, namespace: str) -> Iterator[str]:
 
 
 def open_service(namespace: str, model: str, **spec: Any) -> yamls.Manifest:
-    """A service that names no runtime."""
+    """Return a service that names no runtime."""
     body = yamls.service(namespace, "open", "", model=model, **spec)
     del body["spec"]["runtime"]
     return body
 
 
 def explained(rig: Rig, folder: Path, service: yamls.Manifest) -> tuple[int, str]:
-    """What `ome explain runtime` says to somebody with a kubeconfig: (exit code, output)."""
+    """Return exit code and output of `ome explain runtime` for a user with a kubeconfig."""
     file = folder / "isvc.yaml"
     file.write_text(json.dumps(service))
     command = [sys.executable, "-m", "ome_operator", "explain", "runtime", "-f", str(file)]
@@ -75,7 +75,7 @@ def explained(rig: Rig, folder: Path, service: yamls.Manifest) -> tuple[int, str
 
 
 def asked(rig: Rig, *words: str) -> tuple[int, str]:
-    """(exit code, output) of a command of `ome`."""
+    """Return exit code and output of an `ome` command."""
     command = [sys.executable, "-m", "ome_operator", *words, "--kubeconfig", str(rig.cluster.kubeconfig)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr

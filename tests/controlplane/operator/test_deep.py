@@ -1,4 +1,6 @@
-"""Objects as deep as the API server takes: they are refused in a sentence, and everything else goes on."""
+"""Tests of objects with the deepest nesting that the API server accepts: they are rejected with a message, and everything
+else continues to work.
+"""
 
 import json
 import os
@@ -17,7 +19,7 @@ DEPTHS = {"as reported": 2_000, "near the API server's own limit": 9_000}
 
 @pytest.fixture
 def deep(rig: Rig, namespace: str) -> Iterator[list[str]]:
-    """Names of services of the test's namespace that nothing here can read, so kubectl deletes them."""
+    """Yield a list for the names of services that Python cannot parse, which kubectl deletes after the test."""
     names: list[str] = []
     yield names
     for name in names:
@@ -25,7 +27,7 @@ def deep(rig: Rig, namespace: str) -> Iterator[list[str]]:
 
 
 def test_nested_services_stop_nothing(rig: Rig, namespace: str, deep: list[str]) -> None:
-    """Each ended the operator, and every next one while it was there."""
+    """Each of these services once made the operator exit, and again after every restart while the service existed."""
     process, runtime = rig.cluster.process("operator"), f"deep-{namespace}"
     rig.create(yamls.runtime(runtime, router=False))
     try:
@@ -56,13 +58,15 @@ def test_nested_services_stop_nothing(rig: Rig, namespace: str, deep: list[str])
 
 
 def condition(rig: Rig, namespace: str, name: str) -> str:
-    """What a service says of being ready, by kubectl: Python's decoder cannot read it whole."""
+    """Return the message of the service's condition Ready with kubectl, because Python's decoder cannot parse the
+    complete object.
+    """
     path = '{.status.conditions[?(@.type=="Ready")].message}'
     return rig.cluster.kubectl("get", "inferenceservice", name, "-n", namespace, "-o", f"jsonpath={path}")
 
 
 def ome(rig: Rig, *words: str) -> str:
-    """What a command prints, as a process of its own."""
+    """Return the output of a command that runs in a separate process."""
     argv = [sys.executable, "-m", "ome_operator", *words, "--kubeconfig", str(rig.cluster.kubeconfig)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ, timeout=60)
     assert "Traceback" not in done.stderr, done.stderr

@@ -1,8 +1,7 @@
-"""Lives that are disturbed in every way that a control plane knows, and come out as if nothing had happened.
+"""Services that are disturbed in every way that a control plane can fail end in the same state as undisturbed services.
 
-Within 30 s after the last fault there are the same objects as in an undisturbed life, with statuses that say the same; no
-pod of a group that was not concerned has started again; what belongs to strangers is as it was; and the operator writes no
-more.
+Within 30 s after the last fault, the objects and the statuses equal those of an undisturbed service, no pod of an unaffected
+group has restarted, foreign objects are unchanged, and the operator writes nothing more.
 """
 
 import random
@@ -16,16 +15,16 @@ from tests.support.fault_bench import Account, Disturb, Field
 from tests.support.rig import Rig
 from tests.support.scenario import RUNTIMES
 
-pytestmark = pytest.mark.timeout(900)  # what else runs on the machine makes each of its steps longer
+pytestmark = pytest.mark.timeout(900)  # Other processes on the machine make each step longer.
 SEED = 6
 LIVES = 12 if SOAK else 1
-"""Of each test."""
+"""Number of runs of each test."""
 KILLS = 200 if SOAK else 3
 
 
 @pytest.fixture(scope="module")
 def field(installed: Rig, account: Account) -> Iterator[Field]:
-    """An operator behind a proxy that has served an undisturbed life; afterwards there is none."""
+    """Yield an operator behind a proxy that has handled an undisturbed service; the operator is stopped afterwards."""
     made = Field(installed, account)
     for body in RUNTIMES:
         installed.create(body)
@@ -41,12 +40,12 @@ def field(installed: Rig, account: Account) -> Iterator[Field]:
 
 @pytest.fixture
 def chance() -> random.Random:
-    """The same every time."""
+    """Return a random generator with a fixed seed."""
     return random.Random(SEED)
 
 
 def live(field: Field, *kinds: tuple[str, Disturb]) -> None:
-    """One life, or many in which every step meets every kind."""
+    """Run the life of a service once, or often enough for every step to meet every kind of fault."""
     for number in range(LIVES):
         first = number % len(kinds)
         field.live(*kinds[first:], *kinds[:first])

@@ -1,4 +1,6 @@
-"""Slow, failing and dying parts of a real control plane: the same objects come out, and nothing that works is lost."""
+"""Tests of slow, failing and crashing parts of a real control plane: the same objects result, and nothing that works is
+lost.
+"""
 
 import signal
 import time
@@ -24,7 +26,7 @@ def runtimes(installed: Rig) -> Iterator[None]:
 
 
 def objects(rig: Rig, namespace: str, service: str) -> set[tuple[str, str]]:
-    """Kind and name, without the service's, of what it is made of."""
+    """Return kind and name of the objects of a service, without the prefix of the service's name."""
     kinds = ("StatefulSet", "Deployment", "Service", "PodDisruptionBudget", "Role", "RoleBinding", "ServiceAccount")
     names = ((kind, one["metadata"]["name"]) for kind in kinds for one in rig.all(kind, namespace))
     return {(kind, name.removeprefix(service)) for kind, name in names if name.startswith(service)}
@@ -97,7 +99,7 @@ def test_the_operator_dies_while_a_service_comes_up(rig: Rig, namespace: str) ->
 
 
 def lease(rig: Rig) -> str:
-    """When the operator renewed its Lease last."""
+    """Return the time of the operator's last renewal of its Lease."""
     found = rig.api.get("/apis/coordination.k8s.io/v1/namespaces/ome/leases/ome-operator")
     return str(found["spec"]["renewTime"])
 
@@ -108,11 +110,13 @@ def test_the_api_server_is_killed_while_things_change(rig: Rig, namespace: str) 
     pods = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     rig.create(yamls.service(namespace, "born", "f-single"))
     renewed = lease(rig)
-    rig.wait("the Lease is fresh", lambda: lease(rig) != renewed)  # an outage may take most of its time
+    rig.wait("the Lease is fresh", lambda: lease(rig) != renewed)  # An outage may take most of this time.
     killed = time.monotonic()
     rig.cluster.restart("apiserver", signal.SIGKILL)
     rig.api = rig.cluster.api()
-    if time.monotonic() - killed > 5:  # on a busy machine: who cannot renew the Lease for 10 s ends, and is started again
+    if (
+        time.monotonic() - killed > 5
+    ):  # On a busy machine, an operator that cannot renew its Lease for 10 s exits and is restarted.
         rig.restart()
         rig.leads()
     rig.ready(namespace, "born", 60)

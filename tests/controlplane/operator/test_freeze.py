@@ -1,6 +1,6 @@
-"""The red button and the observer on a real API server: what is written meanwhile stands in its audit log.
+"""Tests of freezing and of observe mode on a real API server, whose audit log shows the writes during that time.
 
-Everything is frozen in the middle of something, the operator is killed, and a thaw ends it right.
+Everything is frozen during an operation, the operator is killed, and the operation completes correctly after the thaw.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.support.rig import Manifest, Rig
 NAME = "fall"
 SLOW = {"annotations": {stages.START_DELAY: "2s"}}
 TOLD = {"events", "inferenceservices/status", "rolescales/status"}
-"""What is written of a frozen service."""
+"""Resources that the operator writes for a frozen service."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,20 +35,20 @@ def runtimes(installed: Rig) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def thawed(rig: Rig) -> Iterator[None]:
-    """Nothing stays frozen for those who come next."""
+    """Thaw everything after the test."""
     yield
     ome(rig, "thaw", "--all")
 
 
 def ome(rig: Rig, *words: str) -> str:
-    """A command against the rig's cluster, which has to succeed."""
+    """Run a command against the cluster, and return its output; it must succeed."""
     done = CliRunner().invoke(app, [*words, "--kubeconfig", str(rig.cluster.kubeconfig)])
     assert done.exit_code == 0, (done.output, done.exception)
     return done.output
 
 
 def written(rig: Rig, mark: int, namespace: str) -> list[tuple[str, str, str]]:
-    """What the operator wrote in a namespace since a mark, but for dry runs: verb, resource, name."""
+    """Return what the operator wrote in a namespace since a mark, without dry runs: verb, resource, name."""
     found = [item for item in rig.requests(mark) if item.writes and item.namespace == namespace and "dryRun" not in item.uri]
     return [(item.verb, what(item), item.name) for item in found]
 
@@ -58,23 +58,23 @@ def what(item: Request) -> str:
 
 
 def frozen(rig: Rig, namespace: str, name: str = NAME) -> Manifest:
-    """The condition, {} where nothing holds it."""
+    """Return the condition Frozen; an empty mapping if the service is not frozen."""
     return rig.condition(namespace, name, "Frozen")
 
 
 def says(rig: Rig, namespace: str, *words: str, name: str = NAME) -> None:
-    """Wait until the condition has these words."""
+    """Wait until the message of the condition has these words."""
     rig.wait(f"Frozen says {words}", lambda: all(word in frozen(rig, namespace, name).get("message", "") for word in words))
 
 
 def alive(rig: Rig, namespace: str) -> dict[str, str]:
-    """Name -> UID of pods that are not ending."""
+    """Return name -> UID of the pods that are not terminating."""
     found = [item["metadata"] for item in rig.all("Pod", namespace) if "deletionTimestamp" not in item["metadata"]]
     return {item["name"]: item["uid"] for item in found}
 
 
 def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace: str) -> None:
-    """Both slices serve; an edit, a scale and a dead operator meanwhile move nothing."""
+    """Both revisions serve. During the freeze, an edit, a scale and a killed operator change no pod."""
     part = {"minReplicas": 3, **SLOW}
     scaled = {**part, "maxReplicas": 5, "scaleMetric": "cpu"}
     rig.create(yamls.service(namespace, NAME, "f-solo", "engine", "decoder", "router", engine=scaled, decoder=part))
@@ -117,7 +117,7 @@ def image(rig: Rig, namespace: str, name: str) -> None:
 
 
 def ome_shows(rig: Rig, namespace: str) -> str:
-    """What `ome status` and `ome explain` say; they end with 1 where something is not ready."""
+    """Return the output of `ome status` and `ome explain`, which exit with 1 if an object is not ready."""
     words = ((name, NAME, "-n", namespace, "--kubeconfig", str(rig.cluster.kubeconfig)) for name in ("status", "explain"))
     status, explained = (" ".join(CliRunner().invoke(app, list(item)).output.split()) for item in words)
     assert "frozen since 20" in explained
@@ -125,7 +125,7 @@ def ome_shows(rig: Rig, namespace: str) -> str:
 
 
 def ready_of_another(rig: Rig, namespace: str, old: str) -> bool:
-    """Whether an engine pod of another revision is ready."""
+    """Return whether an engine pod of another revision is ready."""
     found = rig.all("Pod", namespace, f"component=engine,ome.io/revision!={old}".replace("!=", "%21="))
     return any(
         item["type"] == "Ready" and item["status"] == "True" for pod in found for item in pod["status"].get("conditions", ())
@@ -133,13 +133,15 @@ def ready_of_another(rig: Rig, namespace: str, old: str) -> bool:
 
 
 def settle_pods(rig: Rig, namespace: str) -> None:
-    """Wait until no pod ends any more: what was deleted before the freeze is gone."""
+    """Wait until no pod is terminating, so that pods deleted before the freeze are gone."""
     rig.wait("no pod ends", lambda: len(alive(rig, namespace)) == len(rig.all("Pod", namespace)), 60)
     rig.quiet()
 
 
 def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str) -> None:
-    """Two of three pods are deleted when it is frozen; the last of the failed start stays until the thaw, and goes once."""
+    """Two of three pods are deleted before the freeze; the last pod of the failed start stays until the thaw, and is then
+    deleted once.
+    """
     rig.create(yamls.service(namespace, NAME, "f-four", engine={"lifecycle": QUICK}))
     settled(rig, namespace)
     old = uids(pods(rig, namespace)["engine", 0])
@@ -193,7 +195,7 @@ def test_a_group_that_fails_while_frozen_is_recycled_after_the_thaw(rig: Rig, na
 
 
 def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> None:
-    """Also by an operator that starts then, and although somebody deletes the Lease."""
+    """An operator that starts during the freeze also creates nothing, even if the Lease is deleted."""
     ome(rig, "freeze", "--all")
     rig.stop()
     mark = rig.cluster.audit_mark()
@@ -206,7 +208,7 @@ def test_nothing_is_created_while_all_is_frozen(rig: Rig, namespace: str) -> Non
     rig.quiet(3.0)
     assert {resource for _, resource, _ in written(rig, mark, namespace)} == {"inferenceservices/status", "events"}
     assert not rig.all("StatefulSet", namespace) and not rig.all("Pod", namespace)
-    # Deleting is its owner's business at any time.
+    # The owner may delete it at any time.
     rig.delete("InferenceService", namespace, NAME)
     rig.wait("gone", lambda: rig.get("InferenceService", namespace, NAME) is None)
     rig.create(yamls.service(namespace, NAME, "f-pairs", "engine", "router"))
@@ -231,7 +233,7 @@ def test_what_leads_to_pods_is_mended_while_frozen(rig: Rig, namespace: str) -> 
 
 @pytest.mark.parametrize("how", ["annotation", "namespace", "all"])
 def test_an_observer_writes_nothing_but_what_it_would_do(rig: Rig, namespace: str, how: str) -> None:
-    """The audit log has all that it wrote."""
+    """The audit log has everything that the observer wrote."""
     words = {"annotation": (), "namespace": ("--observe-namespace", namespace), "all": ("--observe",)}[how]
     rig.stop()
     mark = rig.cluster.audit_mark()
