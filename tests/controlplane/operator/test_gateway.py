@@ -1,7 +1,8 @@
-"""A Gateway's HTTPRoute on a real API server, through a rollout: where it leads while slices come and go.
+"""Tests of a Gateway's HTTPRoute on a real API server during a rollout: the backends of the route while revisions come
+and go.
 
-No Gateway runs. What a Gateway would do follows from the route and the EndpointSlices of the Services that it names, which
-are real. The operator has the administrator's rights here: test_rbac.py asks what those of its own chart are needed for.
+No Gateway runs. Its behavior follows from the route and from the EndpointSlices of the Services in the route, which are
+real. The operator has the administrator's rights here; test_rbac.py checks which rights of the chart are needed.
 """
 
 import threading
@@ -20,7 +21,7 @@ EXPOSED = ("--expose=HTTPRoute", "--expose-domain=models.example.com", "--gatewa
 
 @pytest.fixture
 def exposed(rig: Rig) -> Iterator[Rig]:
-    """An operator that makes HTTPRoutes; afterwards the usual operator works again."""
+    """Yield the cluster with an operator that creates HTTPRoutes; the usual operator runs again afterwards."""
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
     rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
     rig.stop()
@@ -33,12 +34,12 @@ def exposed(rig: Rig) -> Iterator[Rig]:
 
 
 def weights(rig: Rig, namespace: str) -> dict[str, int]:
-    """Where the route leads."""
+    """Return the weight of each backend of the route."""
     return route.weights(rig.get("HTTPRoute", namespace, "svc") or {})
 
 
 def ready(rig: Rig, namespace: str) -> set[str]:
-    """Services with an endpoint that is ready."""
+    """Return the Services that have a ready endpoint."""
     slices = rig.api.get(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices")["items"]
     return {
         found["metadata"]["labels"]["kubernetes.io/service-name"]
@@ -48,10 +49,10 @@ def ready(rig: Rig, namespace: str) -> set[str]:
 
 
 class Watcher:
-    """Looks all the time at where requests would go, and keeps each time at which nobody would answer."""
+    """A thread that polls the backends of the route, and records each time at which no backend would answer."""
 
     def __init__(self, rig: Rig, namespace: str) -> None:
-        self._rig = Rig(rig.cluster)  # a connection is for a single thread
+        self._rig = Rig(rig.cluster)  # A connection must be used by a single thread.
         self._namespace, self._ended = namespace, threading.Event()
         self.looks, self.dead, self.seen = 0, list[str](), list[dict[str, int]]()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -69,7 +70,7 @@ class Watcher:
             leads = weights(self._rig, self._namespace)
             can = ready(self._rig, self._namespace)
             if weights(self._rig, self._namespace) != leads:
-                continue  # it was changed while we looked
+                continue  # The objects changed between the two requests.
             self.looks += 1
             if leads not in self.seen:
                 self.seen.append(leads)
@@ -79,7 +80,9 @@ class Watcher:
 
 
 def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed: Rig, namespace: str) -> None:
-    """From the first slice to the second and, taken back, to none; the router stays for as long as Gateways may lag."""
+    """The route follows from the first revision to the second, and to no revision when the exposure is removed; the
+    router stays for the time by which Gateways may lag behind.
+    """
     rig = exposed
     rig.create(yamls.runtime(f"rt-{namespace}"))
     strategy = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -104,7 +107,7 @@ def test_requests_follow_the_slices_and_none_is_sent_to_where_nobody_is(exposed:
 
 
 def nothing_is_left_of_it(rig: Rig, namespace: str, service: str) -> None:
-    """The next operator makes no routes."""
+    """An operator without Gateways creates no routes and removes the old one."""
     rig.stop()
     rig.start("operator", kubeconfig=rig.cluster.kubeconfig)
     rig.wait("no route", lambda: rig.get("HTTPRoute", namespace, "svc") is None)

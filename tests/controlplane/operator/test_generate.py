@@ -1,4 +1,4 @@
-"""What `ome generate` and `ome plan` write, on a real API server and with the operator."""
+"""Tests of the output of `ome generate` and `ome plan` on a real API server and with the operator."""
 
 import itertools
 import random
@@ -22,11 +22,11 @@ from tests.support.rig import ROOT, Rig
 
 MODEL = "kimi-k2-instruct"
 SAMPLE = 60
-"""Answers that the API server looks at; with OME_SOAK=1 all."""
+"""Number of proposals that are sent to the API server; all of them with OME_SOAK=1."""
 
 
 def answers(namespace: str) -> Iterator[Proposal]:
-    """Every combination that is not refused, all for one namespace."""
+    """Yield every combination that is not rejected, all for one namespace."""
     shelf = bookshelf()
     for name, versions in engines().items():
         for version in versions:
@@ -40,7 +40,7 @@ def answers(namespace: str) -> Iterator[Proposal]:
 
 
 def test_the_api_server_takes_the_answers(rig: Rig, namespace: str) -> None:
-    """A server-side dry run, strict about fields, of each distinct object."""
+    """Each distinct object passes a server-side dry run with strict field validation."""
     found = list(answers(namespace))
     chosen = found if SOAK else random.Random(7).sample(found, SAMPLE)
     bodies = [one for each in chosen for one in yaml.load_all(manifests(each).all, Loader=yaml.CSafeLoader)]
@@ -51,7 +51,7 @@ def test_the_api_server_takes_the_answers(rig: Rig, namespace: str) -> None:
 
 
 def generated(name: str, *options: str) -> str:
-    """What a person pipes into kubectl."""
+    """Return the YAML that a user pipes into kubectl."""
     made = CliRunner().invoke(app, ["--hardware", "h200", "--model", "instruct", "--name", name, *options, "-o", "yaml"])
     assert made.exit_code == 0
     return made.stdout
@@ -59,14 +59,14 @@ def generated(name: str, *options: str) -> str:
 
 @pytest.fixture
 def everywhere(rig: Rig) -> None:
-    """Every node has the model."""
+    """Make the model available on every node."""
     for node in rig.all("Node", ""):
         label = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
         rig.patch("Node", "", node["metadata"]["name"], {"metadata": {"labels": label}})
 
 
 def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path: Path) -> None:
-    """docs/sizing.md: from the lengths of requests to a service on simulated nodes, by the page's own command."""
+    """The command of docs/sizing.md leads from the lengths of requests to a ready service on simulated nodes."""
     page = (ROOT / "docs/sizing.md").read_text(encoding="utf-8")
     (words,) = re.findall(r'^plan="ome (plan [^"]+)"$', page, re.MULTILINE)
     (told,) = re.findall(r"agents\.yaml +# (.+)$", page, re.MULTILINE)
@@ -89,7 +89,9 @@ def test_the_plan_of_the_page_becomes_ready(rig: Rig, everywhere: None, tmp_path
 
 
 def test_what_is_piped_into_kubectl_becomes_ready(rig: Rig, everywhere: None) -> None:
-    """Two copies of TP 16 behind a router, and prefill (two groups) and decode apart, side by side on 12 of 16 nodes."""
+    """Two copies of TP 16 behind a router, and a disaggregated service with two prefill groups, run at the same time on
+    12 of 16 nodes.
+    """
     options = {
         "generated-tp": ("--strategy", "tp", "--tp", "16", "--nodes", "4", "--tool-call-parser"),
         "generated-pd": ("--strategy", "pd", "--prefill-nodes", "4", "--decode-nodes", "4", "--prefill-groups", "2"),
@@ -112,7 +114,7 @@ def test_what_is_piped_into_kubectl_becomes_ready(rig: Rig, everywhere: None) ->
 
 
 def gone(rig: Rig, *names: str) -> None:
-    """Services, each in a namespace of its own name, and runtimes that `ome generate` made for them."""
+    """Delete services, each in a namespace of the same name, and the runtimes that `ome generate` wrote for them."""
     for name in names:
         rig.delete("InferenceService", name, name)
     for name in names:

@@ -1,4 +1,4 @@
-"""The three files of the seeds on a real control plane: the purpose of it all."""
+"""Tests of the three files of the seeds on a real control plane: the main purpose of the project."""
 
 import pytest
 import yaml
@@ -71,7 +71,9 @@ spec:
 
 
 def test_the_short_path_of_the_announcement_works_on_a_default_install(rig: Rig, namespace: str) -> None:
-    """No agent has read a file: what the models are is well known, and a runtime of the catalog is chosen."""
+    """No agent has read the model's files: the facts of the models are well known, and a runtime of the catalog is
+    selected.
+    """
     label = "models.ome.io/clusterbasemodel.kimi-k2-chat"
     rig.cluster.kubectl("apply", "-f", str(ROOT / "config/runtimes/srt/kimi-k2-pd-rt.yaml"))
     try:

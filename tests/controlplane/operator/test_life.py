@@ -1,4 +1,6 @@
-"""Apply, edit, scale, delete, with the operator killed in the middle of each, and not one needless write."""
+"""Tests of applying, editing, scaling and deleting a service, with the operator killed during each of these, and without
+a needless write.
+"""
 
 import itertools
 import json
@@ -31,12 +33,12 @@ def revisions(rig: Rig, namespace: str) -> set[str]:
 
 
 def advice(rig: Rig, namespace: str, name: str) -> str:
-    """What a service is told though nothing is broken."""
+    """Return the message of the service's condition Advice."""
     return str(rig.condition(namespace, name, "Advice").get("message", ""))
 
 
 def slices(rig: Rig, namespace: str) -> list[Manifest]:
-    """The EndpointSlices of the Services `bare` and `named-pods`, in this order."""
+    """Return the EndpointSlices of the Services `bare` and `named-pods`, in this order."""
     both = "kubernetes.io/service-name in (bare, named-pods)"
     found = json.loads(rig.cluster.kubectl("get", "endpointslices", "-n", namespace, "-o", "json", "-l", both))["items"]
     return sorted(found, key=lambda one: str(one["metadata"]["labels"]["kubernetes.io/service-name"]))
@@ -50,7 +52,7 @@ class TestLife:
         rig.quiet()
         mark = rig.cluster.audit_mark()
         rig.patch("InferenceService", namespace, "calm", {"metadata": {"annotations": {"note": "a"}}})
-        rig.restart(signal.SIGTERM, "ome_operator")  # whose sets have another order
+        rig.restart(signal.SIGTERM, "ome_operator")  # The sets of these addresses have another order.
         rig.leads()
         rig.quiet(5)
         sent = rig.requests(mark)
@@ -70,7 +72,9 @@ class TestLife:
 
     @pytest.mark.skipif(clusters.MINOR > 36, reason="Kubernetes 1.37 leaves both slices alone")
     def test_kubernetes_leaves_the_slice_of_what_names_the_pods_alone(self, rig: Rig, namespace: str) -> None:
-        """Beside a Service without ports, whose slice it writes anew whenever it looks: that is why ours has one."""
+        """A Service without ports serves as comparison: Kubernetes writes its slice again on every resync, which is why
+        the operator's Service has a port.
+        """
         rig.create(yamls.service(namespace, "named", "pairs", "engine"))
         rig.ready(namespace, "named")
         ours = rig.get("Service", namespace, "named-pods")
@@ -79,7 +83,7 @@ class TestLife:
         metadata = {"name": "bare", "namespace": namespace}
         rig.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {**spec, "clusterIP": "None"}})
         rig.wait("both pods in both", lambda: [len(one["endpoints"] or ()) for one in slices(rig, namespace)] == [2, 2])
-        time.sleep(2.0)  # what it looks at again because its cache was behind
+        time.sleep(2.0)  # what it checks again because its cache was behind
         bare, named = slices(rig, namespace)
         notes = itertools.count()
 

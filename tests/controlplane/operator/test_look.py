@@ -1,4 +1,4 @@
-"""What the commands say about Kimi K2 on 128 simulated GPUs, against what the operator then does."""
+"""Tests that what the commands predict about Kimi K2 on 128 simulated GPUs equals what the operator then does."""
 
 import json
 import subprocess
@@ -28,14 +28,14 @@ CHILDREN = (
 
 
 def ome(rig: Rig, *words: object, raises: bool = True) -> Result:
-    """A command against the rig's cluster."""
+    """Run a command against the cluster."""
     arguments = [*map(str, words), "--kubeconfig", str(rig.cluster.kubeconfig)]
     return CliRunner().invoke(app, arguments, catch_exceptions=not raises)
 
 
 @pytest.fixture(scope="module")
 def kimi(installed: Rig) -> Iterator[Rig]:
-    """The model on every node, and the runtime; the service is each test's own."""
+    """Yield the cluster with the runtime, and with the model on every node; each test creates its own service."""
     rig = installed
     if not rig.cluster.process("operator"):
         rig.start()
@@ -49,13 +49,13 @@ def kimi(installed: Rig) -> Iterator[Rig]:
 
 
 def gpu_pods(rig: Rig) -> dict[str, str]:
-    """UID → name of the engine pods."""
+    """Return UID → name of the engine pods."""
     found = rig.all("Pod", NAME, "component%20in%20(engine,decoder)")
     return {one["metadata"]["uid"]: one["metadata"]["name"] for one in found}
 
 
 def edited(tmp_path: Path, old: str, new: str) -> Path:
-    """The runtime's file with one flag replaced."""
+    """Return the file of the runtime with one flag replaced."""
     text, file = RUNTIME.read_text(), tmp_path / "runtime.yaml"
     assert old in text
     file.write_text(text.replace(old, new))
@@ -63,18 +63,23 @@ def edited(tmp_path: Path, old: str, new: str) -> Path:
 
 
 def forecast(result: Result) -> Any:
-    """The one service of `ome diff -o json`."""
+    """Return the only service in the output of `ome diff -o json`."""
     assert result.exit_code == 1, result.output
     (one,) = json.loads(result.stdout)["services"]
     return one
 
 
 def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
-    """A service is foreseen, made, seen and rendered; an edit restarts what was said, and another one nothing."""
+    """A service is predicted, created, shown and rendered; an edit restarts exactly what was predicted, and another edit
+    restarts nothing.
+    """
     rig = kimi
     sample = tmp_path / "service.yaml"
     documents = list(yaml.safe_load_all(SAMPLE.read_text()))
-    documents[1]["spec"]["decoder"] |= {"maxReplicas": 2, "scaleMetric": "cpu"}  # an autoscaler, too: every kind is there
+    documents[1]["spec"]["decoder"] |= {
+        "maxReplicas": 2,
+        "scaleMetric": "cpu",
+    }  # The service also has an autoscaler, so that every kind is covered.
     sample.write_text(yaml.safe_dump_all(documents))
     new = forecast(ome(rig, "diff", "-f", sample, "-o", "json"))
     assert new["sentence"].startswith(f"new: revision {new['after']} with prefill (1 group of 4 pods, 32 GPUs)")
@@ -123,7 +128,7 @@ def generation_of(one: Manifest | None) -> Any:
 
 
 def same_objects_as_rendered(rig: Rig, sample: Path, service: Manifest, tmp_path: Path) -> None:
-    """Hash by hash; the service's UID, which owner references carry, is all that a file does not know."""
+    """The hashes of all objects are equal; only the service's UID in owner references cannot be known from the file."""
     documents = list(yaml.safe_load_all(sample.read_text()))
     documents[1]["metadata"]["uid"] = service["metadata"]["uid"]
     file = tmp_path / "with-uid.yaml"
@@ -146,7 +151,7 @@ def hash_of(one: Manifest) -> str:
 
 
 def test_what_the_api_server_would_refuse_is_said_before(kimi: Rig, namespace: str, tmp_path: Path) -> None:
-    """A field that there is not, and a namespace that there is not; a namespace may come with the file."""
+    """The commands report an unknown field and a missing namespace; the namespace may be part of the file."""
     body = list(yaml.safe_load_all(SAMPLE.read_text()))[1]
     for metadata, spec, said in (
         (
@@ -187,9 +192,9 @@ def test_what_is_wrong_is_explained_down_to_the_nodes(kimi: Rig, namespace: str)
 
 
 def test_as_a_plugin_of_kubectl(kimi: Rig, namespace: str, tmp_path: Path) -> None:
-    """It is `kubectl-ome` on the PATH; exit codes and completion work through it."""
+    """`kubectl-ome` on the PATH is a kubectl plugin, through which exit codes and completion work."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    for program in ("kubectl-ome", "kubectl_complete-ome"):  # as pip writes them
+    for program in ("kubectl-ome", "kubectl_complete-ome"):  # as pip writes these scripts
         module, _, function = scripts[program].partition(":")
         (tmp_path / program).write_text(f"#!{sys.executable}\nfrom {module} import {function}\n{function}()\n")
         (tmp_path / program).chmod(0o755)

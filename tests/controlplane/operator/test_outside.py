@@ -1,4 +1,6 @@
-"""The charts as people install them: whose images they name, and the operator as a process of its own account."""
+"""Tests of the charts as users install them: the registries of their images, and the operator as a process with its own
+account.
+"""
 
 import json
 import os
@@ -18,7 +20,7 @@ MINE = "registry.example.com/team/ome-operator"
 
 
 def images(text: str) -> set[str]:
-    """Whatever a container is made from, or is told to make others from."""
+    """Return all images of containers, and all images that arguments of containers name."""
     return set(re.findall(r"(?:image: |-image=)\"?([^\s\"]+)", text))
 
 
@@ -30,7 +32,7 @@ def images(text: str) -> set[str]:
     ],
 )
 def test_an_image_of_nobody_is_refused(sets: tuple[str, ...], said: str, installed: Rig) -> None:
-    """A bare name would be pulled from a public registry, where anybody may take it."""
+    """An image name without a registry would be pulled from a public registry, where anybody can claim the name."""
     with pytest.raises(UserError, match=said):
         installed.cluster.helm(*CHART, *(word for one in sets for word in ("--set", one)))
 
@@ -45,7 +47,9 @@ def test_all_images_are_beside_the_operators(installed: Rig) -> None:
 
 
 def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> None:
-    """As helm prints them, word for word; the token is of the operator's own account, and nothing of ours is with it."""
+    """Run the commands that helm prints, without any change; the token belongs to the operator's account, and no other
+    credential is used.
+    """
     notes = installed.cluster.helm("get", "notes", "ome", "-n", "ome")
     first, second = [line.strip() for line in notes.splitlines() if line.startswith("  ome ")]
     assert first == "ome kubeconfig --serviceaccount ome/ome-operator"
@@ -58,7 +62,7 @@ def test_the_lines_that_make_its_kubeconfig(installed: Rig, tmp_path: Path) -> N
     assert config.stat().st_mode & 0o077 == 0
     (user,) = yaml.safe_load(config.read_text())["users"]
     assert set(user["user"]) == {"token"}
-    # Asked by an administrator: what this account itself asks, test_rbac.py takes for what the operator needs.
+    # The request is made by an administrator, because test_rbac.py counts requests of this account as needs of the operator.
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": user["user"]["token"]}}
     told = json.loads(installed.cluster.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(review)))
     assert told["status"]["user"]["username"] == "system:serviceaccount:ome:ome-operator"

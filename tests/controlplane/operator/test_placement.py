@@ -1,4 +1,4 @@
-"""It fits or it waits, on the real scheduler (docs/placement.md)."""
+"""Tests of gang placement with the real scheduler: a gang fits completely, or it waits (docs/placement.md)."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ POOL = "test.example.com/pool"
 
 @pytest.fixture
 def gangs(rig: Rig) -> Iterator[Rig]:
-    """An operator that takes half gangs back."""
+    """Yield the cluster with an operator that releases the nodes of partial gangs."""
     rig.stop()
     rig.start("operator", "--gang-timeout", "5")
     yield rig
@@ -24,7 +24,7 @@ def gangs(rig: Rig) -> Iterator[Rig]:
 
 
 def bound(rig: Rig, namespace: str, name: str) -> int:
-    """Nodes that a service holds with its engines."""
+    """Return the number of nodes on which a service has engine pods."""
     pods = rig.all("Pod", namespace, f"{keys.SERVICE}={name},{keys.COMPONENT}!={keys.ROUTER}")
     return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
 
@@ -34,7 +34,9 @@ def whole(rig: Rig, namespace: str, names: list[str]) -> list[str]:
 
 
 def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig, namespace: str) -> None:
-    """12 of 16 nodes each. Without turns each of them held a part, and neither served until a person deleted a service."""
+    """Each service needs 12 of 16 nodes. Without admission, each would hold a part, and neither would serve until a user
+    deleted one.
+    """
     runtime, names = f"gang-{namespace}", ["one", "two"]
     gangs.create(yamls.runtime(runtime, size=6, gpus=8, decoder=True))
     for name in names:
@@ -52,7 +54,7 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
 
 
 def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[str, str], dict[str, Manifest]]:
-    """Role and number -> UID -> pod, of the groups of a service all of whose ranks are ready."""
+    """Return, for each group of the service with all ranks ready, (role, number) -> UID -> pod."""
     found: dict[tuple[str, str], dict[str, Manifest]] = {}
     for pod in rig.all("Pod", namespace, f"{keys.SERVICE}={name},{keys.COMPONENT}!={keys.ROUTER}"):
         labels = pod["metadata"]["labels"]
@@ -63,8 +65,9 @@ def ready_groups(rig: Rig, namespace: str, name: str, size: int) -> dict[tuple[s
 
 @pytest.mark.timeout(2000)
 def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, namespace: str) -> None:
-    """Eight groups of two nodes held all. Three of them have three nodes then: a group of them serves, and the third node is
-    for who can use it, a service of a single node. All come back when the nodes do and it has gone.
+    """Eight groups of two nodes use all nodes. After the loss, three groups have three nodes: one group serves on two of
+    them, and a service with a single node can use the third. All groups return when the nodes are back and that
+    service is deleted.
     """
     runtime, small = f"lost-{namespace}", f"small-{namespace}"
     quick = {"minReplicas": 4, "lifecycle": {"hangTimeout": "2s", "selfHealTimeout": "2s", "forceDeleteAfter": "1s"}}
@@ -83,11 +86,11 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
         gangs.wait("a group of three serves", lambda: len(ready_groups(gangs, namespace, "kimi", 2)) == 6, 120)
         gangs.create(yamls.service(namespace, "small", small, "engine"))
         gangs.ready(namespace, "small", 120)
-        # The group may have been whole for a moment only, before its recycle, in which the small service took a node.
+        # The group may have been complete only for a moment before its recycle, during which the small service took a node.
         now = gangs.wait("both serve", lambda: len(found := ready_groups(gangs, namespace, "kimi", 2)) == 6 and found, 120)
         assert now and {group: {*now[group]} for group in stay} == stay
     gangs.delete("InferenceService", namespace, "small")
-    # Two tries that seemed to fit and did not cost three minutes of pauses.
+    # two tries that seemed to fit and did not, each of which is followed by a pause of three minutes
     gangs.wait("all serve again", lambda: len(ready_groups(gangs, namespace, "kimi", 2)) == 8, 420)
     now = ready_groups(gangs, namespace, "kimi", 2)
     assert {group: {*now[group]} for group in stay} == stay
@@ -97,7 +100,7 @@ def test_three_of_sixteen_nodes_are_lost_and_only_their_groups_move(gangs: Rig, 
 
 
 def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: str) -> None:
-    """A node selector that no node has took a service down that served on 96 GPUs."""
+    """A node selector that matches no node once took down a service that served on 96 GPUs."""
     runtime = f"fits-{namespace}"
     rig.create(yamls.runtime(runtime, size=2, gpus=8, router=False))
     rig.create(yamls.service(namespace, "kimi", runtime, "engine"))
@@ -121,7 +124,7 @@ def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: 
 
 
 def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: str) -> None:
-    """Pods of nobody that the operator knows hold 6 of 16 nodes: who wants 12 is told so, and comes when they are gone."""
+    """Foreign pods hold 6 of 16 nodes: a service that needs 12 reports this, and starts when they are gone."""
     box = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     for at in range(6):
         metadata = {"name": f"stranger-{at}", "namespace": namespace}
@@ -139,7 +142,9 @@ def test_what_strangers_hold_is_read_where_a_try_failed(gangs: Rig, namespace: s
 
 
 def test_nothing_is_torn_down_for_nodes_that_others_hold(rig: Rig, namespace: str) -> None:
-    """The nodes exist, and pods of strangers hold one of them: it is read live, and the service goes when they are gone."""
+    """The nodes exist, but foreign pods hold one of them: the operator reads these pods directly from the API server, and
+    rolls the service when they are gone.
+    """
     runtime, nodes = f"moves-{namespace}", [node["metadata"]["name"] for node in rig.all("Node", "")]
     rig.create(yamls.runtime(runtime, size=2, gpus=8))
     for node in nodes[-2:]:

@@ -1,4 +1,6 @@
-"""What admission refuses: to someone with the operator's token, and to the operator where a webhook is in its way."""
+"""Tests of admission: what it denies to a client with the operator's token, and to the operator if a webhook blocks its
+requests.
+"""
 
 import json
 import re
@@ -33,7 +35,7 @@ def rights(namespace: str, kind: str, **content: Any) -> Manifest:
 def tried(
     rig: Rig, namespace: str, *command: str, stdin: Manifest | None = None, by: tuple[str, ...] = (f"--as={USER}",)
 ) -> str:
-    """What the API server says to the operator's user, or with `by=()` to an administrator; nothing is carried out."""
+    """Return the answer of the API server to a dry run by the operator's user, or, with `by=()`, by an administrator."""
     try:
         text = json.dumps(stdin) if stdin is not None else None
         return rig.cluster.kubectl(*by, "-n", namespace, *command, "--dry-run=server", stdin=text)
@@ -43,7 +45,7 @@ def tried(
 
 @pytest.fixture
 def api(rig: Rig, namespace: str) -> Rig:
-    """A stranger's Service, one of ours, and one of ours that lost its labels."""
+    """Yield the cluster with a foreign Service, a Service of the operator, and one of the operator that lost its labels."""
     made = rig.create(yamls.service(namespace, "s", "nowhere"))
     owner = {"apiVersion": yamls.API, "kind": made["kind"], "name": "s", "uid": made["metadata"]["uid"], "controller": True}
     for name, labels, owners in (("theirs", {}, []), ("ours", OURS, [owner]), ("bare", {}, [owner])):
@@ -96,14 +98,14 @@ def test_roles_are_those_of_routers(rig: Rig, namespace: str, kind: str, content
 
 
 def counted(rig: Rig, state: str) -> float:
-    """Policies that bind, are absent or unknown, as the running operator knows."""
+    """Return the number of policies that apply, are absent or unknown, according to the running operator's metrics."""
     with urllib.request.urlopen(f"http://127.0.0.1:{rig.metrics_port}/metrics", timeout=5) as answer:
         found = re.search(rf'^ome_admission_policies{{state="{state}"}} (\S+)$', answer.read().decode(), re.M)
     return float(found[1]) if found else -1.0
 
 
 def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
-    """They are installed in both cases: with an administrator's kubeconfig they bind nobody."""
+    """The policies are installed in both cases, but do not apply to an operator with an administrator's kubeconfig."""
     log = rig.cluster.log("operator")
     try:
         for kubeconfig, binds, absent, words in (
@@ -151,7 +153,7 @@ def test_secrets_are_keys_of_services(api: Rig, namespace: str, kind: str, immut
 
 
 def test_a_routers_key_is_there_before_its_router_is_ready(rig: Rig, namespace: str) -> None:
-    """The whole way: made with the operator's rights, for a router whose image takes it."""
+    """The operator creates the key with its own rights, for a router whose image supports it."""
     runtime = yamls.runtime("keyed")
     runtime["spec"]["routerConfig"]["runner"] |= {
         "image": "sglang-router:0.3.2",
@@ -171,7 +173,9 @@ def test_a_routers_key_is_there_before_its_router_is_ready(rig: Rig, namespace: 
 
 
 def test_a_webhook_that_does_not_answer_is_told(rig: Rig, namespace: str) -> None:
-    """It fails whatever it would see, and the status says so, until it answers or is gone."""
+    """The webhook fails for every request that it matches; the status reports this until the webhook answers or is
+    removed.
+    """
     rig.create(yamls.runtime("hooked"))
     hook = {
         "name": "down.ome.test", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
