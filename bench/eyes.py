@@ -15,7 +15,7 @@ from bench.results import Eyed
 from bench.scenarios import HOLDS, SINGLE, catalog
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.resources import keep
-from ome_operator.controllers.metrics_collector import Eyes
+from ome_operator.controllers.metrics_collector import MetricsCollector
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.machinery.metrics import Metrics
 from ome_operator.settings import Settings
@@ -30,7 +30,7 @@ async def measure(services: int) -> Eyed:
     cluster = ClusterCache(Deps())
     refs = [*_nodes(cluster), *_services(cluster, services)]
     metrics = Metrics()
-    eyes = Eyes(cluster, metrics, lambda: NOW, Settings().metrics_per_service)
+    eyes = MetricsCollector(cluster, metrics, lambda: NOW, Settings().metrics_per_service)
     eyes.watch()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""From the shell's words to the command line."""
+"""The entry point of the command line."""
 
 import os
 import sys
@@ -12,7 +12,9 @@ from ome_operator.util.visible import visible
 
 
 def main() -> None:
-    """Run the command. What a person can mend is one sentence on stderr and an exit code, never a traceback."""
+    """Run the command. An error that a user can correct is printed in a sentence on stderr, with an exit code, without a
+    traceback.
+    """
     stack.widen()
     garbage_collection.collect_rarely()  # before imports, which took 200 collections: a twelfth of the start of a command
     try:

@@ -1,7 +1,7 @@
 """The process of the operator: its signals, probes, watchdog and Lease, and the exit code.
 
-Standby (alive, ready, no watches) -> leader -> all kinds listed -> passes. It ends with 0 when it was asked to stop, and
-with 1 when it lost the Lease or cannot watch any more: starting again costs lists only.
+Standby (alive, ready, no watches) -> leader -> all kinds are listed -> reconciliations. It exits with 0 when it was asked to
+stop, and with 1 when it lost the Lease or cannot watch any more: a restart costs lists only.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ logger = logging.getLogger(__name__)
 
 
 class Lease(NamedTuple):
-    """The election of this process, and the thread that everything but `Election.leads` has to be asked in."""
+    """The election of this process, and the thread in which every call of it except `Election.leads` has to run."""
 
     thread: LeaseThread
     election: Election
 
 
 class OperatorProcess:
-    """One process, made on its event loop. It waits in kopf's `startup`, and ends in kopf's `cleanup`."""
+    """One process, created on its event loop. It waits in kopf's `startup`, and ends in kopf's `cleanup`."""
 
     def __init__(self, settings: Settings, core: Core = CORE, wall: WallClock = now) -> None:
         self.settings, self.core, self.wall = settings, core, wall
@@ -55,7 +55,7 @@ class OperatorProcess:
         """Done once this process leads."""
 
     async def run(self) -> int:
-        """Run until the process is to stop. Return the exit code."""
+        """Run until the process has to stop. Return the exit code."""
         settings = self.settings
         self.catch_signals()
         connection = await Connection.open(settings.kubeconfig, settings.context)
@@ -71,8 +71,8 @@ class OperatorProcess:
             if settings.leader_election:
                 lease = await self._candidate(stack, lambda: dog.silent < settings.lease_patience)
             client = self._client(stack, connection, lease, settings.connections, observe=settings.policy.observe)
-            asking = self._client(stack, connection, None, 1)
-            introduced = asyncio.create_task(start.introduce(asking, settings), name="whoami")
+            reader = self._client(stack, connection, None, 1)
+            introduced = asyncio.create_task(start.log_identity(reader, settings), name="whoami")
             stack.callback(introduced.cancel)
             watches = connection.session(limit=0, agent=keys.MANAGER)
             stack.push_async_callback(watches.close)
@@ -82,8 +82,9 @@ class OperatorProcess:
             return 1 if self.life.dead else 0
 
     async def _candidate(self, stack: contextlib.AsyncExitStack, works: Callable[[], bool]) -> Lease:
-        """Return an election in a thread of its own, which ends with the stack. Its client has its own connection, too: a
-        renewal waits behind no other request, and behind no pass.
+        """Return an election in a separate thread, which ends with the stack.
+
+        Its client has its own connection, so that a renewal does not wait for another request or a reconciliation.
         """
         settings, thread = self.settings, LeaseThread()
         stack.push_async_callback(thread.close)
@@ -105,8 +106,8 @@ class OperatorProcess:
         *,
         observe: bool = False,
     ) -> Client:
-        """Return a client that is closed with the stack, and that writes only while we lead if there is a Lease; `observe`:
-        only statuses.
+        """Return a client that is closed with the stack. If there is a Lease, it writes only while this process leads;
+        with `observe` it writes only statuses.
         """
         client = Client(
             connection,
@@ -121,7 +122,7 @@ class OperatorProcess:
 
     async def _operate(self, hosted: "Hosted") -> None:
         try:
-            # Here, so that another kopf than the one that we know is a sentence, too.
+            # Imported here, so that an incompatible version of kopf is reported in a sentence, too.
             from ome_operator.watch import handlers
 
             settings = self.settings
@@ -131,7 +132,7 @@ class OperatorProcess:
         except Exception as error:
             self.life.die("kopf", error, expected=True)
         finally:
-            await hosted.stop()  # kopf calls no `cleanup` where `startup` was cut off
+            await hosted.stop()  # kopf does not call `cleanup` if `startup` was cut off
 
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
         settings = self.settings
@@ -147,7 +148,7 @@ class OperatorProcess:
         logger.info("health on port %d, metrics on port %d", health_port, metrics_port)
 
     def catch_signals(self) -> None:
-        """Stop at SIGTERM and SIGINT, and record at SIGUSR1."""
+        """Stop at SIGTERM and SIGINT, and write a recording at SIGUSR1."""
         loop = asyncio.get_running_loop()
         stop, record = self._asked_to_stop, self._asked_to_record
         for number, asked in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGUSR1, record)):
@@ -158,7 +159,7 @@ class OperatorProcess:
         if self.life.state == LEADING:
             self.leader.result().record(number.name)
         else:
-            logger.warning("there is no recording: this process is %s, and has made no pass", self.life.state)
+            logger.warning("there is no recording: this process is %s, and has reconciled nothing", self.life.state)
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if not self.life.stop.is_set():
@@ -167,7 +168,7 @@ class OperatorProcess:
 
 
 class Hosted:
-    """What kopf hosts: it waits for CRDs and the Lease, makes the leader, and ends it."""
+    """The part that kopf hosts: it waits for the CRDs and the Lease, creates the leader, and ends it."""
 
     def __init__(
         self,
@@ -181,13 +182,13 @@ class Hosted:
         self._connection, self._client, self._watches, self._lease = connection, client, watches, lease
         self._stopped = False
         self.asked = True
-        """Whether `stop` was called because somebody wanted the process to stop."""
+        """Whether `stop` was called because the process was asked to stop."""
 
     async def start(self) -> Sequence[Watched]:
-        """Wait for CRDs and the Lease, and begin what only the leader does. Return the kinds that people write."""
+        """Wait for the CRDs and the Lease, and start the tasks of the leader. Return the kinds that people write."""
         process, life = self._process, self._life
         try:
-            await asyncio.sleep(0)  # kopf sets handlers of signals meanwhile, which bear no second signal and stop 5 s later
+            await asyncio.sleep(0)  # kopf installs its signal handlers, which stop 5 s later
             process.catch_signals()
             life.enter("waiting for CRDs", ready=False)
             await start.kinds_served(self._client)
@@ -218,8 +219,8 @@ class Hosted:
         return watched
 
     async def stop(self) -> None:
-        """Let passes end that run, end what `start` began, and hand the Lease over: kopf may still wait for connections
-        of a scraper.
+        """Let running reconciliations end, end the tasks that `start` began, and release the Lease. kopf may still wait
+        for connections of a scraper.
         """
         if self._stopped or not self._process.leader.done():
             return
@@ -234,12 +235,12 @@ class Hosted:
 
     @property
     def coverage(self) -> Coverage:
-        """The watches, which kopf's events go to; asked for once `start` has returned."""
+        """The watches, which receive kopf's events; available once `start` has returned."""
         return self._process.leader.result().coverage
 
     @property
     def server(self) -> str:
-        """Address of the API server."""
+        """The address of the API server."""
         return self._connection.server
 
     def session(self, trace: aiohttp.TraceConfig, middleware: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
@@ -249,21 +250,21 @@ class Hosted:
 
 
 def _load() -> None:
-    """Import kopf in a thread: that takes half a second of CPU, and on a busy machine the event loop would stand still for
-    more than a second. What fails here fails again where it becomes a sentence.
+    """Import kopf in a thread, because the import takes half a second of CPU time, and on a busy machine would block the
+    event loop for more than a second. A failure is repeated where kopf is used, and is reported there in a sentence.
     """
     with contextlib.suppress(Exception):
         importlib.import_module("ome_operator.watch.handlers")
 
 
 def _end(stall: Stall) -> None:
-    """The event loop does not answer any more: nobody else could end the process, and its Lease has run out."""
-    logger.critical("stopping: the event loop does not answer: %s", stall)
+    """End a process whose event loop does not respond: only the watchdog can, and the Lease has expired."""
+    logger.critical("stopping: the event loop does not respond: %s", stall)
     os._exit(1)
 
 
 async def run(settings: Settings) -> int:
-    """Run the operator; the exit code."""
+    """Run the operator. Return the exit code."""
     return await OperatorProcess(settings, wall=now).run()
 
 
@@ -275,6 +276,6 @@ def _election(settings: Settings) -> ElectionSettings:
         settings.lease_duration,
         settings.lease_renew,
         settings.lease_retry,
-        # Who reads nothing cluster-wide meets others in its namespaces alone, where it leaves claims.
+        # An operator without cluster-wide rights finds others by their claims in its namespaces, not by this label.
         {keys.LEASE_CLASS: settings.operator_class if settings.policy.sees_cluster else None},
     )

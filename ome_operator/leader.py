@@ -1,4 +1,4 @@
-"""What exists only while this process leads: the manager, its watches, and the tasks around them."""
+"""The parts that exist only while this process leads: the manager, its watches, and the tasks around them."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from ome_operator.controllers import former_exposure
 from ome_operator.controllers.base import Core
-from ome_operator.controllers.conflicting_operators import Rivals
+from ome_operator.controllers.conflicting_operators import ConflictingOperators
 from ome_operator.controllers.manager import WRITTEN, Manager, scope_of, watched
 from ome_operator.controllers.policies import Policies
 from ome_operator.core.freeze.hold import frozen
@@ -24,7 +24,7 @@ from ome_operator.watch.sink import Watched
 
 
 class Leader:
-    """Watches, reconciles and writes, from `begin` until `stop`. `kinds` are those that the cluster serves."""
+    """Watches, reconciles and writes, from `begin` until `stop`. `kinds` are the kinds that the cluster serves."""
 
     def __init__(
         self,
@@ -61,13 +61,15 @@ class Leader:
         )
         self._policies.watch_metrics(metrics)
         home = settings.lease_namespace, settings.own_name
-        self._rivals = Rivals(client, manager.scope, home, lambda name: bool(self.coverage.watched[name]), wall)
-        self._rivals.watch_metrics(metrics)
+        self._conflicts = ConflictingOperators(
+            client, manager.scope, home, lambda name: bool(self.coverage.watched[name]), wall
+        )
+        self._conflicts.watch_metrics(metrics)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, *more: tuple[str, Coroutine[Any, Any, None]]) -> Sequence[Watched]:
-        """Begin the leader's tasks, and `more` of them by name: the end of any ends the process. Return the kinds that kopf
-        is to watch.
+        """Start the leader's tasks, and `more` tasks by name. The end of any of them ends the process. Return the kinds
+        that kopf has to watch.
         """
         garbage_collection.collect_rarely()
         tasks = (
@@ -75,7 +77,7 @@ class Leader:
             ("watch", self.coverage.run()),
             ("work", self._work()),
             ("policies", self._policies.run()),
-            ("conflicting operators", self._look_around()),
+            ("conflicting operators", self._find_conflicting_operators()),
             *more,
         )
         for name, work in tasks:
@@ -85,34 +87,36 @@ class Leader:
         return watched(kind for kind in self._kinds if kind in WRITTEN)
 
     async def stop(self, grace: float) -> None:
-        """Let running passes end, for `grace` seconds at most, and end all tasks but kopf's."""
+        """Let running reconciliations end, for `grace` seconds at most, and end all tasks except kopf's."""
         await self._manager.stop(grace)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks, timeout=5.0)
 
     def record(self, why: str) -> None:
-        """Begin to write what the flight recorder has kept of all services to a file, which the log names."""
+        """Start writing the flight recorder's reconciliations of all services to a file, which the log names."""
         self._manager.record(why)
 
     async def _work(self) -> None:
-        await self.coverage.complete.wait()  # half a picture would prune and recover
+        await (
+            self.coverage.complete.wait()
+        )  # an incomplete cache would make reconciliations delete and recycle pods that are in use
         await self._freeze.known.wait()
         self._manager.watch_metrics(self.coverage)
         self._life.enter(LEADING, ready=True)
         garbage_collection.freeze_existing()
-        former = asyncio.create_task(self._remove_former(), name="former")
+        former = asyncio.create_task(self._remove_former_exposure(), name="former")
         try:
             await self._manager.run()
         finally:
             former.cancel()
 
-    async def _look_around(self) -> None:
-        await self.coverage.complete.wait()  # a claim is left where something is watched
-        await self._rivals.run()
+    async def _find_conflicting_operators(self) -> None:
+        await self.coverage.complete.wait()  # a claim is created only in watched namespaces
+        await self._conflicts.run()
 
-    async def _remove_former(self) -> None:
-        """Remove what leads to our services in a kind that is not made any more."""
+    async def _remove_former_exposure(self) -> None:
+        """Remove Ingresses or HTTPRoutes of services that an earlier exposure setting has left behind."""
         await former_exposure.remove(
             self._client,
             self._settings.policy.exposure.kind,

@@ -225,7 +225,7 @@ class ClusterCache:
         return ours and labels.get(keys.COMPONENT) != keys.ROUTER
 
     def pods_on(self, node: str) -> list[Pod]:
-        """Return our pods on a node."""
+        """Return the known pods on a node."""
         return [pod for uid in self._index.on_node(node) if (pod := self.pods.get(uid)) is not None]
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:

@@ -1,4 +1,6 @@
-"""Base reconciler for kinds whose only output is their status: look up, decide, write what differs, plan the next pass."""
+"""Base class of reconcilers for kinds whose only output is their status: read the object from the cache, compute the
+status, write what differs, and schedule the next reconciliation.
+"""
 
 import logging
 from abc import ABC, abstractmethod
@@ -27,12 +29,12 @@ logger = logging.getLogger(__name__)
 Status = dict[str, Any]
 Sync = Callable[[InferenceService, Deps, Observed, datetime], Plan]
 Refuse = Callable[[dict[str, object], int, str, str, datetime], Plan]
-"""Status so far, generation, reason, sentence, now -> the plan for an object that cannot be read or handled."""
+"""The current status, generation, reason, message and time -> the plan for an object that cannot be read or handled."""
 
 
 @dataclass(frozen=True)
 class Core:
-    """The pure functions that reconcilers ask. Tests replace single ones."""
+    """The pure functions that reconcilers call. Tests replace single functions."""
 
     sync: Sync = sync
     refuse: Refuse = refuse_spec
@@ -47,31 +49,35 @@ CORE = Core()
 
 
 class StatusReconciler(ABC):
-    """Reconciles kinds whose only output is their status; `resync` is in seconds."""
+    """Reconciles kinds whose only output is their status. `resync` is the interval in seconds."""
 
     def __init__(self, handler: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, wall: WallClock) -> None:
         self._handler, self._cluster = handler, handler.cache
         self._client, self._queue, self._resync, self._wall = client, queue, resync, wall
         self._last: dict[Ref, status_writer.Written] = {}
         self._bugs: dict[Ref, str] = {}
-        """Of which the log has a traceback already."""
+        """Objects with a failure whose traceback was logged already, and the failure."""
 
     @abstractmethod
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Do what has to be done and `write` the status; seconds until the next look. A KubeError asks for a retry."""
+        """Reconcile an object, and `write` its status. Return the seconds until the next reconciliation. A KubeError
+        causes a retry.
+        """
 
     @abstractmethod
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """The status of an object over which a pass failed: InternalError, beside what was known."""
+        """Return the status of an object whose reconciliation failed: InternalError, with the other fields as they are
+        stored.
+        """
 
     def forget(self, ref: Ref) -> None:
-        """It is gone."""
+        """Forget an object that is gone."""
         self._last.pop(ref, None)
         self._bugs.pop(ref, None)
         self._queue.forget(ref)
 
     async def reconcile(self, ref: Ref) -> bool:
-        """One pass; whether nothing failed that nobody foresaw."""
+        """Reconcile the object of a key. Return whether there was no unexpected error."""
         resource = self._cluster.find(ref)
         if resource is None or resource.deleting:
             self.forget(ref)
@@ -80,34 +86,34 @@ class StatusReconciler(ABC):
             again = await self.reconcile_resource(resource)
         except KubeError as error:
             delay = self._queue.retry(ref, at_least=error.retry_after)
-            logger.info("%s %s/%s: again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
+            logger.info("%s %s/%s: tried again in %.0f s: %s", ref.kind, ref.namespace, ref.name, delay, error)
             return True
         except Exception as error:
-            await self._broke(resource, error)
+            await self._report_bug(resource, error)
             return False
         self._bugs.pop(ref, None)
         self._queue.succeeded(ref)
         self._queue.add(ref, again)
         return True
 
-    async def _broke(self, resource: Resource, error: Exception) -> None:
-        """Say that a pass failed for a reason that only a person can end, and try again later."""
+    async def _report_bug(self, resource: Resource, error: Exception) -> None:
+        """Report an unexpected error in the log and the status, and try again later."""
         ref, new = resource.ref, self._bugs.get(resource.ref) != repr(error)
         self._bugs[ref] = repr(error)
         delay = self._queue.retry(ref)
-        said = "a pass over %s %s/%s failed, again in %.0f s: %r"
-        logger.error(said, ref.kind, ref.namespace, ref.name, delay, error, exc_info=error if new else None)
+        message = "the reconciliation of %s %s/%s failed, tried again in %.0f s: %r"
+        logger.error(message, ref.kind, ref.namespace, ref.name, delay, error, exc_info=error if new else None)
         try:
             await self.write(resource, self.failed_status(resource, status_writer.bug(error)))
         except KubeError as refused:
             logger.info("cannot write the status of %s %s/%s: %s", ref.kind, ref.namespace, ref.name, refused)
 
     def differs(self, resource: Resource, status: Mapping[str, Any]) -> bool:
-        """Whether this status has to be written."""
+        """Return whether this status has to be written."""
         return status_writer.differs(resource, status, self._last.get(resource.ref, ("", "")))
 
     async def write(self, resource: Resource, status: Mapping[str, Any]) -> bool:
-        """Write it where it differs; whether it was written."""
+        """Write a status that differs from the stored one. Return whether it was written."""
         if not self.differs(resource, status):
             return False
         written = await status_writer.write(self._client, self._handler, resource, status)

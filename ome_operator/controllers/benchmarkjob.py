@@ -59,11 +59,11 @@ class BenchmarkJobReconciler(StatusReconciler):
         if made is not None and not benchmark_status.is_final(resource.status):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # a former Job of this name may have left pods
             pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
-            if not pods and (said := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
-                why = Why(Reason.PODS_REFUSED, said)
+            if not pods and (message := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
+                why = Why(Reason.PODS_REFUSED, message)
             if benchmark_status.pod_progress(pods).reason == Reason.CONTAINER_CREATING:
-                told = await self._start_failures.of(resource.ref.namespace)
-                why = next((told[uid] for uid in map(from_api.uid, pods) if uid in told), why)
+                failures = await self._start_failures.of(resource.ref.namespace)
+                why = next((failures[uid] for uid in map(from_api.uid, pods) if uid in failures), why)
         status = benchmark_status.benchmark_status(resource.parsed, made, pods, why, now)
         await self.write(resource, status)
         if benchmark_status.is_final(status):

@@ -71,7 +71,7 @@ class CatalogReconciler(StatusReconciler):
             self._written_at[ref] = time.monotonic()
             held = self._cluster.active_hold(resource)
             for event in waves_status.events(before, rollout) if held is None or not held.observed else ():
-                await kube_events.tell(self._client, resource, event, self._wall())
+                await kube_events.post_event(self._client, resource, event, self._wall())
         pin = status.get("weights")
         if self._pinned.get(ref) != pin:  # also if it was written before and the response got lost
             self._pinned[ref] = pin
@@ -108,4 +108,4 @@ def _only_progress(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool
 
 
 def _reasons(status: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    return [(one.get("type"), one.get("status"), one.get("reason")) for one in status.get("conditions") or ()]
+    return [(item.get("type"), item.get("status"), item.get("reason")) for item in status.get("conditions") or ()]

@@ -28,7 +28,7 @@ LIVES = 3
 """Number of missed renewals after which an operator counts as gone."""
 
 
-class Rivals:
+class ConflictingOperators:
     """Checks for conflicting operators, and logs them."""
 
     def __init__(
@@ -52,14 +52,14 @@ class Rivals:
     async def run(self) -> None:
         """Check periodically."""
         every = EVERY if self._scope.cluster_kinds else CLAIM_EVERY
-        await repeat("the look for other operators", self.look, lambda: every)
+        await repeat("the check for other operators", self.check, lambda: every)
 
-    async def look(self) -> None:
-        """Check once. What cannot be read now is read next time."""
+    async def check(self) -> None:
+        """Check once. Leases that cannot be read now are read by the next check."""
         try:
             found = await (self._listed() if self._scope.cluster_kinds else self._claimed())
         except KubeError as error:
-            logger.warning("cannot look for other operators of this class: %s", error)
+            logger.warning("cannot check for other operators of this class: %s", error)
             return
         for namespace in sorted(found.keys() - self.found.keys()):
             of = f"of class {self._scope.operator_class}" if self._scope.operator_class else WITHOUT
@@ -79,7 +79,7 @@ class Rivals:
         namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
         spec = lease.get("spec") or {}
         if (namespace, name) == (self._namespace, self._name) or spec.get("holderIdentity") == self._me:
-            return False  # a claim of our own is from a time without cluster-wide rights
+            return False  # this operator left the claim when it had no cluster-wide rights
         if not self._alive(spec):
             return False
         mine = self._scope.namespaces
@@ -90,7 +90,7 @@ class Rivals:
         return f"{metadata['namespace']}/{metadata['name']} of {(lease.get('spec') or {}).get('holderIdentity')}"
 
     def _alive(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether the holder has renewed the Lease recently, by our clock."""
+        """Return whether the holder has renewed the Lease recently, by the clock of this process."""
         try:
             renewed = datetime.fromisoformat(str(spec.get("renewTime")))
         except ValueError:
@@ -108,7 +108,7 @@ class Rivals:
         return found
 
     async def _claim(self, namespace: str) -> str:
-        """Renew our claim on a namespace; return its holder if that is another operator, else ""."""
+        """Renew this operator's claim on a namespace; return its holder if that is another operator, else ""."""
         name = f"{self._name}-claim"
         try:
             lease = await self._client.get("Lease", namespace, name)

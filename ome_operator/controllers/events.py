@@ -1,4 +1,4 @@
-"""Kubernetes Events: ours about services, and others' about pods that could not be created."""
+"""Kubernetes Events: post Events about services, and read Events about pods that could not be created or started."""
 
 import asyncio
 import logging
@@ -18,14 +18,15 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REPEAT = 600.0
-"""The same event about the same service is told again after so many seconds at the earliest."""
+"""Seconds after which the same Event about the same service may be posted again."""
 SHARED = 3.0
-"""Events of a namespace are read once for all services that ask within so many seconds: the API server scans them all."""
+"""Seconds in which a read of a namespace's Events is shared by all services, because the API server scans all Events for
+it."""
 _RARE = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason}" for reason in kube_events.FREQUENT)])
 
 
-async def tell(client: Client, resource: Resource, event: Event, now: datetime) -> None:
-    """Post an Event about an object. Losing one is no reason to fail."""
+async def post_event(client: Client, resource: Resource, event: Event, now: datetime) -> None:
+    """Post an Event about an object. A failure is only logged."""
     stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     manifest = {
         "apiVersion": "v1",
@@ -51,11 +52,11 @@ async def tell(client: Client, resource: Resource, event: Event, now: datetime) 
     try:
         await client.create(manifest)
     except KubeError as error:
-        logger.info("event %s about %s/%s is lost: %s", event.reason, resource.ref.namespace, resource.ref.name, error)
+        logger.info("cannot post Event %s about %s/%s: %s", event.reason, resource.ref.namespace, resource.ref.name, error)
 
 
 class EventReader(Generic[T]):
-    """What the events of a namespace tell about objects, read at most every few seconds."""
+    """Reads the Events of a namespace, at most every few seconds, and extracts a value for each object."""
 
     def __init__(
         self,
@@ -63,35 +64,35 @@ class EventReader(Generic[T]):
         clock: Callable[[], float],
         wall: Callable[[], datetime],
         selector: str,
-        tell: Callable[[list[dict[str, Any]], datetime], Mapping[str, T]],
+        extract: Callable[[list[dict[str, Any]], datetime], Mapping[str, T]],
     ) -> None:
-        self._client, self._clock, self._wall, self._selector, self._tell = client, clock, wall, selector, tell
+        self._client, self._clock, self._wall, self._selector, self._extract = client, clock, wall, selector, extract
         self._read: dict[str, tuple[float, Mapping[str, T]]] = {}
         self._lock = asyncio.Lock()
 
     async def of(self, namespace: str) -> Mapping[str, T]:
-        """UID -> what is told of the object, for a whole namespace."""
+        """Return the extracted value of each object in a namespace, by UID."""
         async with self._lock:
             at, known = self._read.get(namespace, (float("-inf"), {}))
             if self._clock() - at < SHARED:
                 return known
             found = await self._client.list_objects("Event", namespace, field_selector=self._selector)
-            told = self._tell(found, self._wall())
+            values = self._extract(found, self._wall())
             self._read = {place: read for place, read in self._read.items() if self._clock() - read[0] < SHARED}
-            self._read[namespace] = (self._clock(), told)
-            return told
+            self._read[namespace] = (self._clock(), values)
+            return values
 
 
 def create_failures(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[str]:
-    """Why controllers could not create pods, by the UID of the workload (decisions 15)."""
+    """Return a reader of why controllers could not create pods, by the UID of the workload (decisions 15)."""
     return EventReader(client, clock, wall, "reason=FailedCreate", kube_events.newest_messages)
 
 
 def start_failures(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[Why]:
-    """What keeps nodes from starting the containers of a pod, by the UID of the pod."""
+    """Return a reader of what keeps nodes from starting the containers of a pod, by the UID of the pod."""
     return EventReader(client, clock, wall, _RARE, kube_events.start_failures)
 
 
 def scale_ups(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[datetime]:
-    """When an autoscaler said last that it makes a node for a pod, by the UID of the pod."""
+    """Return a reader of when an autoscaler last reported that it creates a node for a pod, by the UID of the pod."""
     return EventReader(client, clock, wall, _RARE, lambda events, _: kube_events.scale_ups(events))

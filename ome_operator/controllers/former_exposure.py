@@ -51,13 +51,17 @@ async def remove(
                 for place in places:
                     await _remove(client, kind, place, owns)
             except Transient as error:
-                logger.info("%s that nobody makes any more: %s", kind, error)
+                logger.info("cannot read or delete objects of the former kind %s, tried again: %s", kind, error)
                 await asyncio.sleep(again)
                 continue
             except Forbidden as error:
-                logger.info("what is left of kind %s stays (right: exposure.removeFormer of the chart): %s", kind, error)
+                logger.info(
+                    "objects of the former kind %s are kept (the chart value exposure.removeFormer grants the right): %s",
+                    kind,
+                    error,
+                )
             except KubeError as error:
-                logger.warning("what is left of kind %s stays: %s", kind, error)
+                logger.warning("objects of the former kind %s are kept: %s", kind, error)
             break
 
 
@@ -72,7 +76,7 @@ async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], b
             await client.delete(kind, found["namespace"], found["name"], found["uid"])
         except (Conflict, NotFound):
             continue  # somebody else deleted it first
-        logger.info("deleted %s %s/%s: exposure.kind is another now", kind, found["namespace"], found["name"])
+        logger.info("deleted %s %s/%s: exposure.kind has another value now", kind, found["namespace"], found["name"])
 
 
 def _service(metadata: Manifest) -> str:

@@ -1,4 +1,4 @@
-"""What the leading process knows and does: the sink of its watches, its queue of passes, and its audits."""
+"""The leader's cache, reconcilers, queues and resyncs; the manager is the sink of the watches."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.controllers.inferenceservice.shared_state import SharedState
-from ome_operator.controllers.metrics_collector import Eyes
+from ome_operator.controllers.metrics_collector import MetricsCollector
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
 from ome_operator.controllers.router_watch import RouterWatch
 from ome_operator.controllers.sglang import SglangReconciler
@@ -48,20 +48,20 @@ logger = logging.getLogger(__name__)
 
 SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
 SELECTORS = dict.fromkeys(LABELLED, SELECTOR) | {"ControllerRevision": f"{SELECTOR},!{keys.COMPONENT}"}
-"""Label selectors by kind. StatefulSets have ControllerRevisions of their own, with the labels of their pods: not ours."""
+"""Label selectors by kind. ControllerRevisions of StatefulSets have the labels of their pods, and are excluded."""
 WRITTEN = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
-"""Kinds that people write: kopf watches these, and an informer of ours all others."""
+"""Kinds that people write: kopf watches these, and informers watch all others."""
 
 
 def scope_of(settings: Settings) -> Scope:
-    """What the operator is to work on."""
+    """Return the part of the cluster that the operator works on."""
     return Scope(
         settings.watch_namespaces, settings.policy.sees_cluster, settings.operator_class, settings.policy.model_agent
     )
 
 
 class Place(NamedTuple):
-    """A kind in a namespace, "" for all of it: what an audit compares."""
+    """A kind in a namespace, or in the whole cluster (""): the unit of a resync."""
 
     kind: str
     namespace: str
@@ -70,8 +70,8 @@ class Place(NamedTuple):
         return self.kind + (f" in {self.namespace}" if self.namespace else "")
 
 
-def _well_known(said: str) -> WellKnown:
-    found = well_known.selected(said)
+def _well_known(names: str) -> WellKnown:
+    found = well_known.selected(names)
     if isinstance(found, Invalid):
         raise ValueError(found.why)
     return found
@@ -85,7 +85,7 @@ def _settled(settings: Settings) -> Deps:
 
 
 def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]:
-    """The queue of passes."""
+    """Return the queue of reconciliations."""
     return WorkQueue(
         workers=settings.workers,
         is_long=is_long,
@@ -99,7 +99,7 @@ def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]
 
 
 class Manager:
-    """What the leader knows and does; the sink of its watches."""
+    """Connects watches, cache, queues and reconcilers; the sink of the watches."""
 
     def __init__(
         self,
@@ -113,13 +113,13 @@ class Manager:
         self.scope = scope = scope_of(settings)
         self._kinds = kinds
         self._whole: set[str] = set()
-        """Of the namespaces that are named, those of which everything was told."""
+        """The configured namespaces of which all objects were delivered."""
         self._running = False
         self._settings, self._client, self._metrics = settings, client, metrics
         self.cluster = ClusterCache(_settled(settings))
-        self._queue = _queue(settings, self._makes_everything)
+        self._queue = _queue(settings, self._creates_everything)
         self._edits: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=60.0, jitter=random.random)
-        """Edited objects whose services are to be told."""
+        """Edited shared objects whose services have to be enqueued."""
         self._routers = RouterWatch(lambda: list(self.cluster.pods), self._queue.add, wall, settings.router_watch)
         shared = SharedState.empty(self.cluster, client, self._queue, settings, self._routers.of)
         self._handler = EventHandler(
@@ -128,11 +128,11 @@ class Manager:
             core.models_of,
             core.runtimes_of,
             child_gone=shared.memories.child_gone,
-            capacity_freed=shared.gangs.freed,
+            capacity_freed=shared.gangs.wake_next,
         )
         known = self._handler, client
         self._services = InferenceServiceReconciler(*known, self._queue, settings, wall, shared, core)
-        self._eyes = Eyes(self.cluster, metrics, wall, settings.metrics_per_service)
+        self._metrics_collector = MetricsCollector(self.cluster, metrics, wall, settings.metrics_per_service)
         status_only = *known, self._queue, settings.resync, wall
         self._catalog = CatalogReconciler(*status_only, core, settings.status_interval, scope, self._services.waves)
         self._sglang = SglangReconciler(*status_only)
@@ -154,33 +154,33 @@ class Manager:
             debounce=settings.audit_debounce,
         )
 
-    # --- the sink ---------------------------------------------------------------------------------------------------
+    # --- called by watches --------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Body) -> None:
-        """An object is there. A body that breaks us is one lost fact, not a dead watch."""
+        """Process the state of an object. An unexpected error costs this object's facts, and does not end the watch."""
         try:
             if not self.scope.knows(kind, body):
-                if self.cluster.resources[kind].get(from_api.uid(body)) is not None:  # it was ours a moment ago
+                if self.cluster.resources[kind].get(from_api.uid(body)) is not None:  # it had this operator's class before
                     self.deleted(kind, body)
                 return
             self._handler.seen(kind, body)
         except Exception:
             self._unread[kind] += 1
-            logger.exception("cannot read a %s: %s", kind, (body.get("metadata") or {}).get("name"))
+            logger.exception("cannot process a %s: %s", kind, (body.get("metadata") or {}).get("name"))
 
     def deleted(self, kind: str, body: Body) -> None:
-        """An object was deleted."""
+        """Process the deletion of an object."""
         try:
             self._handler.gone(kind, from_api.uid(body), from_api.version(body))
-        except Exception:  # the next audit of its kind finds it
-            logger.exception("cannot read a deleted %s", kind)
+        except Exception:  # the next resync of its kind removes it
+            logger.exception("cannot process a deleted %s", kind)
 
     def relisted(self, kind: str, namespace: str = "") -> None:
-        """A watch started anew."""
+        """Schedule a resync, because a watch began anew."""
         self._audit.relisted(Place(kind, namespace))
 
     def namespace_listed(self, namespace: str) -> None:
-        """Everything in a place was told: passes may begin there, and look at what they missed."""
+        """Enqueue all objects of a namespace that was listed completely, so that reconciliations may begin there."""
         if not namespace:
             return
         self._whole.add(namespace)
@@ -191,35 +191,37 @@ class Manager:
             self._enqueue(ref, Urgency.SOON)
 
     def namespace_unwatched(self, namespace: str) -> None:
-        """A namespace is not watched any more. What is known of it stays for the day when it comes again, and nothing is
-        done with it: its services hold up nobody.
+        """Stop reconciling a namespace that is not watched any more. Its facts stay in the cache in case it comes again,
+        and progressive rollouts do not wait for its services.
         """
         self._whole.discard(namespace)
-        self._services.away(namespace)
+        self._services.namespace_unwatched(namespace)
 
     def _outside(self, namespace: str) -> bool:
-        """Whether a namespace is not watched now, or not whole yet: half a picture would prune and recover."""
+        """Return whether a namespace is not watched now, or not listed completely: an incomplete cache would make
+        reconciliations delete and recycle pods that are in use.
+        """
         return bool(namespace and self.scope.namespaces) and namespace not in self._whole
 
     def _places(self, namespace: str) -> list[Place]:
         return [Place(kind, namespace) for kind in self.scope.in_place(self._kinds, namespace)]
 
     def _known(self, place: Place) -> set[str]:
-        """UIDs that a list could prove wrong."""
+        """Return the cached UIDs that a list can disprove."""
         return set() if self._outside(place.namespace) else self.cluster.uids(*place)
 
     def acts_on_service(self, uid: str) -> bool:
-        """Whether the service with this UID is known, and so of our class."""
+        """Return whether the service with this UID is in the cache, and so has this operator's class."""
         return self.cluster.resources[SERVICE].get(uid) is not None
 
-    def _makes_everything(self, ref: Ref) -> bool:
-        """Whether nothing of a service is there yet."""
+    def _creates_everything(self, ref: Ref) -> bool:
+        """Return whether nothing of a service exists yet, so that its reconciliation takes long."""
         return ref.kind == SERVICE and not any(self.cluster.children["StatefulSet"].group((ref.namespace, ref.name)))
 
     def _enqueue(self, ref: Ref, urgency: Urgency) -> None:
         settings = self._settings
         if urgency == Urgency.SHARED:
-            if self._running:  # until then every service is dirty anyway
+            if self._running:  # until then every service is enqueued anyway
                 self._edits.add(ref, spaced=settings.catalog_delay)
         elif urgency == Urgency.AWAITED:
             self._queue.add(ref, spaced=settings.catalog_delay if ref.kind in CATALOG else 0.0)
@@ -228,8 +230,8 @@ class Manager:
         else:
             self._queue.add(ref, settings.catalog_delay)
 
-    async def _tell_concerned(self, ref: Ref) -> None:
-        """An object was edited: whom it concerns is dirty."""
+    async def _enqueue_concerned(self, ref: Ref) -> None:
+        """Enqueue the services that an edited shared object concerns."""
         for service in self._handler.concerned(ref):
             self._queue.add_shared(service)
             await PACER.yield_if_due()
@@ -237,24 +239,24 @@ class Manager:
             self._edits.forget(ref)
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
-        """UIDs of all objects of a kind that we watch in a place, by a consistent list of metadata."""
+        """Return the UIDs of all watched objects of a kind in a namespace, by a consistent list of metadata."""
         return await self._client.list_uids(kind, namespace, label_selector=SELECTORS.get(kind, ""))
 
     def freeze(self, frozen: str) -> None:
         """Freeze everything, or end the freeze: `frozen` states since when, by whom and why, or is ""."""
         self._handler.freeze(frozen)
 
-    # --- work -------------------------------------------------------------------------------------------------------
+    # --- work -----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Passes and audits, for ever."""
+        """Run reconciliations and resyncs, without end."""
         for namespace in self._whole if self.scope.namespaces else ("",):
             self._services.seed(namespace)
         self._running = True
         logger.info("watching %d services, %d pods", len(self.cluster.resources[SERVICE]), len(self.cluster.pods))
         self._tasks = [
             asyncio.create_task(self._queue.run(self._pass), name="passes"),
-            asyncio.create_task(self._edits.run(self._tell_concerned), name="edits"),
+            asyncio.create_task(self._edits.run(self._enqueue_concerned), name="edits"),
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(self._tidy(), name="tidy"),
             asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._queue.busy), name="garbage"),
@@ -264,15 +266,15 @@ class Manager:
         await asyncio.gather(*self._tasks)
 
     async def stop(self, grace: float) -> None:
-        """Take no more keys, and let running passes end."""
+        """Take no more keys, and let running reconciliations end."""
         for task in self._tasks:
             task.cancel()
         await self._edits.drain(grace)
         if not await self._queue.drain(grace):
-            logger.warning("passes were cut off")
+            logger.warning("running reconciliations were cut off")
 
     def record(self, why: str) -> None:
-        """Begin to write what the flight recorder has kept of all services to a file, which the log names."""
+        """Start writing the flight recorder's reconciliations of all services to a file, which the log names."""
         self._services.flight.write(why)
 
     async def _tidy(self) -> None:
@@ -296,10 +298,10 @@ class Manager:
                 result = "ok"
         finally:
             self._metrics.passed(ref.kind, result, time.monotonic() - started)
-            self._eyes.passed(ref)
+            self._metrics_collector.passed(ref)
 
     def watch_metrics(self, coverage: Coverage) -> None:
-        """What is read when somebody scrapes."""
+        """Register the functions that compute metrics when they are scraped."""
         ask, queue = self._metrics.ask, self._queue
         ask("ome_queue_depth", lambda: {("waiting",): queue.depth, ("busy",): queue.busy})
         ask("ome_queue_oldest_seconds", lambda: {(): queue.oldest})
@@ -311,7 +313,7 @@ class Manager:
         ask("ome_braked_services", self._braked)
         ask("ome_shared_edits", lambda: _by(self._services.waves.edits()))
         ask("ome_wave_services", lambda: _by(self._services.waves.counts()))
-        self._eyes.watch()
+        self._metrics_collector.watch()
 
     def _braked(self) -> dict[tuple[str, ...], float]:
         found: dict[tuple[str, ...], float] = {(str(reason),): 0.0 for reason in (Reason.FROZEN, Reason.OBSERVED)}
@@ -326,7 +328,9 @@ def _by(values: Mapping[str, float], read: Callable[[float], float] = float) -> 
 
 
 def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
-    """What to watch of these kinds, in a namespace or in all: of some only objects with our label."""
+    """Return what to watch of these kinds, in a namespace or in all. Of some kinds, only objects with the operator's
+    label are watched.
+    """
     found = []
     for kind in kinds:
         of = RESOURCES[kind]

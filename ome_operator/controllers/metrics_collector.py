@@ -1,4 +1,6 @@
-"""What the leader's metrics are made of: each pass tells its object's numbers, and a scrape reads sums (docs/metrics.md)."""
+"""Collect the leader's metrics: each reconciliation reports the numbers of its object, and a scrape reads sums
+(docs/metrics.md).
+"""
 
 import logging
 from collections import Counter
@@ -19,7 +21,7 @@ from ome_operator.machinery.sums import Key, Slots, Sums
 logger = logging.getLogger(__name__)
 
 NODES = 500
-"""Nodes with series of their own; the others are summed with an empty label."""
+"""Number of nodes with their own series; the others are summed under an empty label."""
 _STATES = frozenset({keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED})
 _SUMMED = (
     "ome_advised_services", "ome_groups", "ome_gangs_waiting", "ome_rollouts", "ome_service_ready", "ome_service_groups",
@@ -28,8 +30,10 @@ _SUMMED = (
 )  # fmt: skip
 
 
-class Eyes:
-    """Numbers of services and nodes, kept by difference: a pass costs its own object, and a scrape what is to be seen."""
+class MetricsCollector:
+    """Numbers of services and nodes, updated by differences: a reconciliation costs only its own object, and a scrape
+    only the series that it returns.
+    """
 
     def __init__(
         self, cluster: ClusterCache, metrics: Metrics, wall: Callable[[], datetime], per_service: int, nodes: int = NODES
@@ -44,7 +48,7 @@ class Eyes:
         self._broken = False
 
     def watch(self) -> None:
-        """Let metrics ask."""
+        """Register the functions that compute metrics when they are scraped."""
         ask = self._metrics.ask
         for name in _SUMMED:
             ask(name, partial(self._sums.totals, name))
@@ -60,7 +64,7 @@ class Eyes:
         ask("ome_services_summed", lambda: {(): self._own.waiting})
 
     def passed(self, ref: Ref) -> None:
-        """A pass over an object ended. What fails here costs numbers alone."""
+        """Update the numbers of an object after its reconciliation. An error here only costs these numbers."""
         try:
             if ref.kind == SERVICE:
                 self._service(ref)
@@ -68,10 +72,10 @@ class Eyes:
                 self._record(ref)
         except Exception:
             if not self._broken:
-                logger.exception("no metrics of %s %s/%s", *ref)
+                logger.exception("cannot compute metrics of %s %s/%s", *ref)
             self._broken = True
 
-    # --- what passes tell -------------------------------------------------------------------------------------------
+    # --- after reconciliations ----------------------------------------------------------------------------------------
 
     def _service(self, ref: Ref) -> None:
         resource = self._cluster.find(ref)
@@ -79,25 +83,25 @@ class Eyes:
             self._figures.pop(ref, None)
             self._sums.replace(ref, {})
             if (follows := self._own.leave(ref)) is not None:
-                self._tell(follows)
+                self._update(follows)
             return
         pods = self._cluster.pods_of(ref.namespace, ref.name)
         uid, before = self._figures.get(ref, ("", None))
         now = service_metrics.figures(resource.status, pods, self._roles(resource))
         self._figures[ref] = resource.uid, now
-        self._tell(ref)
+        self._update(ref)
         if before is not None and uid == resource.uid:
             self._count_recycles(before, now)
             if now.ready_at and not before.ready_at and not before.was_whole:
                 self._started(service_metrics.start(resource.created, now.ready_at, pods))
 
     def _roles(self, resource: Resource) -> Mapping[str, Stored]:
-        """Of the wanted revision."""
+        """Return the roles of the desired revision."""
         components: Mapping[str, Mapping[str, str]] = resource.status.get("components") or {}
         wanted = next((each["updateRevision"] for each in components.values() if each.get("updateRevision")), "")
         return self._cluster.roles(resource.ref.namespace, resource.ref.name, wanted) if wanted else {}
 
-    def _tell(self, ref: Ref) -> None:
+    def _update(self, ref: Ref) -> None:
         found = self._figures.get(ref)
         if found is not None:
             own = (ref.namespace, ref.name) if self._own.holds(ref) else ("", "")
@@ -132,10 +136,12 @@ class Eyes:
             numbers["ome_node_weights_bytes_per_second", node] += each.speed
         self._sums.replace(ref, numbers)
 
-    # --- what a scrape asks -----------------------------------------------------------------------------------------
+    # --- when metrics are scraped -------------------------------------------------------------------------------------
 
     def _services(self) -> Mapping[tuple[str, ...], float]:
-        """Those without a pass yet are Unknown: their number is right from the first scrape on."""
+        """Return the services by state. Services without a reconciliation so far count as Unknown, so that their total is
+        right from the first scrape on.
+        """
         found = dict(self._sums.totals("ome_services"))
         if (unseen := len(self._cluster.resources[SERVICE]) - len(self._figures)) > 0:
             key = ("Unknown", OTHER)
@@ -167,7 +173,7 @@ class Eyes:
         return seconds_since(earliest, self._wall())
 
     def _recycled(self) -> Mapping[tuple[str, ...], float]:
-        """Without those of nodes that are gone: names of nodes come and go without end."""
+        """Return the recycles by reason and node, without nodes that are gone: names of nodes come and go without end."""
         for key in [key for key in self._recycles if key[1] and self._cluster.node(key[1]) is None]:
             del self._recycles[key]
         return {key: float(times) for key, times in self._recycles.items()}

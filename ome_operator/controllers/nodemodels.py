@@ -61,7 +61,7 @@ class NodeModelsReconciler:
             return True
         self._queue.succeeded(ref)
         delay = CROWDED_AGAIN if len(wanted) >= node_models.LABEL_LIMIT else self._resync
-        self._queue.add(ref, OFFERED_AGAIN if any(one.offer for one in record.unused) else delay)
+        self._queue.add(ref, OFFERED_AGAIN if any(unused.offer for unused in record.unused) else delay)
         return True
 
     def _pins(self, record: NodeRecord) -> dict[Ref, node_models.Pin]:

@@ -111,7 +111,7 @@ class Policies:
             return
         if absent := [policy for policy, state in self.found.items() if state == ABSENT]:
             logger.warning(
-                "admission policies do not bind this operator: %s. As %s it may write what nobody meant it to write. "
+                "admission policies do not bind this operator: %s. As %s it may write more than it needs to. "
                 "Install the chart with admissionPolicy.enabled=true, and run the operator as the chart's ServiceAccount "
                 "(docs/security.md)",
                 ", ".join(absent),
@@ -151,7 +151,7 @@ class Policies:
         except KubeError as error:
             if isinstance(error, Forbidden) and not user:
                 return ""
-            logger.info("whether the admission policy %s is there is not known: %s", name, error)
+            logger.info("whether the admission policy %s exists is not known: %s", name, error)
             return UNKNOWN
         return BINDS if stands(policy, binding, user) else ABSENT
 
@@ -159,7 +159,7 @@ class Policies:
         try:
             found = await self._client.list_objects("Node", limit=1)
         except KubeError as error:
-            logger.info("no node can be looked up: %s", error)
+            logger.info("cannot read a node for the check of admission policies: %s", error)
             return ""
         return str(found[0]["metadata"]["name"]) if found else ""
 

@@ -1,8 +1,8 @@
 """Read from the registry sidecars of routers how many foreign workers their routers list, one sidecar after the other.
 
-A registry may write nothing on the cluster: its ServiceAccount may get, list and watch pods, so that whoever takes over a
-router gets no more. It therefore exposes two numbers, which the operator reads. The responding pod belongs to a tenant: the
-operator uses no text of the response, bounds its length, follows no redirect, and sends no token.
+A registry may write nothing on the cluster: its ServiceAccount may get, list and watch pods, so that an attacker who takes
+over a router gets no more rights. It therefore exposes two numbers, which the operator reads. The responding pod belongs to
+a tenant: the operator uses no text of the response, bounds its length, follows no redirect, and sends no token.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class RouterWatch:
                     self._learn(pod, await self._ask(session, pod))
                 except Exception:  # a pod of a tenant: a failure affects only this pod
                     if not self._broken:
-                        logger.exception("the registry of %s/%s breaks who reads it", pod.namespace, pod.name)
+                        logger.exception("cannot parse the response of the registry of %s/%s", pod.namespace, pod.name)
                     self._broken = True
 
         async with asyncio.TaskGroup() as group:
@@ -94,7 +94,7 @@ class RouterWatch:
                 text = (await answer.content.read(PAGE)).decode(errors="replace")
             return read(text, self._wall().timestamp())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            logger.debug("the registry of %s/%s does not answer: %s", pod.namespace, pod.name, error)
+            logger.debug("the registry of %s/%s does not respond: %s", pod.namespace, pod.name, error)
             return None
 
 

@@ -1,4 +1,4 @@
-"""What has to be known before the operator watches anything: as whom it works, and which kinds the cluster serves."""
+"""Checks before the operator watches anything: under which identity it works, and which kinds the cluster serves."""
 
 import asyncio
 import logging
@@ -15,37 +15,43 @@ from ome_operator.settings import Settings
 logger = logging.getLogger(__name__)
 
 
-async def introduce(client: Client, settings: Settings) -> None:
-    """Say as whom the operator works: the chart gives its rights, and binds by its policies, a single account."""
+async def log_identity(client: Client, settings: Settings) -> None:
+    """Log the user that the operator works as. The chart grants rights to a single ServiceAccount, and its admission
+    policies bind only that account.
+    """
     while True:
         try:
             user = await client.who()
         except Transient as error:
-            logger.warning("cannot ask as whom we work: %s", error)
+            logger.warning("cannot read the identity of this operator: %s", error)
             await asyncio.sleep(5.0)
             continue
         except KubeError as error:
-            logger.warning("nobody can say as whom we work: %s", error)
+            logger.warning("the identity of this operator is unknown: %s", error)
             return
         own = f"{settings.lease_namespace}/{settings.own_name}"
         if user == f"system:serviceaccount:{own.replace('/', ':')}":
             logger.info("working as %s", user)
         else:
             logger.warning(
-                "working as %s, with all the rights of that user: the chart's policies bind the ServiceAccount %s alone, "
-                "of which `ome kubeconfig --serviceaccount %s` makes a kubeconfig", user, own, own,
+                "working as %s, with all the rights of that user: the chart's policies bind only the ServiceAccount %s, "
+                "for which `ome kubeconfig --serviceaccount %s` makes a kubeconfig", user, own, own,
             )  # fmt: skip
         return
 
 
 async def short_kinds(client: Client) -> tuple[str, ...]:
-    """The kinds of sglang.ai that this cluster has; CRDs that come later are found by the next process."""
+    """Return the kinds of sglang.ai that this cluster serves. CRDs that are installed later are found by the next
+    process.
+    """
     served = await client.served(SHORT_API)
     return tuple(kind for kind in SHORT if RESOURCES[kind].plural in served)
 
 
 async def exposed(client: Client, kind: str) -> tuple[str, ...]:
-    """The kind that leads to services from outside. Raises UserError where the cluster does not know it."""
+    """Return the kind that exposes services outside of the cluster, () for none. Raises UserError if the cluster does not
+    serve it.
+    """
     if kind and RESOURCES[kind].plural not in await client.served(RESOURCES[kind].api_version):
         version = RESOURCES[kind].api_version
         raise UserError(
@@ -55,18 +61,18 @@ async def exposed(client: Client, kind: str) -> tuple[str, ...]:
 
 
 async def kinds_served(client: Client) -> None:
-    """Wait for our CRDs: a kind that is not served cannot be watched."""
+    """Wait until the operator's CRDs are served, because a kind that is not served cannot be watched."""
     wanted = {RESOURCES[kind].plural for kind in KINDS if RESOURCES[kind].api_version == keys.API_VERSION}
-    said: frozenset[str] = frozenset()
+    logged: frozenset[str] = frozenset()
     while True:
         try:
             missing = frozenset(wanted - await client.served(keys.API_VERSION))
         except KubeError as error:
-            logger.warning("cannot ask which kinds are served: %s", error)
+            logger.warning("cannot read which kinds are served: %s", error)
         else:
             if not missing:
                 return
-            if missing != said:
+            if missing != logged:
                 logger.warning("waiting for CRDs of %s: %s (install the chart ome-crd)", keys.GROUP, sorted(missing))
-            said = missing
+            logged = missing
         await asyncio.sleep(2.0)

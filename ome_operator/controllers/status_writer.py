@@ -1,4 +1,6 @@
-"""Writes statuses: only when what is stored under our name differs, by server-side apply of the status subresource."""
+"""Write statuses by server-side apply of the status subresource, only if the fields stored under the operator's name
+differ.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,22 +13,24 @@ from ome_operator.kube.errors import NotFound
 from ome_operator.kube.resources import RESOURCES, spelled
 
 Written = tuple[str, str]
-"""Digest of the status that we wrote, and of what the server made of it."""
+"""Digests of the status that the operator wrote, and of the fields that the server stored for it."""
 
 
 def differs(resource: Resource, status: Mapping[str, Any], last: Written) -> bool:
-    """Whether the status has to be written. A server that rewrites a value must not make us write for ever."""
+    """Return whether the status has to be written. A server that changes a value of each write must not cause endless
+    writes.
+    """
     wanted = managed_fields.digest({"status": status})
     return resource.status_owned != wanted and (wanted, resource.status_owned) != last
 
 
 def bug(error: Exception) -> str:
-    """What a condition says where we failed ourselves."""
+    """Return the message of a condition for an unexpected error of the operator."""
     return f"the operator failed ({type(error).__name__}: {error}): please report this with its log"
 
 
 async def write(client: Client, handler: EventHandler, resource: Resource, status: Mapping[str, Any]) -> Written | None:
-    """Write it; None when the object is gone."""
+    """Write the status of an object. Return None if the object is gone."""
     manifest = {
         "apiVersion": RESOURCES[resource.ref.kind].api_version,
         "kind": spelled(resource.ref.kind),

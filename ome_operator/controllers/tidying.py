@@ -16,12 +16,12 @@ FEW = 100
 
 
 async def tidy(cluster: ClusterCache, resync: float, gone: Callable[[], int], look_s: float = LOOK_S) -> NoReturn:
-    """Discard periodically, once every key had a pass or two, which ask again for what they need.
+    """Discard old data periodically, after every key was reconciled once or twice and has requested what it needs.
 
-    Earlier if as many services have been deleted as exist: then the data kept about deleted services is bounded by the
-    number of existing ones. Recomputing it for a service costs no more than it did for a deleted one.
+    Discard it earlier if as many services have been deleted as exist: then the data kept about deleted services is bounded
+    by the number of existing ones. Recomputing it for a service costs no more than it did for a deleted one.
 
-    `resync`: seconds within which every key has a pass. `gone`: returns the number of services deleted so far.
+    `resync`: seconds within which every key is reconciled. `gone`: returns the number of services deleted so far.
     """
 
     async def turn() -> None:

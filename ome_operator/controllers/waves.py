@@ -1,7 +1,7 @@
 """Track which services an edit of a shared object has reached, and which may begin next (decisions 30).
 
-Single-threaded and in memory, filled by what passes over services report. A report costs the same however many services
-there are; only the first report of a new edit visits all services, once.
+The state is kept in memory, used by a single thread, and filled by reports of reconciliations. A report costs the same
+however many services there are; only the first report of a new edit visits all services, once.
 """
 
 import bisect
@@ -25,13 +25,13 @@ class MemberState(StrEnum):
 
     WAITING = "waiting"
     ROLLING = "rolling"
-    """It was called to begin, or is being replaced."""
+    """The service was called to begin, or its groups are being replaced."""
     BROKEN = "broken"
-    """It has lost a group since it was complete."""
+    """The service has lost a group since it was complete."""
     FAILED = "failed"
     WHOLE = "whole"
     EQUAL = "equal"
-    """It is complete with the object as it is, without having to change."""
+    """The service is complete, and the edit does not change it."""
 
 
 class Member(NamedTuple):
@@ -67,12 +67,14 @@ class _Object:
 
     @property
     def total(self) -> int:
-        """The number of services that waves are shares of."""
+        """The number of services of which each wave is a share."""
         return len(self._places) - (0 if self._equals_count else self._counts[MemberState.EQUAL])
 
     @property
     def _equals_count(self) -> bool:
-        """Whether services that need not change prove something: only while others have to reach the same state."""
+        """Whether services that the edit does not change count as proof of it: only while others have to reach the same
+        state.
+        """
         counts = self._counts
         return (
             not self._narrow and counts[MemberState.WAITING] + counts[MemberState.ROLLING] + counts[MemberState.FAILED] > 0
@@ -186,8 +188,10 @@ class WaveRegistry:
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
         return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout says how far it is"
 
-    def tell(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
-        """Store how a service stands. `asks`: it rolls out an edit, or would if it were admitted; `begun`: it has begun."""
+    def report(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
+        """Store the state of a service. `asks`: it rolls out an edit, or would if it were admitted; `begun`: it has
+        begun.
+        """
         first = next((ref for ref, stand in stands.items() if stand.state == EditState.PENDING), None)
         called = first is not None and self._kind(service, first, stands[first].epoch) in (
             MemberState.ROLLING,
@@ -213,7 +217,7 @@ class WaveRegistry:
 
     def forget(self, service: Service) -> None:
         """Remove a service that is gone or no longer reconciled."""
-        self.tell(service, {}, asks=False, begun=False)
+        self.report(service, {}, asks=False, begun=False)
         del self._seen[service]
 
     def look(self, ref: Ref, before: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, float | None]:

@@ -29,11 +29,11 @@ class WeightsGC:
         Pods are read live, because a file that a pod has open cannot be restored; stored revisions are read from the cache,
         because a wrong answer there costs a download. `frozen`: permissions that were given are withdrawn.
         """
-        free = [] if frozen else [one for one in record.unused if one.offer and not self._kept(one)]
+        free = [] if frozen else [unused for unused in record.unused if unused.offer and not self._kept(unused)]
         if free:
             mounted = await self._mounted(record.node)
-            free = [one for one in free if not any_inside(mounted, (one.directory, *one.paths))]
-        allowed = frozenset((one.directory, one.offer) for one in free)
+            free = [unused for unused in free if not any_inside(mounted, (unused.directory, *unused.paths))]
+        allowed = frozenset((unused.directory, unused.offer) for unused in free)
         if allowed == record.remove:
             return
         spec: Manifest = {"remove": [{"directory": place, "offer": offer} for place, offer in sorted(allowed)]}
@@ -49,5 +49,5 @@ class WeightsGC:
     async def _mounted(self, node: str) -> set[str]:
         """Return the directories of a node that its pods mount now."""
         pods = await self._client.list_objects("Pod", field_selector=f"spec.nodeName={node}")
-        alive = (one for one in pods if (one.get("status") or {}).get("phase") not in ENDED)
+        alive = (pod for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED)
         return {place for pod in alive for place in host_directories(pod.get("spec") or {})}

@@ -72,9 +72,9 @@ class NamespaceWatch:
         settings: WatchSettings,
     ) -> None:
         self.namespace, self._sink, self._settings = namespace, sink, settings
-        self._ours = [each for each in kinds if each.kind not in written]
-        by_people = [each for each in kinds if each.kind in written]
-        self._kinds = [each.kind for each in kinds]
+        self._ours = [watched for watched in kinds if watched.kind not in written]
+        by_people = [watched for watched in kinds if watched.kind in written]
+        self._kinds = [watched.kind for watched in kinds]
         self.kopf = KopfEvents(by_people, self, lambda kind: sink.listed(kind, namespace), interval=settings.interval)
         self.watching = asyncio.Event()
         """Set while the namespace is watched: only then are kopf's requests sent."""

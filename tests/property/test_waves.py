@@ -62,9 +62,9 @@ class Story(Fleet):
 
     def hear(self, name: Ref) -> None:
         if name in self.lost and name in self.whole:
-            self.registry.tell(name, {RUNTIME: Stand(self.epoch, EditState.DONE, None)}, asks=False, begun=False)
+            self.registry.report(name, {RUNTIME: Stand(self.epoch, EditState.DONE, None)}, asks=False, begun=False)
         elif name in self.equal:
-            self.registry.tell(
+            self.registry.report(
                 name, {RUNTIME: Stand(self.epoch, EditState.EQUAL, self.equal[name])}, asks=False, begun=False
             )
         else:

@@ -52,7 +52,7 @@ class Fleet:
             if not self.said[name]:
                 self.begun.add(name)
                 begun = True
-        self.registry.tell(name, {RUNTIME: stand}, asks=name not in self.whole, begun=begun)
+        self.registry.report(name, {RUNTIME: stand}, asks=name not in self.whole, begun=begun)
 
     def hear_all(self) -> None:
         for name in self.services:

@@ -11,7 +11,7 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import KINDS, RECORD
 from ome_operator.cache.resources import SERVICE
 from ome_operator.controllers.base import CORE
-from ome_operator.controllers.conflicting_operators import Rivals
+from ome_operator.controllers.conflicting_operators import ConflictingOperators
 from ome_operator.controllers.manager import Manager
 from ome_operator.controllers.policies import Policies
 from ome_operator.core.observed.objects import Ref
@@ -123,7 +123,7 @@ class Rig:
         self.passed(kind, body["metadata"]["name"], body["metadata"].get("namespace", ""))
 
     def passed(self, kind: str, name: str, namespace: str = "") -> None:
-        self.manager._eyes.passed(Ref(kind, namespace, name))
+        self.manager._metrics_collector.passed(Ref(kind, namespace, name))
 
     def watch(self) -> None:
         told: Any = SimpleNamespace(last_event={"Pod": 0.0}, events={"Pod": 1}, watched={"team": 1.0}, unread=Counter(Pod=1))
@@ -153,7 +153,7 @@ def everything() -> Rig:
     policies._counts = lambda: Policies._counts(policies)
     Policies.watch_metrics(policies, metrics)
     rivals: Any = SimpleNamespace(found={"ome": "ome/ome-operator of pod"})
-    Rivals.watch_metrics(rivals, metrics)
+    ConflictingOperators.watch_metrics(rivals, metrics)
     rig.see("Node", node())
     rig.see(RECORD, record("n1", holding()))
     rig.see("Pod", pod())

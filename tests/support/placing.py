@@ -115,12 +115,12 @@ class Race:
             world = self.worlds[name]
             for _ in range(self.chance.randint(1, 2)):  # a reconciliation may run again before its status was written
                 status = world.service.status
-                world.turn = self.gangs.turn(Ref("InferenceService", name, name), status, world.now)
+                world.turn = self.gangs.admission_of(Ref("InferenceService", name, name), status, world.now)
                 plan = world.sync()
                 claim = plan.claim and plan.claim._replace(key=name)
-                self.gangs.tell(Ref("InferenceService", name, name), claim)
+                self.gangs.report_claim(Ref("InferenceService", name, name), claim)
                 if claim is not None and claim.idle is not None:
-                    asyncio.run(self.gangs.look(claim))
+                    asyncio.run(self.gangs.read_foreign_pods(claim))
                 served = self.serving(name)
                 world.carry_out(plan)
                 if self.chance.random() < 0.2:
@@ -173,7 +173,7 @@ class Race:
             world.edit(deps=replace(world.deps, nodes=nodes))
             for pod in [pod for pod in world.pods.values() if pod.node and pod.node not in nodes]:
                 del world.pods[pod.name]
-        self.gangs.freed()
+        self.gangs.wake_next()
 
     def groups(self, name: str) -> dict[tuple[str, int], set[str]]:
         """Return the UIDs of the pods of groups whose ranks are all on nodes, by role and number."""
@@ -193,8 +193,8 @@ class Race:
         world.pods.clear()
         world.children.clear()
         world.service = replace(world.service, deleting=True)
-        self.gangs.tell(Ref("InferenceService", name, name), None)
-        self.gangs.freed()
+        self.gangs.report_claim(Ref("InferenceService", name, name), None)
+        self.gangs.wake_next()
 
 
 def whole(shape: Shape) -> World:

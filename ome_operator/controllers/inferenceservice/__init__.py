@@ -1,1 +1,1 @@
-"""The reconciler of InferenceServices and what it remembers between passes."""
+"""The reconciler of InferenceServices and the facts that it keeps between reconciliations."""

@@ -1,7 +1,8 @@
-"""Whether an object that already has a name we want is ours, will be free soon, or is somebody else's (decisions 19, 24).
+"""Decide whether an existing object under a wanted name belongs to the service, will be deleted soon, or belongs to
+somebody else (decisions 19, 24).
 
-Ours means two things at once: its controller is this very service (by UID), and our field manager applied it. OME's own
-objects have the former without the latter; a restored backup has the latter without the former.
+An object belongs to the service if two things hold: its controller is the service (by UID), and the operator's field manager
+applied it. OME's own objects have the former without the latter; a restored backup has the latter without the former.
 """
 
 from collections.abc import Mapping
@@ -18,14 +19,14 @@ from ome_operator.core.render.router import RULES
 
 @dataclass(frozen=True)
 class Ownership:
-    """Either `uid`, the object that may be applied over, or `refusal`, why not."""
+    """Either `uid`, the object that may be applied over, or `refusal`, the reason why not."""
 
     uid: str = ""
     refusal: Refusal | None = None
 
 
 def claim_object(live: Mapping[str, Any], service: str, service_uid: str) -> Ownership:
-    """What a live object under a wanted name is to the service of this name and UID."""
+    """Return whether the service with this name and UID may apply over a live object under a wanted name."""
     metadata = live.get("metadata") or {}
     what = f"{live.get('kind')} {metadata.get('name')}"
     owner = controller(metadata)
@@ -34,7 +35,7 @@ def claim_object(live: Mapping[str, Any], service: str, service_uid: str) -> Own
         labels = metadata.get("labels") or {}
         if applied and labels.get(keys.MANAGED_BY) == keys.MANAGER and labels.get(keys.SERVICE) == service:
             return Ownership(uid=metadata.get("uid") or "")
-        return _taken(f"{what} exists and is not ours (last written by {_writer(metadata)})", service)
+        return _taken(f"{what} exists and does not belong to this service (last written by {_writer(metadata)})", service)
     if owner.get("uid") == service_uid:
         if applied:
             return Ownership(uid=metadata.get("uid") or "")
@@ -51,22 +52,24 @@ def _taken(why: str, service: str) -> Ownership:
 
 
 def _writer(metadata: Mapping[str, Any]) -> str:
-    """The field manager that wrote last."""
+    """Return the field manager that wrote last."""
     entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
     entries.sort(key=lambda entry: entry.get("time") or "")
-    return str(entries[-1].get("manager")) if entries else "somebody else"
+    return str(entries[-1].get("manager")) if entries else "an unknown client"
 
 
 def may_be_bound(role: Mapping[str, Any], service_uid: str) -> bool:
-    """Whether a live Role belongs to this service and holds what routers need and no more: of somebody else's Role a
-    binding would hand out rights that nobody meant to give.
+    """Return whether a live Role belongs to this service and has exactly the rules that routers need. A binding to
+    another Role would grant rights that nobody intended to grant.
     """
     owner = controller(role.get("metadata") or {}) or {}
     return owner.get("uid") == service_uid and role.get("rules") == RULES
 
 
 def scale(live: Mapping[str, Any], service: str, service_uid: str) -> Ownership:
-    """What a RoleScale under a wanted name is. We create it once and never apply it, so its owner tells, or our labels."""
+    """Return the ownership of a RoleScale under a wanted name. The operator creates it once and never applies it, so its
+    controller or its labels decide.
+    """
     metadata = live.get("metadata") or {}
     owner = controller(metadata)
     labels = metadata.get("labels") or {}

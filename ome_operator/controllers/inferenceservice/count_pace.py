@@ -1,4 +1,4 @@
-"""When statuses are written in which only counts changed."""
+"""Limit how often statuses are written in which only counts have changed."""
 
 import re
 from collections.abc import Mapping
@@ -11,18 +11,19 @@ _NUMBER = re.compile(r"\d+")
 
 
 class CountPace:
-    """A service at most once in an interval; and so many a second of all, where only numbers in sentences differ: each node
-    that comes is counted in the statuses of all services of its models.
+    """A rate limit for status writes: each service once per interval and, if only numbers in messages differ, a number of
+    writes per second over all services. A new node is counted in the statuses of all services of its models.
     """
 
     def __init__(self, interval: float, a_second: float) -> None:
         self._interval, self._gap, self._last = interval, 1 / a_second, float("-inf")
 
     def wait(self, memory: ServiceMemory, now: float, *, numbers: bool) -> float:
-        """Seconds until this service may write; 0 or less: now. `numbers`: nothing else differs.
+        """Return the seconds until this service may write; 0 or less means now. `numbers`: only numbers in messages
+        differ.
 
-        A service keeps its turn until it has used it, whatever it writes meanwhile: so there are never more turns than
-        services. A turn that is long over, of a service that could not write, is void.
+        A service keeps its time slot until it has used it, whatever it writes meanwhile, so there are never more slots than
+        services. A slot that is long past, of a service that could not write, is replaced.
         """
         own = memory.status_at + self._interval - now
         if own > 0 or not numbers:
@@ -33,10 +34,10 @@ class CountPace:
 
 
 def only_numbers(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether two statuses differ in nothing but numbers in the sentences of conditions."""
+    """Return whether two statuses differ only in numbers in the messages of conditions."""
     return _without_numbers(before) == _without_numbers(after)
 
 
 def _without_numbers(status: Mapping[str, Any]) -> str:
-    said = [{**each, "message": _NUMBER.sub("", each.get("message") or "")} for each in status.get("conditions") or ()]
-    return digest({"status": {**status, "conditions": said}})
+    conditions = [{**item, "message": _NUMBER.sub("", item.get("message") or "")} for item in status.get("conditions") or ()]
+    return digest({"status": {**status, "conditions": conditions}})

@@ -1,4 +1,4 @@
-"""Whether the API server takes the workloads of a revision: asked before anything that serves goes."""
+"""Check by a dry run whether the API server accepts the workloads of a revision, before any serving pod is deleted."""
 
 from collections.abc import Iterable
 
@@ -12,8 +12,9 @@ from ome_operator.kube.errors import Forbidden, Invalid, TooMany, Transient
 
 
 async def ask(client: Client, execution: Execution, check: Check) -> None:
-    """Remember the answer, unless it is known and counts. Raises KubeError where there is none, and was none: a refusal
-    stands until there is another answer.
+    """Store the result of a dry run, unless a stored result still counts.
+
+    Raises KubeError without a result, if none is stored: a refusal stands until there is another result.
     """
     checked = execution.memory.checked
     hash_ = "".join(managed_fields.digest(manifest) for manifest in check.manifests)
@@ -29,11 +30,11 @@ async def ask(client: Client, execution: Execution, check: Check) -> None:
             raise
         soon = execution.clock() + max(STEP, error.retry_after)
         checked[check.revision] = known._replace(next=soon, unanswered=str(error))
-    execution.result.status_changed = True  # also by the same answer: this plan's status says that there is none
+    execution.result.status_changed = True  # also after an unchanged result: this plan's status lacks it
 
 
 async def _refusal(client: Client, manifests: Iterable[Manifest]) -> str:
-    """The sentence of the API server about the first that it refuses, "" where it takes all."""
+    """Return the API server's message about the first refused manifest, "" if it accepts all."""
     for manifest in manifests:
         try:
             await client.apply(manifest, dry_run=True)

@@ -1,4 +1,4 @@
-"""One service's plan being carried out, and what comes of it."""
+"""The execution of a service's plan, and its result."""
 
 import asyncio
 import logging
@@ -19,47 +19,49 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Result:
-    """What came of a plan's effects."""
+    """The result of a plan's effects."""
 
     wrote: bool = False
-    """Something was changed: another pass should look at the result."""
+    """Whether an object was changed, so that another reconciliation has to read the result."""
     status_changed: bool = False
-    """A new fact changes the status: run `sync` again before writing it, where that may be."""
+    """Whether a new fact changes the status, so that `sync` has to run again before the status is written, if possible."""
     error: KubeError | None = None
-    """The last error that may be better soon."""
+    """The last error that may go away soon."""
     requeue_after: float | None = None
-    """Seconds until the next pass at the latest."""
+    """Seconds until the next reconciliation at the latest."""
     did: Deeds = field(default_factory=Deeds)
-    """What was made and deleted, for the log."""
+    """The number of created and deleted objects, for the log."""
 
     def requeue_within(self, seconds: float) -> None:
-        """Another pass within so many seconds."""
+        """Request another reconciliation within so many seconds."""
         self.requeue_after = seconds if self.requeue_after is None else min(self.requeue_after, max(0.0, seconds))
 
 
 @dataclass
 class Execution:
-    """One service's plan being carried out."""
+    """The execution of a service's plan."""
 
     service: Resource
     memory: ServiceMemory
     tried: set[Key]
-    """Objects that this pass has tried to write already."""
+    """Objects that this reconciliation has already tried to write."""
     result: Result
     clock: Callable[[], float]
-    """Monotonic."""
+    """Returns the monotonic time."""
     held: Callable[[], bool] = lambda: False
-    """Whether somebody holds the service by now who did not when the plan was made: no further effect of it may begin."""
+    """Returns whether the service was frozen after the plan was made, so that no further effect of the plan may begin."""
     guards: dict[Guard | NodeLost, asyncio.Task[bool]] = field(default_factory=dict)
-    """Of the effects that are carried out together now: whether what must not exist is there, read live."""
+    """Guards of the effects that are executed together: each task reads live whether an object exists that must not."""
 
     @property
     def namespace(self) -> str:
-        """Of the service and everything that belongs to it."""
+        """The namespace of the service and its objects."""
         return self.service.ref.namespace
 
     def due(self, key: Key, hash_: str) -> bool:
-        """Whether to try a write: once per pass, and what was refused only after its pause or when it changed."""
+        """Return whether to try a write: once per reconciliation, and a refused write only after its pause or when it has
+        changed.
+        """
         if key in self.tried:
             return False
         known = self.memory.refused.get(key)
@@ -70,7 +72,7 @@ class Execution:
         return True
 
     def refuse(self, key: Key, refusal: Refusal, hash_: str) -> None:
-        """A write was refused."""
+        """Store and log a refused write."""
         now = self.clock()
         if self.memory.refuse(key, refusal, hash_, now):
             level = logging.DEBUG if journal.expected(refusal.message) else logging.WARNING
@@ -79,7 +81,7 @@ class Execution:
         self.result.requeue_within(self.memory.refused[key].next - now)
 
     def accepted(self, key: Key, applied: Applied, child: Child | None, *, new: bool) -> None:
-        """An apply was carried out; the object that is stored now, where it is one of a service's."""
+        """Store an accepted apply. `child` is the stored object, or None for a kind that is not cached."""
         self.result.did[journal.MADE, key[0]] += new
         if self.memory.refused.pop(key, None) is not None:
             self.result.status_changed = True

@@ -1,4 +1,4 @@
-"""Carries out what `sync` decided: checks every guard live, never touches what is not ours, and remembers refusals."""
+"""Execute the plan of `sync`: check every guard live, change only the service's own objects, and remember refused writes."""
 
 import asyncio
 import logging
@@ -34,34 +34,35 @@ from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid
 logger = logging.getLogger(__name__)
 
 SECRET_AGAIN = 60.0
-"""Seconds between two attempts to make a Secret whose pods are not ready: its name may have been a former service's."""
+"""Seconds between two attempts to create a Secret whose pods are not ready: its name may belong to a former service's
+Secret."""
 REFUSED = (Invalid, Forbidden, ServerError)
-"""Answers about one object. A webhook that is down fails what it would see, and nothing else."""
+"""Errors that concern one object only. A failing webhook refuses the objects that it selects, and no others."""
 LATER = "Service"
-"""Services come after what makes their pods. Those then wait for no cluster IP, of which an API server gives one at a time.
-And Kubernetes' controllers, which write the endpoints anew whenever a pod changes, meet most pods as they stay
+"""Services are applied after the workloads. Pods then do not wait for cluster IPs, which an API server assigns one by
+one. The controllers that write endpoints again whenever a pod changes also find most pods in their final state
 (docs/decisions.md, 17, has the figure)."""
 
 
 class Executor:
-    """Stateless but for the client and the cluster's facts."""
+    """Executes plans. It has no state except the client and the cache."""
 
     def __init__(self, client: Client, handler: EventHandler, guard_delay: float) -> None:
         self._client, self._guard_delay = client, guard_delay
         self._handler, self._cluster = handler, handler.cache
 
     async def effects(self, plan: Plan, execution: Execution) -> None:
-        """Everything but status and events, in the plan's order."""
+        """Execute all effects except the status and Events, in the plan's order."""
         for check in plan.check:
             await self._try(execution, dry_run.ask(self._client, execution, check))
         for apply in plan.first:
             await self._try(execution, self._apply(execution, apply))
         stored = all(self._stored(execution, apply.manifest) for apply in plan.first)
         if not stored or (plan.first and execution.result.error is not None):
-            return  # a slice is stamped from what is stored: nothing of it may exist before
+            return  # slices are created from stored revisions: no workload may exist before its revision
         await self._together(execution, (self._secret(execution, secret) for secret in plan.ensure_secret))
         if not all(_settled(execution, secret) for secret in plan.ensure_secret):
-            return  # pods that cannot mount it would look again only after minutes
+            return  # a pod that cannot mount its Secret would try again only after minutes
         first, later = _stages(plan.apply)
         await self._together(execution, (self._apply(execution, apply) for apply in first))
         later = [apply for apply in later if not apply.after or self._exists(execution, apply.after)]
@@ -73,12 +74,12 @@ class Executor:
         await self._together(execution, (self._recycle(execution, recycle) for recycle in plan.recycle))
 
     def _stored(self, execution: Execution, manifest: Manifest) -> bool:
-        """Whether the API server has a ControllerRevision as it is wanted."""
+        """Return whether the API server stores a ControllerRevision as wanted."""
         child = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(_key(manifest))
         return child is not None and child.hash == _hash(manifest)
 
     def _exists(self, execution: Execution, key: Key) -> bool:
-        """Whether an object of the service is stored, and stays."""
+        """Return whether an object of the service exists and is not being deleted."""
         found = self._cluster.children_of(execution.namespace, execution.service.ref.name).get(key)
         return found is not None and found.owner == execution.service.uid and not found.deleting
 
@@ -89,7 +90,7 @@ class Executor:
                 group.create_task(self._try(execution, effect))
 
     async def _try(self, execution: Execution, effect: Coroutine[Any, Any, None]) -> None:
-        """Errors that are nobody's fault end one effect, not the others."""
+        """Execute one effect. An API error ends this effect, but not the others."""
         if execution.held():
             effect.close()
             return
@@ -98,14 +99,14 @@ class Executor:
         except KubeError as error:
             logger.info("%s/%s: %s", execution.namespace, execution.service.ref.name, error)
             if isinstance(error, Conflict):
-                execution.result.requeue_within(self._guard_delay)  # somebody was faster; the next pass sees it
+                execution.result.requeue_within(self._guard_delay)  # the next reconciliation reads the other write
             else:
                 execution.result.error = error
 
     # --- applies ----------------------------------------------------------------------------------------------------
 
     async def _apply(self, execution: Execution, apply: Apply) -> None:
-        # With the UID: what was refused as a stranger's is tried at once when the object has become ours.
+        # The hash contains the UID: a write that was refused for a foreign object is tried at once when the object is ours.
         key, hash_ = _key(apply.manifest), _hash(apply.manifest) + apply.uid
         if not execution.due(key, hash_):
             return
@@ -123,8 +124,8 @@ class Executor:
         execution.accepted(key, applied, child if isinstance(child, Child) else None, new=not apply.uid)
 
     async def _may_bind(self, execution: Execution, apply: Apply) -> bool:
-        """Whether the Role that a binding means is ours, read live: a binding means whatever has the name. True of what
-        needs no Role.
+        """Return whether the Role of a RoleBinding, read live, belongs to the service, because a binding applies to any
+        Role of that name. Return True for objects that need no Role.
         """
         if apply.after is None or apply.after[0] != "Role":
             return True
@@ -138,7 +139,7 @@ class Executor:
         return False
 
     async def _claimed(self, execution: Execution, apply: Apply, key: Key, hash_: str) -> Applied | None:
-        """Apply to an absent object or to ours; None when the name is refused."""
+        """Apply to an absent object or to the service's own. Return None if the name is refused."""
         try:
             return await self._client.apply(apply.manifest, apply.uid)
         except (Conflict, NotFound) as error:
@@ -153,7 +154,9 @@ class Executor:
         return await self._client.apply(apply.manifest, claim.uid)
 
     async def _conflict(self, execution: Execution, key: Key, uid: str, refusal: Refusal, hash_: str) -> None:
-        """The object that was meant may be another now, or none, for the next pass to decide anew; else it was refused."""
+        """Handle a conflict: if the expected object was replaced or deleted, the next reconciliation decides again; else
+        store a refusal.
+        """
         try:
             live = await self._client.get(key[0], execution.namespace, key[1])
         except NotFound:
@@ -189,7 +192,7 @@ class Executor:
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
 
     async def _secret(self, execution: Execution, secret: EnsureSecret) -> None:
-        """Make a Secret with new content; that there is one of its name is success."""
+        """Create a Secret with new content. An existing Secret of its name counts as success."""
         key, hash_, now = _key(secret.manifest), managed_fields.digest(secret.manifest), execution.clock()
         if now < execution.memory.secrets.get(key[1], now) or not execution.due(key, hash_):
             return
@@ -214,7 +217,7 @@ class Executor:
         applied = await self._client.apply(status.manifest, child.uid, subresource="status")
         written = self._handler.wrote(kind, applied.body)
         if isinstance(written, Child) and written.replicas != child.replicas:
-            execution.result.wrote = True  # somebody scaled just before, and that event is stale by now
+            execution.result.wrote = True  # somebody has just scaled, and that event will be stale
 
     async def _patch(self, execution: Execution, patch: Patch) -> None:
         try:
@@ -233,7 +236,8 @@ class Executor:
             body = await self._client.delete(delete.kind, execution.namespace, delete.name, delete.uid, delete.grace)
         except NotFound:
             body = {}
-        except Conflict as error:  # not only where the name is another object's: what is taken for gone never comes back
+        except Conflict as error:
+            # This does not prove that the object is gone, and an object that is removed from the cache does not come back.
             await self._conflict(execution, key, delete.uid, Refusal(Reason.CONFLICT, str(error), delete.uid), delete.uid)
             return
         except REFUSED as error:
@@ -254,7 +258,9 @@ class Executor:
             execution.result.requeue_within(self._guard_delay)
 
     async def _as_seen(self, execution: Execution, recycle: Recycle) -> bool:
-        """Whether the pods, and the scale, are live what the decision rests on; else what is there is known from now on."""
+        """Return whether the live pods, and the scale, match those that the decision was based on. Store what was read in
+        the cache.
+        """
         bodies = await self._client.list_objects("Pod", execution.namespace, label_selector=recycle.selector)
         live = {fingerprint(from_api.pod(body)) for body in bodies}
         for body in bodies:
@@ -272,9 +278,10 @@ class Executor:
         return bool(scale["spec"].get("replicas") == replicas)
 
     async def _blocked(self, execution: Execution, guard: Guard | NodeLost | None) -> bool:
-        """Whether a pod exists, read live, that must not, or a node is there that was taken for lost.
+        """Return whether a guard forbids an effect: a pod exists, read live, that must not, or a node is alive that
+        counted as lost.
 
-        Effects that are carried out together and have the same guard ask once: a slice may have a hundred groups.
+        Effects that are executed together and have the same guard share one read: a slice may have a hundred groups.
         """
         if guard is None:
             return False
@@ -296,7 +303,7 @@ class Executor:
 
 
 def _stages(applies: Iterable[Apply]) -> tuple[list[Apply], list[Apply]]:
-    """What is applied first, and what comes after: Services, and what needs another object."""
+    """Split applies into two stages: Services, and objects that need another object, come second."""
     first, later = list[Apply](), list[Apply]()
     for apply in applies:
         (later if apply.after or apply.kind == LATER else first).append(apply)
@@ -304,14 +311,16 @@ def _stages(applies: Iterable[Apply]) -> tuple[list[Apply], list[Apply]]:
 
 
 def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
-    """What makes a scale that is there ours: its owner may have been made anew, and somebody may have taken labels off."""
+    """Return the metadata that an existing scale lacks to belong to the service: its owner may have been created again,
+    or somebody may have removed labels.
+    """
     lacks = {} if from_api.controller(metadata) else {"ownerReferences": wanted["ownerReferences"]}
     labelled = wanted["labels"].items() <= (metadata.get("labels") or {}).items()
     return lacks if labelled else {**lacks, "labels": wanted["labels"]}
 
 
 def _settled(execution: Execution, secret: EnsureSecret) -> bool:
-    """Whether a Secret is there, or was refused again and again, which the status tells."""
+    """Return whether a Secret exists, or was refused repeatedly, which the status reports."""
     key = _key(secret.manifest)
     refused = execution.memory.refused.get(key)
     return key[1] in execution.memory.secrets or (refused is not None and refused.tries >= PATIENCE)

@@ -1,4 +1,6 @@
-"""The flight recorder of this process: it listens to passes, and writes what it has kept to a file (docs/recorder.md)."""
+"""The flight recorder of this process: it records reconciliations in memory, and writes them to a file
+(docs/recorder.md).
+"""
 
 import asyncio
 import gzip
@@ -22,13 +24,14 @@ from ome_operator.recorder.store import Recorder
 logger = logging.getLogger(__name__)
 
 FILES = 4
-"""Files that are left on the disk; the oldest goes."""
+"""Number of files that are kept on the disk; the oldest is deleted."""
 LARGEST = 12 * 2**20
-"""Bytes after which a file gets no other service: FILES of them fit into the volume that the chart gives (64 MiB)."""
+"""Size in bytes after which no further service is written to a file: FILES of them fit into the volume of the chart (64
+MiB)."""
 
 
 class Flight:
-    """Nothing that goes wrong here may end a pass: it is logged, and the pass is not kept."""
+    """Records reconciliations. An error here is logged, and must not end a reconciliation."""
 
     def __init__(self, most: int, wall: Callable[[], datetime], folder: Path | None = None) -> None:
         self._kept, self._around, self._wall = Recorder(most), SharedNodes(), wall
@@ -38,28 +41,30 @@ class Flight:
 
     @property
     def bytes(self) -> int:
-        """That are kept."""
+        """Size of the kept recordings."""
         return self._kept.bytes
 
     def listen(self, service: InferenceService, deps: Deps, observed: Observed) -> PassRecorder | None:
-        """What notes a pass that begins; None where nothing is kept."""
+        """Return a recorder of a reconciliation that begins; None if nothing is kept."""
         return PassRecorder(service, deps, observed) if self._kept.most else None
 
     def ended(self, ref: Ref, ear: PassRecorder | None, now: datetime, outcome: Plan | Exception) -> None:
-        """A pass ended in a plan or an error."""
+        """Store a reconciliation that ended with a plan or an error."""
         if ear is None:
             return
         try:
             self._kept.add(ref, ear.finish(now, outcome, self._around))
         except Exception:
-            logger.exception("cannot keep a pass over %s/%s", ref.namespace, ref.name)
+            logger.exception("cannot record a reconciliation of %s/%s", ref.namespace, ref.name)
 
     def forget(self, ref: Ref) -> None:
-        """A service is gone."""
+        """Forget a service that is gone."""
         self._kept.forget(ref)
 
     def write(self, why: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":
-        """Begin to write a file, of a service or of all; where it is, or None where that failed, as the log says."""
+        """Start writing a file of one service or of all. The result of the task is the path, or None after an error,
+        which is logged.
+        """
         refs = self._kept.services()[::-1] if only is None else (only,)
         task = asyncio.create_task(self._written(why, {ref: self._kept.of(ref) for ref in refs}), name="recording")
         self._writes.add(task)
@@ -70,7 +75,7 @@ class Flight:
         now = self._wall()
         path = self._folder / f"ome-recording-{now.strftime('%Y%m%dT%H%M%S%fZ')}.json.gz"
         try:
-            # In a thread: a thousand services take minutes, and passes go on.
+            # in a thread, because a thousand services take minutes
             count = await asyncio.to_thread(_file, path, kept, recording.head(__version__, why, now))
         except Exception as error:
             logger.error("cannot write the recording %s: %s", path, error)
@@ -83,7 +88,7 @@ class Flight:
 
 
 def _file(path: Path, kept: Mapping[Ref, Iterable[Pass]], head: Mapping[str, object]) -> int:
-    """Write a file that only we can read; how many services it has."""
+    """Write a file that only this user can read. Return the number of services in it."""
     where = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     count = 0
     with os.fdopen(where, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0) as file:
@@ -91,8 +96,8 @@ def _file(path: Path, kept: Mapping[Ref, Iterable[Pass]], head: Mapping[str, obj
         for ref, passes in kept.items():
             if raw.tell() > LARGEST:
                 break
-            said = json.dumps({f"{ref.namespace}/{ref.name}": recording.service_json(list(passes))})[1:-1]
-            file.write((",\n" if count else "\n").encode() + said.encode())
+            entry = json.dumps({f"{ref.namespace}/{ref.name}": recording.service_json(list(passes))})[1:-1]
+            file.write((",\n" if count else "\n").encode() + entry.encode())
             count += 1
         file.write(b"}}\n")
     return count

@@ -1,4 +1,4 @@
-"""What the operator's log says about a service: the objects that a pass made and deleted, and conditions that flipped."""
+"""Text for the operator's log about a service: created and deleted objects, and changed conditions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,23 +8,23 @@ from ome_operator.core.reasons import READY, ROLLED_OUT
 
 MADE, DELETED = "made", "deleted"
 _WORKLOADS = ("StatefulSet", "Deployment", "Pod")
-"""Kinds whose objects are told: a rollout, a scale and a recycled group are these."""
-_TOLD = (READY, ROLLED_OUT)
+"""Kinds that are logged: a rollout, a scaling and a recycled group change these."""
+_LOGGED = (READY, ROLLED_OUT)
 _TERMINATING = "because it is being terminated"
-"""How an API server refuses whatever is new in a namespace that is being deleted."""
+"""Part of the message with which an API server refuses new objects in a namespace that is being deleted."""
 
 
 def deeds(did: Mapping[tuple[str, str], int]) -> str:
-    """Such as "made 8 StatefulSets, deleted 2 Pods"; "" when no workload was made or deleted."""
-    told = [(verb, did[verb, kind], kind) for verb in (MADE, DELETED) for kind in _WORKLOADS if did.get((verb, kind))]
-    return ", ".join(f"{verb} {count} {kind}{'s' if count > 1 else ''}" for verb, count, kind in told)
+    """Return a text such as "made 8 StatefulSets, deleted 2 Pods"; "" if no workload was created or deleted."""
+    counts = [(verb, did[verb, kind], kind) for verb in (MADE, DELETED) for kind in _WORKLOADS if did.get((verb, kind))]
+    return ", ".join(f"{verb} {count} {kind}{'s' if count > 1 else ''}" for verb, count, kind in counts)
 
 
 def turns(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line for each condition of _TOLD that has another status or reason."""
-    old = {one.get("type"): _state(one) for one in before}
-    found = [one for one in after if one["type"] in _TOLD and old.get(one["type"]) != _state(one)]
-    return [f"{one['type']}={one['status']} {one.get('reason')}: {one.get('message')}" for one in found]
+    """Return a line for each logged condition that has another status or reason."""
+    old = {condition.get("type"): _state(condition) for condition in before}
+    found = [item for item in after if item["type"] in _LOGGED and old.get(item["type"]) != _state(item)]
+    return [f"{item['type']}={item['status']} {item.get('reason')}: {item.get('message')}" for item in found]
 
 
 def _state(condition: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -32,9 +32,11 @@ def _state(condition: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def expected(refusal: str) -> bool:
-    """Whether a refusal says nothing that a person could mend: its namespace is going, and the service with it."""
+    """Return whether a refusal needs no action by a person, because the namespace, and the service with it, is being
+    deleted.
+    """
     return _TERMINATING in refusal
 
 
 Deeds = Counter[tuple[str, str]]
-"""(MADE or DELETED, kind) → how many."""
+"""(MADE or DELETED, kind) -> number of objects."""

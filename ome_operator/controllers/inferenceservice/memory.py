@@ -1,4 +1,6 @@
-"""What passes over one service learn and later passes need. Lost at a restart, which costs a few requests, never harm."""
+"""Facts about a service that reconciliations learn and later ones need. A restart loses them, which costs a few requests
+only.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,12 +17,13 @@ Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
 
 SOON, STEP, LONGEST = 1.0, 5.0, 300.0
-"""Seconds until something that failed is tried or looked at again: doubling from `STEP` on after `PATIENCE` tries.
-What met a conflict or a failing server is tried again sooner, and not told, until then: mostly it is over at once."""
-ROOM, ROOM_LONGEST = 10.0, 60.0
-"""Seconds for which an answer about the room on nodes counts: where there is none, twice as long each time it is asked."""
+"""Seconds until a failed action is tried again: `STEP`, and after `PATIENCE` tries doubling up to `LONGEST`. Conflicts
+and server errors are tried again after `SOON`, and are not reported until then, because most of them are over at once."""
+CAPACITY_KEPT, CAPACITY_KEPT_LONGEST = 10.0, 60.0
+"""Seconds for which the result of a capacity check counts. Without capacity the time doubles with each check."""
 PATIENCE = 4
-"""An API server that has just started says 403 to everybody, for seconds, until its authorizer has caught up."""
+"""Number of tries before a pause grows. An API server that has just started answers 403 to all requests for some seconds,
+until its authorizer has loaded."""
 
 
 class RefusedWrite(NamedTuple):
@@ -28,70 +31,70 @@ class RefusedWrite(NamedTuple):
 
     refusal: Refusal
     hash: str
-    """Digest of what was refused; anything else is tried at once."""
+    """Digest of what was refused; a different write is tried at once."""
     tries: int
     next: float
     """Monotonic time of the next attempt."""
 
     @property
     def reported(self) -> Refusal | None:
-        """What the status says of it."""
+        """The refusal for the status; None while it may be over at the next attempt."""
         return None if _brief(self.refusal.reason, self.tries) else self.refusal
 
 
 class DryRun(NamedTuple):
-    """The answer to a dry run."""
+    """The result of a dry run."""
 
     hash: str
     why: str
-    """"" = passed."""
+    """Why the API server refused it; "" if it accepted it."""
     tries: int
     next: float
-    """Monotonic time after which a refusal is asked about again."""
+    """Monotonic time after which a refusal is checked again."""
     unanswered: str = ""
-    """What kept the server from an answer when it was asked again."""
+    """The error of a repeated dry run that gave no result."""
 
     @property
-    def said(self) -> str:
-        """What is known: a refusal stands until there is another answer."""
+    def message(self) -> str:
+        """The text for the status: a refusal stands until there is another result."""
         return f"{self.why} (asked again, without an answer: {self.unanswered})" if self.unanswered else self.why
 
 
-class RoomAnswer(NamedTuple):
-    """What was found of the room on nodes."""
+class CapacityAnswer(NamedTuple):
+    """The result of a capacity check."""
 
     why: str
-    """Why it does not suffice; "" = it does."""
+    """Why capacity is missing; "" if it suffices."""
     tries: int
     until: float
-    """Monotonic time after which it counts no more."""
+    """Monotonic time after which the result does not count any more."""
 
 
 class Starting(NamedTuple):
-    """Pods that wait on their nodes, no container of which has run."""
+    """Pods that are bound to nodes, but no container of which has started."""
 
     pods: frozenset[str] = frozenset()
-    """UIDs."""
+    """UIDs of the pods."""
     tries: int = 0
-    """How often the events about them were read."""
+    """Number of times that the Events about them were read."""
     at: float = 0.0
-    """Monotonic time when they may be read next."""
-    told: Mapping[str, Why] = {}
+    """Monotonic time when the Events may be read next."""
+    reasons: Mapping[str, Why] = {}
     """UID -> what keeps a pod from starting."""
 
 
 def pause(tries: int) -> float:
-    """Seconds before the next attempt after so many."""
+    """Return the seconds before the next attempt after so many tries."""
     return min(LONGEST, STEP * 2.0 ** max(0, min(tries - PATIENCE, 10)))
 
 
 def _brief(reason: str, tries: int) -> bool:
-    """Whether it may be over at the next attempt."""
+    """Return whether a failure may be over at the next attempt."""
     return reason in (Reason.CONFLICT, Reason.SERVER_ERROR) and tries < PATIENCE
 
 
 def _wait(reason: str, tries: int) -> float:
-    """Seconds before the next attempt at what was refused for this reason."""
+    """Return the seconds before the next attempt at a write that was refused for this reason."""
     if _brief(reason, tries):
         return SOON
     return STEP if reason == Reason.WAITING else pause(tries)
@@ -99,80 +102,85 @@ def _wait(reason: str, tries: int) -> float:
 
 @dataclass
 class ServiceMemory:
-    """About one service (by UID)."""
+    """Facts about one service (by UID)."""
 
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     checked: dict[str, DryRun] = field(default_factory=dict)
-    """By revision."""
-    rooms: dict[str, RoomAnswer] = field(default_factory=dict)
-    """By what was asked."""
+    """Revision -> result of its dry run."""
+    capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
+    """Key of the check -> result of the capacity check."""
     accepted: dict[str, str] = field(default_factory=dict)
-    """UID -> digest of what we owned right after our apply, where that is not the hash."""
+    """UID -> digest of the owned fields right after an apply, if it is not the hash."""
     warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     missing: dict[Key, float] = field(default_factory=dict)
-    """Workload -> since when (monotonic) it has fewer pods than it wants, without getting more."""
+    """Workload -> since when (monotonic) it has had too few pods, without getting more."""
     counts: dict[Key, int] = field(default_factory=dict)
-    """Workload -> pods that it had then."""
+    """Workload -> number of pods at that time."""
     failures: dict[Key, str] = field(default_factory=dict)
-    looks: dict[Key, tuple[int, float]] = field(default_factory=dict)
-    """Workload -> how often its events were read, and when (monotonic) they may be read again."""
+    event_reads: dict[Key, tuple[int, float]] = field(default_factory=dict)
+    """Workload -> how often its Events were read, and when (monotonic) they may be read again."""
     starting: Starting = field(default_factory=Starting)
     coming: str = ""
-    """Since when the try lasts of which an autoscaler said that it makes nodes for its pods, as the status has it."""
+    """Start of the scheduling try for which an autoscaler has reported that it creates nodes, in the form of the status."""
     secrets: dict[str, float] = field(default_factory=dict)
-    """Name -> monotonic time after which it is made again, should it be gone by then: it cannot be looked up."""
+    """Name -> monotonic time after which creating the Secret is tried again in case it is gone: the operator cannot read
+    Secrets."""
     events: dict[tuple[str, str], float] = field(default_factory=dict)
-    """(reason, message) -> monotonic time when it was told."""
+    """(reason, message) -> monotonic time when the Event was posted."""
     bug: str = ""
-    """What `sync` raised last: its traceback is logged once."""
+    """The last error of `sync`; its traceback is logged once."""
     status: Written = ("", "")
-    """Digest of the status that we wrote last, and of what the server made of it."""
+    """Digests of the status that was written last, and of the fields that the server stored for it."""
     status_at: float = float("-inf")
-    """Monotonic time of that write."""
+    """Monotonic time of the last status write."""
     status_turn: float | None = None
-    """Monotonic time at which new counts may be written; None before there are any."""
+    """Monotonic time slot for a status with new counts; None without a slot."""
     held_up: bool = False
-    """Whether it would be Ready but for an address or a right that is still to be made."""
+    """Whether the service would be Ready, but an address or a right still has to be created."""
 
     def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
-        """Remember a refusal; whether it is news for the status."""
+        """Store a refusal. Return whether it changes the status."""
         known = self.refused.get(key)
         tries = known.tries + 1 if known and known.hash == hash_ else 1
         self.refused[key] = RefusedWrite(refusal, hash_, tries, now + _wait(refusal.reason, tries))
         return self.refused[key].reported != (known.reported if known else None)
 
     def refusals(self) -> dict[Key, Refusal]:
-        """For `Observed`."""
-        return {key: one.reported for key, one in self.refused.items() if one.reported is not None}
+        """Return the refusals for `Observed`."""
+        return {key: write.reported for key, write in self.refused.items() if write.reported is not None}
 
     def checks(self, now: float) -> dict[str, str]:
-        """For `Observed`: a refusal is forgotten after a while, so that it is asked about again; of nodes any answer."""
-        tried = {revision: run.said for revision, run in self.checked.items() if not run.why or now < run.next}
-        return tried | {asked: answer.why for asked, answer in self.rooms.items() if now < answer.until}
+        """Return the results of dry runs and capacity checks for `Observed`, without expired ones, which are checked
+        again. A passed dry run does not expire.
+        """
+        tried = {revision: run.message for revision, run in self.checked.items() if not run.why or now < run.next}
+        return tried | {asked: answer.why for asked, answer in self.capacity.items() if now < answer.until}
 
-    def found_room(self, key: str, why: str, now: float) -> None:
-        """Remember an answer, and no older one of other groups or revisions."""
-        tries = self.rooms[key].tries + 1 if key in self.rooms else 0
-        lasts = min(ROOM * 2.0 ** min(tries, 10), ROOM_LONGEST) if why else ROOM
-        self.rooms = {key: RoomAnswer(why, tries, now + lasts)}
+    def store_capacity(self, key: str, why: str, now: float) -> None:
+        """Store the result of a capacity check, and forget older results of other groups or revisions."""
+        tries = self.capacity[key].tries + 1 if key in self.capacity else 0
+        lasts = min(CAPACITY_KEPT * 2.0 ** min(tries, 10), CAPACITY_KEPT_LONGEST) if why else CAPACITY_KEPT
+        self.capacity = {key: CapacityAnswer(why, tries, now + lasts)}
 
-    def asks_again(self, now: float) -> float | None:
-        """Seconds until a refusal is forgotten. Every pass looks: the queue keeps the earliest date of a service alone."""
+    def next_check(self, now: float) -> float | None:
+        """Return the seconds until the next refusal expires. Every reconciliation calls this, because the queue keeps
+        only the earliest date of a service.
+        """
         dates = [run.next for run in self.checked.values() if run.why]
-        dates += [answer.until for answer in self.rooms.values() if answer.why]
+        dates += [answer.until for answer in self.capacity.values() if answer.why]
         return min((date - now for date in dates if date > now), default=None)
 
     def free(self, key: Key) -> None:
-        """An object of this name vanished: whatever was refused may be tried at once."""
+        """Let a refused write be tried at once, because an object of its name has vanished."""
         if (known := self.refused.get(key)) is not None:
             self.refused[key] = known._replace(next=float("-inf"))
 
     def count(self, children: Mapping[Key, Child], pods: tuple[Pod, ...], now: float) -> None:
-        """Note which workloads miss pods, and forget what is about objects that are gone."""
+        """Update which workloads lack pods, and forget facts about objects that are gone."""
         have: Counter[Key] = Counter()
         for pod in pods:
             have["StatefulSet", pod.workload] += 1
-            have["Deployment", pod.workload.rpartition("-")[0]] += 1  # its pods belong to its ReplicaSet
+            have["Deployment", pod.workload.rpartition("-")[0]] += 1  # the workload of a Deployment's pod is its ReplicaSet
         for key, child in children.items():
             if child.kind not in ("StatefulSet", "Deployment"):
                 continue
@@ -191,7 +199,7 @@ class ServiceMemory:
         self.missing.pop(key, None)
         self.counts.pop(key, None)
         self.failures.pop(key, None)
-        self.looks.pop(key, None)
+        self.event_reads.pop(key, None)
 
 
 class Memories:

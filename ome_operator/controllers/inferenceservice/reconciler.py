@@ -1,4 +1,6 @@
-"""One pass over one service: gather what is known, ask `sync`, carry the plan out, write the status, plan the next pass."""
+"""Reconcile one service: read the cache, call `sync`, execute the plan, write the status, and schedule the next
+reconciliation.
+"""
 
 import logging
 import time
@@ -40,11 +42,11 @@ from ome_operator.util.wall_clock import WallClock
 logger = logging.getLogger(__name__)
 
 ROUNDS = 3
-"""How often one pass asks `sync` again because its effects taught something."""
+"""Maximum number of `sync` calls in a reconciliation: `sync` is called again if effects have produced new facts."""
 
 
 class InferenceServiceReconciler:
-    """Passes over services."""
+    """Reconciles InferenceServices."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class InferenceServiceReconciler:
         self._start_failures = kube_events.start_failures(client, clock, wall)
         self._counts = CountPace(settings.status_interval, settings.status_rate)
         self.gone = 0
-        """How many services have gone since the start."""
+        """Number of services that have been deleted since the start."""
         default = Terms(settings.waves, settings.bake, settings.max_concurrent_services)
         self.waves = WaveRegistry(
             terms=lambda ref: handler.cache.terms(ref, default),
@@ -77,22 +79,26 @@ class InferenceServiceReconciler:
         self.flight = Flight(settings.recorder_memory * 2**20, wall)
 
     def seed(self, namespace: str = "") -> None:
-        """No service begins with an edit that others share before the services, of a namespace or all, had a pass."""
+        """Let no service begin with a shared edit before all services, of a namespace or of the cluster, were reconciled
+        once.
+        """
         refs = (resource.ref for resource in self._cluster.services())
         self.waves.expect(ref for ref in refs if namespace in ("", ref.namespace))
 
-    def away(self, namespace: str) -> None:
-        """Nothing is done in a namespace any more: nobody waits for its services."""
+    def namespace_unwatched(self, namespace: str) -> None:
+        """Forget the claims of services in a namespace that is not watched any more, so that no other service waits for
+        them.
+        """
         for resource in self._cluster.services():
             if resource.ref.namespace == namespace:
                 self.waves.forget(resource.ref)
-                self._gangs.tell(resource.ref, None)
+                self._gangs.report_claim(resource.ref, None)
 
     async def reconcile(self, ref: Ref) -> bool:
-        """One pass; whether nothing failed that nobody foresaw."""
+        """Reconcile a service. Return whether there was no unexpected error."""
         resource = self._cluster.find(ref)
         if resource is None or resource.deleting:
-            self._forget(ref)  # owner references remove what there is
+            self._forget(ref)  # owner references delete its objects
             return True
         memory = self._memories.of(resource)
         result, tried = Result(), set[Key]()
@@ -103,11 +109,11 @@ class InferenceServiceReconciler:
             plan = self._plan(resource, memory, result)
             anew = partial(self._newly_held, ref, self._cluster.active_hold(resource))
             if plan.look:
-                await self._look(ref, memory, plan, result)
+                await self._check_capacity(ref, memory, plan, result)
             else:
                 await self._executor.effects(plan, Execution(resource, memory, tried, result, self._clock, anew))
                 if plan.claim is not None:
-                    await self._gangs.look(plan.claim)
+                    await self._gangs.read_foreign_pods(plan.claim)
                 await self._inspect_missing_pods(resource, memory, plan, result)
                 await self._inspect_starting_pods(resource, memory, result)
                 self._log_deeds(ref, result)
@@ -120,14 +126,14 @@ class InferenceServiceReconciler:
         self._requeue_after(ref, plan, result, memory)
         return not memory.bug
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- planning -----------------------------------------------------------------------------------------------------
 
-    async def _look(self, ref: Ref, memory: ServiceMemory, plan: Plan, result: Result) -> None:
-        """Read what a plan wants to know of the nodes. Nothing of it is carried out before: a leader that is marked to go,
-        for longer than an answer counts, would serve again, and be marked anew, for ever.
+    async def _check_capacity(self, ref: Ref, memory: ServiceMemory, plan: Plan, result: Result) -> None:
+        """Check the capacity that a plan asks about, and execute nothing of the plan before. A leader that is marked for
+        deletion would otherwise serve again while the check lasts, and be marked anew, without end.
         """
-        for look in plan.look:
-            memory.found_room(look.key, await self._gangs.room(ref, look.needs), self._clock())
+        for check in plan.look:
+            memory.store_capacity(check.key, await self._gangs.check_capacity(ref, check.needs), self._clock())
         result.status_changed = True
 
     def _plan(self, resource: Resource, memory: ServiceMemory, result: Result) -> Plan:
@@ -142,9 +148,9 @@ class InferenceServiceReconciler:
                 deps, observed = ear.deps, ear.observed
             plan = self._core.sync(resource.parsed, deps, observed, now)
             self.flight.ended(resource.ref, ear, now, plan)
-            self._tell_waves(resource, plan)
+            self._report_to_waves(resource, plan)
             self._handler.waits_for_nodes(resource.ref, plan.nodes)
-            self._gangs.tell(resource.ref, plan.claim, moves=plan.nodes)
+            self._gangs.report_claim(resource.ref, plan.claim, moves=plan.nodes)
         except Exception as error:
             traceback = repr(error) != memory.bug
             memory.bug = repr(error)
@@ -158,9 +164,9 @@ class InferenceServiceReconciler:
         return plan
 
     def _refused(self, resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Plan:
-        """The plan for a service that cannot be read or handled: others do not wait for it."""
-        self._tell_waves(resource, Plan())
-        self._gangs.tell(resource.ref, None)
+        """Return the plan for a service that cannot be read or handled; other services do not wait for it."""
+        self._report_to_waves(resource, Plan())
+        self._gangs.report_claim(resource.ref, None)
         plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now)
         return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
 
@@ -174,24 +180,26 @@ class InferenceServiceReconciler:
         children = self._cluster.children_of(ref.namespace, ref.name)
         pods = self._cluster.pods_of(ref.namespace, ref.name)
         memory.count(children, pods, self._clock())
+        turn = self._gangs.admission_of(ref, resource.status, now)
         return Observed(
             children=children,
-            pods=starts.with_failures(pods, memory.starting.told),
+            pods=starts.with_failures(pods, memory.starting.reasons),
             refusals=memory.refusals(),
             accepted=memory.accepted,
             checks=memory.checks(self._clock()),
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             strangers=self._strangers(pods),
-            turn=self._gangs.turn(ref, resource.status, now)._replace(coming=autoscalers.known(resource, memory, now)),
+            turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
             another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
 
     def _replacing(self, resource: Resource) -> bool:
-        """Whether StatefulSets of another revision than the one that was whole last exist, or it went back to that one.
+        """Return whether StatefulSets of another revision than the last complete one exist, or the service went back to
+        that revision.
 
-        What one service rejected is not tried on the next.
+        A revision that one service rejected is not tried on the next.
         """
         if resource.status.get("rejected"):
             return True
@@ -199,32 +207,35 @@ class InferenceServiceReconciler:
         return len({child.labels.get(keys.REVISION) for child in group} | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
-        """What a service waits for; what has begun goes on."""
+        """Return the function that states what a service waits for. A service that has begun waits for nothing."""
         if self._replacing(resource):
             return lambda _: ""
         return partial(self.waves.ahead, resource.ref)
 
-    def _tell_waves(self, resource: Resource, plan: Plan) -> None:
-        """Others wait for what this pass decides; no await may come between asking and telling. Whoever was called keeps its
-        turn while its revision is tried in a dry run, or nodes are looked at.
+    def _report_to_waves(self, resource: Resource, plan: Plan) -> None:
+        """Report this plan to the progressive rollouts, because other services wait for it. There must be no await
+        between the decision and the report. A service that was called keeps its place while its revision is in a dry
+        run, or capacity is checked.
         """
         asks = plan.rolls or bool(plan.check or plan.look)
-        self.waves.tell(resource.ref, plan.stands, asks=asks, begun=self._replacing(resource))
+        self.waves.report(resource.ref, plan.stands, asks=asks, begun=self._replacing(resource))
 
-    # --- telling ----------------------------------------------------------------------------------------------------
+    # --- reporting ----------------------------------------------------------------------------------------------------
 
     async def _inspect_missing_pods(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
-        """Find out why pods are missing, when they have been for some seconds and nobody looked recently."""
+        """Read Events about missing pods, if pods have been missing for some seconds and the Events were not read
+        recently.
+        """
         now, due = self._clock(), []
         for key in plan.watch_failures:
             since = memory.missing.get(key)
             if since is None:
                 continue
-            tries, at = memory.looks.get(key, (0, 0.0))
+            tries, at = memory.event_reads.get(key, (0, 0.0))
             wait = max(since + self._settings.failures_after, at) - now
             if wait <= 0:
                 tries, wait = tries + 1, pause(tries + 1)
-                memory.looks[key] = tries, now + wait
+                memory.event_reads[key] = tries, now + wait
                 due.append(key)
             result.requeue_within(wait)
         if not due:
@@ -243,7 +254,7 @@ class InferenceServiceReconciler:
                 result.status_changed = True
 
     async def _inspect_starting_pods(self, resource: Resource, memory: ServiceMemory, result: Result) -> None:
-        """Find out why pods do not start on their nodes."""
+        """Read Events about pods that do not start on their nodes."""
         pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
         now, after = self._clock(), self._settings.starts_after
         await starting.inspect(self._start_failures, resource.ref.namespace, pods, memory, result, now=now, after=after)
@@ -251,7 +262,7 @@ class InferenceServiceReconciler:
     async def _write_status(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
         memory.held_up = cond.is_true(READY, plan.status) and self._unreachable(resource, plan)
         if memory.held_up or not status_writer.differs(resource, plan.status, memory.status):
-            return  # what could not be made is tried again
+            return  # objects that could not be created are tried again
         numbers = not plan.urgent and only_numbers(resource.status, plan.status)
         wait = 0.0 if plan.urgent else self._counts.wait(memory, self._clock(), numbers=numbers)
         if wait > 0:
@@ -275,40 +286,42 @@ class InferenceServiceReconciler:
         await self._record_events(resource, memory, plan.events)
 
     def _unreachable(self, resource: Resource, plan: Plan) -> bool:
-        """Whether it has no address or no rights of its own yet: pods may be ready without, and serve nobody."""
-        wanted = {(one.kind, one.manifest["metadata"]["name"]) for one in plan.apply if one.kind in NEEDED}
+        """Return whether the service still lacks its address or its rights: pods may be ready without these, but serve
+        nobody.
+        """
+        wanted = {(apply.kind, apply.manifest["metadata"]["name"]) for apply in plan.apply if apply.kind in NEEDED}
         children = self._cluster.children_of(resource.ref.namespace, resource.ref.name) if wanted else {}
         return not wanted <= {key for key, child in children.items() if child.owner == resource.uid}
 
     async def _record_events(self, resource: Resource, memory: ServiceMemory, events: tuple[Event, ...]) -> None:
-        """Post events that were not told lately."""
+        """Post Events that were not posted recently."""
         now = self._clock()
         memory.events = {key: at for key, at in memory.events.items() if now - at < kube_events.REPEAT}
         for event in events:
             if (event.reason, event.message) not in memory.events:
                 memory.events[(event.reason, event.message)] = now
                 logger.info("%s/%s: %s: %s", resource.ref.namespace, resource.ref.name, event.reason, event.message)
-                await kube_events.tell(self._client, resource, event, self._wall())
+                await kube_events.post_event(self._client, resource, event, self._wall())
 
     def _log_deeds(self, ref: Ref, result: Result) -> None:
         if deeds := journal.deeds(result.did):
             logger.info("%s/%s: %s", ref.namespace, ref.name, deeds)
         result.did.clear()
 
-    # --- the next pass ----------------------------------------------------------------------------------------------
+    # --- the next reconciliation --------------------------------------------------------------------------------------
 
     def _requeue_after(self, ref: Ref, plan: Plan, result: Result, memory: ServiceMemory) -> None:
         if result.wrote or result.status_changed:
             self._add_soon(ref)
-        # What is due until a status tells of it stays due while none may be written.
+        # Work that is due until a status reports it stays due while no status may be written.
         soonest = self._settings.guard_delay if memory.held_up else 0.0
         if result.error is not None:
             delay = self._queue.retry(ref, at_least=result.error.retry_after)
-            logger.info("%s/%s: again in %.1f s: %s", ref.namespace, ref.name, delay, result.error)
+            logger.info("%s/%s: tried again in %.1f s: %s", ref.namespace, ref.name, delay, result.error)
             soonest = max(result.error.retry_after, self._settings.guard_delay)
         else:
             self._queue.succeeded(ref)
-        for after in (result.requeue_after, plan.requeue_after, memory.asks_again(self._clock()), self._settings.resync):
+        for after in (result.requeue_after, plan.requeue_after, memory.next_check(self._clock()), self._settings.resync):
             if after is not None:
                 self._queue.add(ref, max(after, soonest))
 
@@ -320,11 +333,13 @@ class InferenceServiceReconciler:
             self.gone += 1
         self.flight.forget(ref)
         self._handler.waits_for_nodes(ref, False)
-        self._gangs.tell(ref, None)
+        self._gangs.report_claim(ref, None)
         self.waves.forget(ref)
         self._queue.forget(ref)
 
 
 def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
-    """A foreign manager that wrote a status lately, or "". A clock that was set back makes no old write a new one."""
+    """Return a foreign field manager that wrote the status recently, or "". A clock that was set back does not make old
+    writes new.
+    """
     return next((name for name, when in writers if abs(now - when) < lately), "")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from ome_operator import keys
 
 BYTES = 32
-"""Random bytes in a router's key."""
+"""Number of random bytes in a router's key."""
 
 
 def router_key() -> dict[str, str]:
-    """A new key, in hexadecimal digits: the router's argument separates its parts with colons."""
+    """Return a new key in hexadecimal digits, because the router's argument separates its parts with colons."""
     return {keys.ROUTER_KEY_FIELD: secrets.token_hex(BYTES)}
 
 
@@ -26,8 +26,8 @@ def ssh_keys() -> dict[str, str]:
 
 
 def _pair() -> tuple[str, str]:
-    """A private key and its public key, in OpenSSH's formats."""
-    # Here: few services log in to each other, and the library is a twentieth of the operator's start.
+    """Return a private key and its public key, in OpenSSH's formats."""
+    # Imported here: few services use SSH keys, and the import takes a twentieth of the operator's start.
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 

@@ -1,6 +1,6 @@
-"""What the reconciliations of all services share, and events change between them.
+"""State that the reconciliations of all services share, and that events change between them.
 
-It is made before the event handler, which calls into it, and before the reconciler, which uses both.
+It is created before the event handler, which calls it, and before the reconciler, which uses both.
 """
 
 import time
@@ -18,11 +18,11 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 
 Workers = Callable[[Iterable[Pod]], Mapping[str, Strangers]]
-"""Foreign workers in the lists of routers, by the UID of the router's pod."""
+"""Returns foreign workers in the lists of routers, by the UID of the router's pod."""
 
 
 class SharedState(NamedTuple):
-    """Memory of single services, claims of all services to nodes, and what is known about routers."""
+    """The memory of each service, the claims of all services to nodes, and the foreign workers of routers."""
 
     memories: Memories
     gangs: Gangs
@@ -38,7 +38,7 @@ class SharedState(NamedTuple):
         strangers: Workers = lambda _: {},
         clock: Callable[[], float] = time.monotonic,
     ) -> "SharedState":
-        """Return the state before the first reconciliation; services that may go on are added to the queue."""
+        """Return the state before the first reconciliation. Services that may go on are added to the queue."""
         wake = partial(queue.add, after=settings.child_delay, spaced=settings.child_spacing)
         foreign = ForeignPods(client, clock, partial(cache.occupies_node, namespaces=settings.watch_namespaces))
         return cls(Memories(), Gangs(cache, foreign, wake), strangers)

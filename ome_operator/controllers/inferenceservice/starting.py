@@ -1,4 +1,4 @@
-"""Looks for what keeps nodes from starting the containers of a service's pods."""
+"""Find out what keeps nodes from starting the containers of a service's pods."""
 
 import logging
 from collections.abc import Iterable
@@ -24,23 +24,25 @@ async def inspect(
     now: float,
     after: float,
 ) -> None:
-    """Read the events about pods that have waited on their nodes for `after` seconds, less often each time."""
+    """Read the Events about pods that were bound to their nodes for `after` seconds without starting, less often each
+    time.
+    """
     waiting = frozenset(pod.uid for pod in pods if starts.waits_for_start(pod))
     if not waiting:
         memory.starting = Starting()
         return
     known = memory.starting
     if waiting - known.pods:
-        known = Starting(waiting, 0, now + after, known.told)
+        known = Starting(waiting, 0, now + after, known.reasons)
     if known.at <= now:
         known = known._replace(tries=known.tries + 1, at=now + pause(known.tries + 1))
         try:
-            told = await failures.of(namespace)
+            reasons = await failures.of(namespace)
         except KubeError as error:
             logger.info("cannot read events in %s: %s", namespace, error)
         else:
-            found = {uid: told[uid] for uid in sorted(waiting) if uid in told}
-            result.status_changed |= found != known.told
-            known = known._replace(told=found)
+            found = {uid: reasons[uid] for uid in sorted(waiting) if uid in reasons}
+            result.status_changed |= found != known.reasons
+            known = known._replace(reasons=found)
     memory.starting = known._replace(pods=waiting)
     result.requeue_within(known.at - now)

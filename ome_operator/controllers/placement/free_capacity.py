@@ -11,7 +11,7 @@ from ome_operator.core.placement.admission import less
 from ome_operator.core.placement.demand import demand
 
 
-class FreeRoom:
+class FreeCapacity:
     """Allocatable of every node, minus what our pods hold, minus what foreign pods held when they were last read."""
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods) -> None:

@@ -1,8 +1,8 @@
 """Admission of gangs over all services: collect their claims, and return to each service the decision
 (docs/placement.md).
 
-Kept in memory between passes; after a restart the first pass over each service reports its claim again from its status. The
-decision is made for all services at once, and again only if something has changed.
+The claims are kept in memory; after a restart the first reconciliation of each service reports its claim again from its
+status. The decision is made for all services at once, and again only if something has changed.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from typing import Any
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.resources import SERVICE
-from ome_operator.controllers.placement.free_capacity import FreeRoom
+from ome_operator.controllers.placement.free_capacity import FreeCapacity
 from ome_operator.core.observed.objects import NO_TURN, Ref, Turn
 from ome_operator.core.placement import timing
 from ome_operator.core.placement.admission import Claim, Member, Turns, contested, has_room, roomy, turns
@@ -24,9 +24,9 @@ from ome_operator.core.placement.release import giving_way, waits
 from ome_operator.core.reasons import READY
 from ome_operator.core.status import conditions as cond
 
-LOOKS = 10
-"""How many batches of further nodes (`foreign_pods.MOST` each) are read for foreign pods before nodes with capacity must
-be found."""
+READ_BATCHES = 10
+"""Maximum number of batches of nodes (`foreign_pods.MOST` each) that are read for foreign pods to find nodes with
+capacity."""
 NOTHING = Turns({}, {})
 
 
@@ -35,32 +35,34 @@ class Gangs:
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods, wake: Callable[[Ref], None]) -> None:
         self._cluster, self._foreign, self._wake = cluster, foreign, wake
-        self._room = FreeRoom(cluster, foreign)
+        self._capacity = FreeCapacity(cluster, foreign)
         self._claims: dict[Ref, Claim] = {}
-        self._told = 0
+        self._changes = 0
         self._granted: dict[Ref, tuple[str, bool]] = {}
-        """Since when an admitted service had waited, and the decision: it may ask again until its status records the
-        admission."""
+        """Start of the wait of each admitted service, and the decision, which is repeated until the status of the service
+        records the admission."""
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
-        self._found = NOTHING
-        self._words: dict[Needs, str] = {}
-        self._gives, self._decided = dict[str, frozenset[Member]](), 0.0
-        """What services release of the nodes that serve nothing, and when that was decided."""
+        self._turns = NOTHING
+        self._texts: dict[Needs, str] = {}
+        self._released, self._decided = dict[str, frozenset[Member]](), 0.0
+        """The nodes that each service has to release because they serve nothing, and when that was decided."""
         self._read = dict[str, frozenset[Member]]()
         """Groups with a lost rank for which foreign pods were read."""
-        self._going: dict[Ref, Needs] = {}
+        self._promised: dict[Ref, Needs] = {}
         """Capacity that was promised to services that have no claim on it yet, because their serving groups are still
         terminating."""
 
-    def turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
-        """Return the decision for a service with this status."""
+    def admission_of(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
+        """Return the admission decision for a service with this status."""
         mine = self._claims.get(ref)
-        told = self._turn(ref, status, now)
+        turn = self._decide(ref, status, now)
         if mine is not None:
-            self._decide_giving(mine, now)
-        return told if mine is None or mine.idle is None else told._replace(gives_way=self._gives.get(mine.key, frozenset()))
+            self._decide_release(mine, now)
+        return (
+            turn if mine is None or mine.idle is None else turn._replace(gives_way=self._released.get(mine.key, frozenset()))
+        )
 
-    def _turn(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
+    def _decide(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
         everybody = self._claims.items()
         rivals = tuple(claim for other, claim in everybody if other != ref and (_asks(claim) or claim.priority_class))
         mine, waited = self._claims.get(ref), _waited(status)
@@ -71,19 +73,19 @@ class Gangs:
             return Turn(rivals=rivals) if rivals else NO_TURN
         if mine.trying and (not mine.since or now.timestamp() - mine.since < self._cluster.deps().policy.gang_timeout):
             return Turn(rivals=rivals)
-        found = self._turns(now)
+        found = self._decisions(now)
         if mine.trying or not waited or mine.key not in found.granted:
             return Turn(None, rivals, self._why(mine))
         self._granted[ref] = waited, found.granted[mine.key]
         return Turn(found.granted[mine.key], rivals)
 
-    def tell(self, ref: Ref, claim: Claim | None, *, moves: bool = False) -> None:
-        """Store what a service wants now. A change may admit services that wait.
+    def report_claim(self, ref: Ref, claim: Claim | None, *, moves: bool = False) -> None:
+        """Store the present claim of a service. A change may admit services that wait.
 
         `moves`: the service may still be making room for capacity that was promised to it.
         """
         if claim is not None or not moves:
-            self._going.pop(ref, None)
+            self._promised.pop(ref, None)
         before = self._claims.pop(ref, None)
         if claim is not None:
             self._claims[ref] = claim
@@ -92,12 +94,12 @@ class Gangs:
         if before is not None and (claim is None or claim.idle is None):
             self._read.pop(before.key, None)
         if before != claim:
-            self._told += 1
-            self.freed(ref)
+            self._changes += 1
+            self.wake_next(ref)
             if claim is not None and _asks(claim) and not (before is not None and _asks(before)):
                 self._make_way(claim)
 
-    def freed(self, but: Ref | None = None) -> None:
+    def wake_next(self, but: Ref | None = None) -> None:
         """Wake one waiting service after something left a node, or a claim shrank: its pass computes which service is
         admitted.
         """
@@ -118,7 +120,7 @@ class Gangs:
                 if answers[each.needs]:
                     self._wake(ref)
 
-    def _decide_giving(self, mine: Claim, now: datetime) -> None:
+    def _decide_release(self, mine: Claim, now: datetime) -> None:
         """Decide for all services which of them release nodes that serve nothing, but not again while released pods are
         terminating.
 
@@ -127,93 +129,93 @@ class Gangs:
         second, patience = now.timestamp(), self._cluster.deps().policy.gang_timeout
         if mine.idle is None and not waits(mine, second, patience):
             return
-        due = not self._gives and not mine.trying and self._decided < mine.since + patience <= second
-        if 0 <= second - self._decided < (timing.REDECIDE_AFTER_RELEASE if self._gives else timing.REDECIDE) and not due:
+        due = not self._released and not mine.trying and self._decided < mine.since + patience <= second
+        if 0 <= second - self._decided < (timing.REDECIDE_AFTER_RELEASE if self._released else timing.REDECIDE) and not due:
             return
         asked = [self._as_read(claim) for claim in self._claims.values()]
         if not any(claim.idle for claim in asked):
             return
-        keys = giving_way(asked, self._room.nodes(), second, patience)
+        keys = giving_way(asked, self._capacity.nodes(), second, patience)
         gives = {ref: claim for ref, claim in self._claims.items() if claim.key in keys}
-        self._decided, self._gives = second, {claim.key: claim.idle.goes for claim in gives.values() if claim.idle}
+        self._decided, self._released = second, {claim.key: claim.idle.goes for claim in gives.values() if claim.idle}
         for ref in gives:
             self._wake(ref)
 
     def _as_read(self, claim: Claim) -> Claim:
-        """Return the claim without its release question if foreign pods on its nodes have not been read yet."""
+        """Return the claim without its lost groups if foreign pods on its nodes have not been read yet."""
         return claim if claim.idle is None or self._read.get(claim.key) == claim.idle.goes else claim._replace(idle=None)
 
-    async def look(self, claim: Claim) -> None:
+    async def read_foreign_pods(self, claim: Claim) -> None:
         """Read foreign pods on nodes that seemed to have capacity for a failed try, or would have capacity for a lost
         rank without them.
 
         The result is known until the next read.
         """
         if claim.failed:
-            await self._foreign.read(roomy(claim.needs, self._room.nodes()))
+            await self._foreign.read(roomy(claim.needs, self._capacity.nodes()))
         elif claim.idle is not None:
             known = self._foreign.known(2 * timing.RECHECK)
-            seem = roomy(claim.needs, self._room.without((), strangers=False))
+            seem = roomy(claim.needs, self._capacity.without((), strangers=False))
             await self._foreign.read(name for name in seem if name not in known)
         if claim.idle is not None:
             self._read[claim.key] = claim.idle.goes
 
-    async def room(self, ref: Ref, needs: Needs) -> str:
+    async def check_capacity(self, ref: Ref, needs: Needs) -> str:
         """Return why pods of a service have no capacity, counting what its own pods would free; "" if they have.
 
         Foreign pods are read live even if a recent result is cached, because they may have gone.
         """
-        free = self._room.without([ref], strangers=False)
-        if self._has_room(ref, needs, free, strangers=False):
+        free = self._capacity.without([ref], strangers=False)
+        if self._has_capacity(ref, needs, free, strangers=False):
             seem = tuple(roomy(needs, free))
-            for _ in range(LOOKS):
+            for _ in range(READ_BATCHES):
                 more = await self._foreign.read(seem)
-                free = self._room.without([ref], strangers=True)
+                free = self._capacity.without([ref], strangers=True)
                 sure = {name: node for name, node in free.items() if name in self._foreign.known()}
                 if not more or has_room(needs, (), sure):
                     break
-            if self._has_room(ref, needs, free, strangers=True):
-                self._going[ref] = needs
+            if self._has_capacity(ref, needs, free, strangers=True):
+                self._promised[ref] = needs
                 return ""
-        self._going.pop(ref, None)
+        self._promised.pop(ref, None)
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
 
-    def _has_room(self, ref: Ref, needs: Needs, free: Nodes, *, strangers: bool) -> bool:
+    def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, *, strangers: bool) -> bool:
         """Return whether the pods of a service fit now, and also next to the pods of services that were promised
         capacity.
         """
         claims = [claim for other, claim in self._claims.items() if other != ref]
         if not has_room(needs, claims, free):
             return False
-        others = {other: wanted for other, wanted in self._going.items() if other != ref}
+        others = {other: wanted for other, wanted in self._promised.items() if other != ref}
         if not others:
             return True
         claims += [Claim(other.name, wanted, trying=True, serves=True) for other, wanted in others.items()]
-        return has_room(needs, claims, self._room.without([ref, *others], strangers=strangers))
+        return has_room(needs, claims, self._capacity.without([ref, *others], strangers=strangers))
 
-    def _turns(self, now: datetime) -> Turns:
+    def _decisions(self, now: datetime) -> Turns:
         """Return the admission decisions, and wake the services that are admitted."""
         if all(claim.trying for claim in self._claims.values()):
             return NOTHING
-        free = self._room.nodes()
-        stamp = self._told, self._room.version, int(now.timestamp()) // timing.REDECIDE
+        free = self._capacity.nodes()
+        stamp = self._changes, self._capacity.version, int(now.timestamp()) // timing.REDECIDE
         if stamp != self._stamp:
-            self._stamp, self._words = stamp, {}
-            self._found = turns(self._claims.values(), self._cluster.deps().nodes, free, now)
+            self._stamp, self._texts = stamp, {}
+            self._turns = turns(self._claims.values(), self._cluster.deps().nodes, free, now)
             for ref, claim in self._claims.items():
-                if not claim.trying and claim.key in self._found.granted:
+                if not claim.trying and claim.key in self._turns.granted:
                     self._wake(ref)
-        return self._found
+        return self._turns
 
     def _why(self, claim: Claim) -> str:
         """Return what a claim waits for; equal claims share the text."""
-        nodes, free = self._cluster.deps().nodes, self._room.nodes()
+        nodes, free = self._cluster.deps().nodes, self._capacity.nodes()
         if claim.trying:
             return awaited(claim.needs, nodes, free, partial(self._holders, claim.key))
-        if claim.needs not in self._words:
-            self._words[claim.needs] = awaited(claim.needs, nodes, free, partial(self._holders, ""))
-        besides = self._found.waits.get(claim.key, "")
-        return f"{self._words[claim.needs]}{f'; {besides}' if besides else ''}"
+        if claim.needs not in self._texts:
+            self._texts[claim.needs] = awaited(claim.needs, nodes, free, partial(self._holders, ""))
+        besides = self._turns.waits.get(claim.key, "")
+        return f"{self._texts[claim.needs]}{f'; {besides}' if besides else ''}"
 
     def _holders(self, mine: str, node: str) -> list[str]:
         """Return the services with pods on a node, the largest number of pods first. `mine`: the service whose try ends."""

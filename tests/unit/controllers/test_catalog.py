@@ -51,7 +51,7 @@ class Rig:
     def tell(self, number: int, state: EditState, begun: bool = False) -> None:
         since = self.now if state == EditState.DONE else None
         stands = {RUNTIME: Stand(Epoch("u", 2), state, since)}
-        self.waves.tell(SERVICES[number], stands, asks=state != EditState.DONE, begun=begun)
+        self.waves.report(SERVICES[number], stands, asks=state != EditState.DONE, begun=begun)
 
     async def look(self) -> tuple[dict[str, Any], list[str], float]:
         """What the status says, the reasons of the Events so far, and when the next pass is."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.cache.scope import Scope
-from ome_operator.controllers.conflicting_operators import Rivals
+from ome_operator.controllers.conflicting_operators import ConflictingOperators
 from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support.fake_api import FakeApi
 
@@ -22,8 +22,8 @@ def lease(
     return {"kind": "Lease", "metadata": {"namespace": namespace, "name": name, "labels": {}}, "spec": spec}
 
 
-def rivals(api: FakeApi, scope: Scope) -> Rivals:
-    return Rivals(api, scope, ("ome", "ome-operator"), lambda name: name != "absent", lambda: NOW)
+def rivals(api: FakeApi, scope: Scope) -> ConflictingOperators:
+    return ConflictingOperators(api, scope, ("ome", "ome-operator"), lambda name: name != "absent", lambda: NOW)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ async def test_who_reads_all_leases_of_his_class_finds_them(
     """Not its own, none that has ended, and of claims only those on its namespaces."""
     api = FakeApi({"list_objects Lease": [other]})
     made = rivals(api, Scope(namespaces))
-    await made.look()
-    await made.look()
+    await made.check()
+    await made.check()
     assert bool(made.found) == found
     assert api.calls[0].selector == "ome.io/operator-lease="
     assert len([said for said in caplog.records if "another operator" in said.message]) == found, "it is said once"
@@ -64,22 +64,22 @@ async def test_claims_are_made_renewed_and_taken_when_they_are_old() -> None:
 
     updated: list[str] = []
     api.update = update  # type: ignore[method-assign]
-    await made.look()
+    await made.check()
     assert [made["metadata"]["namespace"] for made in api.bodies("create")] == ["a", "b"], "none where nothing is watched"
     api.answers["get Lease"] = lease("a", "ome-operator-claim", "ome/ome-operator")
-    await made.look()
+    await made.check()
     assert updated == ["ome/ome-operator"] * 2 and made.found == {}
     api.answers["get Lease"] = lease("a", "ome-operator-claim", "ml/ome-operator", age=10, lasts=300)
-    await made.look()
+    await made.check()
     assert updated == ["ome/ome-operator"] * 2 and set(made.found) == {"a", "b"}
     api.answers["get Lease"] = lease("a", "ome-operator-claim", "ml/ome-operator", age=10_000, lasts=300)
-    await made.look()
+    await made.check()
     assert len(updated) == 4 and made.found == {}
 
 
 async def test_what_cannot_be_asked_is_no_rival() -> None:
     made = rivals(FakeApi({"list_objects": Forbidden("no")}), Scope())
-    await made.look()
+    await made.check()
     assert made.found == {}
 
 
@@ -90,5 +90,5 @@ async def test_a_lease_that_nobody_can_read_does_not_end_the_operator(caplog: py
     api = FakeApi({"list_objects Lease": [odd]})
     looking = asyncio.create_task(rivals(api, Scope()).run())
     await asyncio.sleep(0.05)
-    assert not looking.done() and "the look for other operators failed" in caplog.text
+    assert not looking.done() and "the check for other operators failed" in caplog.text
     looking.cancel()

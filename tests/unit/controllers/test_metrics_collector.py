@@ -166,7 +166,7 @@ def test_weights_of_nodes() -> None:
 
 def test_nodes_are_bounded() -> None:
     made = rig()
-    made.manager._eyes._nodes._most = 1
+    made.manager._metrics_collector._nodes._most = 1
     bodies = [record(f"n{number}", holding()) for number in range(3)]
     made.see(RECORD, *bodies)
     assert made.samples()['ome_node_weights_bytes{node=""}'] == 6
@@ -182,7 +182,7 @@ def test_what_cannot_be_read_costs_numbers_alone(caplog: pytest.LogCaptureFixtur
     )
     made.see(SERVICE, service("good", "team", READY))
     assert made.samples()['ome_services{ready="True",reason="Serving"}'] >= 1
-    assert caplog.text.count("no metrics of") <= 1
+    assert caplog.text.count("cannot compute metrics of") <= 1
 
 
 def test_by_difference_it_is_what_a_new_process_would_tell() -> None:

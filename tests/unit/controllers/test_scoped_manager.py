@@ -110,8 +110,8 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
     made.seen("InferenceService", service())
     waves, runtime, epoch = made._services.waves, Ref("ClusterServingRuntime", "", "rt"), Epoch("u", 2)
     other, waits = Ref("InferenceService", "b", "svc"), {runtime: Stand(epoch, EditState.PENDING)}
-    waves.tell(REF, waits, asks=True, begun=True)
-    waves.tell(other, waits, asks=True, begun=False)
+    waves.report(REF, waits, asks=True, begun=True)
+    waves.report(other, waits, asks=True, begun=False)
     assert waves.ahead(other, {runtime: epoch})
     made.namespace_unwatched("a")
     assert waves.ahead(other, {runtime: epoch}) == ""
@@ -167,7 +167,7 @@ def test_a_pod_that_leaves_its_node_wakes_a_service_that_waits_for_nodes(monkeyp
     made, _ = manager()
     woken: list[str] = []
     monkeypatch.setattr(made._services._gangs, "_wake", lambda ref: woken.append(ref.name))
-    made._services._gangs.tell(Ref("InferenceService", "a", "waits"), Claim("a/waits", (), trying=False))
+    made._services._gangs.report_claim(Ref("InferenceService", "a", "waits"), Claim("a/waits", (), trying=False))
     pod = {**child(), "kind": "Pod", "spec": {"nodeName": "n", "containers": []}, "status": {}}
     made.seen("Pod", pod)
     assert woken == []

@@ -52,7 +52,7 @@ async def test_events_are_read_when_a_pod_has_waited_for_a_while() -> None:
     result = await look.at(0.0, waiting("a"))
     assert (look.api.calls, result.requeue_after, result.status_changed) == ([], AFTER, False)
     result = await look.at(AFTER, waiting("a"))
-    assert result.status_changed and look.memory.starting.told == {"a": WHY}
+    assert result.status_changed and look.memory.starting.reasons == {"a": WHY}
     (call,) = look.api.calls
     assert call.selector.startswith("involvedObject.kind=Pod,reason!=Scheduled")
     assert not (await look.at(AFTER + 1, waiting("a"))).status_changed and len(look.api.calls) == 1
@@ -77,7 +77,7 @@ async def test_what_was_told_ends_with_the_wait() -> None:
     await look.at(AFTER, waiting("a"))
     running = [seen._replace(reason="Starting") for seen in waiting("a")]
     assert (await look.at(AFTER + 1, running)).requeue_after is None
-    assert look.memory.starting.told == {}
+    assert look.memory.starting.reasons == {}
 
 
 async def test_events_that_cannot_be_read_are_read_later() -> None:

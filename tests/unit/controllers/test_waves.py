@@ -63,7 +63,7 @@ def test_a_failed_service_that_is_tried_again_goes_at_once_and_another_edit_star
     (first,) = fleet.begun
     fleet.failed.add(first)
     fleet.begun.clear()  # it went back
-    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, EditState.FAILED)}, asks=True, begun=False)
+    fleet.registry.report(first, {RUNTIME: Stand(fleet.epoch, EditState.FAILED)}, asks=True, begun=False)
     assert fleet.registry.ahead(first, {RUNTIME: fleet.epoch}) == ""
     fleet.edit()
     fleet.hear_all()
@@ -140,7 +140,7 @@ def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
         fleet.hear(name)
     (first,) = fleet.called
     fleet.called.clear()
-    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, EditState.PENDING)}, asks=False, begun=False)
+    fleet.registry.report(first, {RUNTIME: Stand(fleet.epoch, EditState.PENDING)}, asks=False, begun=False)
     (second,) = fleet.called
     assert second != first and fleet.told()["waiting"] == 19
     fleet.hear(second)
@@ -152,7 +152,7 @@ def test_a_service_that_lost_a_group_keeps_its_place_and_holds_up_the_next_wave(
     fleet = edited(20)
     (first,) = fleet.begun
     fleet.become_whole(first)
-    fleet.registry.tell(first, {RUNTIME: Stand(fleet.epoch, EditState.DONE, None)}, asks=False, begun=False)
+    fleet.registry.report(first, {RUNTIME: Stand(fleet.epoch, EditState.DONE, None)}, asks=False, begun=False)
     fleet.wait(hours=1)
     assert not fleet.begun and (fleet.told()["state"], fleet.told()["rolling"]) == ("Rolling", 1)
     fleet.become_whole(first)
@@ -173,11 +173,11 @@ def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow:
     fleet.registry.expect(others)
     for name in fleet.services:
         waits = Stand(fleet.epoch, EditState.PENDING, narrow=narrow)
-        fleet.registry.tell(name, {RUNTIME: waits}, asks=True, begun=False)
+        fleet.registry.report(name, {RUNTIME: waits}, asks=True, begun=False)
     for name in others:
         assert not fleet.called
         since = START - timedelta(hours=1) if state == EditState.EQUAL else None
-        fleet.registry.tell(name, {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
+        fleet.registry.report(name, {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
     assert len(fleet.called) == begin
     assert (fleet.told()["services"], fleet.told()["rolling"]) == (counted, begin)
 
@@ -185,7 +185,7 @@ def test_what_services_prove_that_need_not_do_anything(state: EditState, narrow:
 def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
     fleet = edited(20)
     new = Stand(fleet.epoch, EditState.EQUAL, fleet.now)
-    fleet.registry.tell(service(99), {RUNTIME: new}, asks=False, begun=False)
+    fleet.registry.report(service(99), {RUNTIME: new}, asks=False, begun=False)
     fleet.wait(minutes=4)
     assert len(fleet.begun) == 1 and not fleet.called
     fleet.wait(minutes=1)
@@ -199,7 +199,7 @@ def test_services_that_scale_are_no_news() -> None:
     fleet.become_whole(*list(fleet.begun))
     fleet.changed.clear()
     for state, since in ((EditState.EQUAL, START), (EditState.IDLE, None), (EditState.EQUAL, START)):
-        fleet.registry.tell(service(99), {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
+        fleet.registry.report(service(99), {RUNTIME: Stand(fleet.epoch, state, since)}, asks=False, begun=False)
     assert not fleet.changed and fleet.told()["services"] == 1
 
 
@@ -211,7 +211,7 @@ def test_two_edits_at_a_time_are_waited_for_in_the_first_and_counted_in_both() -
         pending = {RUNTIME: fleet.epoch, MODEL: other}
         said = fleet.registry.ahead(name, pending)
         stands = {ref: Stand(epoch, EditState.PENDING) for ref, epoch in pending.items()}
-        fleet.registry.tell(name, stands, asks=True, begun=not said)
+        fleet.registry.report(name, stands, asks=True, begun=not said)
         return said
 
     names = [service(number) for number in range(5)]

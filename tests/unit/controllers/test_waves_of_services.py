@@ -52,7 +52,7 @@ class Member(World):
         waves = self.fleet.waves
         ahead = (lambda _: "") if self.begun else partial(waves.ahead, self.ref)
         plan = sync(self.service, self.deps, replace(self.observed(), ahead=ahead), self.now)
-        waves.tell(self.ref, plan.stands, asks=plan.rolls or bool(plan.check), begun=self.begun)
+        waves.report(self.ref, plan.stands, asks=plan.rolls or bool(plan.check), begun=self.begun)
         return plan
 
 

@@ -108,7 +108,7 @@ async def test_the_signal_asks_a_leader_and_ends_nobody(caplog: pytest.LogCaptur
     process.leader.set_result(SimpleNamespace(record=asked.append))  # type: ignore[arg-type]
     os.kill(os.getpid(), signal.SIGUSR1)
     await asyncio.sleep(0.05)
-    assert not asked and "has made no pass" in caplog.text
+    assert not asked and "has reconciled nothing" in caplog.text
     process.life.state = LEADING
     os.kill(os.getpid(), signal.SIGUSR1)
     await asyncio.sleep(0.05)

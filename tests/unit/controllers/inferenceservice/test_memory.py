@@ -49,9 +49,9 @@ def test_pods_are_missing_since_the_number_last_grew() -> None:
     assert memory.missing == {KEY: 0.0}
     memory.count(workload(), pods(1), 3.0)
     assert memory.missing == {KEY: 3.0}, "a controller that makes progress is only slow"
-    memory.failures[KEY], memory.looks[KEY] = "why", (1, 0.0)
+    memory.failures[KEY], memory.event_reads[KEY] = "why", (1, 0.0)
     memory.count(workload(), pods(2), 4.0)
-    assert (memory.missing, memory.failures, memory.looks) == ({}, {}, {})
+    assert (memory.missing, memory.failures, memory.event_reads) == ({}, {}, {})
 
 
 def test_a_deployments_pods_belong_to_its_replica_set() -> None:
@@ -82,13 +82,13 @@ def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
     memory, now = ServiceMemory(), 0.0
     lasted = []
     for _ in range(5):
-        memory.found_room("r1", "taken", now)
-        lasted.append(memory.asks_again(now) or 0.0)
+        memory.store_capacity("r1", "taken", now)
+        lasted.append(memory.next_check(now) or 0.0)
         assert memory.checks(now + lasted[-1] - 1) == {"r1": "taken"}
         now += lasted[-1]
-        assert memory.checks(now) == {} and memory.asks_again(now) is None
+        assert memory.checks(now) == {} and memory.next_check(now) is None
     assert lasted == [10.0, 20.0, 40.0, 60.0, 60.0]
-    memory.found_room("r1", "", now)
-    assert memory.checks(now + 9) == {"r1": ""} and memory.checks(now + 10) == {} and memory.asks_again(now) is None
-    memory.found_room("r2", "taken", now)
+    memory.store_capacity("r1", "", now)
+    assert memory.checks(now + 9) == {"r1": ""} and memory.checks(now + 10) == {} and memory.next_check(now) is None
+    memory.store_capacity("r2", "taken", now)
     assert memory.checks(now) == {"r2": "taken"}

@@ -7,7 +7,7 @@ from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
 from ome_operator.cache.occupancy import Occupancy
-from ome_operator.controllers.placement.free_capacity import FreeRoom
+from ome_operator.controllers.placement.free_capacity import FreeCapacity
 from ome_operator.core.observed.objects import Child, Deps, Node, Pod, Ref
 from tests.support.fake_api import FakeApi
 from tests.unit.core.rollout.makers import pod
@@ -49,11 +49,11 @@ class Known:
         self.revisions = [Child("ControllerRevision", "team", "r", "u", 1, "", labels, "", "", False, 0, "", content)]
 
 
-def room(known: Any, foreign: ForeignPods | None = None) -> FreeRoom:
-    return FreeRoom(known, foreign or ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False))
+def room(known: Any, foreign: ForeignPods | None = None) -> FreeCapacity:
+    return FreeCapacity(known, foreign or ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False))
 
 
-def free(made: FreeRoom) -> dict[str, int]:
+def free(made: FreeCapacity) -> dict[str, int]:
     return {name: dict(node.room)[GPU] for name, node in made.nodes().items()}
 
 

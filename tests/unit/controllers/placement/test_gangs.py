@@ -55,41 +55,41 @@ def gangs(nodes: int) -> tuple[Gangs, list[str]]:
 
 def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
     made, _ = gangs(4)
-    made.tell(A, claim(A, 3, first=2.0))
-    made.tell(B, claim(B, 3, first=1.0))
-    assert made.turn(A, waiting(), NOW).sure is None
-    assert made.turn(A, waiting(), NOW).waits == "3 nodes with 8 free GPUs: 4 are free; ns/b has its turn"
-    assert made.turn(B, waiting(), NOW).sure is True
-    made.tell(B, claim(B, 3, trying=True))
-    assert made.turn(A, waiting(), NOW).sure is None
-    made.tell(B, None)
-    assert made.turn(A, waiting(), NOW).sure is True
+    made.report_claim(A, claim(A, 3, first=2.0))
+    made.report_claim(B, claim(B, 3, first=1.0))
+    assert made.admission_of(A, waiting(), NOW).sure is None
+    assert made.admission_of(A, waiting(), NOW).waits == "3 nodes with 8 free GPUs: 4 are free; ns/b has its turn"
+    assert made.admission_of(B, waiting(), NOW).sure is True
+    made.report_claim(B, claim(B, 3, trying=True))
+    assert made.admission_of(A, waiting(), NOW).sure is None
+    made.report_claim(B, None)
+    assert made.admission_of(A, waiting(), NOW).sure is True
 
 
 def test_a_turn_is_told_again_until_the_status_has_moved_on() -> None:
     """A pass may come again before its status was written: what it began must not be given back."""
     made, _ = gangs(4)
-    made.tell(A, claim(A, 3))
-    assert made.turn(A, waiting("T0"), NOW).sure is True
-    made.tell(A, claim(A, 3, trying=True))
-    made.tell(B, claim(B, 4))
-    assert made.turn(A, waiting("T0"), NOW).sure is True
-    assert made.turn(A, waiting("T9"), NOW).sure is None, "that is another wait"
-    assert made.turn(A, {"placement": {"trying": True, "since": "T1"}}, NOW).sure is None
+    made.report_claim(A, claim(A, 3))
+    assert made.admission_of(A, waiting("T0"), NOW).sure is True
+    made.report_claim(A, claim(A, 3, trying=True))
+    made.report_claim(B, claim(B, 4))
+    assert made.admission_of(A, waiting("T0"), NOW).sure is True
+    assert made.admission_of(A, waiting("T9"), NOW).sure is None, "that is another wait"
+    assert made.admission_of(A, {"placement": {"trying": True, "since": "T1"}}, NOW).sure is None
 
 
 def test_who_waits_is_woken_when_another_wants_less_or_a_pod_is_gone() -> None:
     made, woken = gangs(4)
-    made.tell(A, claim(A, 3))
-    made.tell(B, claim(B, 3, trying=True))
+    made.report_claim(A, claim(A, 3))
+    made.report_claim(B, claim(B, 3, trying=True))
     woken.clear()
-    made.tell(B, claim(B, 3, trying=True))
+    made.report_claim(B, claim(B, 3, trying=True))
     assert woken == []
-    made.tell(B, None)
-    made.freed()
+    made.report_claim(B, None)
+    made.wake_next()
     assert woken == ["a", "a"]
-    made.tell(A, None)
-    made.freed()
+    made.report_claim(A, None)
+    made.wake_next()
     assert woken == ["a", "a"]
 
 
@@ -98,25 +98,25 @@ def test_turns_are_decided_once_for_all_and_again_when_something_changed(monkeyp
     asked: list[int] = []
     decide = module.turns
     monkeypatch.setattr(module, "turns", lambda *given: (asked.append(1), decide(*given))[1])
-    made.tell(A, claim(A, 5))
-    made.tell(B, claim(B, 6))
+    made.report_claim(A, claim(A, 5))
+    made.report_claim(B, claim(B, 6))
     for _ in range(10):
-        made.turn(A, waiting(), NOW)
-        made.turn(B, waiting(), NOW)
+        made.admission_of(A, waiting(), NOW)
+        made.admission_of(B, waiting(), NOW)
     assert len(asked) == 1
-    made.tell(B, claim(B, 7))
-    made.turn(A, waiting(), NOW)
+    made.report_claim(B, claim(B, 7))
+    made.admission_of(A, waiting(), NOW)
     assert len(asked) == 2
 
 
 def test_a_single_service_is_woken_and_wakes_whose_turn_it_is() -> None:
     made, woken = gangs(4)
-    made.tell(A, claim(A, 9))
-    made.tell(B, claim(B, 3))
+    made.report_claim(A, claim(A, 9))
+    made.report_claim(B, claim(B, 3))
     woken.clear()
-    made.freed()
+    made.wake_next()
     assert woken == ["a"]
-    made.turn(A, waiting(), NOW)
+    made.admission_of(A, waiting(), NOW)
     assert woken == ["a", "b"]
 
 
@@ -124,38 +124,38 @@ async def test_after_a_try_that_failed_strangers_are_read_where_there_seemed_to_
     api = FakeApi({"list_objects Pod": [{"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}]})
     known: Any = Known(3)
     made = Gangs(known, ForeignPods(api, lambda: 1000.0, lambda _: False), lambda _: None)
-    made.tell(A, claim(A, 2))
-    await made.look(claim(A, 2))
-    assert api.calls == [] and made.turn(A, waiting(), NOW).sure is True
-    await made.look(claim(A, 2)._replace(failed=True))
+    made.report_claim(A, claim(A, 2))
+    await made.read_foreign_pods(claim(A, 2))
+    assert api.calls == [] and made.admission_of(A, waiting(), NOW).sure is True
+    await made.read_foreign_pods(claim(A, 2)._replace(failed=True))
     assert len(api.calls) == 3
-    assert made.turn(A, waiting("T9"), NOW).waits == "2 nodes with 8 free GPUs: 0 are free, 3 are held by others"
+    assert made.admission_of(A, waiting("T9"), NOW).waits == "2 nodes with 8 free GPUs: 0 are free, 3 are held by others"
 
 
 def test_what_is_missing_is_said_from_the_moment_on_in_which_a_try_may_end() -> None:
     known: Any = Known(3)
     known.timeout = 60.0
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda _: None)
-    made.tell(A, claim(A, 4, trying=True))
+    made.report_claim(A, claim(A, 4, trying=True))
     tries = {"placement": {"trying": True, "since": "T0"}}
-    assert made.turn(A, tries, NOW).waits == ""
-    assert made.turn(A, tries, NOW + timedelta(seconds=60)).waits == "engine needs 4 nodes: there are 3 nodes"
+    assert made.admission_of(A, tries, NOW).waits == ""
+    assert made.admission_of(A, tries, NOW + timedelta(seconds=60)).waits == "engine needs 4 nodes: there are 3 nodes"
 
 
 def test_who_holds_no_node_makes_way_for_who_asks_for_the_same_nodes_alone() -> None:
     made, woken = gangs(2)
     idle = claim(A, 2, trying=True)._replace(since=0.0)
-    made.tell(A, idle)
+    made.report_claim(A, idle)
     elsewhere = Need(("engine",), "engine", Demand(selector=(Expression("pool", "In", ("x",)),)), 1)
-    made.tell(B, claim(B, 1)._replace(needs=(elsewhere,)))
-    made.tell(B, claim(B, 1, trying=True))
+    made.report_claim(B, claim(B, 1)._replace(needs=(elsewhere,)))
+    made.report_claim(B, claim(B, 1, trying=True))
     assert woken == []
-    made.tell(B, claim(B, 1))
+    made.report_claim(B, claim(B, 1))
     assert woken == ["a"]
-    made.tell(B, claim(B, 2))
+    made.report_claim(B, claim(B, 2))
     assert woken == ["a"], "it was told"
-    made.tell(B, None)
-    made.tell(B, claim(B, 1, trying=True)._replace(serves=True))
+    made.report_claim(B, None)
+    made.report_claim(B, claim(B, 1, trying=True)._replace(serves=True))
     assert woken == ["a", "a"]
 
 
@@ -164,10 +164,10 @@ def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch
     made, _ = gangs(4)
     monkeypatch.setattr(module, "turns", None)
     for at in range(100):
-        made.tell(Ref("InferenceService", "ns", f"s{at}"), claim(B, 1, trying=True))
-    assert made.turn(A, {}, NOW) == NO_TURN
-    made.tell(B, claim(B, 9))
-    assert made.turn(A, {}, NOW).rivals == (claim(B, 9),), "whose turn it is, who waits asks"
+        made.report_claim(Ref("InferenceService", "ns", f"s{at}"), claim(B, 1, trying=True))
+    assert made.admission_of(A, {}, NOW) == NO_TURN
+    made.report_claim(B, claim(B, 9))
+    assert made.admission_of(A, {}, NOW).rivals == (claim(B, 9),), "whose turn it is, who waits asks"
 
 
 async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
@@ -176,22 +176,22 @@ async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
     goes, need = frozenset({("engine", 1), ("engine", 2)}), claim(A, 1).needs[0]
     unit = (need._replace(pods=3),)
     mine = claim(A, 4, trying=True)._replace(serves=True)
-    made.tell(A, mine)
-    assert made.turn(A, {}, NOW).gives_way is None, "it asked nothing"
+    made.report_claim(A, mine)
+    assert made.admission_of(A, {}, NOW).gives_way is None, "it asked nothing"
     lost = Idle(goes, (), ((need._replace(pods=6),),), (), since=1.0)
-    made.tell(A, mine._replace(idle=lost))
-    await made.look(mine._replace(idle=lost))
-    assert made.turn(A, {}, NOW).gives_way == frozenset()
-    made.tell(A, mine._replace(idle=lost._replace(units=(unit,))))
-    assert made.turn(A, {}, NOW + timedelta(seconds=1)).gives_way == frozenset(), "it was asked a second ago"
-    assert made.turn(A, {}, NOW + timedelta(seconds=5)).gives_way == goes and woken == ["a"]
+    made.report_claim(A, mine._replace(idle=lost))
+    await made.read_foreign_pods(mine._replace(idle=lost))
+    assert made.admission_of(A, {}, NOW).gives_way == frozenset()
+    made.report_claim(A, mine._replace(idle=lost._replace(units=(unit,))))
+    assert made.admission_of(A, {}, NOW + timedelta(seconds=1)).gives_way == frozenset(), "it was asked a second ago"
+    assert made.admission_of(A, {}, NOW + timedelta(seconds=5)).gives_way == goes and woken == ["a"]
     other = mine._replace(idle=lost._replace(goes=frozenset({("engine", 7)})))
-    made.tell(A, other)
-    await made.look(other)
-    assert made.turn(A, {}, NOW + timedelta(seconds=19)).gives_way == goes
-    assert made.turn(A, {}, NOW + timedelta(seconds=21)).gives_way == frozenset()
-    made.tell(A, None)
-    assert made.turn(A, {}, NOW).gives_way is None
+    made.report_claim(A, other)
+    await made.read_foreign_pods(other)
+    assert made.admission_of(A, {}, NOW + timedelta(seconds=19)).gives_way == goes
+    assert made.admission_of(A, {}, NOW + timedelta(seconds=21)).gives_way == frozenset()
+    made.report_claim(A, None)
+    assert made.admission_of(A, {}, NOW).gives_way is None
 
 
 async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
@@ -201,32 +201,32 @@ async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
     known: Any = Known(1)
     known.timeout = 60.0
     made = Gangs(known, ForeignPods(FakeApi({}), lambda: 0.0, lambda _: False), lambda ref: woken.append(ref.name))
-    made._room.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8})}  # type: ignore[method-assign]
+    made._capacity.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8})}  # type: ignore[method-assign]
     mine = claim(A, 0, trying=True)._replace(serves=True, idle=lost)
-    made.tell(A, mine)
-    await made.look(mine)
-    assert made.turn(A, {}, NOW).gives_way == frozenset()
-    made.tell(B, claim(B, 1))
+    made.report_claim(A, mine)
+    await made.read_foreign_pods(mine)
+    assert made.admission_of(A, {}, NOW).gives_way == frozenset()
+    made.report_claim(B, claim(B, 1))
     woken.clear()
     for seconds in (30, 57):  # the second is less than a tick before its time is over
         for ref, status in ((B, waiting()), (A, {})):
-            made.turn(ref, status, NOW + timedelta(seconds=seconds))
+            made.admission_of(ref, status, NOW + timedelta(seconds=seconds))
         assert woken == []
-    made.turn(B, waiting(), NOW + timedelta(seconds=60))
-    assert woken == ["a"] and made.turn(A, {}, NOW + timedelta(seconds=60)).gives_way == lost.goes
+    made.admission_of(B, waiting(), NOW + timedelta(seconds=60))
+    assert woken == ["a"] and made.admission_of(A, {}, NOW + timedelta(seconds=60)).gives_way == lost.goes
 
 
 async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     made, woken = gangs(1)
-    made._room.nodes = lambda: {"n0": Node("n0", 1, {}, True, 8, room=(("nvidia.com/gpu", 0), ("pods", 109)))}  # type: ignore[method-assign]
+    made._capacity.nodes = lambda: {"n0": Node("n0", 1, {}, True, 8, room=(("nvidia.com/gpu", 0), ("pods", 109)))}  # type: ignore[method-assign]
     mine = claim(A, 0, trying=True)._replace(serves=True, idle=lost)
-    made.tell(A, mine)
-    await made.look(mine)
+    made.report_claim(A, mine)
+    await made.read_foreign_pods(mine)
     shown = claim(B, 1, trying=True)._replace(since=0.0)
-    made.tell(B, shown)
+    made.report_claim(B, shown)
     woken.clear()
-    made.turn(B, {}, NOW)
+    made.admission_of(B, {}, NOW)
     assert woken == ["a"]
 
 
@@ -239,17 +239,17 @@ async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_
     made = Gangs(cluster, ForeignPods(api, lambda: clock[0], lambda _: False), lambda _: None)
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     mine = claim(A, 1, trying=True)._replace(serves=True, idle=lost)
-    made.tell(B, claim(B, 2))
-    made.tell(A, mine)
-    free = made._room.nodes
-    made._room.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8}), "n1": free()["n1"]}  # type: ignore[method-assign]
-    made.turn(B, waiting(), NOW + timedelta(seconds=60))
-    assert made.turn(A, {}, NOW + timedelta(seconds=60)).gives_way == frozenset(), "it was not asked"
-    await made.look(mine)
+    made.report_claim(B, claim(B, 2))
+    made.report_claim(A, mine)
+    free = made._capacity.nodes
+    made._capacity.nodes = lambda: {"n0": less(known.found["n0"], {"nvidia.com/gpu": 8}), "n1": free()["n1"]}  # type: ignore[method-assign]
+    made.admission_of(B, waiting(), NOW + timedelta(seconds=60))
+    assert made.admission_of(A, {}, NOW + timedelta(seconds=60)).gives_way == frozenset(), "it was not asked"
+    await made.read_foreign_pods(mine)
     for seconds in range(0, 900, 30):
         clock[0] = 1000.0 + seconds
-        assert made.turn(A, {}, NOW + timedelta(seconds=65 + seconds)).gives_way == frozenset(), seconds
-        await made.look(mine)
+        assert made.admission_of(A, {}, NOW + timedelta(seconds=65 + seconds)).gives_way == frozenset(), seconds
+        await made.read_foreign_pods(mine)
     assert 3 <= len(api.calls) <= 6, "a few minutes apart"
 
 
@@ -260,5 +260,5 @@ async def test_strangers_are_read_for_who_has_lost_a_rank_once_in_five_minutes()
     need = claim(A, 1).needs
     lost = claim(A, 1, trying=True)._replace(serves=True, idle=Idle(frozenset(), (), (need,), (), since=1.0))
     for _ in range(3):
-        await made.look(lost)
+        await made.read_foreign_pods(lost)
     assert len(api.calls) == 3
