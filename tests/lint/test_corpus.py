@@ -11,7 +11,8 @@ import pytest
 
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.rules import RULES
-from tests.support.linting import LINT, in_file
+from tests.support.linting import in_file
+from tests.support.overlays import BASES, LINT
 
 CORPUS = LINT / "corpus"
 FILES = sorted(CORPUS.glob("*/*.yaml"))
@@ -29,6 +30,23 @@ def test_every_rule_has_a_file_and_every_folder_is_a_rule() -> None:
     headers = "".join(path.read_text(encoding="utf-8") for path in (LINT / "second").glob("*.yaml"))
     assert folders <= RULES.keys()
     assert folders | set(re.findall(r"^# rule: (.+)$", headers, re.M)) | ELSEWHERE == RULES.keys()
+
+
+def test_the_bases_give_no_error_of_their_own() -> None:
+    """A case shows what is wrong in its overlay, not in its base."""
+    errors = {
+        path.stem: {each.rule.id for each in in_file(path) if each.rule.severity == Severity.ERROR}
+        for path in BASES.glob("*.yaml")
+    }
+    assert len(errors) >= 12
+    assert {base: rules for base, rules in errors.items() if rules} == {"minimal-shell": {"host-loopback"}}
+
+
+def test_every_base_has_a_case() -> None:
+    cases = [path.read_text(encoding="utf-8") for path in LINT.glob("*/**/*.yaml")]
+    assert {name for text in cases for name in re.findall(r"^base: (.+)$", text, re.M)} == {
+        path.stem for path in BASES.iterdir()
+    }
 
 
 def test_nine_of_ten_are_found() -> None:

@@ -11,7 +11,9 @@ from ome_operator.cli.manifests import read_manifests
 from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.manifests import manifests
 from tests.conftest import SOAK
-from tests.support.linting import LINT, ROOT, found, grave, looked_at
+from tests.support.linting import found, grave, looked_at
+from tests.support.overlays import LINT
+from tests.support.parts import ROOT
 from tests.unit.cookbook.test_combinations import answer, asks
 
 WAITS = "waiting-longer: SGLANG_DISAGGREGATION_WAITING_TIMEOUT is 100000 s, but the router gives up after 600 s"

@@ -11,7 +11,8 @@ import pytest
 
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.rules import RULES
-from tests.support.linting import LINT, in_file
+from tests.support.linting import in_file
+from tests.support.overlays import LINT
 
 SECOND, WORKS = sorted((LINT / "second").glob("*.yaml")), sorted((LINT / "works").glob("*.yaml"))
 ASKED = 0.9

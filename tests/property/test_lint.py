@@ -2,19 +2,19 @@
 
 from typing import Any
 
-import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ome_operator.cli import manifests
 from ome_operator.errors import Unanswered
 from ome_operator.lint import report
-from tests.support.linting import LINT, found
+from tests.support.linting import found
 from tests.support.odd_json import places
+from tests.support.overlays import LINT, compose
 
 Path = tuple[str | int, ...]
 SERVICES = {
-    name: list(yaml.load_all((LINT / f"{name}.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader))
+    name: compose(LINT / f"{name}.yaml")
     for name in (
         "second/no-ipc-lock",
         "second/liveness-on-workers",

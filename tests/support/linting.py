@@ -11,9 +11,8 @@ from ome_operator.engines.flags import packaged
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Finding, Severity
 from ome_operator.lint.subject import Subject
+from tests.support.overlays import composed_file
 from tests.support.parts import ROOT
-
-LINT = ROOT / "tests/lint"
 
 
 @cache
@@ -38,8 +37,8 @@ def found(bodies: Iterable[Mapping[str, Any]], whole: bool = True) -> list[Findi
 
 @cache
 def in_file(path: Path) -> tuple[Finding, ...]:
-    """Return the findings for a file. Cached, because several tests use the same files."""
-    return tuple(found(read_manifests([path], "default")))
+    """Return the findings for a case. Cached, because several tests use the same cases."""
+    return tuple(found(read_manifests([composed_file(path)], "default")))
 
 
 def grave(findings: Iterable[Finding]) -> list[str]:

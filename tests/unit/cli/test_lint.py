@@ -12,11 +12,12 @@ from ome_operator.cli import manifests
 from ome_operator.cli.app import app
 from ome_operator.errors import Unanswered, UserError
 from ome_operator.util.kubeyaml import documents
+from tests.support.overlays import LINT, composed_file
 from tests.support.parts import ROOT
 
-CORPUS = ROOT / "tests/lint/corpus"
 ERROR, WARNING, NOTE = (
-    CORPUS / path for path in ("flag-removed/deepep.yaml", "gpus-idle/half.yaml", "version-unknown/newer.yaml")
+    composed_file(LINT / "corpus" / path)
+    for path in ("flag-removed/deepep.yaml", "gpus-idle/half.yaml", "version-unknown/newer.yaml")
 )
 
 

@@ -24,7 +24,9 @@ from ome_operator.lint import validator as judging
 from ome_operator.lint.validator import REFUSING, Validator
 from tests.support import yamls
 from tests.support.command_lines import LINES, taken
-from tests.support.linting import LINT, ROOT, catalog
+from tests.support.linting import catalog
+from tests.support.overlays import LINT, composed_file
+from tests.support.parts import ROOT
 
 CORPUS = sorted((LINT / "corpus").glob("*/*.yaml"))
 
@@ -65,17 +67,17 @@ def test_nor_does_what_is_generated(words: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((LINT / "works").glob("*.yaml")), ids=lambda path: path.stem)
 def test_what_works_is_not_refused(path: Path) -> None:
-    assert not refused(read_manifests([path], "default"))
+    assert not refused(read_manifests([composed_file(path)], "default"))
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_only_what_the_parser_ends_at_is_refused(path: Path) -> None:
-    assert not refused(read_manifests([path], "default")) or path.parent.name in REFUSING
+    assert not refused(read_manifests([composed_file(path)], "default")) or path.parent.name in REFUSING
 
 
 def test_and_most_of_that() -> None:
     mine = [path for path in CORPUS if path.parent.name in REFUSING]
-    found = [path for path in mine if refused(read_manifests([path], "default"))]
+    found = [path for path in mine if refused(read_manifests([composed_file(path)], "default"))]
     assert len(found) >= len(mine) * 0.6, set(mine) - set(found)
 
 
@@ -113,7 +115,7 @@ def test_which_images_have_exactly_a_version(image: str, exact: bool) -> None:
 
 
 def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
-    (parts,) = said(read_manifests([LINT / "corpus/version-unknown/newer.yaml"], "default")).values()
+    (parts,) = said(read_manifests([composed_file(LINT / "corpus/version-unknown/newer.yaml")], "default")).values()
     assert any("its flags are not checked" in part for part in parts)
 
 

@@ -20,9 +20,10 @@ from ome_operator.kube.errors import Forbidden, NotFound
 from tests.support import parts, yamls
 from tests.support.fake_api import Call, FakeApi
 from tests.support.linting import catalog
+from tests.support.overlays import LINT, composed_file
 
-CORPUS = parts.ROOT / "tests/lint/corpus"
-BROKEN, FINE = CORPUS / "flag-removed/deepep.yaml", parts.ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml"
+BROKEN = composed_file(LINT / "corpus/flag-removed/deepep.yaml")
+FINE = parts.ROOT / "config/samples/isvc/moonshotai/kimi-k2-pd.yaml"
 SAID = "refused flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe"
 
 
