@@ -91,7 +91,7 @@ def test_alerts_are_those_of_the_page_but_for_those_that_are_left_out() -> None:
     assert {rule["alert"] for rule in rules} - left == {"OmeRival"}
     wrong = ("--set", "metrics.alerts.enabled=true,metrics.alerts.disabled={OmeRivals}")
     done = helm("template", "ome", str(CHART), "--set", "image.repository=r/op", *wrong)
-    assert done.returncode and "OmeRivals, which is no alert" in done.stderr
+    assert done.returncode and "OmeRivals, which is not an alert" in done.stderr
     assert not [body for body in rendered() if body["kind"] == "PrometheusRule"]
 
 
@@ -160,18 +160,18 @@ def test_two_classes_share_no_name() -> None:
         ({"clusterWideKinds": False}, "clusterWideKinds=false needs watchNamespaces"),
         (
             {"watchNamespaces": ["a", "kube-system"]},
-            "watchNamespaces has kube-system, which admissionPolicy.forbiddenNamespaces",
+            "watchNamespaces contains kube-system, which admissionPolicy.forbiddenNamespaces",
         ),
         ({"watchNamespaces": ["A_1"]}, "watchNamespaces"),
         ({"operatorClass": "Team B"}, "operatorClass"),
-        ({"operatorClass": "b", "agent_enabled": True}, "agent.enabled with operatorClass"),
+        ({"operatorClass": "b", "agent_enabled": True}, "agent.enabled does not work with operatorClass"),
         (
             {"watchNamespaces": ["a"], "clusterWideKinds": False, "agent_enabled": True},
-            "agent.enabled with clusterWideKinds=false",
+            "agent.enabled does not work with clusterWideKinds=false",
         ),
         (
             {"watchNamespaces": ["a"], "agent": {"enabled": True, "removeAfterSeconds": 5}},
-            "agent.removeAfterSeconds with watch",
+            "agent.removeAfterSeconds does not work with watch",
         ),
     ],
 )

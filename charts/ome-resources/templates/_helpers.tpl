@@ -1,4 +1,4 @@
-{{- /* Of everything that is the operator's own: two releases of two classes share no name. */ -}}
+{{- /* The name of all objects of the operator. It contains the operator class, so that two releases of different classes share no name. */ -}}
 {{- define "ome.name" -}}
 ome-operator{{ with .Values.operatorClass }}-{{ . }}{{ end }}
 {{- end }}
@@ -22,7 +22,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{- /* Where services are. */ -}}
+{{- /* The namespaces in which services can be. */ -}}
 {{- define "ome.monitored" -}}
 {{- if .Values.watchNamespaces }}matchNames: {{ uniq .Values.watchNamespaces | toJson }}
 {{- else }}any: true
@@ -34,12 +34,12 @@ app.kubernetes.io/name: ome-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* Who the operator is for the API server. */ -}}
+{{- /* The user name of the operator's ServiceAccount at the API server. */ -}}
 {{- define "ome.user" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 {{- end }}
 
-{{- /* As the operator reads them; each ends later than the wave before. */ -}}
+{{- /* The waves in the format that the operator parses. Each wave ends with more services than the previous wave. */ -}}
 {{- define "ome.waves" -}}
 {{- $number := 0 }}{{ $share := 0 }}{{ $all := list }}
 {{- range .Values.rollout.waves }}
@@ -48,7 +48,7 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 {{- if kindIs "string" . }}{{ $falls = or $falls (le $value $share) }}{{ $share = $value }}
 {{- else }}{{ $value = int . }}{{ $falls = or $falls (le $value $number) }}{{ $number = $value }}
 {{- end }}
-{{- if $falls }}{{ fail "rollout.waves does not rise: each wave ends later than the wave before, such as [1, \"5%\", \"25%\", \"100%\"]" }}{{ end }}
+{{- if $falls }}{{ fail "rollout.waves does not rise: write waves that each end with more services than the previous wave, such as [1, \"5%\", \"25%\", \"100%\"]" }}{{ end }}
 {{- $all = append $all (kindIs "string" . | ternary . (toString $value)) }}
 {{- end }}
 {{- join "," $all }}
@@ -62,11 +62,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 {{ include "ome.reference" (dict "repository" (include "ome.repository" .) "image" .Values.image "chart" .Chart) }}
 {{- end }}
 
-{{- /* Beside the operator's: REGISTRY/ome-operator, REGISTRY/ome-agent. */ -}}
+{{- /* The agent's image in the same path as the operator's image: REGISTRY/ome-operator, REGISTRY/ome-agent. */ -}}
 {{- define "ome.agentRepository" -}}
 {{- if .Values.agent.image.repository }}{{ .Values.agent.image.repository }}
 {{- else if .Values.image.repository }}{{ list (dir .Values.image.repository) "ome-agent" | join "/" | trimPrefix "./" }}
-{{- else }}{{ fail "set agent.image.repository to the repository of your registry that holds the agent's image (docs/models-agent.md says how to build it)" }}
+{{- else }}{{ fail "set agent.image.repository to the repository of your registry that contains the agent's image (docs/models-agent.md describes how to build it)" }}
 {{- end }}
 {{- end }}
 
@@ -74,19 +74,19 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "ome.name" . }}
 {{ include "ome.reference" (dict "repository" (include "ome.agentRepository" .) "image" .Values.agent.image "chart" .Chart) }}
 {{- end }}
 
-{{- /* A digest says which bytes are meant, so it wins over a tag. */ -}}
+{{- /* A digest takes precedence over a tag, because it identifies the content of the image. */ -}}
 {{- define "ome.reference" -}}
 {{- if .image.digest }}{{ .repository }}@{{ .image.digest }}
 {{- else }}{{ .repository }}:{{ .image.tag | default .chart.AppVersion }}
 {{- end }}
 {{- end }}
 
-{{- /* Beside routers, in the namespaces of services; "" for none. */ -}}
+{{- /* The image of the registry sidecar of routers, in the namespaces of services; "" for no sidecar. */ -}}
 {{- define "ome.sidecarImage" -}}
 {{- if .Values.registry.enabled }}{{ .Values.registry.image | default (include "ome.image" .) }}{{ end }}
 {{- end }}
 
-{{- /* Not the operator's name: its Service and its budget select that. */ -}}
+{{- /* The agent's labels have a different name than the operator's, because the operator's Service and PodDisruptionBudget select that name. */ -}}
 {{- define "ome.testLabels" -}}
 app.kubernetes.io/name: ome-test
 app.kubernetes.io/instance: {{ .Release.Name }}
