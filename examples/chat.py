@@ -1,4 +1,4 @@
-"""One question, one answer.
+"""Ask a question and print the answer.
 
 kubectl port-forward -n kimi-k2-instruct service/kimi-k2-instruct 8080:80
 python examples/chat.py "What is 15% of 240?"

@@ -1,4 +1,4 @@
-"""Where the examples find the service: arguments, else variables, else the port-forward of the README."""
+"""The connection of the examples to a service: from arguments, environment variables, or the port-forward of the README."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ URL, MODEL = "http://localhost:8080/v1", "kimi-k2-instruct"
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The arguments that all examples have."""
+    """Return a parser with the arguments that all examples have."""
     words = argparse.ArgumentParser(description=description)
     words.add_argument("--base-url", default=os.environ.get("OPENAI_BASE_URL", URL), help="default: %(default)s")
     words.add_argument("--model", default=os.environ.get("OPENAI_MODEL", MODEL), help="default: %(default)s")
@@ -18,5 +18,5 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def client(args: argparse.Namespace) -> OpenAI:
-    """A client of the service, which asks for no key unless its runtime says so."""
+    """Return a client of the service. The service requires a key only if its runtime configures one."""
     return OpenAI(base_url=args.base_url, api_key=os.environ.get("OPENAI_API_KEY", "EMPTY"))

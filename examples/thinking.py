@@ -1,4 +1,4 @@
-"""Watch a model think: thoughts and answer arrive apart, when the runtime has `--reasoning-parser=kimi_k2`."""
+"""Stream the reasoning and the answer of a model separately. The runtime needs `--reasoning-parser=kimi_k2`."""
 
 from client import client, parser
 
@@ -18,7 +18,7 @@ for chunk in response:
     if not chunk.choices:
         continue
     delta = chunk.choices[0].delta
-    # Not a field of OpenAI's, so the client knows it only when it comes.
+    # reasoning_content is not a field of OpenAI's API, so the attribute exists only if the chunk contains it.
     for name, text in (("Thinking", getattr(delta, "reasoning_content", None)), ("Content", delta.content)):
         if text:
             if part != name:

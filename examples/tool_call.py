@@ -1,10 +1,10 @@
-"""A model that asks for a tool, when its runtime has `--tool-call-parser=kimi_k2`. `tool_result.py` goes on from there."""
+"""Let a model request a tool call. The runtime needs `--tool-call-parser=kimi_k2`. `tool_result.py` sends the result."""
 
 from client import client, parser
 
 words = parser(__doc__)
 words.add_argument("question", nargs="?", default="What's the weather in Beijing?")
-words.add_argument("--force", action="store_true", help="leave the model no choice: for models too small to choose")
+words.add_argument("--force", action="store_true", help="force the tool call, for models that are too small to choose")
 args = words.parse_args()
 
 TOOL = {
@@ -21,7 +21,7 @@ TOOL = {
             "required": ["location"],
             "additionalProperties": False,
         },
-        "strict": args.force,  # SGLang then lets pass only tokens that fit the parameters
+        "strict": args.force,  # SGLang then generates only tokens that match the schema of the parameters
     },
 }
 forced = {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}} if args.force else {}

@@ -1,4 +1,4 @@
-"""The answer of a tool goes back to the model, which answers the question with it."""
+"""Send the result of a tool call to the model, which uses it to answer the question."""
 
 from client import client, parser
 
@@ -6,7 +6,7 @@ args = parser(__doc__).parse_args()
 
 
 def get_weather(location: str, unit: str = "celsius") -> str:
-    """Here your program would ask somebody who knows."""
+    """Return fixed weather. A real program would call a weather service here."""
     return f"The weather in {location} is 22°{unit[0].upper()} and sunny."
 
 
