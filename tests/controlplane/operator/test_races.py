@@ -1,6 +1,7 @@
-"""Services race for the same nodes on the real scheduler: nobody holds half for long, and everybody gets its turn.
+"""Tests of services that compete for the same nodes on the real scheduler: no service holds a partial gang for long, and
+each is admitted.
 
-`OME_GANG_RACES` says how many races: two by default, a thousand in `make soak`.
+`OME_GANG_RACES` is the number of races: two by default, a thousand in `make soak`.
 """
 
 import os
@@ -23,16 +24,15 @@ STEADY = 2
 """Nodes of a service that serves before the race begins."""
 RACES = int(os.environ.get("OME_GANG_RACES") or (1000 if os.environ.get("OME_SOAK") else 2))
 LONGEST = 420.0
-"""Seconds for a race: two tries that seemed to fit and did not cost three minutes of waiting."""
+"""Largest duration of a race in seconds: two tries that seemed to fit and did not cost three minutes of waiting."""
 FIRST = 20.0
-"""Seconds for which a service serves with its first groups before that is its turn: others may hold the room for its further
-groups, and each serves as rightfully (race 65).
-"""
+"""Seconds for which a service must serve with its first groups to count as admitted: other services may rightfully hold
+the capacity for its further groups (race 65)."""
 ROLES = ("engine", "decoder")
 
 
 class Racer(NamedTuple):
-    """A service: sizes of the groups of its roles, in nodes, and how many groups its engine has."""
+    """A service: the sizes of the groups of its roles in nodes, and the number of groups of its engine."""
 
     name: str
     sizes: dict[str, int]
@@ -47,7 +47,7 @@ class Racer(NamedTuple):
 
 
 def racers(seed: int) -> list[Racer]:
-    """Two to five services, each of which fits alone, and which do not fit together."""
+    """Return two to five services, each of which fits alone, and which do not fit together."""
     chance, found = random.Random(seed), list[Racer]()
     while sum(racer.nodes for racer in found) <= NODES - STEADY:
         sizes = {role: chance.randint(1, 6) for role in ROLES[: chance.randint(1, 2)]}
@@ -58,7 +58,7 @@ def racers(seed: int) -> list[Racer]:
 
 
 def placed(pods: list[dict[str, Any]]) -> dict[tuple[str, str], set[str]]:
-    """Role and group -> UIDs of its ranks that are on nodes."""
+    """Return role and group -> UIDs of the ranks that are bound to nodes."""
     found: dict[tuple[str, str], set[str]] = {}
     for pod in pods:
         if "deletionTimestamp" not in pod["metadata"] and pod["spec"].get("nodeName"):
@@ -68,7 +68,7 @@ def placed(pods: list[dict[str, Any]]) -> dict[tuple[str, str], set[str]]:
 
 
 def half(racer: Racer, pods: list[dict[str, Any]]) -> bool:
-    """Whether nodes are held for groups that nobody can use: a part of a group, or a role without the other."""
+    """Return whether nodes are held without use: by a part of a group, or by one role without the other."""
     ranks = placed(pods)
     whole = {role for (role, _), uids in ranks.items() if len(uids) == racer.sizes[role]}
     parts = any(len(uids) < racer.sizes[role] for (role, _), uids in ranks.items())
@@ -76,36 +76,38 @@ def half(racer: Racer, pods: list[dict[str, Any]]) -> bool:
 
 
 def rollout(rig: Rig, namespace: str) -> None:
-    """Its user edits it."""
+    """Edit the service as its user."""
     rig.patch("InferenceService", namespace, "steady", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
 
 
 def recycle(rig: Rig, namespace: str) -> None:
-    """Its engine ended in a rank, so all ranks begin again."""
+    """End the engine of a rank, so that all ranks of the group restart."""
     write_status(rig, steady(rig, namespace)[1], exited)
 
 
 def preempted(rig: Rig, namespace: str) -> None:
-    """A rank lost its node, which others may take."""
+    """Take the node of a rank, which other services may then use."""
     rig.delete("Pod", namespace, steady(rig, namespace)[1]["metadata"]["name"], gracePeriodSeconds=0)
 
 
 def nothing(rig: Rig, namespace: str) -> None:
-    """It goes on."""
+    """Leave the service as it is."""
 
 
 BESIDE = (nothing, rollout, recycle, preempted)
-"""What happens to the service that serves, while others race."""
+"""What happens to the serving service while others compete."""
 
 
 def steady(rig: Rig, namespace: str) -> list[dict[str, Any]]:
-    """Its pods by rank."""
+    """Return the pods of the serving service by rank."""
     pods = rig.all("Pod", namespace, f"{keys.SERVICE}=steady")
     return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"]))
 
 
 def deleters(rig: Rig, namespace: str, since: int, names: set[str]) -> dict[str, set[str]]:
-    """Name of each pod of these -> who deleted it. A request is written down when it is answered: after the pod is gone."""
+    """Return the name of each of these pods -> the users that deleted it. A request is logged when it is answered, which
+    is after the pod is gone.
+    """
     found: dict[str, set[str]] = {name: set() for name in names}
     for each in rig.cluster.audit(since):
         if each.namespace == namespace and each.code < 300 and each.verb == "delete" and each.name in found:
@@ -114,16 +116,16 @@ def deleters(rig: Rig, namespace: str, since: int, names: set[str]) -> dict[str,
 
 
 def simulated(found: dict[str, set[str]]) -> bool:
-    """Whether the simulated kubelet deleted such a pod by a mistake of its own: kwok 0.7 repeats a deletion that came too
-    late, by name, some seconds later, when a new pod may have that name. A recycle of the group then deletes the others. The
-    collector's deletions name a UID: for a pod that is gone they are refused, and delete nothing.
+    """Return whether the simulated kubelet deleted such a pod by mistake: kwok 0.7 repeats a late deletion by name some
+    seconds later, when a new pod may have that name. A recycle of the group then deletes the other pods. The garbage
+    collector's deletions name a UID, so they are rejected for a pod that is gone, and delete nothing.
     """
     return {"kwok"} in found.values()
 
 
 @pytest.fixture
 def gangs(rig: Rig) -> Iterator[Rig]:
-    """An operator that takes half gangs back."""
+    """Yield the cluster with an operator that releases the nodes of partial gangs."""
     rig.stop()
     rig.start("operator", "--gang-timeout", str(TIMEOUT))
     rig.leads()
@@ -133,16 +135,16 @@ def gangs(rig: Rig) -> Iterator[Rig]:
 
 
 class Race:
-    """A race, and what was seen of it. Times are seconds since it began."""
+    """A race, and what was observed during it. Times are seconds since its beginning."""
 
     def __init__(self, rig: Rig, namespace: str, seed: int) -> None:
         self.rig, self.namespace = rig, namespace
         self.left = racers(seed)
-        """Who still runs: comes, waits, or serves."""
+        """The services that have not been deleted yet: they have not started, wait, or serve."""
         self.never = [Racer("never", {"engine": NODES + 1}, 1, 1, 0)] if seed % 2 else []
         self.ready: dict[str, float] = {}
         self.longest = 0.0
-        """For so long somebody held half."""
+        """The longest time for which a service held a partial gang."""
         self._since: dict[str, float] = {}
         self._first: dict[str, float] = {}
         self._serving: dict[str, dict[str, str]] = {}  # UID -> name of the pods with which a service became Ready
@@ -150,7 +152,7 @@ class Race:
         self._born: set[str] = set()
 
     def prepare(self) -> list[str]:
-        """Make the service that serves already, and everybody's runtimes; their names."""
+        """Create the service that serves already, and the runtimes of all services; return their names."""
         made = [yamls.runtime(f"{self.namespace}-steady", size=STEADY, gpus=8, router=False)]
         for racer in (*self.left, *self.never):
             runtime = yamls.runtime(f"{self.namespace}-{racer.name}", gpus=8, router=False)
@@ -163,7 +165,9 @@ class Race:
         return [runtime["metadata"]["name"] for runtime in made]
 
     def look(self, now: float) -> None:
-        """Who comes now comes; who has served long enough goes; nobody holds half for long."""
+        """Create the services whose time has come, delete those that have served long enough, and check that no service
+        holds a partial gang for long.
+        """
         for racer in (*self.left, *self.never):
             if racer.comes <= now and racer.name not in self._born:
                 runtime, engine = f"{self.namespace}-{racer.name}", {"minReplicas": racer.engines}
@@ -182,7 +186,9 @@ class Race:
                 self._since.pop(racer.name, None)
 
     def _has_turn(self, racer: Racer, pods: list[dict[str, Any]], now: float) -> bool:
-        """Whether it serves as a whole, or has for some time with its first groups while the others wait for room."""
+        """Return whether the service serves completely, or has served for some time with its first groups while the
+        others wait for capacity.
+        """
         ready = self.rig.condition(self.namespace, racer.name, "Ready")
         if ready.get("reason") != "WaitingForRoom" or not placed(pods) or half(racer, pods):
             self._first.pop(racer.name, None)
@@ -216,7 +222,7 @@ class Race:
         assert held <= 1.5 * TIMEOUT * PATIENCE, f"{racer.name} holds half for {held:.1f} s"
 
     def again(self) -> None:
-        """The operator is killed, and another takes its place. Nobody gives back while none runs: times begin anew then."""
+        """Kill the operator and start another. No capacity is released while none runs, so times are measured anew."""
         self.rig.stop(signal.SIGKILL)
         self.rig.start("operator", "--gang-timeout", str(TIMEOUT))
         self.rig.leads()
@@ -224,15 +230,15 @@ class Race:
 
 
 def kills(seed: int) -> bool:
-    """Whether the operator is killed in the middle of this race."""
+    """Return whether the operator is killed during this race."""
     return seed % 4 == 3
 
 
 @pytest.mark.timeout(LONGEST * 2 * PATIENCE)
 @pytest.mark.parametrize("seed", range(RACES))
 def test_services_race_for_the_same_nodes(gangs: Rig, namespace: str, seed: int) -> None:
-    """In each fourth race the operator is killed in the middle; in each second a service is there that can never fit. A
-    service that serves already is rolled, recycled or loses a rank meanwhile, and serves again.
+    """In every fourth race, the operator is killed; in every second race, there is a service that can never fit.
+    Meanwhile a serving service is rolled out, recycled or loses a rank, and serves again.
     """
     race, beside = Race(gangs, namespace, seed), BESIDE[seed // 4 % len(BESIDE)]
     runtimes, began = race.prepare(), time.monotonic()
@@ -255,6 +261,6 @@ def test_services_race_for_the_same_nodes(gangs: Rig, namespace: str, seed: int)
 
 
 def part(size: int) -> dict[str, Any]:
-    """A role of a runtime whose groups have so many nodes."""
+    """Return a role of a runtime whose groups have `size` nodes."""
     runner = {"runner": yamls.container(gpus=8)}
     return {"leader": runner, "worker": {"size": size - 1, **runner}} if size > 1 else runner

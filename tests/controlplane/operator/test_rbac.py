@@ -1,4 +1,4 @@
-"""The operator's Role against what it really did: the audit log of its cluster is the evidence."""
+"""Compare the operator's Role with the requests that the operator sent, according to the audit log of its cluster."""
 
 import yaml
 
@@ -10,18 +10,20 @@ from tests.support.rig import IMAGE, ROOT, USER, Rig
 
 
 def what(one: Request) -> tuple[str, str, str]:
-    """Group, resource with its subresource, verb."""
+    """Return API group, resource with its subresource, and verb of a request."""
     return one.group, one.resource + (f"/{one.subresource}" if one.subresource else ""), one.verb
 
 
 def asked(rig: Rig, since: int = 0) -> list[Request]:
-    """What the operator sent, without what everybody may ask: who he is."""
+    """Return the operator's requests, without requests for its own identity, which every user may send."""
     sent = rig.cluster.audit(since)
     return [one for one in sent if one.user == USER and one.resource not in ("", "selfsubjectreviews")]
 
 
 def live_through_everything(rig: Rig, namespace: str) -> None:
-    """Every effect that a plan can have: created, recycled, adopted, edited, scaled, without router, with a full history."""
+    """Cause every effect that a plan can have: a service is created, recycled, adopted, edited, scaled, without a router,
+    and with a full history.
+    """
     engine = {"minReplicas": 2, "maxReplicas": 3, "annotations": {"ome.io/ssh-keys": "ssh"}}
     body = yamls.service(namespace, "role", "w-pairs", engine=engine)
     rig.create(body)
@@ -35,7 +37,7 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
     rig.patch("InferenceService", namespace, "role", {"spec": {"engine": {"minReplicas": 1, "maxReplicas": 1}}})
     rig.wait("one group", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2)
     rig.patch("InferenceService", namespace, "role", {"spec": {"router": None}})
-    ours = "ome.io/managed-by=ome-operator"  # the chart may have bound a Role here, too
+    ours = "ome.io/managed-by=ome-operator"  # The chart may have bound a Role here as well.
     rig.wait("no router", lambda: not rig.all("Deployment", namespace) and not rig.all("RoleBinding", namespace, ours))
     rig.cluster.set_stages(stages.terminate(2, {"component": "engine"}))  # workers are hurried after their leader
     rig.patch("InferenceService", namespace, "role", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
@@ -48,14 +50,14 @@ def live_through_everything(rig: Rig, namespace: str) -> None:
 
     def kept() -> int:
         owners = [one["metadata"]["ownerReferences"][0]["kind"] for one in rig.all("ControllerRevision", namespace)]
-        return owners.count("InferenceService")  # StatefulSets make ControllerRevisions too
+        return owners.count("InferenceService")  # StatefulSets also create ControllerRevisions.
 
     rig.wait("ten revisions kept", lambda: kept() == 10)
     scale_by_itself(rig, namespace)
 
 
 def scale_by_itself(rig: Rig, namespace: str) -> None:
-    """An autoscaler is made, adopted by the service's next life, and deleted."""
+    """Cause an autoscaler to be created, adopted by the next service of the same name, and deleted."""
     body = yamls.service(namespace, "auto", "w-pairs", "engine", engine={"maxReplicas": 2, "scaleMetric": "cpu"})
     rig.create(body)
     rig.ready(namespace, "auto", 40)
@@ -71,7 +73,7 @@ def scale_by_itself(rig: Rig, namespace: str) -> None:
 
 
 def lose_a_rank(rig: Rig, namespace: str) -> None:
-    """Its group is recycled: the operator deletes the other rank."""
+    """Cause a recycle of the group, in which the operator deletes the other rank."""
     before = pods(rig, namespace)["engine", 0]
     delete(rig, before[1])
 
@@ -84,7 +86,7 @@ def lose_a_rank(rig: Rig, namespace: str) -> None:
 
 
 def look_at_every_kind(rig: Rig, namespace: str) -> None:
-    """Statuses of the kinds that no service of the suite uses, and events of a workload without pods."""
+    """Cause statuses of the kinds that no service of the suite uses, and events of a workload without pods."""
     accelerator = ROOT / "config/accelerators/nvidia-h200.yaml"
     rig.cluster.kubectl("apply", "-f", str(accelerator))
     here = {"namespace": namespace}
@@ -106,7 +108,7 @@ def look_at_every_kind(rig: Rig, namespace: str) -> None:
 
 
 def short_kinds_and_weights(rig: Rig, namespace: str) -> None:
-    """What is made of sglang.ai's kinds, and the status of weights that were trained on a model."""
+    """Create objects of group sglang.ai, and cause the status of weights that were trained on a model."""
     storage = {"storageUri": "hf://test/w", "path": "/weights/w"}
     spec = {"baseModelRef": {"name": "tiny"}, "modelType": "LoRA", "storage": storage, "hyperParameters": {}}
     rig.cluster.apply({"apiVersion": yamls.API, "kind": "FineTunedWeight", "metadata": {"name": "w"}, "spec": spec})
@@ -122,7 +124,7 @@ def short_kinds_and_weights(rig: Rig, namespace: str) -> None:
 
 
 def measure(rig: Rig, namespace: str) -> None:
-    """A Job is made, and its name is looked for where one is in the way."""
+    """Cause a Job to be created, and a lookup of its name if another Job has that name."""
     box = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
     metadata = {"name": "benchmark-taken", "namespace": namespace}
     rig.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": box}}})
@@ -135,7 +137,7 @@ def measure(rig: Rig, namespace: str) -> None:
 
 
 def label_a_node(rig: Rig) -> None:
-    """An agent's record becomes a label."""
+    """Cause the data in an agent's record to become a node label."""
     records, node = "/apis/ome.io/v1beta1/nodemodels", rig.all("Node", "")[0]["metadata"]["name"]
     rig.api.request("POST", records, {"apiVersion": yamls.API, "kind": "NodeModels", "metadata": {"name": node}})
     model = {"kind": "ClusterBaseModel", "name": "told", "uri": "hf://a/b", "state": "Failed", "message": "no"}
@@ -145,13 +147,13 @@ def label_a_node(rig: Rig) -> None:
 
 
 def report(rig: Rig, node: str, status: dict[str, object]) -> None:
-    """What an agent writes into its record."""
+    """Write a status into the record of a node, as its agent does."""
     where, merge = f"/apis/ome.io/v1beta1/nodemodels/{node}/status", "application/merge-patch+json"
     rig.api.request("PATCH", where, {"status": status}, merge)
 
 
 def allow_a_removal(rig: Rig) -> None:
-    """Of a directory that an agent offers, and that nobody mounts."""
+    """Cause the permission to remove a directory that an agent offers for removal and that no pod mounts."""
     node = rig.all("Node", "")[0]["metadata"]["name"]
     offered = {"directory": "/models/.ome/unused", "offer": "2026-01-01T00:00:00Z"}
     report(rig, node, {"unused": [offered]})
@@ -159,7 +161,7 @@ def allow_a_removal(rig: Rig) -> None:
 
 
 def forget_what_led_here(rig: Rig, namespace: str) -> None:
-    """An operator that made Ingresses and HTTPRoutes left some of both; the chart's value is none by now."""
+    """Leave Ingresses and HTTPRoutes of a previous operator; the chart's value is now `none`."""
     rig.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(yamls.route_crd()))
     rig.wait("HTTPRoutes can be stored", lambda: rig.stored("HTTPRoute"))
     service = rig.get("InferenceService", namespace, "role") or {}
@@ -187,11 +189,13 @@ def test_the_role_is_what_the_operator_needs_and_no_more(rig: Rig, namespace: st
     rig.quiet()
     sent = asked(rig)
     used = {what(one) for one in sent}
-    # An apply that creates is logged as a patch answered by 201; it needs both verbs.
+    # An apply that creates an object is logged as a patch with status 201, and needs both verbs.
     used |= {(group, resource, "create") for group, resource, _ in {what(one) for one in sent if one.code == 201}}
-    used |= {("", "pods", verb) for verb in ("get", "list", "watch")}  # what it gives to routers it must have itself
+    used |= {
+        ("", "pods", verb) for verb in ("get", "list", "watch")
+    }  # The operator must have the rights that it grants to routers.
     refused = {what(one) for one in sent if one.code == 403} - {what(one) for one in sent if one.code != 403}
-    assert refused == set()  # (an API server that has just started refuses everything for a moment)
+    assert refused == set()  # (An API server that has just started denies every request for a moment.)
     chart = rig.cluster.helm("template", "ome", str(ROOT / "charts/ome-resources"), "-n", "ome", *IMAGE)
     granted = {
         (group, resource, verb)

@@ -1,7 +1,7 @@
-"""Ranks are lost and hang on a real control plane: each failure is one recycle of one group, also when the operator dies.
+"""Tests of lost and hanging ranks: each failure causes one recycle of one group, even if the operator is killed.
 
-Simulated kubelets restart nothing and lose nothing by themselves, so a container's end and a silent leader are written into
-the pod's status here, as a kubelet writes them.
+Simulated kubelets restart and lose nothing by themselves, so the tests write the exit of a container or a leader that is not
+ready into the status of the pod, as a kubelet does.
 """
 
 import itertools
@@ -33,13 +33,13 @@ def runtimes(installed: Rig) -> Iterator[None]:
 
 
 def groups(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[str, Any]]:
-    """(component, number) -> what the status says about a group."""
+    """Return (component, number) -> the entry of a group in the status."""
     found = (rig.get("InferenceService", namespace, NAME) or {}).get("status", {}).get("groups", ())
     return {(one["component"], one["index"]): one for one in found}
 
 
 def pods(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[int, Manifest]]:
-    """(component, number of the group) -> rank -> pod."""
+    """Return (component, number of the group) -> rank -> pod."""
     out: dict[tuple[str, int], dict[int, Manifest]] = {}
     for pod in rig.all("Pod", namespace, "component%21=router"):
         labels = pod["metadata"]["labels"]
@@ -49,27 +49,27 @@ def pods(rig: Rig, namespace: str) -> dict[tuple[str, int], dict[int, Manifest]]
 
 
 def uids(members: dict[int, Manifest]) -> dict[int, str]:
-    """Rank -> UID."""
+    """Return rank -> UID."""
     return {rank: pod["metadata"]["uid"] for rank, pod in sorted(members.items())}
 
 
 class Fault(NamedTuple):
-    """Something that happens to a rank of a group."""
+    """A fault of a rank of a group."""
 
     rank: int
     happens: Callable[[Rig, Manifest], None]
     cause: str
-    """What the status calls it."""
+    """The cause that the status reports."""
     words: str = ""
 
 
 def delete(rig: Rig, pod: Manifest) -> None:
-    """Somebody deletes it."""
+    """Delete the pod as a user."""
     rig.delete("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
 def drain(rig: Rig, pod: Manifest) -> None:
-    """Somebody drains its node, as `kubectl drain` does it: what the budget refuses is tried again."""
+    """Drain the pod's node as `kubectl drain` does; evictions that the budget denies are retried."""
     metadata = {name: pod["metadata"][name] for name in ("name", "namespace")}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
 
@@ -77,7 +77,7 @@ def drain(rig: Rig, pod: Manifest) -> None:
         try:
             rig.api.request("POST", path("Pod", metadata["namespace"], metadata["name"]) + "/eviction", body)
         except ApiError as error:
-            if error.code != 429:  # the budget's own status may be older than the pods are ready
+            if error.code != 429:  # The status of the budget may be older than the readiness of the pods.
                 raise
             return False
         return True
@@ -85,7 +85,7 @@ def drain(rig: Rig, pod: Manifest) -> None:
     rig.wait("the eviction is taken", taken)
 
 
-FAULTS = {  # the drain first: the disruption budget allows it only while no pod is missing
+FAULTS = {  # The drain is first, because the disruption budget permits it only while no pod is missing.
     "drained": Fault(1, drain, ""),
     "worker-deleted": Fault(1, delete, "Pod"),
     "leader-deleted": Fault(0, delete, "Pod"),
@@ -96,7 +96,7 @@ FAULTS = {  # the drain first: the disruption budget allows it only while no pod
 
 
 def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> None:
-    """All at the same time, each in a group of its own; one more group, and the decoder, are not touched."""
+    """All faults occur at the same time in different groups; another group and the decoder are not affected."""
     parts = {"minReplicas": len(FAULTS) + 1, "lifecycle": QUICK}
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", "decoder", "router", engine=parts))
     settled(rig, namespace)
@@ -121,12 +121,12 @@ def test_each_failure_is_one_recycle_of_one_group(rig: Rig, namespace: str) -> N
 
 
 def gone(fault: Fault, before: dict[int, Manifest]) -> set[str]:
-    """UIDs that cannot be in the group any more: all of them, but for a pod that started again by itself and is newer."""
+    """Return the UIDs that must be gone: all, except that of a pod that restarted by itself and is newer."""
     return {uid for rank, uid in uids(before).items() if fault.cause != "Completed" or rank != fault.rank}
 
 
 def back(rig: Rig, namespace: str, number: int, seconds: float = 30) -> None:
-    """Wait until a group has come up for the second time."""
+    """Wait until a group has started for the second time."""
 
     def holds() -> bool:
         one = groups(rig, namespace).get(("engine", number), {})
@@ -136,7 +136,7 @@ def back(rig: Rig, namespace: str, number: int, seconds: float = 30) -> None:
 
 
 def test_an_operator_that_dies_in_the_middle_deletes_no_pod_twice(rig: Rig, namespace: str) -> None:
-    """Two of three deletions are done when it dies; the pods that came in their place are not touched afterwards."""
+    """The operator is killed after two of three deletions; it deletes none of the replacements afterwards."""
     rig.create(yamls.service(namespace, NAME, "r-four", engine={"lifecycle": QUICK}))
     settled(rig, namespace)
     old = uids(pods(rig, namespace)["engine", 0])
@@ -166,7 +166,7 @@ def test_an_operator_that_dies_in_the_middle_deletes_no_pod_twice(rig: Rig, name
 
 
 def forbid(rig: Rig, pod: str) -> Callable[[], None]:
-    """Nobody may delete this pod until the result is called."""
+    """Deny every deletion of this pod until the returned function is called."""
     name, api = f"keep-{next(_NUMBER)}", "admissionregistration.k8s.io/v1"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}
     spec = {
@@ -228,14 +228,14 @@ def test_a_lost_node_costs_the_groups_on_it_one_recycle(
     before = pods(rig, namespace)
     nodes = {key: [pod["spec"]["nodeName"] for _, pod in sorted(members.items())] for key, members in before.items()}
     apart = [worker for leader, worker in nodes.values() if leader != worker]
-    node = next(iter(apart), nodes["engine", 0][0])  # the scheduler of 1.37 puts both ranks of a group on a node
+    node = next(iter(apart), nodes["engine", 0][0])  # Kubernetes 1.37 places both ranks of a group on one node.
     hit = {key for key, of_group in nodes.items() if node in of_group}
     with account.fault(f"node {happens.__name__}"), happens(rig, node):
         for _, number in hit:
             back(rig, namespace, number, 150)
     now, told = pods(rig, namespace), groups(rig, namespace)
     for key, group in told.items():
-        whole = set(nodes[key]) == {node}  # lost with all its ranks at once it may come back with nothing left to delete
+        whole = set(nodes[key]) == {node}  # A group that loses all ranks at once may return without a deletion.
         assert group.get("recycles", 0) in ({0, 1} if whole else {int(key in hit)}), key
     for key, members in now.items():
         assert not hit & {key} or not set(uids(members).values()) & set(uids(before[key]).values()), "whole groups"
@@ -247,7 +247,7 @@ def test_a_lost_node_costs_the_groups_on_it_one_recycle(
 def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
     rig: Rig, namespace: str, account: Account, down: bool
 ) -> None:
-    """A rank is lost at the same moment, so that the next one is made from the stranger's template."""
+    """A rank is lost at the same moment, so the changed template creates its replacement."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)
     before = pods(rig, namespace)
@@ -279,7 +279,7 @@ def test_ranks_of_a_template_that_a_stranger_changed_are_made_again(
 def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
     rig: Rig, namespace: str, account: Account, leads: bool, becomes: dict[int, int]
 ) -> None:
-    """Without its leader's StatefulSet a group ends, and another comes, under a number of which nothing is left."""
+    """A group without its leader's StatefulSet ends; another is created under a number that no object has."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 3, "lifecycle": QUICK}))
     settled(rig, namespace)
     numbers = {0, 1, 2}
@@ -305,7 +305,7 @@ def test_a_stateful_set_that_somebody_deletes_costs_its_own_group_alone(
 
 
 def test_a_leader_that_somebody_scales_to_two_has_a_single_pod_again(rig: Rig, namespace: str) -> None:
-    """The second pod is no rank of any group, so nothing of the group is recycled for it."""
+    """The second pod is not a rank of any group, so no group is recycled because of it."""
     rig.create(yamls.service(namespace, NAME, "r-pairs", "engine", engine={"minReplicas": 2, "lifecycle": QUICK}))
     settled(rig, namespace)
     rig.quiet()
@@ -327,13 +327,13 @@ def test_a_leader_that_somebody_scales_to_two_has_a_single_pod_again(rig: Rig, n
 
 
 def stateful_sets(rig: Rig, namespace: str) -> dict[tuple[int, bool], str]:
-    """(number of the group, whether it is its leader's) -> name."""
+    """Return (number of the group, whether the StatefulSet is the leader's) -> name."""
     found = [body["metadata"] for body in rig.all("StatefulSet", namespace)]
     return {(int(each["labels"]["ome.io/group"]), not each["name"].endswith("-w")): each["name"] for each in found}
 
 
 def named(rig: Rig, namespace: str) -> dict[str, str]:
-    """Name -> UID of all pods."""
+    """Return name -> UID of all pods."""
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
 
 
@@ -344,5 +344,5 @@ def settled(rig: Rig, namespace: str) -> None:
 
 
 def images(rig: Rig, namespace: str) -> set[str]:
-    """Of all ranks."""
+    """Return the images of all ranks."""
     return {pod["spec"]["containers"][0]["image"] for members in pods(rig, namespace).values() for pod in members.values()}

@@ -1,4 +1,4 @@
-"""A flag that ends its engine reaches no pod, on a real control plane (docs/lint.md)."""
+"""Test that a flag with which the engine would exit reaches no pod, on a real control plane (docs/lint.md)."""
 
 from tests.support import yamls
 from tests.support.rig import Manifest, Rig, is_ready
@@ -9,7 +9,7 @@ SAYS = "flag-removed: sglang 0.5.23 has no flag --enable-deepep-moe"
 
 
 def runtime(name: str, flag: str) -> Manifest:
-    """An SGLang whose version is known by its tag."""
+    """Return an SGLang runtime whose version is known from the image tag."""
     made = yamls.runtime(name, router=False)
     made["spec"]["engineConfig"]["runner"] |= {
         "image": "docker.io/lmsysorg/sglang:v0.5.23",
@@ -20,17 +20,19 @@ def runtime(name: str, flag: str) -> Manifest:
 
 
 def edit(rig: Rig, name: str, flag: str) -> None:
-    """The runtime's engine has another flag from now on."""
+    """Replace the flag of the runtime's engine."""
     rig.patch("ClusterServingRuntime", "", name, {"spec": {"engineConfig": runtime(name, flag)["spec"]["engineConfig"]}})
 
 
 def uids(rig: Rig, namespace: str) -> set[str]:
-    """Of all pods."""
+    """Return the UIDs of all pods."""
     return {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
 
 
 def test_an_edit_that_would_end_every_engine_leaves_what_serves_alone(rig: Rig, namespace: str) -> None:
-    """The rule, the fix and the way out are said; a scale goes on meanwhile; the annotation rolls it out after all."""
+    """The message states the rule, the fix and how to override it; a scale still works meanwhile, and the annotation
+    rolls the edit out.
+    """
     name = f"refused-{namespace}"
     rig.create(runtime(name, GOOD))
     rig.create(yamls.service(namespace, "kimi", name, "engine"))

@@ -1,6 +1,8 @@
-"""The registry as it is rendered, with the rights of the router's ServiceAccount, on pods of a real API server.
+"""Tests of the registry sidecar as it is rendered, with the rights of the router's ServiceAccount, and pods of a real API
+server.
 
-Only the router is not real: pods of simulated nodes have no address that it could reach (tests/router has a real one).
+Only the router is simulated, because pods of simulated nodes have no address that it could reach (tests/router has a real
+router).
 """
 
 import base64
@@ -23,24 +25,24 @@ from tests.support.rig import Rig
 
 
 class Router(ThreadingHTTPServer):
-    """Takes every worker at its word."""
+    """A simulated router that accepts every worker without a check."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.workers: dict[str, dict[str, Any]] = {}
 
     def urls(self, kind: str) -> set[str]:
-        """Workers of a type."""
+        """Return the URLs of the workers of a type."""
         return {one["url"] for one in self.workers.values() if one["worker_type"] == kind}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET, POST and DELETE of /workers."""
+    """A handler of GET, POST and DELETE on /workers."""
 
     server: Router
 
     def log_message(self, *_: Any) -> None:
-        """Silence."""
+        """Write no log."""
 
     def _answer(self, status: int, body: Any) -> None:
         self.send_response(status)
@@ -48,24 +50,24 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(body).encode())
 
     def do_GET(self) -> None:
-        """List."""
+        """List the workers."""
         self._answer(200, {"workers": [{"id": key, **one} for key, one in self.server.workers.items()]})
 
     def do_POST(self) -> None:
-        """Add."""
+        """Add a worker."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.workers[str(len(self.server.workers))] = body
         self._answer(202, {})
 
     def do_DELETE(self) -> None:
-        """Remove."""
+        """Remove a worker."""
         self.server.workers.pop(self.path.rpartition("/")[2])
         self._answer(202, {})
 
 
 @pytest.fixture
 def router() -> Iterator[Router]:
-    """Listening."""
+    """Yield the router while it listens."""
     with Router() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -73,14 +75,14 @@ def router() -> Iterator[Router]:
 
 
 def sidecar(rig: Rig, namespace: str, service: str) -> list[str]:
-    """The arguments that the operator gave to the registry."""
+    """Return the arguments of the rendered registry container."""
     (deployment,) = rig.all("Deployment", namespace, f"{keys.SERVICE}={service}")
     (box,) = deployment["spec"]["template"]["spec"]["initContainers"]
     return [one for one in box["args"] if not one.startswith("--router=")]
 
 
 def account(rig: Rig, namespace: str, name: str, folder: Path) -> Path:
-    """What the kubelet would mount."""
+    """Write the service account files that the kubelet would mount, and return their directory."""
     config = json.loads(rig.cluster.keep_token(namespace, name).read_text())
     shutil.copy(config["users"][0]["user"]["tokenFile"], folder / "token")
     authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
@@ -136,6 +138,6 @@ def test_the_registry_sees_groups_come_and_go(rig: Rig, namespace: str, router: 
     finally:
         rig.cluster.set_stages()
         if rig.cluster.process("registry"):
-            rig.cluster.stop("registry", signal.SIGKILL)  # SIGTERM would wait for the router's end
+            rig.cluster.stop("registry", signal.SIGKILL)  # SIGTERM would wait for the router to exit.
         rig.delete("InferenceService", namespace, "seen")
         rig.delete("ClusterServingRuntime", "", "registered")

@@ -1,4 +1,4 @@
-"""Which revision runs: pins from the command line, and a slice that never becomes ready."""
+"""Tests of the running revision: pins from the command line, and a revision that never becomes ready."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.support.rig import Manifest, Rig
 
 @pytest.fixture
 def single(rig: Rig, namespace: str) -> Iterator[str]:
-    """A runtime of this test's own."""
+    """Yield the name of a runtime that only this test uses."""
     name = f"single-{namespace}"
     rig.create(yamls.runtime(name))
     yield name
@@ -24,13 +24,13 @@ def single(rig: Rig, namespace: str) -> Iterator[str]:
 
 
 def status(rig: Rig, namespace: str) -> Manifest:
-    """What the service `one` says."""
+    """Return the status of the service `one`."""
     found: Manifest = (rig.get("InferenceService", namespace, "one") or {})["status"]
     return found
 
 
 def ome(rig: Rig, namespace: str, *words: str) -> str:
-    """What a command prints, as the administrator."""
+    """Run a command as the administrator, and return its output."""
     arguments = [*words, "-n", namespace, "--kubeconfig", str(rig.cluster.kubeconfig)]
     result = CliRunner().invoke(app, arguments)
     if isinstance(result.exception, UserError):
@@ -40,18 +40,18 @@ def ome(rig: Rig, namespace: str, *words: str) -> str:
 
 
 def runs(rig: Rig, namespace: str) -> list[str]:
-    """Images of the engines that are there and stay."""
+    """Return the images of the engines that are not terminating."""
     pods = rig.all("Pod", namespace, "component=engine")
     return [pod["spec"]["containers"][0]["image"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]
 
 
 def templates(rig: Rig, namespace: str) -> list[Any]:
-    """What the StatefulSets make pods from."""
+    """Return the pod templates of the StatefulSets."""
     return [one["spec"]["template"] for one in rig.all("StatefulSet", namespace)]
 
 
 def whole(rig: Rig, namespace: str, name: str, revision: str = "") -> bool:
-    """Whether it has rolled out completely, to this revision."""
+    """Return whether the service is completely rolled out, and to this revision if one is given."""
     status = (rig.get("InferenceService", namespace, name) or {}).get("status", {})
     told = rig.condition(namespace, name, "RolledOut")
     return told.get("status") == "True" and revision in ("", status.get("revision"))
@@ -102,7 +102,7 @@ def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, si
     never = {"annotations": {stages.START_DELAY: "1h"}}
     rig.patch("InferenceService", namespace, "one", {"spec": {"engine": never}})
     rig.wait("the clock runs", lambda: status(rig, namespace).get("progress"), 30)
-    rig.restart()  # time goes on without the operator
+    rig.restart()  # Time passes while no operator runs.
     rig.says(namespace, "one", "RolledOut", "RolledBack", "4s (spec.rollout.readyTimeout): engine 0/1", 30)
     rig.ready(namespace, "one", 40)
     assert templates(rig, namespace) == before
