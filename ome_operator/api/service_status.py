@@ -197,7 +197,7 @@ class PlacementStatus(Spec):
     refused: str | None = None
     """Reason why pods could not be created in the last try, for example a quota."""
     anew: bool | None = None
-    """Whether all groups were given back after the service had served."""
+    """Whether no group has served yet, or all groups were given back since."""
 
 
 class GroupStatus(Spec):

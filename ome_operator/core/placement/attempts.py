@@ -39,8 +39,8 @@ class Record(NamedTuple):
     """Why pods could not be created when the last try ended, for example a quota; the StatefulSets that reported it no
     longer exist."""
     anew: bool = False
-    """Whether everything was given back after the service had served: it serves again only when every role has a ready
-    group."""
+    """Whether nothing has served yet, or everything was given back since. The service serves only when every role has a
+    ready group at the same time; a group that was ready alone proves nothing."""
 
 
 class Seen(NamedTuple):
@@ -97,7 +97,7 @@ def advance(
         )
         return Decision(waits, 0.0)
     if record is None:
-        return Decision(Record({}, told), timeout)
+        return Decision(Record({}, told, anew=not any(seen.served.values())), timeout)
     record = record._replace(waiting=_within(record.waiting, missing))
     if record.trying:
         return _tried(record, seen, missing, contested, timeout, now)
@@ -136,7 +136,8 @@ def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeou
     if not (seen.half or contested):
         return Decision(record._replace(since="", first=first))
     waiting, tries = _held_back(missing), record.tries + record.sure
-    given_back = record._replace(waiting=waiting, since=told, tries=tries, first=first, trying=False, sure=False)
+    anew = record.anew or not any(seen.served.values())
+    given_back = record._replace(waiting=waiting, since=told, tries=tries, first=first, trying=False, sure=False, anew=anew)
     return Decision(given_back, failed=not idle)
 
 

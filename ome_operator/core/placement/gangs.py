@@ -72,7 +72,9 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     found = snapshot.slices.get(target, Slice(target, (), ()))
     before, told = _record(snapshot, found), snapshot.observed.turn
     ready = _ready(snapshot, roles, found)
-    if before is not None and all(ready[name] for name in ready if share.get(name)):
+    if before is not None and all(
+        group_numbers.ready_groups(name, roles[name].size, found) for name in roles if share.get(name)
+    ):
         before = before._replace(anew=False)
     whole = before is None or not before.anew
     served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
@@ -89,13 +91,30 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         # No admission is spent on a service that is held, or whose released pods are still terminating.
         placing = _placing(snapshot, roles, seen, served, Decision(before), {})
         return placing._replace(placed=placed, claim=None)
-    replaces = any(started(other) for name, other in snapshot.slices.items() if name != target)
+    decision = _advanced(snapshot, roles, share, found, before, seen, timeout=timeout, gives_way=gives_way)
+    placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))._replace(placed=placed)
+    return placing if lost is None or gives_way else _asking(placing, held_back, lost, told)
+
+
+def _advanced(
+    snapshot: Snapshot,
+    roles: Mapping[str, Stored],
+    share: Numbers,
+    found: Slice,
+    before: Record | None,
+    seen: Seen,
+    *,
+    timeout: float,
+    gives_way: bool,
+) -> Decision:
+    """Return the next state of the gangs, with the priority of their pods and, after a failed try, why none were created."""
+    replaces = any(started(other) for name, other in snapshot.slices.items() if name != found.revision)
     new = before is None and not replaces and not any(group_numbers.existing(name, found) for name in roles)
     wanted = new or (before is not None and before.trying and not seen.half)
     decision = advance(
         before,
         seen,
-        turn=told.sure,
+        turn=snapshot.observed.turn.sure,
         contested=wanted and _contested(snapshot, roles, share, new),
         timeout=timeout,
         now=snapshot.now,
@@ -106,8 +125,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
         decision = decision._replace(record=decision.record._replace(priority=priority))
     if decision.failed and decision.record is not None:
         decision = decision._replace(record=decision.record._replace(refused=_refused(snapshot)))
-    placing = _placing(snapshot, roles, seen, served, decision, _room(snapshot, intent, roles))._replace(placed=placed)
-    return placing if lost is None or gives_way else _asking(placing, held_back, lost, told)
+    return decision
 
 
 def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: Turn) -> Placing:
