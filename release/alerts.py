@@ -17,58 +17,62 @@ _HEAD = """# Alerts
 
 <!-- Written by `make charts` from release/alerts.yaml; edit that. -->
 
-`metrics.alerts.enabled` of the chart makes a PrometheusRule of these, for the Prometheus Operator;
-`metrics.alerts.disabled` names those that are left out, and `metrics.alerts.runbooks` is where this page is for those who
-are called. Without that operator, `charts/ome-resources/files/alerts.yaml` is a file of rules as Prometheus reads it; a
-cluster of `ome local up --with prometheus` loads that file. Each alert has a unit test of promtool, in which the series of
-its fault fire it and no other, and in which it ends.
+The chart value `metrics.alerts.enabled` installs these alerts as a PrometheusRule for the Prometheus Operator.
+`metrics.alerts.disabled` lists alerts to leave out, and `metrics.alerts.runbooks` is the URL of this page for the people on
+call. Without the Prometheus Operator, use the rule file `charts/ome-resources/files/alerts.yaml` in Prometheus' own format,
+which a cluster of `ome local up --with prometheus` loads. Each alert has a promtool unit test: the series of the fault fire
+this alert and no other, and the alert clears when the fault ends.
 
-Faults that are real fire them in a real Prometheus, with times divided, mostly by ten ([which, and how soon](#faults)).
+Real faults also fire the alerts in a real Prometheus, with the times of the rules divided, mostly by ten
+([faults and times](#faults)).
 
-The metrics are in [metrics](metrics.md), but for those of engines (`sglang:`, `vllm:`) and routers (`smg_`): these need
-`metrics.engines.podMonitor` and `metrics.routers.podMonitor`, and SGLang's `--enable-metrics`. Without them the alerts of
-that part never fire.
+The metrics are described in [metrics](metrics.md), except those of engines (`sglang:`, `vllm:`) and routers (`smg_`), which
+need `metrics.engines.podMonitor` and `metrics.routers.podMonitor`, and SGLang's `--enable-metrics`. Without them the alerts
+of the part "Engines and routers" never fire.
 """
 
 _FAULTS = """## Faults
 
-Each ran (2026-11-25) on two cores beside other tests, in a Prometheus that asks every second, and every five seconds where
-engines are real. No other alert fired from the beginning of the fault until all was well, but OmeRolloutFailed with
-OmeWaveStopped. Seconds are from the fault until the alert fires, and from the fault's end until it has cleared, with times
-divided as said.
-`tests/controlplane/alerts/faults/` has the faults (`make soak`), and says of each other alert where its fault is. Two are
-bugs that the tests put into the operator, for none is known that would do the same.
+Each fault was run (2026-11-25) on two cores while other tests ran, with a Prometheus that scrapes every second, or every
+five seconds where engines are real. From the start of a fault until the cluster was healthy again, no other alert fired,
+except OmeRolloutFailed together with OmeWaveStopped. "Fires" has the seconds from the start of the fault until the alert
+fired, "clears" the seconds from the end of the fault until the alert had cleared, both with the times of the rules divided
+by the number in the table.
+
+`tests/controlplane/alerts/faults/` contains the faults (`make soak`), and names the location of the faults that are
+elsewhere. Two of the faults are bugs that the tests put into the operator, because no real fault is known that would have
+the same effect.
 
 | alert | fault | divided by | fires | clears |
 |---|---|---|---|---|
 | OmeNobodyLeads | the operator is killed | 4 | 31 s | 1 s |
-| OmeNamespaceNotWatched | the operator is to watch a namespace that is not there | 10 | 30 s | 0 s |
+| OmeNamespaceNotWatched | the operator is configured to watch a namespace that does not exist | 10 | 30 s | 0 s |
 | OmeRival | another operator of the same class runs | 10 | 91 s | 30 s |
-| OmePoliciesAbsent | the operator runs as an administrator, whom no policy binds | 10 | 91 s | 0 s |
-| OmePassesFail | the test's own bug: passes over a service raise | 10 | 62 s | 45 s |
-| OmeLoopStalls | the test's own bug: a pass computes for 1.5 s | 10 | 31 s | 18 s |
-| OmePassesSlow | each request comes 12 s late while models are edited | 10 | 73 s | 71 s |
-| OmeQueueGrows | each request comes 8 s late, and 150 models are new | 10 | 60 s | 5 s |
-| OmeRequestsFail | the API server answers each write with 500, and 100 models are new | 10 | 61 s | 29 s |
-| OmeWatchSilent | watches are answered and tell nothing, however often they are opened | 2 | 300 s | 42 s |
-| OmeObjectsUnread | the record of an agent of another version, where the CRD lets it be | 10 | 0 s | 180 s |
-| OmeServiceNotReady | nobody has the model of a service | 50 | 91 s | 1 s |
+| OmePoliciesAbsent | the operator runs as an administrator, whom no policy restricts | 10 | 91 s | 0 s |
+| OmePassesFail | the test's own bug: reconciliations of a service raise an exception | 10 | 62 s | 45 s |
+| OmeLoopStalls | the test's own bug: a reconciliation computes for 1.5 s | 10 | 31 s | 18 s |
+| OmePassesSlow | each request is delayed by 12 s while models are edited | 10 | 73 s | 71 s |
+| OmeQueueGrows | each request is delayed by 8 s, and 150 models are created | 10 | 60 s | 5 s |
+| OmeRequestsFail | the API server answers each write with 500, and 100 models are created | 10 | 61 s | 29 s |
+| OmeWatchSilent | watches are accepted and deliver no events, however often they are reopened | 2 | 300 s | 42 s |
+| OmeObjectsUnread | an agent of another version writes an unreadable record, which the CRD accepts | 10 | 0 s | 180 s |
+| OmeServiceNotReady | no node has the model of a service | 50 | 91 s | 1 s |
 | OmeRolloutFailed | the API server refuses an edit | 10 | 31 s | 0 s |
-| OmeRolloutOld | an edit asks for nodes that there are not | 100 | 151 s | 1 s |
+| OmeRolloutOld | an edit requires nodes that do not exist | 100 | 151 s | 1 s |
 | OmeWaveStopped | the API server refuses an edit of a runtime for every service | 10 | 31 s | 1 s |
-| OmeGroupsFailed | a leader hangs, and its group may not be recycled | 10 | 9 s | 0 s |
-| OmeSystemicFault | both leaders are silent at once | 10 | 13 s | 2 s |
-| OmeGroupsRecycle | a rank is lost three times, beside a leader on the same node | 20 | 0 s | 159 s |
+| OmeGroupsFailed | a leader hangs, and its group may not be recycled (`maxRecycles: 0`) | 10 | 9 s | 0 s |
+| OmeSystemicFault | both leaders stop responding at the same time | 10 | 13 s | 2 s |
+| OmeGroupsRecycle | a rank is lost three times, with the leader on the same node each time | 20 | 0 s | 159 s |
 | OmeGpusWasted | a leader with GPUs hangs, and nothing is recycled | 60 | 31 s | 1 s |
-| OmeGangWaits | two services want 12 of 16 nodes each | 360 | 17 s | 0 s |
+| OmeGangWaits | two services require 12 of 16 nodes each | 360 | 17 s | 0 s |
 | OmeBrakeForgotten | a person freezes a service | 2880 | 21 s | 1 s |
 | OmeNodesUnready | a node is cordoned | 60 | 32 s | 1 s |
-| OmeWeightsFailed | an agent is to fetch a revision that the hub has not | 10 | 62 s | 1 s |
-| OmeWeightsStall | an agent is killed in the middle of a model | 10 | 121 s | 1 s |
-| OmeRouterStranger | somebody adds a worker to a real router (`tests/router/test_stranger_alert.py`) | 60 | 3 s | 29 s |
-| OmeEngineQueue | 110 clients ask a real engine that runs two requests at a time | 10 | 68 s | 5 s |
-| OmeFirstTokenSlow | 90 clients want 400 tokens each of it | 10 | 115 s | 65 s |
-| OmeCacheFull | four clients share a prompt of 1,010 tokens, the cache has 1,024 | 10 | 99 s | 5 s |
+| OmeWeightsFailed | an agent is configured to download a revision that the hub does not have | 10 | 62 s | 1 s |
+| OmeWeightsStall | an agent is killed during the download of a model | 10 | 121 s | 1 s |
+| OmeRouterStranger | a real router gets a foreign worker (`tests/router/test_stranger_alert.py`) | 60 | 3 s | 29 s |
+| OmeEngineQueue | 110 clients send requests to a real engine that runs two requests at a time | 10 | 68 s | 5 s |
+| OmeFirstTokenSlow | 90 clients request 400 tokens each from the same engine | 10 | 115 s | 65 s |
+| OmeCacheFull | four clients share a prompt of 1,010 tokens, and the cache has space for 1,024 | 10 | 99 s | 5 s |
 | OmeRouterErrors | engines answer 500 to a real router (`tests/router/test_alert.py`) | 10 | 32 s | 28 s |
 """
 
