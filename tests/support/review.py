@@ -12,18 +12,20 @@ FILE = Path(__file__).parents[1] / "data/review.yaml"
 OPEN = "open:"
 """Prefix of `now` for a finding without a test."""
 
-HEAD = """# A security review, row by row
+HEAD = """# A security review, finding by finding
 
-On 2026-11-24 somebody tried to break this project: with the rights of a tenant, with the operator's token, and with an
-agent's. The review had 25 findings, S1 to S25. A finding with several ways in has a row for each. Each row has the tests
-that go the same way in and fail without the fix. A row that no test holds says "open", and what is left.
+On 2026-11-24 a security review attacked this project with the permissions of a tenant, with the operator's token, and with
+an agent's token. The review had 25 findings, S1 to S25. A finding with several attacks has a row for each of them. Each row
+names the tests that repeat the attack and fail without the fix. A row without a test is marked "open", and describes what is
+left to do.
 
-`tests/docs/test_security_review.py` looks that each of these tests exists, and that no try of the review is missing. Files
-below `tests/controlplane` send their requests to a real API server, `tests/router` has a real router, `tests/agent` has real
-hubs, registries and stores on loopback. The rows are in [review.yaml](../tests/data/review.yaml), and
-`pytest tests/docs/test_security_review.py --update-golden` writes this page.
+`tests/docs/test_security_review.py` checks that each of these tests exists, and that no attempt of the review is missing.
+The tests in `tests/controlplane` send their requests to a real API server, those in `tests/router` use a real router, and
+those in `tests/agent` use real hubs, registries and stores on loopback. The rows are in
+[review.yaml](../tests/data/review.yaml), from which `pytest tests/docs/test_security_review.py --update-golden` generates
+this page.
 
-What holds by now is described in [security](security.md) and in [who trusts whom](tenancy.md).
+The present behavior is described in [security](security.md) and in [who trusts whom](tenancy.md).
 """
 
 
@@ -59,10 +61,10 @@ def page() -> str:
     """Return the text of the page."""
     rows, others = findings(), held()
     still = [row.id for row in rows if row.open]
-    said = [HEAD, f"{len(rows)} ways in; open: {', '.join(still) or 'none'}.", "", "## S1 to S25", ""]
+    said = [HEAD, f"{len(rows)} attacks; open: {', '.join(still) or 'none'}.", "", "## S1 to S25", ""]
     said += ["| | threat | before | now | tests |", "|---|---|---|---|---|"]
     said += [f"| {row.id} | {_cell(row.what)} | {_cell(row.before)} | {_cell(row.now)} | {_tests(row)} |" for row in rows]
-    said += ["", "## What was tried and held", "", "| what held | now | tests |", "|---|---|---|"]
+    said += ["", "## Attacks that failed", "", "| result of the review | now | tests |", "|---|---|---|"]
     said += [f"| {_cell(row.what)} | {_cell(row.now)} | {_tests(row)} |" for row in others]
     return "\n".join(said) + "\n"
 
