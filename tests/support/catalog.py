@@ -10,10 +10,10 @@ OWN = "kimi-k2-chosen.yaml"
 """A sample that names no runtime: the runtime that is chosen for it is already in the list."""
 HEAD = """# Catalog
 
-Every row is a sample that applies as it is, with the model and the runtime that it names; in the tests all of them come up
-on simulated nodes. Nodes and GPUs are those of one group of each role, prefill before decode.
+Each row is a sample service that can be applied unchanged, together with the model and the runtime that it names. The tests
+start every sample on simulated nodes. Nodes and GPUs are those of one group of each role, prefill before decode.
 
-Written from the files in `config` by `pytest tests/golden --update-golden`.
+`pytest tests/golden --update-golden` generates this page from the files in `config`.
 
 | model | sample | runtime | engine | nodes | GPUs | strategy |
 |---|---|---|---|---|---|---|

@@ -12,20 +12,20 @@ from tests.support.seeds.rows import Row, Section, Verdict, sections
 HEAD = """# The first documents, row by row
 
 This project began with four texts about serving Kimi K2: the announcement of a deployment on 128 H200 GPUs, a shorter text
-about it, the deployment guide of the model's makers, and the model's page in SGLang's cookbook. Each command, flag, variable
-and claim of theirs is a row here.
+about this deployment, the deployment guide of the model's authors, and the model's page in SGLang's cookbook. Each command,
+flag, variable and claim of these texts has a row here.
 
-* **works**: it does here what it does there. A flag is in the engine's own list of flags, `ome generate` writes it, and
-  where pods are named, the operator renders it.
-* **differs**: something else does the same, and the row says what and why.
-* **missing**: nothing does.
+* **works**: it has the same effect here. For a flag this means that the flag is in the engine's own list of flags, that
+  `ome generate` writes it, and, where pods are named, that the operator renders it.
+* **differs**: something else has the same effect; the row describes the difference and its reason.
+* **missing**: nothing here has this effect.
 
-These words are proven, not judged: `tests/docs/test_seeds.py` looks at the code and runs it for each row, and fails where a
-row says too much or too little. The rows are in [seeds.yaml](../tests/data/seeds.yaml), and
-`pytest tests/docs/test_seeds.py --update-golden` writes this page.
+These results are tested: for each row, `tests/docs/test_seeds.py` examines the code and runs it, and fails if the row claims
+too much or too little. The rows are in [seeds.yaml](../tests/data/seeds.yaml), from which
+`pytest tests/docs/test_seeds.py --update-golden` generates this page.
 
-Flags have the spelling of the version of their day. Where the newest version that is known here spells a flag otherwise, the
-row says so, and `ome generate` without `--engine-version` writes the new flag.
+Flags are spelled as in the version that a document describes. If the newest version that is known here spells a flag
+differently, the row has the new spelling, and `ome generate` without `--engine-version` writes the new flag.
 """
 
 
@@ -66,7 +66,7 @@ def _section(section: Section) -> Iterator[str]:
     if section.command:
         yield f"`ome generate {section.command}`"
         yield ""
-    yield "| row | | why, or how the newest version spells it | proof |"
+    yield "| row | result | reason, or the spelling of the newest version | proof |"
     yield "|---|---|---|---|"
     for row in section.rows:
         says = row.says if row.kind == "row" else f"`{row.says}`"
@@ -111,7 +111,7 @@ def _today(row: Row) -> str:
     if better and (known is None or known.deprecated):
         return f"{newest.name} {newest.version}: {better}"
     gone = known is None and chosen.command_line.find(name) is not None
-    return f"{newest.name} {newest.version} has none" if gone else ""
+    return f"{newest.name} {newest.version} has no such flag" if gone else ""
 
 
 def _cell(text: str) -> str:
