@@ -14,8 +14,9 @@ BEGIN, END = "## Reasons\n", "## Nodes\n"
 _HEAD = """
 `python -m ome_operator.describe.page` writes these tables from `ome_operator/core/reasons/`. `Ready` repeats the reasons of
 the other conditions; `ome explain` shows those with the condition *Pod* for a pod. *kstatus* is how Helm, Flux and Argo CD
-should read the object: InProgress (it goes on by itself, or when whatever it waits for is there), Failed (it goes on only
-after an edit, or when a person has acted) or Current. No condition `Reconciling` or `Stalled` is written yet.
+should read the object: InProgress (the object proceeds by itself, or when the requirement that it waits for is met), Failed
+(the object proceeds only after an edit or another action of a person) or Current. No condition `Reconciling` or `Stalled` is
+written yet.
 """
 _NAMES = {
     "service": "NAME -n NAMESPACE",
