@@ -1,8 +1,8 @@
-"""The file of `ome operator --config`: YAML whose keys are the flags without their dashes.
+"""Read the file of `ome operator --config`, which is YAML. Its keys are the flags without the leading dashes.
 
-The keys are those of the flags, and not the paths of the chart's values, because every option has exactly one flag:
-`--help`, this file and every refusal use the same name for it. Some chart values set several options, and some options have
-no chart value.
+The keys are derived from the flags and not from the chart values, because every option has exactly one flag, so that
+`--help`, this file and error messages use the same name for an option. Some chart values set several options, and some
+options have no chart value.
 """
 
 import difflib
@@ -19,14 +19,14 @@ from ome_operator.settings.option import Declared, Form
 from ome_operator.util import kubeyaml
 
 _MOST = 2**20
-"""Characters of a file; one with every option has less than ten thousand."""
+"""Maximum number of characters in a file. A file that sets every option has less than ten thousand."""
 _LARGEST = 2**53
 
 
 def read(path: Path, options: Mapping[str, Declared]) -> dict[str, Any]:
-    """Return the values of the file by their keys, each as its flag takes it. Raises UserError with file, key and fix.
+    """Return the values of the file by key, in the form in which the flags accept them.
 
-    `options`: every option by its key.
+    `options` maps the key of every option to its declaration. Raises UserError with the file, the key and the fix.
     """
     text = _text(path)
     try:
@@ -55,7 +55,9 @@ def _text(path: Path) -> str:
 
 
 def _twice(text: str) -> str:
-    """Return a key that a map in lines has more than once; YAML would keep the last silently."""
+    """Return a top-level key that occurs more than once in the YAML text, or "" if there is none. The parser would
+    silently use the last value of such a key.
+    """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     keys = [str(key.value) for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
     return next((key for key, times in Counter(keys).items() if times > 1), "")
@@ -73,7 +75,9 @@ def _known(path: Path, key: Any, options: Mapping[str, Declared]) -> Declared:
 
 
 def _value(where: str, declared: Declared, value: Any) -> Any:
-    """Return a value as the flag takes it. Raises UserError where it has another type, or is out of bounds."""
+    """Return a value of the file in the form in which the flag accepts it. Raises UserError if the value has a wrong type or
+    is out of bounds.
+    """
     if declared.form is Form.STEPS and isinstance(value, list) and all(_is_text(item) or _is_whole(item) for item in value):
         return ",".join(map(str, value))
     if not _fits(declared, value):
@@ -82,7 +86,7 @@ def _value(where: str, declared: Declared, value: Any) -> Any:
 
 
 def _fits(declared: Declared, value: Any) -> bool:
-    """Whether a value has the type of the option, and lies within its bounds."""
+    """Return whether a value has the type of the option and is within its bounds."""
     option = declared.option
     match declared.form:
         case Form.SWITCH:
@@ -107,6 +111,6 @@ def _is_whole(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return a value for a sentence, cut where it is long."""
+    """Return a value as JSON for a message, shortened to 60 characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:59] + "…"

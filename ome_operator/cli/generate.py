@@ -144,7 +144,9 @@ def generate(
         str | None,
         typer.Option("--output", "-o", help="Folder for the files of model, runtime and service; or yaml: print all."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="With -o: overwrite files with different content.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With -o: overwrite existing files even if their content differs.")
+    ] = False,
 ) -> None:
     """Print the launch command and the YAML for a model on your hardware. On a terminal, without options, the command
     asks.

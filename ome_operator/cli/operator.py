@@ -1,6 +1,6 @@
-"""`ome operator`: run the operator. In a cluster this is what the chart's Deployment runs.
+"""`ome operator`: run the operator. In a cluster, the Deployment of the chart runs this command.
 
-Its flags and the keys of its configuration file are made from the declarations in `ome_operator/settings`.
+The flags of the command and the keys of its configuration file are derived from the declarations in `ome_operator/settings`.
 """
 
 import inspect
@@ -30,12 +30,13 @@ _OPTIONS = tuple(options(Settings))
 _BY_KEY = {declared.key: declared for declared in _OPTIONS}
 _FLAGS = {declared.path[-1]: declared.option.flag for declared in _OPTIONS}
 _MINE = {"address": "127.0.0.1", "health_port": 18081, "metrics_port": 18080}
-"""With a kubeconfig, on a person's machine: nobody else needs them, and a port-forward to a service listens on 8080."""
+"""Defaults of an operator that runs with --kubeconfig, usually on a developer's machine. It listens on localhost only,
+and not on 8080, because a port-forward to a service usually listens there."""
 _READERS: Mapping[str, Callable[[str], Any]] = {"waves": read_waves, "bake": read_bake}
 logger = logging.getLogger(__name__)
 
 Where = Callable[[Declared], str]
-"""Returns where the value of an option was written: its flag, or file and key."""
+"""A function that returns the place of an option's value for messages: the flag, or the configuration file and the key."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -43,7 +44,8 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def _operator(ctx: typer.Context, config: Path | None, **given: Any) -> None:
     """Run the operator until it is stopped (SIGTERM, Ctrl+C).
 
-    Flags take precedence over environment variables, these over the file of --config, and that over the defaults.
+    Flags take precedence over environment variables, environment variables over the file of --config, and that file over
+    the defaults.
     """
     from ome_operator.app import run  # loads kopf and kubernetes, which no other command needs
     from ome_operator.util.log_format import configure
@@ -66,7 +68,7 @@ def _operator(ctx: typer.Context, config: Path | None, **given: Any) -> None:
 
 
 def _from_file(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the values of the file the defaults of the flags."""
+    """Make the values in the configuration file at `path` the defaults of the flags, and return `path`."""
     if path is not None and not context.resilient_parsing:
         found = config_file.read(path, _BY_KEY)
         context.default_map = {_BY_KEY[key].parameter: value for key, value in found.items()}
@@ -74,7 +76,7 @@ def _from_file(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _parameter(declared: Declared) -> inspect.Parameter:
-    """Return the parameter of the command for an option, as typer reads it."""
+    """Return the function parameter that makes typer add the flag of an option to the command."""
     option, default, kind = declared.option, declared.written, declared.converts
     bounds = {"min": option.ge, "max": option.le} if option.ge is not None or option.le is not None else {}
     text = f"{option.help} May be repeated." if declared.form is Form.LIST else option.help
@@ -87,7 +89,9 @@ def _parameter(declared: Declared) -> inspect.Parameter:
 
 
 def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with a parameter for --config and for every option, which typer makes flags from."""
+    """Give `command` a signature with a parameter for --config and for every option, and return it. Typer makes the flags
+    from this signature.
+    """
     shown = typer.Option(help="YAML file with options: their names without the dashes.", is_eager=True, callback=_from_file)
     first = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     config = inspect.Parameter(
@@ -106,7 +110,9 @@ operator = app.command(
 
 
 def made(given: Mapping[str, Any], where: Where) -> Settings:
-    """Return the settings for these values of flags, by their parameter names. Raises UserError."""
+    """Return the settings for the values of the flags. `given` maps the parameter name of each option to its value, or to
+    None if the option is not set. Raises UserError for an invalid value or combination.
+    """
     values: dict[tuple[str, ...], Any] = {
         declared.path: _read(declared, given[declared.parameter], where(declared))
         for declared in _OPTIONS
@@ -124,7 +130,9 @@ def made(given: Mapping[str, Any], where: Where) -> Settings:
 
 
 def _read(declared: Declared, value: Any, where: str) -> Any:
-    """Return the value of the field for what was written. Raises UserError with `where` and the fix."""
+    """Return the value of an option's field, converted from `value` of its flag. Raises UserError for an invalid value; the
+    message starts with `where` and contains the fix.
+    """
     name, option = declared.path[-1], declared.option
     if option.choices:
         value, written = declared.chosen(value), value
@@ -143,7 +151,9 @@ def _read(declared: Declared, value: Any, where: str) -> Any:
 
 
 def _check_together(settings: Settings, where: Mapping[str, str]) -> None:
-    """Raise UserError where an option needs another, or a file that cannot be read."""
+    """Raise UserError if an option requires another option that is not set, or if the list of well-known models is
+    invalid.
+    """
     policy, exposure = settings.policy, settings.policy.exposure
     if not policy.sees_cluster and not settings.watch_namespaces:
         negated = "--no-cluster-wide-kinds" if where["sees_cluster"] == _FLAGS["sees_cluster"] else where["sees_cluster"]
@@ -155,7 +165,9 @@ def _check_together(settings: Settings, where: Mapping[str, str]) -> None:
 
 
 def without(sidecar_image: str, tools_image: str) -> list[str]:
-    """Return a sentence for each feature that is off because no image was named: no image is public."""
+    """Return a sentence for each feature that is off because its image is not set. Images have no default, because none of
+    them is published.
+    """
     found = []
     if not sidecar_image:
         found.append("no --sidecar-image: routers have no registry beside them")

@@ -1,4 +1,4 @@
-"""`ome plan`: from the lengths of requests to nodes, tokens a second, seconds and a price."""
+"""`ome plan`: computes nodes, tokens per second, latency and price of a service from the lengths of its requests."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """How answers are told."""
+    """Output format of `ome plan`."""
 
     TEXT = "text"
     JSON = "json"
@@ -41,38 +41,42 @@ MOST_NODES = 10_000
 
 @app.callback()
 def plan() -> None:
-    """From lengths of requests to nodes, tokens a second, seconds and a price. The word `layouts` may be left out."""
+    """Compute nodes, tokens per second, latency and price from request lengths. The word `layouts` may be left out."""
 
 
-Output = Annotated[Form, typer.Option("--output", "-o", help="For people, or for programs.")]
+Output = Annotated[Form, typer.Option("--output", "-o", help="text is for people; json and yaml are for programs.")]
 
 
 @app.command(
-    short_help="Every layout that can work, best first.",
+    short_help="List every layout that can work, best first.",
     epilog="Example: ome plan --model Kimi-K2-Instruct --hardware h200 --nodes 16 --workload 2000/100 --tpot 50",
 )
 def layouts(
     model: Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct, or a config.json.")],
     hardware: Annotated[str, typer.Option(help="A GPU such as h200, or its AcceleratorClass.")],
     workload: Annotated[
-        str, typer.Option(help="IN/OUT in tokens such as 2000/100, or a YAML file with several and shares.")
+        str, typer.Option(help="IN/OUT in tokens, such as 2000/100, or a YAML file with several workloads.")
     ],
-    nodes: Annotated[int | None, typer.Option(min=1, max=MOST_NODES, help="As few as it takes without it.")] = None,
-    requests_per_second: Annotated[float | None, typer.Option(help="That come, by chance.")] = None,
-    concurrency: Annotated[float | None, typer.Option(help="Requests that are always there.")] = None,
-    ttft: Annotated[str | None, typer.Option(help="Longest mean time to the first token: 2, 500ms.")] = None,
-    tpot: Annotated[str | None, typer.Option(help="Longest mean time of another token, in ms: 50, 50ms.")] = None,
-    prefix_hit: Annotated[float, typer.Option(help="Share of prompts that a cache of prefixes has.")] = 0.0,
-    price: Annotated[float | None, typer.Option(help="USD for a GPU and an hour; a published price without it.")] = None,
-    engine: Annotated[str, typer.Option(help="sglang, trtllm; others are extrapolated.")] = "sglang",
-    precision: Annotated[str, typer.Option(help="bf16, fp8, fp4; that of the published weights without it.")] = "",
-    calibration: Annotated[Path | None, typer.Option(help="Rows of your own, as docs/sizing.md has them.")] = None,
-    chosen: Annotated[int, typer.Option("--layout", min=1, help="Which of them -o yaml writes; the first without it.")] = 1,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=MOST_NODES, help="Number of nodes. If unset: the smallest that works.")
+    ] = None,
+    requests_per_second: Annotated[float | None, typer.Option(help="Mean rate of requests, which arrive at random.")] = None,
+    concurrency: Annotated[float | None, typer.Option(help="Number of requests in progress at all times.")] = None,
+    ttft: Annotated[str | None, typer.Option(help="Maximum mean time to first token: 2 (seconds), 500ms.")] = None,
+    tpot: Annotated[str | None, typer.Option(help="Maximum mean time per output token: 50 (ms), 0.05s.")] = None,
+    prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache holds.")] = 0.0,
+    price: Annotated[float | None, typer.Option(help="USD per GPU and hour. If unset: a published price.")] = None,
+    engine: Annotated[str, typer.Option(help="sglang or trtllm; figures of other engines are extrapolated.")] = "sglang",
+    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4. If unset: that of the published weights.")] = "",
+    calibration: Annotated[
+        Path | None, typer.Option(help="File with your own measurements, as docs/sizing.md describes.")
+    ] = None,
+    chosen: Annotated[int, typer.Option("--layout", min=1, help="Number of the layout that -o yaml writes.")] = 1,
     output: Annotated[
-        Form, typer.Option("--output", "-o", help="json: all of them; yaml: a layout as manifests.")
+        Form, typer.Option("--output", "-o", help="text: table; json: all layouts; yaml: manifests of one layout.")
     ] = Form.TEXT,
 ) -> None:
-    """Every layout that can work for a model on this hardware, best first, with how far each number may be off."""
+    """List every layout that can work for a model on this hardware, best first, with the expected error of each figure."""
     from ome_operator.sizing.calibration import engine as known_engine
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.gpus import gpu
@@ -95,7 +99,7 @@ def layouts(
 
 
 def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> None:
-    """Print the manifests of a layout, as `ome generate` writes them, and notes about it on stderr."""
+    """Print the manifests that `ome generate` writes for layout number `chosen`, and notes about that layout on stderr."""
     from ome_operator.cli.generate import bookshelf
     from ome_operator.cookbook.manifests import manifests
     from ome_operator.sizing.recipe import chosen_recipe
@@ -107,7 +111,7 @@ def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> No
 
 
 def _print(request: "PlanRequest", found: "Sequence[Layout]", price: "Price | None", output: Form) -> None:
-    """Print the question and its answers: all layouts for programs, the first few for people."""
+    """Print the request and its layouts: all layouts as JSON, or the first few as text."""
     from ome_operator.cli.generate import bookshelf
     from ome_operator.sizing import answer, report_text
 
@@ -117,12 +121,12 @@ def _print(request: "PlanRequest", found: "Sequence[Layout]", price: "Price | No
         emit(Format.JSON, answer.plan_document(request, found, price, bookshelf()))
 
 
-@app.command(short_help="Predictions beside published runs.", epilog="Example: ome plan validate runs.csv -o json")
+@app.command(short_help="Compare predictions with measured runs.", epilog="Example: ome plan validate runs.csv -o json")
 def validate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows as docs/sizing.md has them.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Calibration file, as docs/sizing.md describes.")],
     output: Output = Form.TEXT,
 ) -> None:
-    """Predict every row of a calibration file, and say how far each is off: medians and worst by class."""
+    """Predict every row of a calibration file, and show the median and the worst error of each class of rows."""
     from ome_operator.sizing import report_text
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.errors import PlanRefused
@@ -139,29 +143,30 @@ def validate(
 
 
 @app.command(
-    short_help="A BenchmarkJob beside what was predicted.",
+    short_help="Compare a BenchmarkJob with its prediction.",
     epilog="Example: ome plan compare kimi-k2-2000-100 -n kimi-k2-instruct --model Kimi-K2-Instruct "
     "--prefill 1xDEP32 --decode 1xDEP96 --calibration own.csv",
 )
 def compare(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="A finished BenchmarkJob of the cluster, or a .yaml file of it.")
+        str, typer.Argument(metavar="JOB", help="A finished BenchmarkJob of the cluster, or a .yaml file with it.")
     ],
     model: Annotated[str, typer.Option(help="A model such as Kimi-K2-Instruct.")],
-    decode: Annotated[str, typer.Option(help="Workers of decode, or of engines that do both: 1xDEP96, 2xTP8.")],
-    prefill: Annotated[str, typer.Option(help="Workers of prefill, where they are apart.")] = "",
-    hardware: Annotated[str, typer.Option(help="A GPU such as h200; that of the job's serviceMetadata without it.")] = "",
-    engine: Annotated[str, typer.Option(help="sglang, trtllm, vllm; that of the job without it, else sglang.")] = "",
-    precision: Annotated[str, typer.Option(help="bf16, fp8, fp4; that of the published weights without it.")] = "",
-    prefix_hit: Annotated[float, typer.Option(help="Share of prompts that a cache of prefixes had.")] = 0.0,
+    decode: Annotated[str, typer.Option(help="Decode workers, or workers that do both: 1xDEP96, 2xTP8.")],
+    prefill: Annotated[str, typer.Option(help="Prefill workers, if the service has them.")] = "",
+    hardware: Annotated[str, typer.Option(help="A GPU such as h200. If unset: that of the job's serviceMetadata.")] = "",
+    engine: Annotated[str, typer.Option(help="sglang, trtllm or vllm. If unset: that of the job, or sglang.")] = "",
+    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4. If unset: that of the published weights.")] = "",
+    prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache held.")] = 0.0,
     calibration: Annotated[
-        Path | None, typer.Option(help="Rows of your own: predict with those of other runs, and add this job's.")
+        Path | None,
+        typer.Option(help="File with your own measurements, for a better prediction. This job's runs are added."),
     ] = None,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """What a BenchmarkJob measured beside what was predicted. Its latencies are medians, and predictions are means."""
+    """Compare the results of a BenchmarkJob with their prediction. Measured latencies are medians, predicted ones means."""
     from ome_operator.sizing import benchmark_rows, report_text
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.errors import PlanRefused
@@ -186,14 +191,16 @@ def compare(
     typer.echo(report_text.compared(report), nl=False)
     if calibration is None:
         typer.echo(
-            "--calibration FILE adds these runs to rows of your own, which `ome plan --calibration FILE` learns from."
+            "--calibration FILE adds these runs to a file; `ome plan --calibration FILE` adapts its predictions to them."
         )
     else:
-        typer.echo(f"{calibration} has these runs: `ome plan --calibration {calibration}` learns from them.")
+        typer.echo(
+            f"{calibration} now contains these runs: `ome plan --calibration {calibration}` adapts its predictions to them."
+        )
 
 
 def _of_cluster(job: str, namespace: str, kubeconfig: Path | None, context: str | None) -> dict[str, Any]:
-    """A BenchmarkJob, NAME or NAMESPACE/NAME, read with the rights of whoever asks."""
+    """Return the BenchmarkJob that the user gives as NAME or NAMESPACE/NAME, read with the rights of the user."""
     from ome_operator.kube.errors import NotFound
 
     async def work(client: "Client") -> dict[str, Any]:
@@ -203,15 +210,15 @@ def _of_cluster(job: str, namespace: str, kubeconfig: Path | None, context: str 
             return dict(await client.get("BenchmarkJob", where, name))
         except NotFound as error:
             raise UserError(
-                f"there is no BenchmarkJob {name} in namespace {where}: -n names another, and a file ends in .yaml."
+                f"there is no BenchmarkJob {name} in namespace {where}: set -n, or name a file that ends in .yaml."
             ) from error
 
     return on_cluster(kubeconfig, context, work)
 
 
-@app.command(short_help="The published figures of Kimi K2.", epilog="Example: ome plan explain")
+@app.command(short_help="Explain the published figures of Kimi K2.", epilog="Example: ome plan explain")
 def explain() -> None:
-    """How the published figures of Kimi K2 on 128 H200 fit together, and what the model says of them."""
+    """Explain how the published figures of Kimi K2 on 128 H200 are computed, and what `ome plan` predicts for each."""
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.published_figures import text
 

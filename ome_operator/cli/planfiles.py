@@ -1,4 +1,4 @@
-"""What `ome plan` reads and writes: models, workloads, rows of one's own; a sentence for what cannot be read."""
+"""Read and write the files of `ome plan`: models, workloads and calibration files. Unreadable files raise PlanRefused."""
 
 import json
 from collections.abc import Iterable
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from ome_operator.sizing.shapes import Shape
 
 LARGEST, LARGEST_YAML = 64 << 20, 2 << 20
-"""Bytes of a file that is read; the parser of YAML reads some 200 KB a second, and no object of an API server is larger."""
+"""Maximum size in bytes of any file, and of a YAML file. The limit for YAML is lower because its parser reads about 200 KB
+per second; no object of an API server is larger."""
 
 
 def is_file(said: str) -> bool:
-    """Whether a word names a file, and no lengths and no object of a cluster."""
+    """Return whether an argument is the name of a YAML or JSON file, by its suffix."""
     return Path(said).suffix in (".yaml", ".yml", ".json")
 
 
 def constants(calibration: Path | None) -> "Constants":
-    """The fitted constants, drawn to rows of one's own where there are some."""
+    """Return the fitted constants, adapted to the rows of the user's calibration file if there is one."""
     from ome_operator.sizing.calibration import read
     from ome_operator.sizing.constants import fitted
 
@@ -31,7 +32,11 @@ def constants(calibration: Path | None) -> "Constants":
 
 
 def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
-    """The fitted constants, drawn to these rows of a file of this name."""
+    """Return the fitted constants, adapted to the rows in `found`.
+
+    An item of `found` that is not a Row is a pair: the id of an unusable row, and the reason. It raises PlanRefused, whose
+    message contains `name`, the name of the calibration file.
+    """
     from ome_operator.sizing.calibration import Row
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.errors import PlanRefused
@@ -46,7 +51,7 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
 
 
 def model(name: str, precision: str) -> "Shape":
-    """A known model, or the config.json of another."""
+    """Return the sizes of a model. `name` is the name of a known model or the path of a config.json."""
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.shapes import from_config, shape
 
@@ -58,24 +63,28 @@ def model(name: str, precision: str) -> "Shape":
     except (ValueError, RecursionError) as error:
         raise PlanRefused(f"{path} is no JSON: {error}.") from error
     if not isinstance(config, dict):
-        raise PlanRefused(f"{path} is no config.json: it has no fields.")
+        raise PlanRefused(f"{path} is no config.json: it must contain a JSON object.")
     return from_config(str(config.get("_name_or_path") or path.parent.name or path.stem), config, precision)
 
 
 def loads(said: str, hit: float) -> "tuple[Load, ...]":
-    """IN/OUT, or a file of several."""
+    """Return the workloads of the option --workload: `said` is IN/OUT in tokens, or the path of a workload file. `hit` is
+    the value of --prefix-hit. Raises PlanRefused.
+    """
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.workloads import mix, workload
 
     if not is_file(said):
         return (workload(said, hit),)
     if hit:
-        raise PlanRefused("--prefix-hit belongs to --workload IN/OUT: in a file each workload has its own hit.")
+        raise PlanRefused("--prefix-hit belongs to --workload IN/OUT: write `hit` for each workload in the file instead.")
     return mix(document(Path(said)), said)
 
 
 def document(path: Path) -> Any:
-    """The document of a file, which may come from anybody: with bounds. A sentence where it is none."""
+    """Return the only YAML document of a file, parsed with limits of size and depth because the file is untrusted. Raises
+    PlanRefused if the file cannot be read or parsed.
+    """
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.util.kubeyaml import document as bounded
 
@@ -86,20 +95,20 @@ def document(path: Path) -> Any:
 
 
 def text(path: Path, most: int = LARGEST) -> str:
-    """A file; a sentence where it cannot be read."""
+    """Return the text of a file of at most `most` bytes. Raises PlanRefused if the file is larger or cannot be read."""
     from ome_operator.sizing.errors import PlanRefused
 
     try:
         if path.stat().st_size > most:
-            raise PlanRefused(f"{path} has more than {most >> 20} MiB.")
+            raise PlanRefused(f"{path} is larger than {most >> 20} MiB, the limit for this kind of file.")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise PlanRefused(f"{path} cannot be read: {why}.") from error
 
 
 def write(path: Path, content: str) -> None:
-    """A file; a sentence where it cannot be written."""
+    """Write `content` to a file. Raises PlanRefused if the file cannot be written."""
     from ome_operator.sizing.errors import PlanRefused
 
     try:

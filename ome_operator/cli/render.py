@@ -40,7 +40,8 @@ def render(
         list[Path] | None,
         typer.Option(
             "--catalog",
-            help="Another file or folder with models, runtimes and accelerator classes; config/ is shipped with ome.",
+            help="File or folder from which referenced models, runtimes and accelerator classes are read, such as config/, "
+            "which is shipped with ome.",
         ),
     ] = None,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")] = "default",

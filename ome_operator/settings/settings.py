@@ -240,7 +240,8 @@ class Settings:
         str,
         Option(
             flag="--address",
-            help="Address of probes and metrics; empty: all addresses. If unset: empty, with a kubeconfig 127.0.0.1.",
+            help="Address of probes and metrics; empty: all addresses. "
+            "If unset: empty, or 127.0.0.1 if --kubeconfig is set.",
             computed=True,
         ),
     ] = ""
@@ -249,7 +250,7 @@ class Settings:
         int,
         Option(
             flag="--health-port",
-            help="Port of /healthz and /readyz; 0: a free port. If unset: 8081, with a kubeconfig 18081.",
+            help="Port of /healthz and /readyz; 0: a free port. If unset: 8081, or 18081 if --kubeconfig is set.",
             computed=True,
         ),
     ] = 8081
@@ -257,7 +258,7 @@ class Settings:
         int,
         Option(
             flag="--metrics-port",
-            help="Port of /metrics; 0: a free port. If unset: 8080, with a kubeconfig 18080.",
+            help="Port of /metrics; 0: a free port. If unset: 8080, or 18080 if --kubeconfig is set.",
             computed=True,
         ),
     ] = 8080

@@ -152,7 +152,7 @@ def test_a_job_of_a_cluster_is_that_of_a_file(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     ("answer", "words", "said"),
     [
-        (NotFound("no", 404), ("nightly",), "there is no BenchmarkJob nightly in namespace team: -n names another"),
+        (NotFound("no", 404), ("nightly",), "there is no BenchmarkJob nightly in namespace team: set -n"),
         (NotFound("no", 404), ("nightly", "-n", "a"), "there is no BenchmarkJob nightly in namespace a:"),
         (NotFound("no", 404), ("b/nightly",), "there is no BenchmarkJob nightly in namespace b:"),
         (Forbidden("alice cannot get benchmarkjobs", 403), ("nightly",), "alice cannot get benchmarkjobs"),
