@@ -1,4 +1,4 @@
-"""`ome adopt`: takes over a cluster in which OME has run: first the CRDs, then service by service."""
+"""`ome adopt`: takes over a cluster in which OME has run. It takes over the CRDs first, and then each service."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -85,8 +85,8 @@ def service(
     ] = 3600.0,
     dry_run: DryRun = False,
 ) -> None:
-    """Hand services over. OME's workloads serve until the new pods are ready, and are removed then. Service addresses
-    stay.
+    """Take over services. OME's workloads serve until the new pods are ready, and are then removed. Service addresses
+    stay the same.
     """
     from ome_operator.adopt import services as handing
 
@@ -104,7 +104,9 @@ def service(
 
 
 def _run(where: _Cluster, dry_run: bool, work: Callable[[Any, Any], Awaitable[None]]) -> int:
-    """Connect to the cluster, do the work, and return how many items were left undone."""
+    """Connect to the cluster, run `work`, and return the number of items that are left to do. With `dry_run`, nothing is
+    changed.
+    """
     from ome_operator.adopt.steps import Steps
 
     steps = Steps(typer.echo, dry_run=dry_run)

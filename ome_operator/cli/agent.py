@@ -1,4 +1,4 @@
-"""`ome agent`: the model agent of one node. In a cluster the DaemonSet of the chart runs it."""
+"""`ome agent`: the model agent of one node. In a cluster, the DaemonSet of the chart runs this command."""
 
 import asyncio
 import contextlib
@@ -87,7 +87,7 @@ def agent(
     log_format: LogFormat = "json",
     log_level: LogLevel = "INFO",
 ) -> None:
-    """Download and verify the weights of the models that this node is to hold, until stopped."""
+    """Download and verify the weights of the models that belong on this node, until stopped."""
     from ome_operator.agent.download import Limits
     from ome_operator.agent.throttle import Throttle
     from ome_operator.agent.work import AgentSettings
@@ -126,7 +126,9 @@ def agent(
 def _among_peers(
     settings: "AgentSettings", peers: str, port: int, own_address: str, token: str
 ) -> "tuple[AgentSettings, PeerServer]":
-    """Return the settings of an agent that asks its peers before the hub, and the server that serves files to peers."""
+    """Return a copy of `settings` with which the agent requests files from its peers before it downloads them from the
+    hub, and the server that serves files to the peers.
+    """
     from ome_operator.agent.peers import PeerServer, PeerSource, resolver
 
     find = resolver(peers, port, own_address)
@@ -138,7 +140,9 @@ def _among_peers(
 
 
 def _root(given: str) -> str:
-    """Create a directory that agents may write below, and return its path. Raises UserError."""
+    """Create a directory below which agents may write, and return its path. Raises UserError if the path is not permitted
+    or cannot be created.
+    """
     from ome_operator.agent.store import HIDDEN
     from ome_operator.core.weights.mount import NAMESPACES
 

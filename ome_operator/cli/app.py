@@ -1,8 +1,9 @@
-"""The root of the command line. Subcommands are loaded when they are called, so that small commands start fast.
+"""The root of the command line. The module of a subcommand is loaded when the subcommand runs, so that small commands
+start fast.
 
 To add a command, write a module with a `typer.Typer` called `app`, and add a line to COMMANDS. Several commands may share a
-module. Another package adds commands by entry points of the groups PLUGINS and LINES; `ome_local` does so, and is in no
-image.
+module. Another package adds commands by entry points of the groups PLUGINS and LINES. The package `ome_local` does this; it
+is not part of any image.
 """
 
 from importlib import import_module
@@ -51,12 +52,13 @@ COMMANDS = {
     ),
     "adopt": ("ome_operator.cli.adopt", "Take over a cluster in which OME has run."),
 }
-"""Name → module, and the line that `ome --help` shows without loading the module."""
+"""Name of a command → its module, and the line that `ome --help` shows without loading the module."""
 
 PLUGINS = "ome.commands"
-"""Entry point group of commands: name → a `typer.Typer` of another package."""
+"""Entry point group of commands. An entry point maps the name of a command to a `typer.Typer` of another package."""
 LINES = "ome.lines"
-"""Entry point group of help lines: name → the line that `ome --help` shows. A command without one is loaded for its line."""
+"""Entry point group of help lines. An entry point maps the name of a command to the line that `ome --help` shows. For a
+command without a line, `ome --help` loads the module of the command."""
 
 
 def commands() -> list[str]:
@@ -65,21 +67,23 @@ def commands() -> list[str]:
 
 
 def _named(name: str, line: str) -> TyperCommand:
-    """Return a stand-in for a command in a list, with its name and its help line only."""
+    """Return a placeholder for a command in the list of commands. It has only a name and a help line."""
     return TyperCommand(name, help=line, short_help=line)
 
 
 class LazyGroup(TyperGroup):
-    """A command group whose commands are modules that are loaded on use."""
+    """A command group that loads the module of a command when the command is used."""
 
     _listing = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the commands in the order of COMMANDS, followed by those of other packages."""
+        """Return the names of the commands in the order of COMMANDS, followed by those of other packages."""
         return commands()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the loaded command, or a stand-in with its name and help line while the group's help is shown."""
+        """Return the loaded command. While the help of the group is written, return a placeholder with the command's name
+        and help line instead. Return None for an unknown name.
+        """
         if cmd_name in COMMANDS:
             module, line = COMMANDS[cmd_name]
             if self._listing:
@@ -127,4 +131,4 @@ def root(
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Define the options that every command has."""
+    """Define the options of `ome` itself."""

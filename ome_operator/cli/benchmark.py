@@ -1,5 +1,5 @@
-"""`ome benchmark`: the operator's own steps inside the pod of a BenchmarkJob. Users apply a BenchmarkJob; they do not run
-this command themselves.
+"""`ome benchmark`: the steps before and after a benchmark, inside the pod of a BenchmarkJob. The operator starts them;
+users apply a BenchmarkJob and do not run this command themselves.
 """
 
 import json
@@ -51,7 +51,7 @@ def report(
 
 @contextmanager
 def _naming(field: str) -> Iterator[None]:
-    """Turn a storage or file error inside the `with` block into a UserError whose message starts with `field`."""
+    """Convert a storage or file error inside the `with` block into a UserError whose message starts with `field`."""
     from ome_operator.storage.listing import SourceError
 
     try:

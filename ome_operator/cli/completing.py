@@ -1,4 +1,4 @@
-"""Shell completion of service names, and the protocol by which kubectl asks its plugins for completions."""
+"""Shell completion of service names, and the program that kubectl runs to complete arguments of `kubectl ome`."""
 
 import contextlib
 import io
@@ -10,12 +10,12 @@ from pathlib import Path
 import typer
 
 PATIENCE = 5.0
-"""Seconds after which completion gives up on a cluster that does not answer."""
+"""Seconds that completion waits for the cluster."""
 
 
 def services(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of InferenceServices that start with `incomplete`; none if the cluster does not answer within
-    PATIENCE.
+    """Return the names of InferenceServices that start with `incomplete`. Return none if the cluster cannot be read
+    within PATIENCE.
     """
     import asyncio
 
@@ -39,10 +39,10 @@ async def _services(kubeconfig: str | Path | None, context: str | None, namespac
 
 
 def kubectl() -> None:
-    """`kubectl_complete-ome WORDS…`: print the candidates for the last word, one per line, then cobra's directive.
+    """Run `kubectl_complete-ome WORDS…`: print the candidates for the last word, one per line, and then a cobra
+    directive.
 
-    kubectl runs this program for `kubectl ome <Tab>`. The candidates are printed in the format of fish, which is that of
-    cobra.
+    kubectl runs this program for `kubectl ome <Tab>`. Cobra and the fish shell use the same format for candidates.
     """
     from ome_operator.cli.app import app
 

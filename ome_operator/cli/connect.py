@@ -1,4 +1,6 @@
-"""Shared by all commands that work on a cluster: options that select it, the connection, and the messages for its errors."""
+"""The parts that all commands on a cluster share: the options that select the cluster, the connection, and messages for
+errors.
+"""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +26,7 @@ Namespace = Annotated[
 
 T = TypeVar("T")
 MANAGER = "ome-cli"
-"""Field manager of edits that users make with the command line."""
+"""Field manager of edits that a user makes with `ome`."""
 
 
 def on_cluster(
@@ -38,9 +40,9 @@ def on_cluster(
     error: type[UserError] = UserError,
     read_only: bool = False,
 ) -> T:
-    """Connect to the cluster, await `work` and close the connection. `elsewhere` is appended to the message if there is no
-    connection, `stopped` if the API server refuses a request. `error` is the class of the exception that is raised. With
-    `read_only`, requests other than GET are not sent.
+    """Connect to the cluster, await `work`, close the connection and return the result. `elsewhere` is appended to the
+    message if no connection is possible, `stopped` if the API server refuses a request. `error` is the class of the
+    exception that is raised for these failures. With `read_only`, only GET requests are sent.
 
     Ctrl+C ends the command with exit code 130 (128 + SIGINT).
     """
@@ -67,7 +69,9 @@ def on_cluster(
 async def open_client(
     kubeconfig: Path | None, context: str | None, manager: str = MANAGER, read_only: bool = False
 ) -> "AsyncIterator[Client]":
-    """Yield a client, and close it at the end. Raises NoConnection."""
+    """Yield a client of the cluster, and close it at the end. Raises NoConnection. With `read_only`, only GET requests
+    are sent.
+    """
     from ome_operator.kube.client import Client
     from ome_operator.kube.connection import Connection, NoConnection
 
@@ -82,7 +86,9 @@ async def open_client(
 
 
 def namespace_or_default(client: "Client", namespace: str) -> str:
-    """Return `namespace`, or else the namespace of the kubeconfig's context, or else "default"."""
+    """Return `namespace`. If it is empty, return the namespace of the kubeconfig's context, or "default" if the context
+    has none.
+    """
     return namespace or client.connection.namespace or "default"
 
 
@@ -91,8 +97,8 @@ _KINDS = ("isvc", "inferenceservice", "inferenceservices", "inferenceservices.om
 
 
 def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str, str]:
-    """Return namespace and name of the service. The user writes NAME, NAMESPACE/NAME (the form that commands print) or
-    KIND/NAME. Raises Unanswered if SERVICE and -n name different namespaces.
+    """Return the namespace and the name of a service. The user writes NAME, NAMESPACE/NAME (the form that commands print)
+    or KIND/NAME. Raises Unanswered if `service` and `namespace` (the option -n) contain different namespaces.
     """
     before, _, name = service.rpartition("/")
     if before.lower() in _KINDS or not before:

@@ -1,4 +1,4 @@
-"""A command group with a default subcommand."""
+"""Command groups with a default subcommand."""
 
 from typing import Any
 
@@ -6,10 +6,12 @@ from typer.core import TyperGroup
 
 
 def otherwise(command: str) -> type[TyperGroup]:
-    """Return the class of a group that runs `command` if the first argument is neither a subcommand nor a help option."""
+    """Return the class of a command group that runs the subcommand `command` if the first argument is neither a
+    subcommand nor a help option.
+    """
 
     class Otherwise(TyperGroup):
-        """Makes `ome GROUP …` equivalent to `ome GROUP COMMAND …`."""
+        """A command group in which `ome GROUP …` is equivalent to `ome GROUP COMMAND …`."""
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             if args and args[0] not in (*self.commands, *ctx.help_option_names):

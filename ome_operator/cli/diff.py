@@ -1,4 +1,4 @@
-"""`ome diff`: shows what an edit would change and restart, before it is applied."""
+"""`ome diff`: shows, before an edit is applied, which objects it would change and which pods it would restart."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,5 +1,5 @@
-"""`ome explain`: shows why a service is not ready and what to do, or which runtime the operator would choose for it and why
-no other.
+"""`ome explain`: shows why a service is not ready and what to do. `ome explain runtime`: shows which runtime the operator
+would choose for a service, and why it excludes the others.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,9 @@ app = typer.Typer(
 
 @app.callback()
 def explain() -> None:
-    """Show why a service is not ready and what to do, or which runtime the operator would choose for it and why no other."""
+    """Show why a service is not ready and what to do, or which runtime the operator would choose for it and why it
+    excludes the others.
+    """
 
 
 @app.command(
@@ -86,8 +88,8 @@ def runtime(
     context: Context = None,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of a service that names none.")] = "default",
 ) -> None:
-    """Show the runtime that a service would get, and for every other runtime each rule that excludes it. Exit code 1: no
-    runtime fits.
+    """Show the runtime that a service would get, and each rule that excludes another runtime. Exit code 1: no runtime
+    fits, or there is another problem.
     """
     from ome_operator.api import Invalid, Serving
     from ome_operator.cache.resources import SERVICE, SERVING

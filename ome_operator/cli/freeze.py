@@ -42,10 +42,10 @@ Class = Annotated[
     ),
 ]
 LOOK = 0.5
-"""Seconds between two checks whether the operator has confirmed the freeze."""
+"""Seconds between two checks of whether the operator has confirmed the freeze."""
 UNSEEN = 2.5 * Settings().freeze_interval
-"""Seconds after which every running operator has read its Lease. Waited for if no service exists whose status could confirm
-it."""
+"""Seconds within which every running operator reads its Lease. `ome freeze --all` waits for this time if no service
+exists whose status could confirm the freeze."""
 
 
 @app.command(epilog='Examples: ome freeze kimi-k2-instruct --why "new driver"; ome freeze --all')
@@ -60,7 +60,8 @@ def freeze(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Stop the operator: until `ome thaw` it rolls, scales and recycles nothing. Running pods keep running and serving.
+    """Stop the operator's changes until `ome thaw`: it starts no rollout, scales nothing and recycles nothing. Running
+    pods keep serving.
 
     Exit code 0: the operator has confirmed the freeze. 1: the freeze is stored, but the operator has not confirmed it yet.
     """
@@ -129,12 +130,12 @@ def _either(service: str, every: bool, namespace: str, of: str) -> None:
 
 
 def _lease_of(of: str) -> str:
-    """Return the name of the Lease of the operator with this operator class ("" for the default operator)."""
+    """Return the name of the Lease of the operator with the operator class `of`, which is "" for the default operator."""
     return Settings(operator_class=of).own_name
 
 
 def _selector(of: str) -> str:
-    """Return the label selector of the services that the operator of this class manages."""
+    """Return the label selector of the services that the operator with the operator class `of` manages."""
     return f"{keys.OPERATOR_CLASS}={of}" if of else f"!{keys.OPERATOR_CLASS}"
 
 
@@ -148,14 +149,14 @@ async def _class_of(client: "Client", namespace: str, name: str) -> str:
 
 
 async def _value(client: "Client", why: str) -> str:
-    """Return the value of the freeze annotation: time, user and reason."""
+    """Return the value of the freeze annotation, which contains the current time, the user and the reason `why`."""
     when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     reason = " ".join(why.split())
     return f"{when} by {await _who(client)}" + (f": {reason}" if reason else "")
 
 
 async def _who(client: "Client") -> str:
-    """Return the name of the user as the API server knows it, or else the user name on this machine."""
+    """Return the user name that the API server reports for this client, or else the user name on this machine."""
     from ome_operator.kube.errors import KubeError
 
     try:
@@ -165,7 +166,9 @@ async def _who(client: "Client") -> str:
 
 
 async def _found(client: "Client", name: str, namespace: str) -> str:
-    """Return the namespace of the operator's Lease. Raises UserError unless exactly one namespace has it."""
+    """Return the namespace of the operator's Lease: `namespace` if it is given, otherwise the only namespace with a Lease
+    of this name. Raises UserError if no namespace or several namespaces have such a Lease.
+    """
     if namespace:
         return namespace
     found = await client.list_objects("Lease", field_selector=f"metadata.name={name}")
@@ -179,7 +182,9 @@ async def _found(client: "Client", name: str, namespace: str) -> str:
 
 
 async def _annotate(client: "Client", kind: str, namespace: str, name: str, value: str | None) -> str:
-    """Set the freeze annotation to `value`, or remove it for None, and return its previous value ("" if there was none)."""
+    """Set the freeze annotation of an object to `value`, or remove it if `value` is None. Return the previous value, or
+    "" if the object had none.
+    """
     from ome_operator.core.freeze.hold import frozen
     from ome_operator.kube.errors import NotFound
 
@@ -201,7 +206,9 @@ async def _annotate(client: "Client", kind: str, namespace: str, name: str, valu
 
 
 async def _confirmed(lacks: Callable[[], Awaitable[str]], seconds: float) -> bool:
-    """Wait until `lacks` returns "", at most `seconds`. Print the result, and return whether the operator confirmed it."""
+    """Call `lacks` until it returns "", for at most `seconds`. Print the result, and return whether the operator has
+    confirmed the freeze. `lacks` returns a description of the missing confirmations.
+    """
     end = time.monotonic() + seconds
     while said := await lacks():
         if time.monotonic() >= end:
@@ -214,7 +221,9 @@ async def _confirmed(lacks: Callable[[], Awaitable[str]], seconds: float) -> boo
 
 
 async def _says(client: "Client", namespace: str, name: str, value: str) -> str:
-    """Return what is missing until the status of a service confirms this freeze; "" if it confirms it."""
+    """Return why the status of a service does not confirm the freeze with this annotation value; "" if the status
+    confirms it.
+    """
     body = await client.get("InferenceService", namespace, name)
     return "" if _told(body, value) else "its status does not show it"
 
@@ -227,14 +236,16 @@ async def _all_say(client: "Client", value: str, of: str) -> str:
 
 
 def _told(body: "Manifest", value: str) -> bool:
-    """Return whether the Frozen condition in a status refers to this freeze, identified by its time and user."""
+    """Return whether the condition Frozen in an object's status refers to the freeze with this annotation value. A freeze
+    is identified by its time and user.
+    """
     said = (body.get("status") or {}).get("conditions") or ()
     stamp = value.partition(": ")[0]
     return any(item.get("type") == "Frozen" and stamp in (item.get("message") or "") for item in said)
 
 
 async def _left(client: "Client", of: str) -> None:
-    """Print which services stay frozen by their own annotation."""
+    """Print which services stay frozen because of their own annotation."""
     from ome_operator.core.freeze.hold import frozen
 
     bodies = await client.list_objects("InferenceService", label_selector=_selector(of))

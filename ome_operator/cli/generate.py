@@ -1,4 +1,4 @@
-"""`ome generate`: prints the launch command and the YAML that serve a model on the user's hardware."""
+"""`ome generate`: prints the launch command and the YAML to serve a model on the user's hardware."""
 
 import shlex
 import sys
@@ -22,10 +22,11 @@ from ome_operator.util.kubeyaml import documents
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 YAML = "yaml"
 OWN = "own"
-"""Value of a parser option that was given without a value."""
+"""Value that stands for a parser option without a value."""
 PARSERS = ("--reasoning-parser", "--tool-call-parser")
 MOST_NODES, MOST_GPUS, MOST_TOKENS = 10_000, 128, 1_000_000_000
-"""Upper limits that are above any real cluster, and low enough for code that loops over each item."""
+"""Upper limits of numbers in options. They exceed any real cluster, and are low enough for code that loops over each
+item."""
 MOST_BATCH = 4096
 _Nodes = typer.Option(min=1, max=MOST_NODES, help="Nodes of this role, with --strategy pd.")
 _Groups = typer.Option(
@@ -34,7 +35,9 @@ _Groups = typer.Option(
 
 
 class _BareParsers(TyperCommand):
-    """Allows the options of PARSERS with or without a value. In typer an option either always has a value, or never."""
+    """A command that accepts the options of PARSERS with or without a value. In typer, an option either always has a
+    value or never has one.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the value OWN after parser options without a value."""
@@ -148,8 +151,8 @@ def generate(
         bool, typer.Option("--force", help="With -o: overwrite existing files even if their content differs.")
     ] = False,
 ) -> None:
-    """Print the launch command and the YAML for a model on your hardware. On a terminal, without options, the command
-    asks.
+    """Print the launch command and the YAML for a model on your hardware. On a terminal, the command asks for the
+    hardware and the model if neither is given.
     """
     given = {key: value for key, value in locals().items() if key in {item.name for item in fields(RecipeRequest)}}
     _check_none_empty({**given, "engine_version": version, "output": output})
@@ -169,7 +172,7 @@ def generate(
 
 
 def _check_none_empty(given: dict[str, Any]) -> None:
-    """Refuse an option with an empty value, which an unset shell variable produces."""
+    """Raise an error for an option with an empty value, because an unset shell variable produces an empty value."""
     for name, value in given.items():
         if isinstance(value, str) and not value.strip() and name != "version":
             said = "the value is empty: give a value, or leave out the option"
@@ -193,8 +196,8 @@ def bookshelf() -> Library:
 
 
 def _samples(config: Path) -> dict[str, str]:
-    """Map the name of each model object to the first sample that serves it, as a path relative to the working directory if
-    possible.
+    """Map the name of each model object to the path of the first sample that serves the model. The path is relative to
+    the working directory if possible.
     """
     out: dict[str, str] = {}
     for path in sorted((config / "samples" / "isvc").rglob("*.yaml")):
@@ -236,7 +239,7 @@ def _answer(request: RecipeRequest, explain: bool, output: str | None, force: bo
 
 
 def _lint(text: str) -> tuple[str, ...]:
-    """Return the findings of the `ome lint` rules in the generated YAML. The tests expect none, but cannot cover all
+    """Return the findings of `ome lint` in the generated YAML. The tests expect no findings, but cannot cover all
     combinations of options.
     """
     from ome_operator.cli.live.cluster_from_manifests import KNOWN, gather
@@ -250,7 +253,7 @@ def _lint(text: str) -> tuple[str, ...]:
 
 
 def _check_none_lost(folder: Path, files: dict[str, str]) -> None:
-    """Refuse to overwrite a file with different content, because a user may have edited it."""
+    """Raise UserError if a file in `folder` exists with different content, because a user may have edited that file."""
     paths = {folder / f"{name}.yaml": text for name, text in files.items()}
     there = [path for path, text in paths.items() if path.is_file() and path.read_text(encoding="utf-8") != text]
     if there:
@@ -272,7 +275,9 @@ def _write(folder: Path, files: dict[str, str]) -> None:
 
 
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options for what the user chooses with the arrow keys, and print the equivalent command."""
+    """Let the user choose the hardware, the model and other options with the arrow keys. Print the equivalent command,
+    and return the chosen options.
+    """
     from ome_operator.cli.menu import Item, choose
     from ome_operator.cookbook.layout import plan
 

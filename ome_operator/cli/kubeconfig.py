@@ -1,5 +1,5 @@
-"""`ome kubeconfig`: writes a kubeconfig that holds the token of a ServiceAccount, and no credentials of the user who runs
-it.
+"""`ome kubeconfig`: writes a kubeconfig that contains the token of a ServiceAccount, and no credentials of the user who
+runs the command.
 """
 
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 SHORTEST = timedelta(minutes=10)
-"""The API server issues no token with a shorter lifetime."""
+"""Shortest lifetime of a token. The API server issues no token with a shorter lifetime."""
 _PART = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _SPAN = re.compile(r"(\d+[hms])+")
 
@@ -40,8 +40,8 @@ def kubeconfig(
 ) -> None:
     """Write a kubeconfig with a token of a ServiceAccount. The server and the CA are those of the current kubeconfig.
 
-    An operator that runs with it has the rights of that account and no others, and the admission policies of the chart apply
-    to it. Only you can read the file. Run the command again for the next token: a running operator reads the file again by
+    An operator that uses this kubeconfig has only the rights of that account, and the admission policies of the chart apply
+    to it. Only you can read the file. To renew the token, run the command again: a running operator reads the file again by
     itself.
     """
     namespace, name = account(serviceaccount)
@@ -73,7 +73,9 @@ def kubeconfig(
 
 
 def account(written: str) -> tuple[str, str]:
-    """Return namespace and name of an account that is written as NAMESPACE/NAME. Raises UserError."""
+    """Return the namespace and the name of an account from the text NAMESPACE/NAME. Raises UserError if the text has
+    another form.
+    """
     found = re.fullmatch(f"({_PART})/({_PART})", written)
     if found is None:
         raise UserError(f"--serviceaccount={written}: write NAMESPACE/NAME, such as ome/ome-operator.")
@@ -82,7 +84,9 @@ def account(written: str) -> tuple[str, str]:
 
 
 def span(written: str) -> timedelta:
-    """Return the lifetime of a token from text such as 24h. Raises UserError if it is invalid or shorter than SHORTEST."""
+    """Return the lifetime of a token from a text such as 24h. Raises UserError if the text is invalid or the lifetime is
+    shorter than SHORTEST.
+    """
     found = timedelta(seconds=quantity.seconds(written)) if _SPAN.fullmatch(written) else None
     if found is None or found < SHORTEST:
         raise UserError(f"--duration={written}: write 10m or longer, such as 24h.")
@@ -90,7 +94,7 @@ def span(written: str) -> timedelta:
 
 
 def made(cluster: Mapping[str, Any], user: str, token: str) -> dict[str, Any]:
-    """Return the body of a kubeconfig with one cluster and one user."""
+    """Return the content of a kubeconfig with one cluster and one user."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -102,7 +106,7 @@ def made(cluster: Mapping[str, Any], user: str, token: str) -> dict[str, Any]:
 
 
 def replaceable(file: Path, user: str) -> None:
-    """Raise UserError if the file exists and holds anything but an earlier token of this account."""
+    """Raise UserError if the file exists and contains anything but a kubeconfig of the account `user`."""
     if not file.exists():
         if not file.parent.is_dir():
             raise UserError(f"--output={file}: there is no folder {file.parent}.")
@@ -117,7 +121,9 @@ def replaceable(file: Path, user: str) -> None:
 
 
 def kept(file: Path, text: str) -> None:
-    """Write the file with mode 0600, and replace it atomically, because a running operator may read it at any moment."""
+    """Write the file with mode 0600. The file is replaced atomically, because a running operator may read it at any
+    moment.
+    """
     try:
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
         try:
@@ -132,7 +138,9 @@ def kept(file: Path, text: str) -> None:
 
 
 def told(file: Path | None, server: str, namespace: str, name: str, until: datetime, asked: timedelta) -> str:
-    """Return a line that states the account, the server and the expiry of the token."""
+    """Return a line that states the account, the server and the expiry of the token. It also states if the token expires
+    earlier than `asked`.
+    """
     left = until - datetime.now(UTC)
     said = f"system:serviceaccount:{namespace}:{name} at {server}, until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     if left < asked - timedelta(minutes=1):

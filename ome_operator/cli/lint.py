@@ -1,5 +1,5 @@
-"""`ome lint`: finds settings of a service that keep it from starting, make it answer wrongly or waste GPUs, in files or on a
-cluster.
+"""`ome lint`: finds settings with which a service does not start, answers wrongly or wastes GPUs. It checks files, or the
+services of a cluster.
 """
 
 from enum import StrEnum
@@ -74,8 +74,8 @@ def lint(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Find settings of services that keep them from starting, make them answer wrongly or waste GPUs. Checks the services of
-    a cluster, or those of files together with the runtimes in them.
+    """Find settings with which services do not start, answer wrongly or waste GPUs. Checks the services of a cluster, or
+    the services and runtimes in files.
 
     Exit code 2: there are errors, or the check could not run; 1: there are warnings, with --strict; else 0.
     """
@@ -121,7 +121,9 @@ def lint(
 
 
 def _check(service: str, files: list[Path] | None, everywhere: bool, offline: dict[str, bool]) -> None:
-    """Raise Unanswered for options that exclude each other or that need -f."""
+    """Raise Unanswered for options that exclude each other or that require -f. `offline` maps each option that requires
+    -f to whether it is given.
+    """
     if files and (service or everywhere):
         raise Unanswered("-f checks files; SERVICE and -A check a cluster. Leave out one of the two.")
     if service and everywhere:
@@ -144,7 +146,9 @@ def _texts(files: list[Path]) -> dict[str, str]:
 
 
 def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, versions: "Versions") -> "list[Subject]":
-    """Return what to check in these files. Raises Unanswered if they contain neither a service nor a runtime."""
+    """Return the services and runtimes in these files. Raises Unanswered if the files contain neither a service nor a
+    runtime.
+    """
     from ome_operator.cli.live.linted import subjects
 
     given = read_manifests(files, namespace)
@@ -155,8 +159,9 @@ def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, vers
 
 
 def _catalog(named: list[Path] | None) -> list[Path]:
-    """Return the folders with models and runtimes. The operator's image has no config folder; there the named files must be
-    complete.
+    """Return the folders from which referenced models and runtimes are read: the named folders, or `config`. Return none
+    if there is no `config` folder, as in the operator's image; the checked files must then contain all referenced
+    objects.
     """
     if named:
         return catalog_paths(named)
@@ -167,7 +172,7 @@ def _catalog(named: list[Path] | None) -> list[Path]:
 
 
 async def _live(client: "Client", service: str, namespace: str, everywhere: bool, versions: "Versions") -> "list[Subject]":
-    """Return what to check on the cluster, read with the rights of the user."""
+    """Return the services on the cluster that the command checks. They are read with the rights of the user."""
     from ome_operator.cli.live.linted import on_a_cluster
     from ome_operator.kube.errors import NotFound
 

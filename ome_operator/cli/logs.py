@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 TAIL = 100
 _COLOURS = (36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91)
-"""ANSI colour codes, assigned to one rank after another."""
+"""ANSI colour codes. Each rank gets the next code, starting again after the last one."""
 
 
 @app.command(
@@ -51,7 +51,7 @@ def logs(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Print all logs of a service, a role or a group in order of time, each line prefixed with role/group/rank.
+    """Print all logs of a service, a role or a group, sorted by time. Each line is prefixed with role/group/rank.
 
     Exit code 0: all logs are shown. 1: some could not be read; stderr names them. 2: there is nothing to read.
     """
@@ -86,7 +86,7 @@ def logs(
 
 
 def _wanted(following: bool, previous: bool, tail: int | None, since: str | None) -> "Wanted":
-    """Return which lines to read. Raises Unanswered if options exclude each other or are invalid."""
+    """Return which lines of each log to read. Raises Unanswered if options exclude each other or are invalid."""
     from ome_operator.describe.log_selection import parse_seconds
     from ome_operator.kube.podlogs import Wanted
 
@@ -102,7 +102,7 @@ def _wanted(following: bool, previous: bool, tail: int | None, since: str | None
 async def _sources(
     client: "Client", namespace: str, service: str, choice: "Choice", container: str | None
 ) -> list["Source"]:
-    """Return the selected containers, leaders first."""
+    """Return the selected containers, those of leaders first."""
     from ome_operator.cli.live.logs import Source
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
@@ -116,7 +116,9 @@ async def _sources(
 
 
 async def _simulated(client: "Client") -> frozenset[str]:
-    """Return the names of kwok nodes, whose pods run no process; none if the user may not read nodes."""
+    """Return the names of nodes that kwok simulates, on which pods run no process. Return none if the user may not read
+    nodes.
+    """
     from ome_operator.kube.listing import listed
 
     found = await listed(client, ("Node",), selector="type=kwok", optional=("Node",))
@@ -124,7 +126,9 @@ async def _simulated(client: "Client") -> frozenset[str]:
 
 
 def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str:
-    """Return `wanted`, or "" if the pod has no such container. By default the first container, which runs the role."""
+    """Return the name of the container whose log is shown. This is `wanted`, or "" if the pod has no container `wanted`.
+    If `wanted` is None, it is the first container, which runs the role.
+    """
     names = [item["name"] for item in (*spec["containers"], *(spec.get("initContainers") or ()))]
     return names[0] if wanted is None else wanted if wanted in names else ""
 
@@ -132,7 +136,7 @@ def _container(spec: dict[str, list[dict[str, str]]], wanted: str | None) -> str
 async def _nothing(
     client: "Client", namespace: str, service: str, choice: "Choice", container: str | None, simulated: frozenset[str]
 ) -> str:
-    """Return a sentence that explains why there is nothing to show."""
+    """Return a sentence that explains why there is no log to show."""
     from ome_operator.cache.resources import SERVICE
     from ome_operator.cli.live.trees import selector
     from ome_operator.core.observed import from_api
@@ -162,11 +166,12 @@ async def _nothing(
 
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
-"""ANSI colour sequence of a program's output. It is removed on a terminal, where it would extend beyond its line."""
+"""A pattern of ANSI colour sequences in a program's output. On a terminal they are removed, because a colour would
+continue on the following lines."""
 
 
 class _Shown:
-    """Writes log lines to stdout. On a terminal every rank has its own colour."""
+    """A function object that writes log lines to stdout. On a terminal, every rank has its own colour."""
 
     def __init__(self, width: int, timestamps: bool) -> None:
         self._width, self._timestamps, self._colours = width, timestamps, dict[str, int]()

@@ -1,4 +1,4 @@
-"""Reads the YAML that a user names on the command line: files, folders, and `-` for standard input."""
+"""Reads the YAML files and folders that a user names on the command line; `-` is standard input."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,15 +18,15 @@ from ome_operator.util.kubeyaml import LEVELS, VALUES, documents
 
 STDIN = Path("-")
 SERVICES = ("InferenceService", "Serving")
-"""Kinds that refer to objects of other kinds (models, runtimes)."""
+"""Kinds of services, which refer to objects of other kinds (models, runtimes)."""
 _SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestamp": str}
-"""Metadata fields that the API server sets and that the operator reads, with the type of each. Owner references and managed
-fields are left out, because they mean nothing without a cluster."""
+"""Metadata fields that the API server sets and that the operator reads, each with its type. Owner references and managed
+fields are left out, because they have no meaning without a cluster."""
 
 
 def catalog_paths(paths: Iterable[Path] | None) -> list[Path]:
-    """Return the folders with models and runtimes. A path below `config` that does not exist is replaced by the same path in
-    the `config` folder that is shipped with this program.
+    """Return the folders with models and runtimes. If a path below `config` does not exist, it is replaced by the same
+    path in the `config` folder that is shipped with this program.
     """
     return [
         path if path.exists() or path.parts[:1] != ("config",) else shipped("config").joinpath(*path.parts[1:])
@@ -42,8 +42,8 @@ def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
 
 
 def read_referenced(paths: Iterable[Path], given: Iterable[Path], namespace: str) -> list[Manifest]:
-    """Return the objects that services refer to from `paths`, without services, and without the files among `given`, which
-    are read separately.
+    """Return the objects in `paths` to which services refer. Services are left out, and so are the files in `given`,
+    which the caller reads separately.
     """
     known = {file.resolve() for file in files_in(given)}
     found = read_manifests((file for file in files_in(paths) if file.resolve() not in known), namespace)
@@ -105,8 +105,8 @@ def _objects(where: str, body: Any, namespace: str) -> Iterator[Manifest]:
 
 
 def _metadata(written: Mapping[str, Any], namespace: str | None) -> Manifest:
-    """Return the metadata that the operator reads. `namespace` is the namespace of an object that names none, or None for a
-    cluster-scoped kind.
+    """Return the metadata that the operator reads. `namespace` is the default namespace; it is None for a cluster-scoped
+    kind.
     """
     own = {name: written[name] for name in ("name", "labels", "annotations") if written.get(name) is not None}
     added = {name: written[name] for name, kind in _SERVERS.items() if isinstance(written.get(name), kind)}
@@ -132,7 +132,7 @@ def _wrong_metadata(body: Mapping[str, Any]) -> str:
 
 
 def _too_much(body: Mapping[str, Any]) -> str:
-    """Return a sentence if the object is too large or too deep to process; "" otherwise."""
+    """Return a sentence if the object is too large or too deeply nested to process; "" otherwise."""
     if larger(body, VALUES):
         return f"an object of kind {body['kind']} has more than {VALUES} values: remove YAML aliases (*name)"
     if deeper(body, LEVELS):

@@ -1,5 +1,5 @@
-"""A list to choose from with the arrow keys. It is drawn on stderr, because stdout is reserved for the output of the
-command.
+"""A list on the terminal from which the user chooses with the arrow keys. It is drawn on stderr, because stdout is
+reserved for the output of the command.
 """
 
 import os
@@ -29,7 +29,7 @@ class Item:
 
 
 Read = Callable[[], str]
-"""Blocks until the user types, and returns what was typed: one key or several."""
+"""A function that waits until the user types, and returns one or several typed keys."""
 
 
 def choose(title: str, items: Sequence[Item], read: Read | None = None, console: Console | None = None) -> str:
@@ -55,7 +55,9 @@ def choose(title: str, items: Sequence[Item], read: Read | None = None, console:
 
 
 def _after(items: Sequence[Item], at: int, text: str) -> tuple[int, bool]:
-    """Return the marked position after these keys, and whether the user pressed Enter on it."""
+    """Return the position that is marked after the keys in `text`, and whether the user pressed Enter. `at` is the
+    position before.
+    """
     for key in _KEY.findall(text):
         if key in _TAKE:
             return at, True
@@ -65,8 +67,8 @@ def _after(items: Sequence[Item], at: int, text: str) -> tuple[int, bool]:
 
 @contextmanager
 def _keyboard(read: Read | None) -> Iterator[Read]:
-    """Yield a function that reads keys as they are pressed, without echo; `read` itself if it is given. Keys that were typed
-    before the list appeared are kept.
+    """Yield a function that returns keys as they are pressed, without echo. If `read` is given, yield `read` instead.
+    Keys that the user typed before the list appeared are kept.
     """
     if read is not None:
         yield read
@@ -86,7 +88,9 @@ def _keyboard(read: Read | None) -> Iterator[Read]:
 
 
 def step(items: Sequence[Item], at: int, by: int) -> int:
-    """Return the position of the next item that can be chosen, in direction `by`, starting over at the end of the list."""
+    """Return the position of the next item that can be chosen. `by` is 1 to search downwards, or -1 to search upwards.
+    The search continues at the other end of the list.
+    """
     for _ in items:
         at = (at + by) % len(items)
         if not items[at].why_not:

@@ -1,4 +1,4 @@
-"""Options of the commands that run in a pod until they are stopped."""
+"""Options of the commands that run in a pod until the pod ends."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,12 +17,14 @@ LogLevel = Annotated[str, typer.Option(help="Lowest level that is logged: DEBUG,
 
 
 def roots(given: list[str] | None) -> tuple[str, ...]:
-    """Return the directories below which agents write, without a trailing slash, as agents themselves normalise them."""
+    """Return the directories below which agents write, without a trailing slash. Agents normalise them in the same way.
+    Without `given`, return the default directories.
+    """
     return tuple(root.rstrip("/") for root in given or ()) or Policy.agent_roots
 
 
 def preflight_mode(said: str) -> str:
-    """Return a mode of the preflight from its text. Raises UserError."""
+    """Return the preflight mode that the text of --preflight selects. Raises UserError for an unknown mode."""
     from ome_operator.core.preflight.mode import MODES, read
 
     if found := read(said):

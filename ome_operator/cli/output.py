@@ -26,7 +26,7 @@ class Format(StrEnum):
 Output = Annotated[Format | None, typer.Option("--output", "-o", help="Machine-readable output instead of text.")]
 
 _PLAIN = 10_000
-"""Width in columns of output that is not a terminal, so that lines in a pipe are not wrapped."""
+"""Width in columns of output that is not written to a terminal, so that lines in a pipe are not wrapped."""
 
 
 def console() -> "Console":
@@ -68,7 +68,9 @@ def emit_objects(format_: Format, objects: Iterable[dict[str, Any]]) -> None:
 
 
 def _data(value: Any) -> Any:
-    """Return plain data in which no object occurs twice, because YAML would write the second one as an alias."""
+    """Return plain data for the YAML and JSON writers. No object occurs twice in it, because the YAML writer would write
+    the second occurrence as an alias.
+    """
     if is_dataclass(value):
         return {to_camel(field.name): _data(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, datetime):

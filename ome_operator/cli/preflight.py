@@ -38,7 +38,7 @@ class Form(StrEnum):
 
 
 class Role(StrEnum):
-    """The role whose nodes are checked."""
+    """A role whose nodes can be checked."""
 
     PREFILL = "prefill"
     DECODE = "decode"
@@ -106,7 +106,9 @@ def preflight(
 async def _trials(
     client: "Client", service: str, files: list[Path], namespace: str, roles: set[str], within: int
 ) -> "list[Trial]":
-    """Return the check pods to create."""
+    """Return the sets of check pods to create, for the services in `files` or for `service`. `within` is the time limit
+    of the check in seconds.
+    """
     from ome_operator.cli.live.preflight import of_files, of_service
     from ome_operator.kube.errors import NotFound
 

@@ -1,4 +1,4 @@
-"""`ome record`: writes what the operator observes of a service to a file that can be replayed anywhere."""
+"""`ome record`: writes what the operator observes of a service to a file for `ome replay`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,8 +30,9 @@ def record(
 ) -> None:
     """Write what the operator observes of a service now, and what it decides, to a file for `ome replay`.
 
-    The cluster is read with your own rights. The operator itself writes its own passes when it receives SIGUSR1. Values of
-    variables and everything that looks like a secret are redacted, but check the file before you pass it on.
+    The cluster is read with your own rights. A running operator writes its own reconciliation passes to such a file when it
+    receives SIGUSR1. Values of variables and everything that looks like a secret are redacted, but check the file before you
+    pass it on.
     """
 
     async def work(client: "Client") -> tuple[str, str, "Pass"]:

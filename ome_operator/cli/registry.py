@@ -1,5 +1,5 @@
-"""`ome registry`: keeps the worker list of a router in sync with its pods. The operator runs it as a sidecar of the
-router.
+"""`ome registry`: keeps the worker list of a router equal to the pods that can serve. The operator runs this command in a
+sidecar of the router.
 """
 
 import asyncio

@@ -84,7 +84,9 @@ def render(
 
 
 def _service(kept: "Resource", cluster: "ClusterCache") -> tuple[list["Manifest"], list[str]]:
-    """Return the objects of a service, and sentences about what is missing for them."""
+    """Return the objects that the operator would create for a service, and a sentence for each problem that prevents it
+    from creating them.
+    """
     from ome_operator.api import Invalid
     from ome_operator.describe.outcome import outcome
 

@@ -24,8 +24,9 @@ def replay(
     last: Annotated[int, typer.Option(help="Only this number of newest passes of each service; 0: all.", min=0)] = 0,
     output: Output = None,
 ) -> None:
-    """Run the passes of a recording again, with this version of the operator and without a cluster. For each pass print what
-    it observed, what it decides and why, and how that differs from the recorded decision.
+    """Run the reconciliation passes of a recording again, with this version of the operator and without a cluster. For
+    each pass, print what the pass observed, what it decides and why, and how that decision differs from the recorded
+    one.
 
     Exit code 0: all decisions are the same. 1: a decision differs. 2: the file cannot be read.
     """

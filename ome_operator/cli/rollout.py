@@ -27,7 +27,7 @@ Name = Annotated[str, typer.Argument(metavar="SERVICE", show_default=False, auto
 
 
 class Found(NamedTuple):
-    """A service and its stored revisions, oldest first."""
+    """A service, its stored revisions (oldest first) and its target revision."""
 
     service: "InferenceService"
     known: "list[Revision]"
@@ -42,13 +42,13 @@ class Found(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The service as arguments of a command: NAME -n NAMESPACE."""
+        """The service as arguments of a command, in the form NAME -n NAMESPACE."""
         return f"{self.service.name} -n {self.service.namespace}"
 
 
 @app.command(epilog="Example: ome history kimi-k2-instruct")
 def history(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """List the stored revisions, the newest last, with what changed in each and which one runs."""
+    """List the stored revisions, the newest last. Each line shows the changes of a revision and whether it runs."""
     from ome_operator.describe.history import history_entries
 
     async def work(client: "Client") -> Found:
@@ -78,7 +78,7 @@ def undo(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Pin the service to a stored revision: its pods are created from the stored data, byte for byte."""
+    """Pin the service to a stored revision. The pods are created from the stored data, byte for byte."""
     from ome_operator.describe.history import before
 
     if to and off:
@@ -113,7 +113,7 @@ def undo(
 
 @app.command(epilog="Example: ome retry kimi-k2-instruct")
 def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """Try a rejected revision again, unchanged."""
+    """Start a rejected revision again, without changes."""
 
     async def work(client: "Client") -> Found:
         found = await _find(client, namespace, service)
@@ -129,7 +129,7 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
 
 @app.command(epilog="Example: ome restart kimi-k2-instruct")
 def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """Create a new revision with the same content. It replaces all pods of engine and decoder, as an edit would."""
+    """Create a new revision with the same content. Like an edit, it replaces all pods of engine and decoder."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
     say(f"{found.where} gets a new revision; `ome history {found.words}` shows it.")
     if found.aim.pin:
@@ -142,7 +142,7 @@ def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = N
 
 @app.command(epilog="Example: ome pause kimi-k2-instruct")
 def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
-    """Stop every rollout that would replace running pods. Edits are recorded meanwhile."""
+    """Stop every rollout that would replace running pods. Edits are recorded, and rolled out after `ome resume`."""
     found = _set(service, namespace, kubeconfig, context, {"paused": True})
     if _paused(found):
         say(f"{found.where} was paused already: nothing was changed.")
@@ -163,15 +163,17 @@ def resume(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = No
 
 
 def _named(to: str, known: "list[Revision]") -> str:
-    """Return the name of a revision that the user gives by its name, or by the number that `ome history` shows. An unknown
-    value is returned unchanged.
+    """Return the name of the revision that the user gives by its name or by the number that `ome history` shows. If no
+    stored revision has that name or number, return `to` unchanged.
     """
     numbered = {str(item.number): item.name for item in known}
     return to if to in numbered.values() else numbered.get(to, to)
 
 
 def _set(service: str, namespace: str, kubeconfig: Any, context: Any, fields: dict[str, Any]) -> Found:
-    """Write fields of `spec.rollout` unless they have these values already, and return the service as it was before."""
+    """Write `fields` to `spec.rollout` of a service, unless they only repeat the current value of `paused`. Return the
+    service as it was before the edit.
+    """
 
     async def work(client: "Client") -> Found:
         found = await _find(client, namespace, service)
@@ -239,7 +241,7 @@ def _now() -> str:
 
 
 def _age(since: str, now: datetime) -> str:
-    """Return an age in the largest unit of which there are at least two, as kubectl does."""
+    """Return the time since `since` in the largest unit that yields at least 2, as kubectl does."""
     if not since:
         return "-"
     seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds()))

@@ -1,5 +1,5 @@
-"""`ome status`: shows services as trees, down to the rank that is not ready and the reason, or the rollout waves of an
-edited runtime.
+"""`ome status`: shows services as trees, down to the rank that is not ready and the reason. `ome status KIND NAME` shows
+the rollout waves of an edited runtime, model or accelerator class.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ INTERVAL = 2.0
 
 
 SHARED = ("runtime", "model", "acceleratorclass")
-"""Kinds of which `ome status KIND NAME` shows the rollout."""
+"""Kinds for which `ome status KIND NAME` shows the rollout waves."""
 
 
 @app.command(
@@ -51,8 +51,8 @@ def status(
 ) -> None:
     """Show services as trees of revisions, roles, groups and ranks, with the reason for everything that is not ready.
 
-    Exit code 0: all of them are Ready. 1: at least one is not. 2: the answer is unknown. `ome status runtime NAME` shows how
-    far the last edit of the runtime is rolled out (docs/rollouts.md); exit code 0: every service has it.
+    Exit code 0: all services are Ready. 1: at least one is not. 2: the answer is unknown. `ome status runtime NAME` shows
+    how far the last edit of the runtime is rolled out (docs/rollouts.md); exit code 0: every service has the edit.
     """
     if shared:
         if service not in SHARED or everywhere or ranks or watch:
@@ -78,7 +78,7 @@ def status(
 
 
 def _waves(kind: str, name: str, namespace: str, output: Format | None, kubeconfig: Kubeconfig, context: Context) -> int:
-    """Print how far the last edit of an object is rolled out, and return the exit code."""
+    """Print how far the last edit of a shared object is rolled out, and return the exit code."""
     from ome_operator.cli.connect import namespace_or_default
     from ome_operator.cli.live.shared import found
     from ome_operator.cli.output import say
@@ -135,7 +135,9 @@ def _drawn(found: list["Tree"], ranks: bool) -> "RenderableType":
 
 
 async def _watch(look: Callable[[], Awaitable[list["Tree"]]], output: Format | None, ranks: bool) -> list["Tree"]:
-    """Show the trees until Ctrl+C: as a live view on a terminal, elsewhere as a new text whenever they change."""
+    """Show the trees until Ctrl+C. On a terminal they are a live view; elsewhere they are printed again whenever they
+    change. `look` reads the current trees.
+    """
     from rich.live import Live
 
     from ome_operator.kube.errors import KubeError
