@@ -43,7 +43,7 @@ def test_the_aims_are_those_of_the_benchmark() -> None:
     text = " ".join(PAGE.split())
     assert f"at most {RATIO} times the floor" in text
     assert f"within {LAG_S:.0f} s after its own last pod" in text
-    assert f"at most {ABOVE:.0f} writes above the objects" in text
+    assert f"number of writes for a service is at most {ABOVE:.0f} more than its number of objects" in text
     assert KUBERNETES in PAGE
 
 
