@@ -1,6 +1,7 @@
-"""Determine which namespace owns a directory of weights, and which models may take files from it (docs/tenancy.md).
+"""Determine which namespace owns a directory of weights, and which models may take files from the directory
+(docs/tenancy.md).
 
-The location of a directory and the identity in its manifest must agree with its name; otherwise the directory has no owner.
+A directory has an owner only if its name agrees with its location and with the identity in its manifest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +14,8 @@ from ome_operator.agent.store import HIDDEN
 from ome_operator.core.weights.mount import NAMESPACES, home
 
 LEGACY_DIGITS = 8
-"""Length of the name of a directory that an earlier agent created. The name is derived from the URI alone, so that several
-models could share the directory.
-"""
+"""Length in characters of a directory name that an earlier version of the agent created. Such a name is derived from the
+URI alone, so that several models could share the directory."""
 _SHARED = tuple(f"{keys.MODEL_LABEL_PREFIX}{kind}." for kind in ("clusterbasemodel", "finetunedweight"))
 
 
@@ -29,8 +29,8 @@ class ProvenFile(NamedTuple):
 
 
 def find_homes(roots: Iterable[Path]) -> list[Path]:
-    """Return every `.ome` directory below the roots, at most a few levels deep. A `.ome` inside another `.ome` is ignored,
-    because a model's own files may have that name.
+    """Return every `.ome` directory below the roots, at most a few levels deep. A `.ome` inside another `.ome` is
+    ignored, because a model may contain a file or directory with that name.
     """
     depths = ("", "*/", "*/*/", f"{NAMESPACES}/*/*/")
     found = {home for root in roots for depth in depths for home in root.glob(f"{depth}{HIDDEN}")}
@@ -38,8 +38,8 @@ def find_homes(roots: Iterable[Path]) -> list[Path]:
 
 
 def namespace_of(home: Path) -> str | None:
-    """Return the namespace whose directories are in a `.ome`: "" for cluster-scoped models, None if the location has no
-    owner.
+    """Return the namespace that owns the directories in a `.ome`: "" for cluster-scoped models, None if the location of
+    the `.ome` determines no owner.
     """
     if NAMESPACES not in home.parts:
         return ""
@@ -47,8 +47,8 @@ def namespace_of(home: Path) -> str | None:
 
 
 def owner_of(folder: Path, digest: str, manifest: Manifest) -> str | None:
-    """Return the namespace that owns a directory in the `.ome` at `folder`: "" for cluster-scoped models, None if it has no
-    owner.
+    """Return the namespace that owns the directory `digest` in the `.ome` at `folder`: "" for cluster-scoped models, None
+    if the directory has no owner.
     """
     if len(digest) == LEGACY_DIGITS:
         return "" if manifest.models and all(label.startswith(_SHARED) for label in manifest.models) else None
@@ -61,10 +61,11 @@ def owner_of(folder: Path, digest: str, manifest: Manifest) -> str | None:
 
 
 def shareable_directories(namespace: str, homes: Callable[[], Iterable[Path]]) -> Iterator[tuple[Path, Manifest]]:
-    """Return the directories, with their manifests, from which a model may take files whose hash is right.
+    """Return the directories, with their manifests, from which a model may take files with a matching hash.
 
-    These are the directories of cluster-scoped models and of the model's own namespace. Hubs publish the hashes of files
-    that they do not give to everybody, so knowing a hash does not permit access to the bytes.
+    These are the directories of cluster-scoped models and of the model's own namespace. Directories of other namespaces are
+    excluded although the hash matches: hubs also publish the hashes of files that not everybody may download, so a known
+    hash does not prove permission to read the bytes.
     """
     for folder in homes():
         for path in sorted(folder.glob("*.json")):
@@ -74,7 +75,7 @@ def shareable_directories(namespace: str, homes: Callable[[], Iterable[Path]]) -
 
 
 def proven_files(home: Path) -> Iterator[ProvenFile]:
-    """Return every verified file below a `.ome` that has an owner, of complete models and of running downloads."""
+    """Return every verified file below a `.ome` that has an owner: the files of complete models and of running downloads."""
     for path in home.glob("*.json"):
         manifest = read_manifest(path)
         owner = owner_of(home, path.stem, manifest) if manifest is not None else None

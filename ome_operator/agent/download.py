@@ -29,11 +29,11 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 UNPACKED = 10e6
-"""Bytes per second of an archive's size for which unpacking may continue although other namespaces are waiting. Unpacking
-that is stopped starts again from the beginning, so it must get enough time to finish.
-"""
+"""Minimum speed, in bytes of the archive per second, that unpacking is assumed to reach. Unpacking may continue for the
+time that this speed needs, even while other namespaces are waiting, because stopped unpacking starts again from the
+beginning."""
 POLL_SECONDS = 0.2
-"""Seconds between two checks whether the turn is over."""
+"""Seconds between two checks of whether the turn is over (see fair_queue.py)."""
 
 
 class Failed(OmeError):
@@ -50,9 +50,9 @@ class Limits:
     """Size of a piece in bytes; a file is split into pieces if it is at least two pieces long."""
     throttle: Throttle = field(default_factory=lambda: Throttle(0))
     tries: int = 8
-    """Consecutive attempts without a new byte after which a file is given up for now."""
+    """Consecutive attempts without a new byte after which the download of a file fails for now."""
     wrong: int = 5
-    """Number of times that a complete file may arrive with a wrong hash before it is given up."""
+    """Number of times that a complete file may arrive with a wrong hash before its download fails."""
     first: float = 0.5
     """Seconds before the second attempt; the pause doubles with each further attempt, up to `last`."""
     last: float = 60.0
@@ -61,7 +61,7 @@ class Limits:
     minimum_speed: MinimumSpeed = field(default_factory=MinimumSpeed)
     free_space: FreeSpace = field(default_factory=FreeSpace)
     namespace_bytes: int = 0
-    """Bytes that the BaseModels of one namespace may have on this node; 0 means no limit."""
+    """Maximum bytes of one namespace's BaseModels on this node; 0 means no limit."""
 
 
 class Download:
@@ -89,8 +89,8 @@ class Download:
     async def run(self, revision: str = "") -> Manifest:
         """Download the missing files and publish the model.
 
-        `revision` selects a revision where the URI leaves it open. Raises Failed if the model cannot be downloaded now, and
-        TurnOver if another namespace is waiting.
+        `revision` selects the revision if the URI does not contain a revision. Raises Failed if the model cannot be
+        downloaded now, and TurnOver if another namespace is waiting.
         """
         try:
             return await self._run(revision)
@@ -152,7 +152,9 @@ class Download:
             raise Unreachable(f"the source did not return its list of files within {self._limits.listing:.0f} s") from error
 
     async def _reuse(self, listing: Listing, fetches: tuple[Fetch, ...]) -> Remaining:
-        """Take files that are already on this disk, from other revisions or from a directory that was filled by hand."""
+        """Take files that are already on this disk, from directories of other revisions or from a directory that was
+        filled manually.
+        """
         for fetch in fetches:
             if fetch.have:
                 continue
@@ -169,7 +171,7 @@ class Download:
         return plan_download(listing, self._store.proven(), self._store.have, self._node)
 
     async def _file(self, listing: Listing, fetch: Fetch) -> str:
-        """Download one file. Return "" on success, or a message that states why the file is not available."""
+        """Download one file. Return "" on success, otherwise a message that states why the file is not available."""
         async with self._line.slots:
             attempt = wrong = 0
             pieces = True
@@ -206,7 +208,9 @@ class Download:
                 await self._pause(wrong - 1, Unreachable(""))
 
     async def _accept(self, file: RemoteFile, checker: Checker) -> str:
-        """Record a file whose hash was right. Return a message if the file is an archive that cannot be used, else ""."""
+        """Record a file whose hash was right. Return a message if the file is an archive that cannot be used, otherwise
+        "".
+        """
         store = self._store
         if file.unpack is None:
             await asyncio.to_thread(store.accept, file, checker.blocks)
@@ -222,9 +226,9 @@ class Download:
         return ""
 
     async def _unpack(self, file: RemoteFile, leading: str) -> list[Proven]:
-        """Unpack an archive in a thread that stops when the turn is over or the model is removed.
+        """Unpack an archive in a thread. The thread stops when the model's turn is over or the model is removed.
 
-        Raises Refused if the archive is not usable, or TurnOver.
+        Raises Refused if the archive is not usable, and TurnOver if the turn is over.
         """
         stop, until = threading.Event(), time.monotonic() + file.size / UNPACKED
         arguments = self._store.part(file), self._store.files, leading, self._free(), stop.is_set
@@ -239,7 +243,9 @@ class Download:
         return work.result()
 
     async def _attempt(self, listing: Listing, file: RemoteFile, *, pieces: bool) -> Checker:
-        """Request the missing bytes of a file, and return the complete file's checker; raises the source's errors."""
+        """Request the missing bytes of a file, and return the checker that has received the complete file. Raises the
+        source's errors. If `pieces` is true, several pieces of the file are requested at the same time.
+        """
         step = self._limits.piece if pieces and file.size >= 2 * self._limits.piece else 0
 
         async def read(start: int, end: int) -> AsyncIterator[bytes]:
@@ -260,7 +266,7 @@ class Download:
 
 
 def _prove(path: Path, file: RemoteFile) -> tuple[int, ...] | None:
-    """Return the CRC-32 of each block if the file at `path` has the expected hash, else None.
+    """Return the CRC-32 of each block if the file at `path` has the expected hash, otherwise None.
 
     A file whose source publishes only a size is never reused, because equal sizes do not prove equal contents.
     """

@@ -1,4 +1,6 @@
-"""Calculate which files of a model are left to download, from the source's list of files and the files on the disk."""
+"""Calculate which files of a model still have to be downloaded, from the source's list of files and the files on the
+disk.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -16,24 +18,24 @@ class Fetch(NamedTuple):
 
     file: RemoteFile
     have: int
-    """Bytes of the file that are on the disk."""
+    """Bytes of the file that are already on the disk, but not verified."""
 
 
 class Remaining(NamedTuple):
-    """The files that are left to download."""
+    """The files of a model that still have to be downloaded."""
 
     fetch: tuple[Fetch, ...]
     """Files to download, larger files first, so that the last files to finish are small."""
     total: int
-    """Size of the model in bytes."""
+    """Size of the complete model in bytes."""
 
     @property
     def left(self) -> int:
-        """Bytes to download."""
+        """Number of bytes that still have to be downloaded."""
         return sum(item.file.size - item.have for item in self.fetch)
 
     def needs(self, files: int) -> int:
-        """Return the bytes of disk space that are still needed with `files` concurrent downloads.
+        """Return the bytes of disk space that are still needed if `files` files are downloaded at the same time.
 
         An archive and its unpacked files are on the disk at the same time. Compressed archives may need more than this
         estimate.
@@ -45,10 +47,11 @@ class Remaining(NamedTuple):
 def plan_download(
     listing: Listing, proven: Mapping[str, Proven], have: Callable[[RemoteFile], int], node: str = ""
 ) -> Remaining:
-    """Return the files to download. `have` returns how many bytes of a file are on the disk.
+    """Return the files to download. `proven` maps file names to verified files; `have` returns how many bytes of a file
+    are on the disk.
 
-    Files of about the same size come in an order that differs between nodes, so that nodes which start together download
-    different files and get the others from their peers.
+    The order of files with about the same size depends on the name `node`. Nodes that start together therefore download
+    different files first, and copy the other files from each other.
     """
     todo = []
     for file in listing.files:
@@ -63,9 +66,10 @@ def plan_download(
 
 
 def too_full_message(missing: int, free: int, directory: str) -> str:
-    """Return a message if the disk has too little space, else "".
+    """Return a message if the disk has too little space, otherwise "".
 
-    `missing` is the number of bytes to download; `free` excludes the margin and the reservations of other downloads.
+    `missing` is the number of bytes to download; `free` is the free disk space minus the margin and the reservations of
+    other downloads.
     """
     if missing <= free or missing == 0:
         return ""

@@ -1,5 +1,7 @@
-"""A fair queue that decides which model is downloaded or verified next: namespaces take turns, and a turn ends when it was
-long enough and another namespace is waiting (docs/tenancy.md).
+"""A fair queue that decides which model is downloaded or verified next (docs/tenancy.md).
+
+A turn is the permission to work on one model. A turn ends when the work is finished, or when the turn has reached its
+minimum length and another namespace is waiting.
 """
 
 import asyncio
@@ -11,19 +13,19 @@ from contextlib import asynccontextmanager
 from ome_operator.storage.listing import SourceError
 
 TurnCheck = Callable[[], bool]
-"""Returns whether a turn is over: it was long enough, and another namespace is waiting."""
+"""A function that returns whether a turn is over: its minimum length has passed, and another namespace is waiting."""
 
 
 class TurnOver(SourceError):
-    """The turn is over because another namespace is waiting. Received bytes are kept, and the rest is downloaded in the next
-    turn.
+    """Error: the turn is over because another namespace is waiting. Received bytes are kept; the next turn downloads the
+    rest.
     """
 
 
 class FairQueue:
-    """A limit on the number of concurrent turns.
+    """A limit on the number of turns at the same time.
 
-    A namespace may hold all turns but one; cluster-scoped models (namespace "") may hold all of them.
+    A namespace may hold all turns except one; cluster-scoped models (namespace "") may hold all turns.
     """
 
     def __init__(self, slots: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,11 +34,11 @@ class FairQueue:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._given = 0
         self._last: Counter[str] = Counter()
-        """Namespace -> the number of its last turn; 0 if it had none."""
+        """Namespace -> the sequence number of its last turn; 0 if the namespace had no turn."""
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[TurnCheck]:
-        """Wait for a turn, and hold it until the block ends."""
+        """Wait for a turn, and hold the turn until the `async with` block ends."""
         await self._wait(namespace)
         began = self._clock()
         try:

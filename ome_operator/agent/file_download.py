@@ -1,8 +1,9 @@
-"""The download of one file: its head, which grows in order through the checker, and pieces that are downloaded ahead of it.
+"""Download one file: its head in order, and pieces after the head at the same time.
 
-A large file is downloaded at several offsets at the same time while connections are free. Each piece is collected in its own
-file. When the head has reached a piece, the piece is appended to the head and deleted. The files on the disk are therefore
-the complete state of a download, and survive a kill at any moment.
+The head is the part that is complete from the first byte on; its bytes pass through the checker. A large file is downloaded
+at several offsets at the same time while connections are free. Each piece is stored in its own file. When the head has
+reached the first byte of a piece, the piece is appended to the head and deleted. The files on the disk are therefore the
+complete state of a download, and survive a kill at any moment.
 """
 
 import asyncio
@@ -18,19 +19,20 @@ from ome_operator.storage.hashes import Checker
 from ome_operator.storage.listing import RemoteFile, SourceError, Unreachable
 
 BATCH = 1024 * 1024
-"""Bytes that are written in one operation."""
+"""Number of bytes that are written to the disk in one operation."""
 LINGER = 0.2
-"""Seconds after which received bytes are written at the latest, because a kill loses the bytes that are not written."""
+"""Maximum seconds before received bytes are written to the disk, because a kill loses bytes that are not written."""
 
 Read = Callable[[int, int], AsyncIterator[bytes]]
-"""Iterates over the bytes of the file from the first offset up to, and excluding, the second offset; raises SourceError."""
+"""A function that iterates over the bytes of the file from the first offset up to, and excluding, the second offset. It
+raises SourceError."""
 
 
 class Downlink(NamedTuple):
-    """The connections, the bandwidth limit and the progress that all files of one model share."""
+    """The connections, the bandwidth limit and the progress counters that all files of one model share."""
 
     slots: asyncio.Semaphore
-    """Connections; a download of a file holds one of them."""
+    """The connections that may be open at the same time; the download of a file or piece holds one connection."""
     throttle: Throttle
     progress: Progress
 
@@ -41,7 +43,8 @@ class FileDownload:
     def __init__(self, file: RemoteFile, store: Store, read: Read, line: Downlink, step: int) -> None:
         self._file, self._store, self._read, self._line, self._step = file, store, read, line, step
         self._taken: dict[int, asyncio.Event] = {}
-        """The first byte of each piece that a task downloads or has downloaded; the event is set when the task has ended."""
+        """First byte of each piece that a task downloads or has downloaded -> an event that is set when the task has
+        ended."""
 
     async def run(self, helpers: int) -> Checker:
         """Download the missing bytes with up to `helpers` extra connections, and return the checker of the complete file.
@@ -67,7 +70,7 @@ class FileDownload:
         return checker
 
     async def _extend_head(self, out: BinaryIO, checker: Checker) -> None:
-        """Extend the head, the part that is complete from the first byte on, to the end of its current piece."""
+        """Extend the head, which is complete from the first byte on, to the end of its current piece."""
         at, file = checker.count, self._file
         start = at - at % self._step if self._step else 0
         end = min(start + self._step, file.size) if self._step else file.size
@@ -83,8 +86,8 @@ class FileDownload:
             await self._copy_range(checker.count, end, out, checker)
 
     async def _fetch_ahead(self, have: int) -> None:
-        """Download pieces ahead of the head while there are any. A piece that fails is left to the head, which reports the
-        error.
+        """Download pieces after the head until no piece is left. If a piece fails, the download of the head requests the
+        same bytes later and reports the error.
         """
         while True:
             async with self._line.slots:
@@ -107,8 +110,8 @@ class FileDownload:
                 await self._copy_range(have, end, out, None)
 
     async def _copy_range(self, start: int, end: int, out: BinaryIO, checker: Checker | None) -> None:
-        """Copy bytes from the source to the disk. Bytes that were received before an error are kept, because they need not
-        be wrong.
+        """Copy bytes from the source to the disk. Bytes that were received before an error are kept, because the error
+        does not make them wrong.
         """
         batch, count, since = bytearray(), start, time.monotonic()
         try:
@@ -131,7 +134,9 @@ class FileDownload:
 
 
 async def _done(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for a thread, also when cancelled, because a continuing write would collide with the next attempt's writes."""
+    """Wait until the work of a thread is done, even after a cancellation, because writes that continue would collide with
+    the next attempt's writes.
+    """
     task = asyncio.create_task(work)
     try:
         await asyncio.shield(task)
@@ -148,7 +153,7 @@ def _write(out: BinaryIO, data: bytes | bytearray, checker: Checker | None) -> N
 
 
 def _append(piece: Path, start: int, end: int, out: BinaryIO, checker: Checker) -> None:
-    """Append bytes of a piece to the head."""
+    """Append the bytes of a piece from `start` to `end` to the head."""
     with piece.open("rb") as stream:
         stream.seek(start)
         while start < end and (data := stream.read(min(CHUNK, end - start))):

@@ -1,5 +1,5 @@
-"""Calculate the disk space that a download may use: free space, minus reservations of running downloads, within the limit of
-a namespace.
+"""Calculate the disk space that a download may use: the free space minus the reservations of other running downloads, and
+at most the limit of the namespace.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,15 @@ from ome_operator.storage.listing import Refused
 
 
 class FreeSpace:
-    """The reservations of all running downloads of one agent."""
+    """The reservations of disk space of all running downloads of one agent."""
 
     def __init__(self) -> None:
         self._claims: dict[Path, tuple[int, Progress]] = {}
         """Directory of a download -> the device number of its disk, and its progress."""
 
     def free(self, directory: Path, disk: int, free: int) -> int:
-        """Return the bytes that the download into `directory` may use on a disk with `free` free bytes.
+        """Return the number of bytes that the download into `directory` may use on the disk with device number `disk` and
+        `free` free bytes.
 
         The missing bytes of other downloads and 1 GiB are subtracted.
         """
@@ -39,9 +40,9 @@ class FreeSpace:
 
 
 def over_budget_message(missing: int, used: int, budget: int, namespace: str) -> str:
-    """Return a message if a namespace would use more of this disk than its limit, else "". A limit of 0 means no limit.
+    """Return a message if a namespace would use more of this disk than its limit, otherwise "".
 
-    `missing`, `used` and `budget` are bytes.
+    `missing`, `used` and `budget` (the limit) are bytes; a limit of 0 means no limit.
     """
     if not budget or not namespace or used + missing <= budget:
         return ""
@@ -52,6 +53,6 @@ def over_budget_message(missing: int, used: int, budget: int, namespace: str) ->
 
 
 def require_space(size: int, available: int, what: str) -> None:
-    """Raise Refused if `size` is larger than the available space; both are bytes."""
+    """Raise Refused if `size` is larger than `available`; both are bytes. `what` names the object in the message."""
     if size > available:
         raise Refused(f"{what} contains {size_text(size)}, but only {size_text(max(0, available))} are available")

@@ -1,4 +1,6 @@
-"""Determine where a model's weights are stored on this node, and whether it may use that location (docs/tenancy.md)."""
+"""Determine where a model's weights are stored on this node, and whether the model may use that location
+(docs/tenancy.md).
+"""
 
 import os
 import stat
@@ -16,14 +18,14 @@ MAX_NAME_BYTES = 255
 
 
 class Roots:
-    """The directories below which an agent writes, with their inodes at the start of the agent."""
+    """The directories below which an agent writes, with the inode numbers that they had when the agent started."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         self._known: Mapping[str, tuple[int, int] | None] = {name: _inode(name) for name in names}
 
     def outside_message(self, model: AnyModel) -> str:
-        """Return a message if a model's path is not below a root, else ""."""
+        """Return a message if a model's path is not below a root directory, otherwise ""."""
         path = weights(model).path
         if any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in PurePosixPath(path).parts):
             return f"spec.storage.path contains a name of more than {MAX_NAME_BYTES} bytes: choose a shorter name"
@@ -34,7 +36,7 @@ class Roots:
         return f"spec.storage.path {path} is not below {below}: {remedy}"
 
     def misplaced_message(self, model: AnyModel) -> str:
-        """Return a message if a model may not use its path, whatever is on the disk, else ""."""
+        """Return a message if a model may not use its path, independent of the files on the disk, otherwise ""."""
         if message := self.outside_message(model):
             return message
         identity = weights(model)
@@ -49,7 +51,9 @@ class Roots:
         return ""
 
     def disk_message(self, model: AnyModel) -> str:
-        """Return a message if the state of the disk would redirect a model's files to another location, else ""."""
+        """Return a message if files on the disk (such as a symlink) would redirect a model's files to another location,
+        otherwise "".
+        """
         identity = weights(model)
         root = root_of(identity.path, self.names)
         if (now := _inode(root)) is None:
@@ -84,17 +88,17 @@ class Roots:
         )
 
     def present(self, model: AnyModel) -> bool:
-        """Return whether the files of a model are here already. A disabled model is not downloaded any more, but files that
-        are here are still verified, because running services may need them again.
+        """Return whether the files of a model are on this disk. A disabled model is not downloaded any more, but files on
+        the disk are still verified, because running services may need them again.
         """
         identity = weights(model)
         return Path(identity.path).is_dir() if identity.uri.startswith(LOCAL) else self.store(model).complete
 
 
 def path_conflict(mine: Weights, taken: Mapping[str, Weights]) -> str:
-    """Return a message if a model may not use its path because of a model that already uses it, else "".
+    """Return a message if a model may not use its path because another model already uses the path, otherwise "".
 
-    Files that are downloaded for a namespace use no path of the node, so they never conflict.
+    Files that are downloaded for a namespace use no path of the node, so such models never conflict.
     """
     other = taken.get(normalized_path(mine))
     if other is not None and (other.uri, other.source) != (mine.uri, mine.source):
@@ -115,14 +119,14 @@ def normalized_path(identity: Weights) -> str:
 
 
 def uses_node_path(identity: Weights) -> bool:
-    """Return whether a model uses its path on a node: as a link to the downloaded files, or with files that an administrator
-    put there.
+    """Return whether a model uses its path on a node, either as a symlink to downloaded files or for files that an
+    administrator put there.
     """
     return not identity.namespace
 
 
 def _between(root: str, target: Path) -> Iterator[Path]:
-    """Return the directories from below the root down to the target."""
+    """Return the directories on the way from the root, which is excluded, down to the target."""
     folder = Path(root)
     for part in target.relative_to(root).parts:
         folder /= part

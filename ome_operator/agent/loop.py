@@ -1,4 +1,6 @@
-"""The agent's process: it watches models, works on those of this node, and writes the node's NodeModels record."""
+"""The agent's process: watch models, download and verify those that belong on this node, and write the node's NodeModels
+record.
+"""
 
 import asyncio
 import contextlib
@@ -40,24 +42,24 @@ T = TypeVar("T")
 KIND = "NodeModels"
 TICK = 1.0
 REFUSED_LAST = 30.0
-"""Maximum seconds between two attempts to write a record that the API server rejects; every node's agent retries."""
+"""Maximum seconds between two attempts to write a record that the API server rejects. The limit is high because the
+agents of all nodes retry."""
 PROGRESS_EVERY = 10.0
 """Seconds between two reports in which only the progress changed."""
 AGAIN_EVERY = 30.0
-"""Seconds after which the record is written again without a change. The record can be deleted by a user, and is deleted with
-its Node, also when the Node is registered again. The agent is not notified, because agents have no permission to read
-records. Measured: writing an unchanged record costs the API server 6 ms and creates no new version.
-"""
+"""Seconds after which the record is written again without a change. A user can delete the record, and the record is
+deleted with its Node, also when the Node is registered again. The agent has no permission to read records, so it does
+not notice the deletion. Measured: writing an unchanged record costs the API server 6 ms and creates no new version."""
 LABELS_EVERY = 30.0
 """Seconds between two reads of the labels of the Node."""
 AUDIT_EVERY = 300.0
-"""Seconds between two lists of each kind of model, because a watch can lose deletions permanently (decisions 1)."""
+"""Seconds between two complete lists of each kind of model, because a watch can lose deletions permanently (decisions 1)."""
 AUDIT_DEBOUNCE = 1.0
-"""Seconds between a restarted list and the resync of its kind."""
+"""Seconds between the restart of a watch's list and the resync of that kind of model."""
 
 
 class Agent:
-    """The agent process of one node; it is the sink of its watches."""
+    """The agent process of one node. Its watches deliver their events to this object."""
 
     def __init__(
         self, settings: AgentSettings, client: Client, wall: WallClock = now, clock: Callable[[], float] = time.monotonic
@@ -66,11 +68,11 @@ class Agent:
         self._wall, self._clock = wall, clock
         self._models: dict[str, AnyModel] = {}
         self._unread: dict[str, str] = {}
-        """UID -> kind of the models that this agent cannot parse, and whose directories it therefore cannot determine."""
+        """UID -> kind of each model that this agent cannot parse. The agent therefore cannot determine the directory of
+        such a model."""
         self._broken: Mapping[str, str] = {}
-        """UID -> error of a model that this agent cannot handle. That model is reported as Failed; the others are not
-        affected.
-        """
+        """UID -> error message of each model that this agent cannot handle. The model is reported as Failed; other models
+        are not affected."""
         self._failure = ""
         self._quota = Quota(settings.models_per_namespace)
         self._audit = Resync(
@@ -116,7 +118,7 @@ class Agent:
         self._quota.gone(uid)
 
     def relisted(self, kind: str) -> None:
-        """Receive the restart of a list of models, after which models that were known before may be deleted."""
+        """Receive the restart of a list of models. Models that were known before the restart may be deleted."""
         self._audit.relisted(kind)
 
     def _known(self, kind: str) -> set[str]:
@@ -129,8 +131,8 @@ class Agent:
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     async def run(self, complete: asyncio.Event) -> None:
-        """Run forever; `complete` is set when all models were received. Without the API server, downloads continue and are
-        reported later.
+        """Run forever. `complete` is set when all models were received. While the API server is not reachable, downloads
+        continue, and are reported later.
         """
         await asyncio.gather(self._audit.run(), self._passes(complete))
 
@@ -142,7 +144,7 @@ class Agent:
                     await self._read_node()
                 await self._namespaces.look(self._settings.roots, self._namespaced())
                 self._keep()
-                # A record with only a part of the models would remove node labels.
+                # A record that contains only a part of the models would remove node labels.
                 all_known = complete.is_set() and not self._namespaces.waiting
                 if all_known and self._clock() >= self._report_from:
                     await self._report()
@@ -158,7 +160,7 @@ class Agent:
             await asyncio.sleep(TICK)
 
     def alive(self) -> tuple[bool, str]:
-        """Return whether the loop runs, and a text for the probe."""
+        """Return whether the loop is running, and a text for the probe."""
         age = self._clock() - self._ticked_at
         return age < 120, "ok" if age < 120 else f"the last pass was {age:.0f} s ago"
 
@@ -172,7 +174,7 @@ class Agent:
         return from_api.uid(await self._client.get("Namespace", "", namespace))
 
     def _namespaced(self) -> dict[str, tuple[str, str]]:
-        """Return the namespace and the root of each BaseModel that belongs on this node, by its UID."""
+        """Return UID -> (namespace, root directory) of the BaseModels that belong on this node."""
         namespaced = {uid: model for uid, model in self._models.items() if model.namespace}
         selected = {uid: model for uid, model in namespaced.items() if self._try({}, uid, partial(self._wanted, model))}
         roots, misplaced = self._settings.roots, self._settings.locations.misplaced_message
@@ -180,7 +182,7 @@ class Agent:
         return {uid: (model.namespace, root[uid]) for uid, model in selected.items()}
 
     def _keep(self) -> None:
-        """Start work that is due, and stop work on models that do not belong here any more."""
+        """Start the work that is due, and stop the work on models that no longer belong on this node."""
         broken: dict[str, str] = {}
         settled = self._namespaces.settled
         selected = {
@@ -222,7 +224,9 @@ class Agent:
         return None
 
     def _path_refusal(self, work: Work, taken: dict[str, Weights]) -> str:
-        """Return why a model cannot use its path, or "" if it can. Models earlier in the order take precedence."""
+        """Return a message if a model cannot use its path, otherwise "". `taken` maps the paths that earlier models use
+        to these models, which take precedence; the model's own path is added.
+        """
         identity = work.identity
         if not uses_node_path(identity):
             return ""
@@ -232,7 +236,7 @@ class Agent:
         return message
 
     def _is_downloading(self, work: Work) -> bool:
-        """Return whether another model's download is fetching the same files, which this work can reuse afterwards."""
+        """Return whether the download of another model fetches the same files. This model can reuse the files afterwards."""
         others = (self._works[uid] for uid in self._tasks if uid in self._works)
         return any(other.shares_download(work) for other in others)
 
@@ -271,13 +275,13 @@ class Agent:
     # --- the record ---------------------------------------------------------------------------------------------------
 
     async def _report(self) -> None:
-        """Write the record if it changed; changes of the progress alone are written at a lower rate."""
+        """Write the record if it changed. Changes that affect only the progress are written less often."""
         await self._unused_directories.scan()
         named_directories = {str(work.store.root) for work in self._works.values()}
         unused = self._unused_directories.unused(named_directories, offer=not self._unread and not self._broken)
         status = record.status(self._entries(), unused)
         tick = self._clock()
-        # While a removal is offered the record is written often, because the response contains the operator's permission.
+        # While a removal is offered, the record is written often, because the response contains the operator's permission.
         age, every = tick - self._written_at, PROGRESS_EVERY if self._unused_directories.offers else AGAIN_EVERY
         if status == self._written and age < every:
             return
@@ -296,7 +300,7 @@ class Agent:
                 yield record.entry(self._models[uid], record.Report(record.FAILED, message=why))
 
     async def _write(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Write the record, and return the stored object, which includes what the operator has written into it."""
+        """Write the record, and return the stored object, which includes the fields that the operator has written."""
         manifest = {"apiVersion": keys.API_VERSION, "kind": KIND, "metadata": {"name": self._node}}
         try:
             return (await self._client.apply({**manifest, "status": status}, subresource="status")).body
@@ -318,9 +322,7 @@ Serve = Callable[[Agent], Awaitable[None]]
 
 
 async def run(settings: AgentSettings, connection: Connection, stop: asyncio.Event, serve: Serve) -> int:
-    """Run an agent until it is stopped, and return the exit code. `serve` is called with the agent once it can answer
-    probes.
-    """
+    """Run an agent until `stop` is set, and return the exit code. `serve` is called once the agent can answer probes."""
     client = Client(connection, connections=4, manager=keys.AGENT)
     session = connection.session(limit=0, agent=keys.AGENT)
     agent = Agent(settings, client, wall=now)

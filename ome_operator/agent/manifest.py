@@ -19,13 +19,12 @@ class Proven(NamedTuple):
     blocks: tuple[int, ...]
     """CRC-32 of every `hashes.BLOCK` bytes."""
     members: tuple[str, ...] = ()
-    """For an archive: the files that were unpacked from it. The archive is deleted, and counts as verified while these files
-    exist.
-    """
+    """For an archive: the names of the files that were unpacked from it. The archive itself is deleted; it is treated as
+    verified while these files exist."""
 
 
 class Manifest(NamedTuple):
-    """The contents of a directory of weights."""
+    """The manifest of a directory of weights."""
 
     uri: str
     revision: str
@@ -33,13 +32,12 @@ class Manifest(NamedTuple):
     verified_at: str
     """Time when all files were verified, or last checked; RFC 3339."""
     models: tuple[str, ...] = ()
-    """Labels of the models that these files were fetched for."""
+    """Node labels of the models for which these files were downloaded."""
     paths: tuple[str, ...] = ()
-    """Paths of these models. They were once symlinks to this directory; a pod that mounted such a path still reads these
-    files.
-    """
+    """Paths of the models in `models`. Each path was once a symlink to this directory; a pod that mounted the path still
+    reads these files."""
     identity: Mapping[str, str] = MappingProxyType({})
-    """Storage identity of the model: the fields that determine the bytes and the owner of the directory."""
+    """Storage identity of the model: the fields that determine the bytes of the model and the owner of the directory."""
 
     @property
     def size(self) -> int:
@@ -60,19 +58,21 @@ class Manifest(NamedTuple):
 
 
 def dump_file(file: Proven) -> dict[str, Any]:
-    """Return a file as a line of the journal or an item of a manifest."""
+    """Return the JSON object of a file, as a line of the journal and an item of a manifest contain it."""
     entry = {"name": file.name, "size": file.size, "hash": str(file.hash), "blocks": list(file.blocks)}
     return {**entry, "members": list(file.members)} if file.members else entry
 
 
 def _load(file: Any) -> Proven:
-    """Parse a file. Raises one of PARSE_ERRORS, because other writers can change the file."""
+    """Parse the entry of a file. Raises one of PARSE_ERRORS, because other programs may have changed the manifest."""
     name, size, proof = text(file["name"]), int(file["size"]), Hash.read(text(file["hash"]))
     return Proven(name, size, proof, numbers(file["blocks"]), texts(file.get("members")))
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """Return the manifest at `path`, or None if it is absent or broken; both mean that the files are not verified."""
+    """Return the manifest at `path`, or None if it does not exist or cannot be parsed. In both cases the files are not
+    verified.
+    """
     try:
         body = json.loads(path.read_bytes())
         files = tuple(_load(file) for file in body["files"])
@@ -85,7 +85,7 @@ def read_manifest(path: Path) -> Manifest | None:
 
 
 def read_journal(path: Path) -> Iterable[Proven]:
-    """Return the files that a journal records as verified."""
+    """Return the verified files that a journal lists."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:

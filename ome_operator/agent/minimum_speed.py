@@ -1,4 +1,4 @@
-"""A minimum speed for sources, so that a source that answers too slowly to ever finish is given up."""
+"""A minimum speed for sources. The download from a slower source is stopped, because it might never finish."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -9,20 +9,22 @@ from ome_operator.storage.listing import SourceError
 
 
 class TooSlow(SourceError):
-    """The source sent fewer bytes than the minimum. An immediate retry would only take time from other models."""
+    """Error: the source sent fewer bytes than the minimum speed requires. The download is not retried at once, because a
+    retry would take time from other models.
+    """
 
 
 class MinimumSpeed(NamedTuple):
-    """The minimum speed at which a source has to send one file."""
+    """The minimum speed at which a source must send one file."""
 
     bytes_per_s: float = 16 * 1024
     over_s: float = 300.0
-    """Seconds of waiting for the source over which the speed is measured. Time for our own disk and limits is not counted.
-    """
+    """Seconds of waiting for the source over which the speed is measured. Time that is spent on the local disk and on the
+    agent's own limits is not included."""
     clock: Callable[[], float] = time.monotonic
 
     async def enforce(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Iterate over the bytes of `stream` unchanged. Raises TooSlow."""
+        """Iterate over the bytes of `stream` unchanged. Raises TooSlow if the source is slower than the minimum speed."""
         waited, received = 0.0, 0
         async with aclosing(stream) as open_stream:  # type: ignore[type-var]  # the stream of every source is a generator
             while True:

@@ -1,4 +1,4 @@
-"""Extract the facts of a model from its files on this disk."""
+"""Extract the facts of a model (such as its architecture and size) from its files on this disk."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +8,15 @@ from ome_operator.modelinfo.extract import FILE_LIMIT, FILES, facts
 from ome_operator.modelinfo.safetensors import header_length
 
 MAX_FILES = 256
-"""Number of safetensors files up to which headers are read; for models with more files the index has the facts."""
+"""Maximum number of safetensors files whose headers are read. For models with more files, the facts come from the index
+file."""
 
 MAX_HEADER_BYTES = 128 * 1024 * 1024
-"""Bytes of all headers together, which are in memory at the same time."""
+"""Maximum bytes of all headers together, because all headers are in memory at the same time."""
 
 
 def read_facts(root: Path) -> dict[str, Any]:
-    """Return the facts in `config.json` and the files next to it, in the form of the node's record."""
+    """Return the facts in `config.json` and the files next to it, as the node's record contains them."""
     small = {name: (root / name).read_bytes() for name in FILES if _readable(root / name)}
     large = sorted(root.glob("*.safetensors"))
     headers = _headers(large) if len(large) <= MAX_FILES else {}
@@ -24,9 +25,9 @@ def read_facts(root: Path) -> dict[str, Any]:
 
 
 def _headers(files: Sequence[Path]) -> dict[str, bytes]:
-    """Return the header of each file by its name, or {} if the headers together are longer than those of any real model.
+    """Return file name -> header of each file, or {} if the headers together are longer than MAX_HEADER_BYTES.
 
-    The author of the files decides how long they are.
+    The limit protects the agent's memory, because the author of the files decides how long the headers are.
     """
     headers, remaining = {}, MAX_HEADER_BYTES
     for file in files:

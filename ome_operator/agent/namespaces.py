@@ -1,9 +1,9 @@
-"""Track the namespaces whose weights are on this disk. A namespace that was deleted and created again has a new owner, who
-gets no files of the former namespace.
+"""Track the namespaces whose weights are on this disk. A namespace that was deleted and created again has a new owner,
+who must not get files of the deleted namespace.
 
-A file next to the weights holds the UID of the namespace. If the API server reports another UID, or no such namespace, the
-whole folder is moved to `<root>/.namespaces/.former`, which no pod may mount and from which no model takes files. It is
-removed like every directory that no model names.
+A file next to the weights contains the UID of the namespace. If the API server reports another UID, or reports that the
+namespace does not exist, the complete folder is moved to `<root>/.namespaces/.former`. No pod may mount that directory, and
+no model takes files from it. The folder is then removed like every directory that no model uses.
 """
 
 import asyncio
@@ -20,28 +20,31 @@ logger = logging.getLogger(__name__)
 FORMER = ".former"
 MARK = "uid"
 USED_EVERY, UNUSED_EVERY = 300.0, 30.0
-"""Seconds between two checks of a namespace that has models here, and of a namespace that no longer has any."""
+"""Seconds between two checks of a namespace: the first value for a namespace with models on this node, the second for a
+namespace without models."""
 
 
 class Namespaces:
-    """State of the namespaces that have weights on this disk or need them."""
+    """The state of the namespaces that have weights on this disk or need to store weights on it."""
 
     def __init__(self, uid: Callable[[str], Awaitable[str]], clock: Callable[[], float] = time.monotonic) -> None:
         self._uid, self._clock = uid, clock
         self._settled: set[str] = set()
-        """UIDs of models whose namespace was checked after the model was first seen."""
+        """UIDs of the models whose namespace was checked after the model was first seen."""
         self._looked_at: dict[str, float] = {}
         self.waiting = False
-        """Whether the namespace of a model is not checked yet because the API server has not answered."""
+        """Whether the namespace of some model has not been checked yet because the API server has not answered."""
 
     def settled(self, model: str) -> bool:
-        """Return whether the namespace of a model (by its UID) was checked, so that the files here belong to it."""
+        """Return whether the namespace of the model with this UID was checked. Only then do the files on this disk belong
+        to the namespace.
+        """
         return model in self._settled
 
     async def look(self, roots: Iterable[str], models: Mapping[str, tuple[str, str]]) -> None:
-        """Check the UIDs of namespaces that were not checked recently, and of the namespace of each new model.
+        """Check the UIDs of the namespaces that were not checked recently, and the namespace of each new model.
 
-        `models` maps the UID of each model that belongs on this node to its (namespace, root).
+        `models` maps the UID of each model that belongs on this node to (namespace, root directory).
         """
         now, used = self._clock(), {namespace for namespace, _ in models.values()}
         self._settled &= models.keys()
@@ -87,7 +90,9 @@ def _namespaces_on_disk(roots: Iterable[str]) -> set[str]:
 
 
 def _move_foreign(namespace: str, uid: str, roots: Iterable[Path]) -> None:
-    """Move the folders that belong to a namespace of this name with another UID; `uid` is "" if no such namespace exists."""
+    """Move the folders of a namespace that has the same name but another UID. `uid` is the current UID, or "" if no
+    namespace of this name exists.
+    """
     for root in roots:
         folder = root / NAMESPACES / namespace
         if folder.is_symlink() or not folder.is_dir() or (known := _read(folder / MARK)) in ("", uid):

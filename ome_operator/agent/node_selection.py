@@ -1,4 +1,4 @@
-"""Select the models that a node has to hold."""
+"""Select the models whose weights must be on a node."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,11 +13,11 @@ _AFFINITY = f"spec.storage.nodeAffinity.{_REQUIRED}"
 
 
 class UnreadableSelection(OmeError):
-    """A field of a model whose contents the CRD does not restrict has an invalid value; the text names the field."""
+    """Error: a field of a model has an invalid value that the CRD's schema does not reject; the text names the field."""
 
 
 def selects_node(model: AnyModel, node: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a model's storage selects this node: its node selector and node affinity have to match.
+    """Return whether a model's storage selects this node: both the node selector and the node affinity must match.
 
     Raises UnreadableSelection.
     """
@@ -33,13 +33,15 @@ def selects_node(model: AnyModel, node: str, labels: Mapping[str, str]) -> bool:
 
 
 def needs_agent(model: AnyModel) -> bool:
-    """Return whether an agent has work to do for a model."""
+    """Return whether an agent has to download or verify the files of a model."""
     uri = model.spec.storage.storage_uri
     return managed(uri) or uri.startswith(LOCAL)
 
 
 def _term(term: Mapping[str, Any], node: str, labels: Mapping[str, str], where: str) -> bool:
-    """Return whether a term matches. Every part is evaluated, so that all nodes report the same error for a bad field."""
+    """Return whether a term of a node affinity matches. Every part of the term is evaluated, so that all nodes report the
+    same error for an invalid field. `where` is the path of the term in messages.
+    """
     candidates = {"matchExpressions": labels, "matchFields": {"metadata.name": node}}
     parts = {part: _maps(term.get(part), f"{where}.{part}") for part in candidates}
     matched = [

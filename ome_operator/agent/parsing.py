@@ -20,8 +20,8 @@ _RANKS = {"ClusterBaseModel": 0, "FineTunedWeight": 1, "BaseModel": 2}
 
 
 def parse_model(kind: str, body: Mapping[str, Any]) -> tuple[str, AnyModel | Invalid]:
-    """Return the UID of a model and the parsed model. A body that cannot be parsed becomes Invalid, and does not end the
-    watch.
+    """Return the UID of a model and the parsed model. A body that cannot be parsed results in Invalid instead of an
+    exception, so that the watch continues.
     """
     try:
         return uid_of(body), PARSE[kind]({**body, "kind": kind})
@@ -31,12 +31,12 @@ def parse_model(kind: str, body: Mapping[str, Any]) -> tuple[str, AnyModel | Inv
 
 
 def uid_of(body: Mapping[str, Any]) -> str:
-    """Return the UID of a body, or "" if the body has no valid metadata."""
+    """Return the UID of an object, or "" if the object has no valid metadata."""
     return from_api.uid(body) if isinstance(body.get("metadata"), dict) else ""
 
 
 def quota_entry(uid: str, body: Mapping[str, Any]) -> tuple[str, Entry]:
-    """Return the namespace of a model and its entry in the quota of that namespace."""
+    """Return the namespace of a model and the model's entry in the quota of that namespace."""
     raw = body.get("metadata")
     metadata = raw if isinstance(raw, Mapping) else {}
     namespace, created, name = (str(metadata.get(key) or "") for key in ("namespace", "creationTimestamp", "name"))
@@ -44,7 +44,7 @@ def quota_entry(uid: str, body: Mapping[str, Any]) -> tuple[str, Entry]:
 
 
 def path_priority(model: AnyModel) -> tuple[int, str, str, str]:
-    """Return the sort key of models that use the same path; the first model gets it: cluster-scoped before others, then
-    older ones.
+    """Return the sort key that decides which of several models with the same path may use the path: the first in this
+    order. Cluster-scoped models come before others, and older models before newer ones.
     """
     return _RANKS[model.kind], model.created, model.namespace, model.name

@@ -1,9 +1,10 @@
-"""Download files from other nodes that have them already, before the source is contacted.
+"""Download files from other nodes that already have them, before contacting the source.
 
-A file is requested by its hash and for a namespace. A node serves files of that namespace's models and of cluster-scoped
-models, because knowing a hash does not prove that the requester may have the bytes. A file is served as soon as it is
-verified, long before its model is complete. Received bytes are verified like those of the source; a file that arrived with a
-wrong hash is downloaded from the source the next time. All agents share one token, because weights may be confidential.
+A request contains the hash of the file and a namespace. A node serves only files of that namespace's models and of
+cluster-scoped models, because a known hash does not prove that the requester may read the bytes. A file is served as soon as
+it is verified, long before its model is complete. Received bytes are verified like bytes from the source; a file that
+arrived with a wrong hash is downloaded from the source the next time. All agents share one token, because weights may be
+confidential.
 """
 
 import asyncio
@@ -23,19 +24,19 @@ from ome_operator.storage.http import read_range, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
 PEERS_ASKED = 8
-"""Number of peers that are asked for a file; with more nodes, a random selection of them."""
+"""Maximum number of peers that are asked for a file; of more nodes, a random selection is asked."""
 UPLOADS = 16
-"""Number of files that a node serves at the same time; further requests are rejected with status 503."""
+"""Maximum number of files that a node serves at the same time; further requests are rejected with status 503."""
 PATIENCE = aiohttp.ClientTimeout(total=2.0)
 INDEX_S = 2.0
 """Seconds for which the index of files on the disk stays valid."""
 
 Find = Callable[[], Awaitable[list[str]]]
-"""Returns the addresses (`http://host:port`) of other agents."""
+"""A function that returns the addresses (`http://host:port`) of other agents."""
 
 
 class PeerSource:
-    """A source that downloads a file from a peer if one has it, else from the original source."""
+    """A source that downloads a file from a peer that has the file, otherwise from the original source."""
 
     def __init__(
         self, source: Source, find: Find, token: str, chance: random.Random | None = None, *, namespace: str = ""
@@ -72,13 +73,15 @@ class PeerSource:
         self._suspect.add(file.name)
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the connections to peers and the original source."""
         await self._source.close()
         if self._session is not None:
             await self._session.close()
 
     async def _peer(self, file: RemoteFile) -> str:
-        """Return the least busy of some peers that have a file, or "" if none has it."""
+        """Return the URL of the peer that serves the fewest files, among some peers that have the file; "" if none of
+        them has it.
+        """
         try:
             peers = await self._find()
         except OSError:  # DNS does not answer now
@@ -91,7 +94,7 @@ class PeerSource:
         return min(candidates)[2] if candidates else ""
 
     async def _ask(self, peer: str, file: RemoteFile) -> int | None:
-        """Return how many files a peer is serving if it has this file, else None."""
+        """Return how many files a peer is serving at present, or None if the peer does not have this file."""
         assert self._session is not None
         try:
             async with self._session.head(peer + self._path(file), headers=self._headers(), timeout=PATIENCE) as answer:
@@ -100,8 +103,8 @@ class PeerSource:
             return None
 
     def _path(self, file: RemoteFile) -> str:
-        """Return the URL path of a file. Agents of earlier versions do not support namespaces: they respond with 404 to the
-        second form of path, so that they never serve files of other namespaces.
+        """Return the URL path of a file. Agents of earlier versions do not support namespaces: they respond with 404 to a
+        path that contains a namespace, so that they never serve files of other namespaces.
         """
         below = f"/namespaces/{self._namespace}" if self._namespace else ""
         return f"{below}/files/{quote(str(file.hash), safe='')}"
@@ -111,20 +114,20 @@ class PeerSource:
 
 
 class PeerServer:
-    """Serves verified files of this disk to agents that send the token."""
+    """An HTTP server that sends verified files of this disk to agents with the token."""
 
     def __init__(self, roots: Iterable[str], token: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._roots, self._token, self._clock = [Path(root) for root in roots], token, clock
         self._index: dict[tuple[str, str], Path] = {}
-        """Path of each file by (namespace, hash); the namespace is "" for files of cluster-scoped models."""
+        """(namespace, hash) -> path of the file; the namespace is "" for files of cluster-scoped models."""
         self._indexed_at = -1e9
         self.busy = 0
-        """Number of files that are being served now."""
+        """Number of files that are being served at present."""
         self.given = 0
-        """Number of responses with bytes so far."""
+        """Number of responses that contained bytes of a file, since the start of the process."""
 
     def app(self) -> web.Application:
-        """Return the application. It serves GET and HEAD of `/files/<hash>` for cluster-scoped models, and of
+        """Return the web application. It serves GET and HEAD of `/files/<hash>` for cluster-scoped models, and of
         `/namespaces/<namespace>/files/<hash>` for the models of a namespace.
         """
         app = web.Application()
@@ -153,7 +156,7 @@ class PeerServer:
         return next((path for key in keys if (path := self._index.get(key)) is not None and path.is_file()), None)
 
     def _scan(self) -> dict[tuple[str, str], Path]:
-        """Return every verified file below the roots that has a hash."""
+        """Return (namespace, hash) -> path of every verified file below the roots that has a hash."""
         files = (
             file for home in find_homes(self._roots) for file in proven_files(home) if file.proven.hash.algorithm != "size"
         )
@@ -161,7 +164,9 @@ class PeerServer:
 
 
 class _Counted(web.FileResponse):
-    """A response with a file, or a range of it, that is counted as busy while it is sent."""
+    """A response with a file or a range of a file. While the response is being sent, it increases the server's number of
+    busy files.
+    """
 
     def __init__(self, giver: PeerServer, path: Path) -> None:
         super().__init__(path)
@@ -177,7 +182,7 @@ class _Counted(web.FileResponse):
 
 
 async def serve(giver: PeerServer, address: str, port: int) -> tuple[web.AppRunner, int]:
-    """Start to serve files until the runner is cleaned up. Return the runner and the port that was bound."""
+    """Serve files until the returned runner is cleaned up. Return the runner and the port on which it listens."""
     runner = web.AppRunner(giver.app(), access_log=None, handle_signals=False)
     await runner.setup()
     await web.TCPSite(runner, address or None, port).start()
@@ -185,7 +190,9 @@ async def serve(giver: PeerServer, address: str, port: int) -> tuple[web.AppRunn
 
 
 def resolver(name: str, port: int, own: str) -> Find:
-    """Return a function that resolves the name of a headless Service to the addresses of all agents but this node's own."""
+    """Return a function that resolves the name of a headless Service to the addresses of all agents except the agent at
+    the address `own`.
+    """
 
     async def find() -> list[str]:
         addresses = await asyncio.get_running_loop().getaddrinfo(name, port, proto=6)

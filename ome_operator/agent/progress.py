@@ -1,4 +1,4 @@
-"""Progress and speed of a download."""
+"""The progress and speed of a download."""
 
 import time
 from collections import deque
@@ -9,18 +9,18 @@ WINDOW = 30.0
 
 
 class Progress:
-    """Counters that the download updates and the report reads."""
+    """Counters that the download updates and the agent's report reads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.revision = ""
         self.total = self.bytes = self.files = 0
         self.fetched = 0
-        """Bytes that were received over the network since the process started."""
+        """Bytes that were received over the network since this process started."""
         self._marks: deque[tuple[float, int]] = deque()
 
     def start(self, revision: str, total: int, have: int, files: int) -> None:
-        """Set the total and the present bytes of a revision, and restart the measurement of the speed."""
+        """Set the total bytes and the present bytes of a revision, and restart the measurement of the speed."""
         self.revision, self.total, self.bytes, self.files = revision, total, have, files
         self._marks.clear()
         self._marks.append((self._clock(), self.fetched))
@@ -45,7 +45,7 @@ class Progress:
 
     @property
     def speed(self) -> float:
-        """Recent speed in bytes per second."""
+        """Speed of the last WINDOW seconds in bytes per second."""
         if not self._marks:
             return 0.0
         start, fetched_before = self._marks[0]

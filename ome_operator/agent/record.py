@@ -1,4 +1,4 @@
-"""Build what a node's agent reports: the status of its NodeModels object."""
+"""Build the status of the node's NodeModels object, in which an agent reports the models of its node."""
 
 import json
 from collections import Counter, defaultdict
@@ -12,9 +12,9 @@ from ome_operator.core.weights import mount
 from ome_operator.core.weights.mount import node_label, place_of, weights
 
 MAX_BYTES = 900 * 1024
-"""Maximum bytes of a record. etcd accepts objects of up to 1.5 MiB, and an object also contains its managedFields."""
+"""Maximum bytes of a record. etcd accepts objects of up to 1.5 MiB, and the object also contains its managedFields."""
 MAX_MESSAGE = 300
-"""Maximum characters of a model's message in the record, which holds the messages of all models, and in a log."""
+"""Maximum characters of a model's message in the record and in a log. The record contains the messages of all models."""
 Entry = Mapping[str, Any]
 """An item of a list in the record."""
 READY, UPDATING, FAILED = keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED
@@ -36,8 +36,8 @@ class Report:
 
 
 def shortened(text: str) -> str:
-    """Return a text cut to `MAX_MESSAGE` characters, because users can write texts of any length that the record and logs
-    repeat.
+    """Return a text, cut to `MAX_MESSAGE` characters. The record and the logs repeat texts that users write, and these
+    texts may have any length.
     """
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
 
@@ -47,17 +47,17 @@ AnyModel = Model | FineTunedWeight
 
 
 def directory(model: AnyModel, roots: tuple[str, ...]) -> str:
-    """Return the directory of a model's revision, as stored revisions of services name it."""
+    """Return the directory of a model's revision, which the stored revisions of services contain."""
     return mount.directory(weights(model)._asdict(), True, roots)
 
 
 def label(model: AnyModel) -> str:
-    """Return the node label of a model, which is also its name on a disk."""
+    """Return the key of the node label of a model, which is also the model's name on a disk."""
     return node_label(model.kind, model.namespace, model.name)
 
 
 def entry(model: AnyModel, report: Report) -> dict[str, Any]:
-    """Return one item of the record, without fields that are not known."""
+    """Return the item of one model in the record, without fields whose values are not known."""
     identity = weights(model)
     speed = int(report.speed) if report.state == UPDATING else 0
     fields: dict[str, Any] = {
@@ -79,7 +79,9 @@ def entry(model: AnyModel, report: Report) -> dict[str, Any]:
 
 
 def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Return the complete record, never longer than `MAX_BYTES`. `unused` lists the directories that no model names."""
+    """Return the complete record, which is never longer than `MAX_BYTES`. `unused` lists the directories that no model
+    uses.
+    """
     items = sorted(entries, key=lambda item: (item["kind"], item.get("namespace", ""), item["name"]))
     counts = Counter(str(item["state"]) for item in items)
     parts = [f"{counts[state]} {state}" for state in (READY, UPDATING, FAILED) if counts[state]]
@@ -94,7 +96,9 @@ def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, A
 
 
 def _models_that_fit(items: Sequence[Entry], limit: int) -> list[Entry]:
-    """Return the models that fit into `limit` bytes: first without facts, then without messages, then fewer models."""
+    """Return the models that fit into `limit` bytes. If the list is too long, first the facts are dropped, then the
+    messages, then models.
+    """
     kept = list(items)
     for dropped in ("facts", "message"):
         if _length(kept) <= limit:

@@ -1,14 +1,14 @@
-"""Weights on a node's disk.
+"""The weights of one model revision on a node's disk.
 
-    <home>/<digest>/            files of one model revision, never changed once they are there
-    <home>/<digest>.json        its manifest; the revision is Ready when both exist
-    <home>/<digest>.partial/    files/ verified files, parts/ files being downloaded, journal list of the verified files
-    <path>                      a symlink to the newest revision, for a cluster-scoped model
+    <home>/<digest>/: the files of one model revision, which never change after the directory was published
+    <home>/<digest>.json: the manifest of the revision; the revision is Ready when the directory and the manifest exist
+    <home>/<digest>.partial/: a running download, with the directories `files` (verified) and `parts`, and `journal`
+    <path>: a symlink to the newest revision, for cluster-scoped models only
 
-A home is `<parent of path>/.ome`, or `<root>/.namespaces/<namespace>/.ome` for a BaseModel. The digest is that of the
-model's storage identity, which the manifest repeats, so that a directory belongs to a single model (docs/tenancy.md).
+<home> is `<parent of path>/.ome` for cluster-scoped models, and `<root>/.namespaces/<namespace>/.ome` for BaseModels. The
+digest is that of the model's storage identity, which the manifest contains too, so that a directory has one model.
 
-Every step is a rename after an fsync, so that a kill at any moment leaves either the old or the new state.
+Every change is a rename after an fsync, so that a kill at any moment leaves either the old or the new state.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ CHUNK = 4 * 1024 * 1024
 
 
 class Store:
-    """One model revision on this node's disk."""
+    """The directory, manifest and running download of one model revision on this node's disk."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Store:
         lenders: Callable[[], Iterable[tuple[Path, Manifest]]] | None = None,
     ) -> None:
         self.path = path
-        """`spec.storage.path`, which becomes the symlink unless `home` is given."""
+        """`spec.storage.path`. The path becomes a symlink to the revision, unless `home` is given."""
         self.has_link = home is None
         self.home = home or path.parent / HIDDEN
         self._identity, self._lenders = dict(identity), lenders or self._neighbours
         self._lent: dict[tuple[Hash, int], list[Path]] | None = None
         self._seen: dict[str, Proven] = {}
-        """Lines of the journal that this process wrote, or whose files it compared with their hashes."""
+        """File name -> journal entry that this process wrote, or whose file it compared with the hash."""
         self.root = self.home / digest
         """The directory of this revision."""
         self._manifest = self.home / f"{digest}.json"
@@ -70,7 +70,7 @@ class Store:
         return dict(known.identity) != self._identity
 
     def foreign_message(self) -> str:
-        """Return a message if the directory holds another model's manifest, else "". The agent must not overwrite it."""
+        """Return a message if the directory contains another model's manifest, which must stay, otherwise ""."""
         known = read_manifest(self._manifest)
         if known is None or not self._foreign(known):
             return ""
@@ -80,20 +80,20 @@ class Store:
 
     @property
     def complete(self) -> bool:
-        """Whether the manifest exists. The manifest is not read."""
+        """Whether the manifest exists; its contents are not checked."""
         return self.root.is_dir() and self._manifest.is_file()
 
     def part(self, file: RemoteFile) -> Path:
-        """Return the path where a file's bytes are collected until they are verified. A changed hash gives another path."""
+        """Return the path for the bytes of a file until they are verified. A file whose hash changed gets another path."""
         return self.parts / hashlib.sha256(f"{file.name}\0{file.size}\0{file.hash}".encode()).hexdigest()[:32]
 
     def piece(self, file: RemoteFile, start: int) -> Path:
-        """Return the path of a piece that starts at offset `start`, and is downloaded ahead of the bytes before it."""
+        """Return the path of the piece that begins at offset `start`; it is downloaded ahead of the bytes before it."""
         part = self.part(file)
         return part.with_name(f"{part.name}.{start}")
 
     def have(self, file: RemoteFile) -> int:
-        """Return the bytes of a file that are on the disk and not yet verified."""
+        """Return the number of bytes of a file that are on the disk but not yet verified."""
         part = self.part(file)
         head, beyond_head = file_size(part), 0
         for piece in part.parent.glob(f"{part.name}.*[0-9]"):
@@ -108,7 +108,7 @@ class Store:
             path.unlink(missing_ok=True)
 
     def proven(self) -> dict[str, Proven]:
-        """Return the verified files that wait for publication, by name.
+        """Return file name -> entry of the verified files that are not published yet.
 
         A file without a line in the journal is not included. After a restart, a file with a line is included only if its
         bytes were compared with its hash (see `prepare`).
@@ -116,7 +116,7 @@ class Store:
         return {name: file for name, file in self.journaled().items() if self._seen.get(name) == file}
 
     def journaled(self) -> dict[str, Proven]:
-        """Return the files that the journal lists and that exist, by name."""
+        """Return file name -> entry of the files that the journal lists and that exist."""
         found = {}
         for entry in read_journal(self._journal):
             file = self.files / entry.name
@@ -131,15 +131,15 @@ class Store:
         return disk.f_bavail * disk.f_frsize
 
     def disk(self) -> int:
-        """Return the device number of the disk, which all directories of a file system share."""
+        """Return the device number of the disk. All directories of a file system have the same number."""
         self.home.mkdir(parents=True, exist_ok=True)
         return self.home.stat().st_dev
 
     # --- changes --------------------------------------------------------------------------------------------------------
 
     def prepare(self, listing: Listing) -> None:
-        """Create the directories of a download, delete parts and files that are not in this listing, and verify the files
-        that an earlier process recorded in the journal.
+        """Prepare a download: create its directories, delete parts and files that are not in `listing`, and verify the
+        files that an earlier process recorded in the journal.
         """
         self._lent = None
         self.files.mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ class Store:
                 file.unlink()
 
     def _holds(self, entry: Proven) -> bool:
-        """Return whether a file has the hash and the block checksums of its line in the journal."""
+        """Return whether a file has the hash and the block checksums of its journal entry."""
         if entry.members:  # the archive is deleted; its unpacked files have their own lines
             return all(name in self._seen for name in entry.members)
         checker = check_file(self.files / entry.name, RemoteFile(entry.name, entry.size, entry.hash))
@@ -179,7 +179,7 @@ class Store:
         return entry
 
     def unpacked(self, file: RemoteFile, members: Sequence[Proven]) -> None:
-        """Record the files of an archive, which are in `files` and on the disk, in the journal; then delete the archive."""
+        """Record the files of an archive, which are on the disk, in the journal, then delete the archive."""
         self._note([*members, Proven(file.name, file.size, file.hash, (), tuple(one.name for one in members))])
         self.part(file).unlink()
 
@@ -191,7 +191,7 @@ class Store:
         self._seen |= {entry.name: entry for entry in proven}
 
     def link(self, file: RemoteFile, source: Path) -> Path:
-        """Create a hard link next to the parts to a file of this disk; copy it where the file system has no links."""
+        """Create a hard link to `source` among the parts, or a copy if the file system has no hard links."""
         target = self.part(file).with_suffix(".link")
         target.unlink(missing_ok=True)
         try:
@@ -203,8 +203,8 @@ class Store:
     def publish(self, uri: str, listing: Listing, now: str) -> Manifest:
         """Publish the directory and its manifest by a final rename, after all files were verified.
 
-        Raises Refused if the directory belongs to another model or two layers have the same file, and ValueError if a file
-        is missing.
+        `now` is the time for the manifest. Raises Refused if the directory belongs to another model or if two layers contain
+        the same file, and ValueError if a file is missing.
         """
         if problem := self.foreign_message():
             raise Refused(problem)
@@ -230,8 +230,8 @@ class Store:
         return manifest
 
     def _names(self, listing: Listing) -> Counter[str]:
-        """Return how often each file name occurs, as a file of its own and inside archives. Of two files with the same name,
-        the later one has overwritten the earlier one.
+        """Return file name -> number of occurrences, as a separate file and inside archives. A name that occurs twice
+        means that the later file has overwritten the earlier file.
         """
         counts = Counter(file.name for file in listing.files if file.unpack is None)
         for file in listing.files:
@@ -240,7 +240,7 @@ class Store:
         return counts
 
     def _mend(self, manifest: Manifest) -> None:
-        """Move every verified file into the existing directory. A rename does nothing between links to one file."""
+        """Move every verified file into the existing directory. Files that are already links to it do not change."""
         for entry in manifest.files:
             target = self.root / entry.name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -248,18 +248,16 @@ class Store:
             _sync(target.parent)
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest."""
+        """Replace the manifest on the disk."""
         _replace(self._manifest, json.dumps(manifest.dump(), indent=1).encode())
 
     def mark_damaged(self) -> None:
-        """Delete the manifest, so that the directory is not complete any more; the files stay because pods may have them
-        open.
-        """
+        """Delete the manifest: the revision is then incomplete. The files stay, because pods may have opened them."""
         self._manifest.unlink(missing_ok=True)
         _sync(self.home)
 
     def point(self) -> str:
-        """Make the path a symlink to this revision. Return a message if another file or directory is there, else ""."""
+        """Make the path a symlink to this revision. Return a message if the path is a file or a directory, otherwise ""."""
         if not self.has_link:
             return ""
         target = os.path.relpath(self.root, self.path.parent)
@@ -276,8 +274,8 @@ class Store:
     # --- reuse of local files -------------------------------------------------------------------------------------------
 
     def local_candidates(self, file: RemoteFile) -> Iterator[Path]:
-        """Return files of this disk that may have the same contents: of other revisions, of a lost manifest, or of a
-        directory at the path.
+        """Return files on this disk that may have the same contents as `file`: files of other revisions, of a directory
+        whose manifest is missing, and of a directory at the path.
         """
         if self._lent is None:
             self._lent = {}
@@ -291,14 +289,14 @@ class Store:
                 yield path
 
     def _neighbours(self) -> Iterator[tuple[Path, Manifest]]:
-        """Return every complete directory next to this one, with its manifest."""
+        """Return every other complete directory in the same home, with its manifest."""
         for manifest in sorted(self.home.glob("*.json")):
             if (known := read_manifest(manifest)) is not None:
                 yield manifest.with_suffix(""), known
 
 
 def size_below(folder: Path) -> int:
-    """Return the bytes of all files below a folder. Files that are deleted meanwhile are not counted."""
+    """Return the total bytes of all files below a folder. Files that are deleted during the scan are ignored."""
     total = 0
     for directory, _, names in os.walk(folder):
         for name in names:
@@ -320,7 +318,7 @@ def _sized(path: Path, size: int) -> bool:
 
 
 def check_file(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
-    """Read a file, or its first `limit` bytes, through a checker, and return the checker."""
+    """Pass the bytes of a file, or its first `limit` bytes, through a checker, and return the checker."""
     checker = Checker(file.hash, file.size)
     left = file.size if limit is None else limit
     with path.open("rb") as stream:

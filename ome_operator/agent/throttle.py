@@ -1,4 +1,4 @@
-"""A limit on bytes per second, shared by everything that a node fetches."""
+"""A limit in bytes per second that all transfers of a node share."""
 
 import asyncio
 import time
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """Limits transfers to `rate` bytes per second; 0 means no limit. A caller that takes more than the available amount
-    waits until the rate has caught up.
+    """A limit of `rate` bytes per second on transfers; 0 means no limit. A caller that takes more bytes than are
+    available waits until the rate permits them.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -15,7 +15,7 @@ class Throttle:
         self._free_at = 0.0
 
     def wait(self, count: int) -> float:
-        """Take `count` bytes, and return the seconds to wait before taking more."""
+        """Take `count` bytes, and return the seconds that the caller must wait before it takes more bytes."""
         if self._rate <= 0:
             return 0.0
         now = self._clock()
@@ -23,6 +23,6 @@ class Throttle:
         return max(0.0, self._free_at - now)
 
     async def take(self, count: int) -> None:
-        """Take `count` bytes, and wait."""
+        """Take `count` bytes, and wait as long as the rate requires."""
         if (seconds := self.wait(count)) > 0.01:
             await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Unpack a tar archive whose hash was right. The archive is untrusted, because its author may be malicious."""
+"""Unpack a tar archive after its hash was verified. The archive is untrusted, because its author may be malicious."""
 
 import gzip
 import hashlib
@@ -21,18 +21,18 @@ from ome_operator.storage.listing import MAX_FILES, Refused, is_inside
 
 _GZIP = b"\x1f\x8b"
 HEADERS = 64 * 1024
-"""Bytes that tarfile may read before the contents of a member: its header and extended headers."""
+"""Maximum bytes that tarfile may read before the contents of a member, for the header and extended headers of the member."""
 NAMES = 32 * 1024 * 1024
-"""Maximum bytes of all names together."""
+"""Maximum bytes of all names in the archive together."""
 
 
 def unpack(archive: Path, into: Path, leading: str, available: int, is_over: TurnCheck = lambda: False) -> list[Proven]:
-    """Write the members of a tar or tar+gzip archive below `into`, flushed to the disk, and return them with their
+    """Write the members of a tar or tar+gzip archive below `into`, flush them to the disk, and return them with their
     checksums.
 
-    The directory `leading` is removed from the names if they begin with it. Raises Refused if the file is not an archive, if
-    a member is not a plain file (weights need no links), or if the members need more than `available` bytes; raises TurnOver
-    when `is_over` returns true, which is checked with each read. After an error, all written files are deleted.
+    The directory `leading` is removed from names that begin with it. Raises Refused if the file is not an archive, if a
+    member is not a regular file (weights need no links), or if the members need more than `available` bytes. Raises TurnOver
+    when `is_over` returns true; it is called with each read. After an error, all written files are deleted.
     """
     written: list[Path] = []
     try:
@@ -61,9 +61,10 @@ def _as_refusal(error: BaseException, into: Path) -> BaseException:
 
 
 def _count_files(archive: tarfile.TarFile, leading: str, available: int) -> int:
-    """Return the number of files. Raises Refused, before a file is written, if they need too much space.
+    """Return the number of files. Raises Refused, before any file is written, if the files need more than `available`
+    bytes.
 
-    The header of a member precedes its contents, so that the sum is known before any contents are read, compressed or not.
+    Headers precede contents, so the sum is known before any contents are read, whether the archive is compressed or not.
     """
     total = files = 0
     for item, _ in _files(archive, leading):
@@ -73,7 +74,7 @@ def _count_files(archive: tarfile.TarFile, leading: str, available: int) -> int:
 
 
 def _files(archive: tarfile.TarFile, leading: str) -> Iterator[tuple[tarfile.TarInfo, str]]:
-    """Return every file and its name below the model's directory. Raises Refused for a member that is not a plain file."""
+    """Return each file and its name below the model's directory. Raises Refused for a member that is not a regular file."""
     names: set[str] = set()
     prefix, name_bytes = "", 0
     for item in _members(archive):
@@ -95,9 +96,9 @@ def _files(archive: tarfile.TarFile, leading: str) -> Iterator[tuple[tarfile.Tar
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Return all members, including directories, up to the number of files that a model may have.
+    """Return all members, including directories. Raises Refused for more members than a model may have files.
 
-    Members and global headers are not kept, because tarfile would hold all of them in memory.
+    Returned members and global headers are removed from tarfile's own lists, which would hold all of them in memory.
     """
     reader, kept = cast(_Bounded, archive.fileobj), cast(Any, archive)
     for number in count(1):
@@ -114,7 +115,7 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, written: list[Path]) -> Proven:
     target, source = into / name, archive.extractfile(member)
-    assert source is not None  # the member is a plain file
+    assert source is not None  # the member is a regular file
     target.parent.mkdir(parents=True, exist_ok=True)
     sha, checker = hashlib.sha256(), Checker(SIZE_ONLY, member.size)
     with target.open("xb") as out:  # never overwrites a file that is already verified
@@ -140,8 +141,8 @@ def _opened(archive: Path, over: TurnCheck) -> Iterator[tarfile.TarFile]:
 
 
 class _Bounded:
-    """A file object that permits reads of at most `left` bytes. tarfile reads an extended header in a single read, whatever
-    length the header declares, and follows chains of headers.
+    """A file object that permits reads of at most `left` bytes. The limit is necessary because tarfile reads an extended
+    header of any declared length in a single read, and follows chains of headers.
     """
 
     def __init__(self, inner: io.BufferedIOBase, over: TurnCheck) -> None:
@@ -158,8 +159,8 @@ class _Bounded:
         return self._inner.read(size)
 
     def seek(self, where: int) -> int:
-        """Seek in steps, because a compressed file is read up to the new position, and check after each step whether the
-        turn is over.
+        """Seek in steps, because seeking in a compressed file reads all bytes up to the new position. After each step,
+        check whether the turn is over.
         """
         for there in range(self.tell() + CHUNK, where, CHUNK):
             self._check_turn()

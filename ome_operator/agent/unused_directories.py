@@ -1,8 +1,8 @@
-"""Find directories of weights that no model names any more, report them in the node's record, and remove them.
+"""Find directories of weights that no model uses any more, report them in the node's record, and remove them.
 
-A removal needs two decisions. The agent's policy offers a directory that no model has named for long enough. The operator
-then permits the removal, because only the operator can check that no revision and no pod refers to the directory (see
-removals.py). A permission is valid for one offer of one agent process.
+A removal needs two decisions. First, the agent offers to remove a directory that no model has used for the configured time.
+Then the operator permits the removal, because only the operator can check that no revision and no pod refers to the
+directory (see removals.py). A permission is valid only for one offer of one agent process.
 """
 
 import asyncio
@@ -23,11 +23,10 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 SCAN_EVERY = 60.0
-"""Seconds for which a scan of the disk stays valid when the agent changes nothing."""
+"""Seconds for which a scan of the disk stays valid while the agent changes nothing."""
 _DIGEST = re.compile(r"[0-9a-f]{8}|[0-9a-f]{32}")
-"""The name of a directory of weights. Eight digits: a directory of an earlier agent, which could belong to several models;
-nothing is downloaded into such a directory any more.
-"""
+"""Pattern of a directory name of weights. Eight digits are the name of a directory of an earlier version of the agent,
+which could belong to several models; nothing is downloaded into such a directory any more."""
 
 
 class Directory(NamedTuple):
@@ -35,13 +34,13 @@ class Directory(NamedTuple):
 
     path: str
     models: tuple[str, ...] = ()
-    """Labels of the models that the directory was fetched for; () while it is incomplete."""
+    """Node labels of the models for which the directory was downloaded; () while the directory is incomplete."""
     paths: tuple[str, ...] = ()
     bytes: int = 0
 
 
 class UnusedDirectories:
-    """The directories below the roots, and the time since when no model names each of them."""
+    """The directories of weights below the roots, and the time since when each directory is unused."""
 
     def __init__(
         self, roots: Collection[str], after: float, clock: Callable[[], float] = time.monotonic, wall: WallClock = now
@@ -59,15 +58,15 @@ class UnusedDirectories:
     async def scan(self) -> None:
         """Scan the disk for directories of weights, unless the last scan is recent."""
         if (tick := self._clock()) - self._looked_at > SCAN_EVERY:
-            self._looked_at = tick  # before the scan: a change during the scan requires another scan
+            self._looked_at = tick  # set before the scan, because a change during the scan requires another scan
             try:
                 self._found = await asyncio.to_thread(_find, self._roots)
             except OSError as error:
                 logger.warning("cannot list the directories of weights on this disk: %s", error)
 
     def unused(self, named: Collection[str], *, offer: bool) -> list[dict[str, Any]]:
-        """Return the part of the record about directories that are not in `named`; without `offer`, no new removal is
-        offered.
+        """Return the part of the record that lists the directories that are not in `named`. No new removal is offered
+        unless `offer` is true.
         """
         tick, unnamed = self._clock(), [directory for directory in self._found if directory.path not in named]
         self._since = {directory.path: self._since.get(directory.path, tick) for directory in unnamed}
@@ -77,11 +76,13 @@ class UnusedDirectories:
 
     @property
     def offers(self) -> bool:
-        """Whether a removal was offered, so that the agent waits for the operator's answer."""
+        """Return whether a removal is offered, so that the agent waits for the operator's answer."""
         return bool(self._offers)
 
     async def remove(self, allowed: Collection[Mapping[str, Any]]) -> None:
-        """Remove the directories that were offered and permitted; an answer to an older offer permits nothing."""
+        """Remove the directories that were offered and that the operator permitted. An answer to an older offer permits
+        nothing.
+        """
         for removal in allowed:
             path = str(removal.get("directory"))
             if path in self._offers and removal.get("offer") == self._offers[path]:
@@ -98,7 +99,7 @@ def _find(roots: Iterable[Path]) -> tuple[Directory, ...]:
 
 
 def directories(home: Path) -> list[Directory]:
-    """Return the directories of weights below one `.ome`, complete and incomplete; other names are ignored."""
+    """Return the complete and incomplete directories of weights in a `.ome`; directories with other names are ignored."""
     names = {entry.name.partition(".")[0] for entry in home.iterdir()}
     return [_directory(home, name) for name in sorted(names) if _DIGEST.fullmatch(name)]
 
@@ -113,8 +114,8 @@ def _directory(home: Path, digest: str) -> Directory:
 
 
 def remove(root: Path) -> None:
-    """Remove a directory of weights and everything that belongs to it. The manifest is removed first, so that a kill in
-    between leaves an incomplete directory.
+    """Remove a directory of weights, its manifest and its running download. The manifest is removed first, so that a kill
+    during the removal leaves an incomplete directory.
     """
     home, digest = root.parent, root.name
     (home / f"{digest}.json").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Verify files again after their download: always the sizes, and the checksums of a sample of the blocks."""
+"""Verify files again after their download: the sizes of all files, and the checksums of a sample of the blocks."""
 
 import random
 import zlib
@@ -17,7 +17,9 @@ class Damage(NamedTuple):
 
 
 def verify(root: Path, manifest: Manifest, *, sample: float, chance: random.Random) -> list[Damage]:
-    """Check every file's size and the share `sample` (0 to 1) of all blocks, at least one block. 1 reads all bytes."""
+    """Check every file's size and the checksums of a random share `sample` (0 to 1) of all blocks, at least of one block.
+    Return the damaged files. With `sample` 1, all bytes are read.
+    """
     damages, blocks = [], []
     for file in manifest.files:
         try:

@@ -1,4 +1,4 @@
-"""The work on one model on this node: download it, verify it again periodically, and report its state."""
+"""The work on one model on this node: download the model, verify it again periodically, and report its state."""
 
 import asyncio
 import logging
@@ -29,48 +29,50 @@ from ome_operator.util.wall_clock import WallClock, now
 logger = logging.getLogger(__name__)
 
 PRESENT = "local"
-"""Revision that is reported for files that an administrator puts on the nodes."""
+"""Revision that is reported for files that an administrator put on the node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """Settings of an agent, from its command line."""
+    """The settings of an agent, from its command line."""
 
     roots: tuple[str, ...] = ("/mnt/models",)
     """Directories below which the agent may write."""
     secrets: Path = Path("/etc/ome/secrets")
-    """A directory with one folder per Secret, and in it one file per key."""
+    """The directory with one folder per Secret; each folder contains one file per key."""
     trust: Trust = field(default_factory=Trust)
     """Hosts and Secrets that an administrator permits."""
     endpoint: str = ""
-    """URL of the hub; "" for huggingface.co."""
+    """URL of the hub; "" means huggingface.co."""
     limits: Limits = field(default_factory=Limits)
     node: str = ""
     peers: Callable[[Source, str], Source] | None = None
-    """Wraps a source, for a namespace, so that other nodes are asked first; None if every node asks the source."""
+    """A function that returns, for a source and a namespace, a source that asks other nodes first. None if the agent does
+    not ask other nodes."""
     models: int = 2
-    """Number of concurrent models."""
+    """Number of models that are downloaded or verified at the same time."""
     turn: float = 300.0
-    """Seconds after which a model ends its turn if a model of another namespace is waiting."""
+    """Seconds after which the work on a model pauses if a model of another namespace is waiting."""
     models_per_namespace: int = 0
-    """Number of BaseModels of each namespace that the agent handles, the oldest first; 0 means all."""
+    """Maximum number of BaseModels per namespace that the agent handles, the oldest first; 0 means no limit."""
     verify_every: float = 6 * 3600.0
     sample: float = 0.02
     """Share (0 to 1) of all blocks that a periodic verification reads."""
     again: float = 10.0
-    """Seconds until a failed model is tried again; the pause doubles with each failure, up to `again_last`."""
+    """Seconds before the work on a failed model is retried; the pause doubles with each failure, up to `again_last`."""
     again_last: float = 600.0
     remove_after: float = 0.0
-    """Seconds that a directory must be without a model that names it before its removal is offered; 0 means never."""
+    """Seconds that a directory must be unused by every model before its removal is offered; 0 means that no removal is
+    offered."""
 
     @cached_property
     def locations(self) -> Roots:
-        """The roots, with their inodes at the first use of this property."""
+        """The root directories, with the inode numbers that they had at the first use of this property."""
         return Roots(self.roots)
 
 
 class Work:
-    """The work on one model with its current spec."""
+    """The work on one model: its current spec, its state, and the time of the next pass."""
 
     def __init__(self, model: record.AnyModel, settings: AgentSettings, wall: WallClock = now) -> None:
         self.model, self._settings, self._wall = model, settings, wall
@@ -82,18 +84,19 @@ class Work:
         self._report = self._initial_report()
         self._tries = 0
         self.due = 0.0
-        """Monotonic time of the next pass."""
+        """Monotonic time of the next pass over this model (download or verification)."""
         self.owns_link = True
-        """Whether this model owns the link at its path: of two models with the same files and path, only the first does."""
+        """Whether this model owns the symlink at its path. If two models have the same files and the same path, only the
+        first model owns it."""
 
     def shares_download(self, other: "Work") -> bool:
-        """Return whether this work is downloading the files that another work needs, which then needs no second download."""
+        """Return whether this work downloads the files that `other` needs, so that `other` needs no separate download."""
         mine, theirs = self.identity, other.identity
         same = (mine.uri, mine.source, mine.namespace) == (theirs.uri, theirs.source, theirs.namespace)
         return same and self._report.state == record.UPDATING and self.store.home == other.store.home
 
     def report(self) -> record.Report:
-        """Return the state of the model."""
+        """Return the state of the model on this node."""
         if self._report.state == record.UPDATING:
             progress = self._progress
             self._report.bytes, self._report.total, self._report.speed = progress.bytes, progress.total, progress.speed
@@ -102,7 +105,7 @@ class Work:
 
     def refresh(self, model: record.AnyModel) -> None:
         """Replace the model by its current version. A pass is due at once if a failed model was edited, or if the pinned
-        revision differs from the present revision.
+        revision differs from the revision on the disk.
         """
         before, pin = self.model, self._pin()
         self.model = model
@@ -112,7 +115,9 @@ class Work:
             self._tries, self.due = 0, 0.0
 
     def _initial_report(self) -> record.Report:
-        """Return the state of the disk before the first pass, so that an agent that restarts removes no node label."""
+        """Return a report from the state of the disk, before the first pass. The report prevents a restarted agent from
+        removing node labels.
+        """
         manifest = None if self._misplaced else self.store.manifest()
         if manifest is None or self._pin() not in ("", manifest.revision):
             return record.Report()
@@ -120,7 +125,9 @@ class Work:
         return record.Report(record.READY, manifest.revision, directories, size, size, verified_at=manifest.verified_at)
 
     async def run(self, over: TurnCheck = lambda: False) -> None:
-        """Run one pass, which ends early when its turn is over. Never raises, except when cancelled."""
+        """Run one pass over the model. The pass ends early when `over` returns true. Raises nothing except a
+        cancellation.
+        """
         try:
             await self._run(over)
         except TurnOver:
@@ -134,7 +141,9 @@ class Work:
             self._fail(f"internal error of the agent ({type(error).__name__}): please report it with the agent's log")
 
     def refuse(self, why: str) -> None:
-        """Report why the model cannot be handled now; a pass is due as soon as the reason is gone."""
+        """Report the message `why`, because the model cannot be handled now. A pass is due as soon as the reason no
+        longer exists.
+        """
         if self._report.message != shortened(why):
             self._set_failed(why)
             logger.warning("%s: %s", shortened(self._uri), self._report.message)
@@ -151,7 +160,7 @@ class Work:
         return None
 
     def _check(self) -> Manifest | None:
-        """Return the manifest if the files are of the right revision and not damaged, else None."""
+        """Return the manifest if the files have the right revision and are not damaged, otherwise None."""
         if problem := self.store.foreign_message():
             raise Failed(problem)
         manifest = self.store.manifest()
@@ -226,7 +235,7 @@ class Work:
         self.due = time.monotonic() + self._settings.verify_every * random.uniform(0.9, 1.1)
 
     def _check_local(self) -> None:
-        """Check whether there are files that an administrator put at the path."""
+        """Check whether an administrator has put files at the model's path."""
         path = self.store.path
         present = path.is_dir() and any(path.iterdir())
         message = "" if present else f"{path} does not exist or is empty: put the files of the model there"
@@ -248,14 +257,14 @@ class Work:
         logger.warning("%s: %s (next attempt in %.0f s)", shortened(self._uri), self._report.message, pause)
 
     def _pin(self) -> str:
-        """Return the revision that all nodes have to hold, or "" while the operator has not selected a revision."""
+        """Return the revision that all nodes must use, or "" while the operator has not selected a revision."""
         pinned = self.model.status.get("weights") or {}
         return str(pinned.get("revision") or "") if pinned.get("uri") == self._uri else ""
 
 
 def _secret(folder: Path, name: str) -> dict[str, str]:
-    """Return the keys of a mounted Secret, or {} if it is not mounted. Only the last component of `name` is used, so that a
-    name cannot lead to another folder.
+    """Return the keys and values of a mounted Secret, or {} if the Secret is not mounted. Only the last component of
+    `name` is used, so that a name cannot refer to another folder.
     """
     path = folder / Path(name).name
     if not path.is_dir():
