@@ -10,11 +10,12 @@ from ome_operator.storage.oci_artifact import parse_reference
 
 HUB = "https://huggingface.co"
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-"""Strings that may become a part of a host name. Any other string could lead to another host."""
+"""Pattern of strings that may become a part of a host name. Any other string could change the host."""
 
 
 def source_address(uri: str, parameters: Mapping[str, str], hub: str = "") -> str:
-    """Return the scheme and host that a single URI leads to. Raises Refused if the URI names none.
+    """Return the scheme and host from which the files of a single URI are downloaded. Raises Refused if the URI has no
+    host.
 
     `hub` is the address of this cluster's hub. `parameters.endpoint` overrides the address.
     """
@@ -34,7 +35,9 @@ def source_address(uri: str, parameters: Mapping[str, str], hub: str = "") -> st
 
 
 def host_and_port(address: str) -> tuple[str, int | None]:
-    """Return the host of a URL in lower case, and its port or None. Raises Refused if the URL is invalid."""
+    """Return the host of a URL in lower case, and its port, or None if the URL has no port. Raises Refused if the URL is
+    invalid.
+    """
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         return (parts.hostname or "").lower(), parts.port
@@ -43,18 +46,18 @@ def host_and_port(address: str) -> tuple[str, int | None]:
 
 
 def host(address: str) -> str:
-    """Return `host` or `host:port` of a URL, in lower case."""
+    """Return the host of a URL in lower case, as `host`, or as `host:port` if the URL has a port."""
     name, port = host_and_port(address)
     return f"{name}:{port}" if port else name
 
 
 def host_listed(hosts: Collection[str], name: str, port: int | None) -> bool:
-    """Return whether the list contains this host; an entry without a port is valid for all ports."""
+    """Return whether `hosts` contains this host; an entry without a port matches all ports."""
     return any(entry.lower() in (name, f"{name}:{port}") for entry in hosts)
 
 
 def region(rest: str, parameters: Mapping[str, str]) -> str:
-    """Return the region of an S3 bucket: that of `bucket@region`, else the parameter."""
+    """Return the region of an S3 bucket: the region in `bucket@region`, otherwise the parameter `region`."""
     named = rest.partition("/")[0].partition("@")[2]
     return _part("spec.storage.parameters.region", named or parameters.get("region", "us-east-1"))
 

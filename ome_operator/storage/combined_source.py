@@ -1,4 +1,4 @@
-"""A source that combines two repositories: the weights of one repository, and all files except weights of another.
+"""A source that combines two repositories: the weights from one repository, and all files except weights from the other.
 
 A GGUF checkpoint has no config.json and no tokenizer; these files are in the repository of the original model.
 """
@@ -10,21 +10,19 @@ from ome_operator.storage.listing import Listing, RemoteFile, Source, make_listi
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 """File name extensions of weights."""
 _AND = "+"
-"""Separates the revisions of both sources; it occurs in no commit and no digest."""
+"""Separator between the revisions of both sources. It occurs in no commit and no digest."""
 
 
 class CombinedSource:
-    """The files of a source together with those of another source; if both have a file of the same name, the first source's
-    is used.
-    """
+    """The files of two sources. If both sources have a file of the same name, the file of the first source is used."""
 
     def __init__(self, first: Source, other: Source) -> None:
         self._first, self._other = first, other
         self._names: frozenset[str] = frozenset()
-        """Names of the files that come from the other source."""
+        """Names of the files that are read from the second source."""
 
     async def listing(self, revision: str) -> Listing:
-        """Return the files of both sources, at both revisions."""
+        """Return the files of both sources. `revision` contains the revisions of both sources."""
         first_revision, _, other_revision = revision.partition(_AND)
         first_files, other_files = await self._first.listing(first_revision), await self._other.listing(other_revision)
         taken = {file.name for file in first_files.files}
@@ -40,10 +38,10 @@ class CombinedSource:
             yield data
 
     def suspect(self, file: RemoteFile) -> None:
-        """Report to the file's source that the file arrived with a wrong hash."""
+        """Report to the source of a file that the file arrived with a wrong hash."""
         (self._other if file.name in self._names else self._first).suspect(file)
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close the connections of both sources."""
         await self._first.close()
         await self._other.close()

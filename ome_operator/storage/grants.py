@@ -1,8 +1,8 @@
-"""Decide which addresses may be contacted and which of them may receive a Secret or the identity of a node. An administrator
-names the permitted addresses (docs/tenancy.md).
+"""Decide which addresses may be contacted, and which addresses may receive a Secret or the identity of a node. An
+administrator lists the permitted addresses (docs/tenancy.md).
 
-Pure functions. An agent holds the Secrets of the whole cluster, and users who may not read them can write models of a
-namespace.
+Pure functions. The decisions are necessary because an agent holds the Secrets of the whole cluster, while users who may not
+read these Secrets can create models in their namespaces.
 """
 
 from collections.abc import Mapping
@@ -19,30 +19,30 @@ EXAMPLE = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["tea
 
 
 class Grant(BaseModel):
-    """One Secret, and the purposes that it may be used for."""
+    """The purposes for which one Secret may be used."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1)
     hosts: tuple[str, ...] = Field(min_length=1)
-    """`host` or `host:port` that may receive the Secret, over TLS."""
+    """Hosts (`host` or `host:port`) that may receive the Secret over TLS."""
     namespaces: tuple[str, ...] = ()
-    """Namespaces whose BaseModels may name the Secret; cluster-scoped models always may."""
+    """Namespaces whose BaseModels may use the Secret; cluster-scoped models may always use it."""
     uris: tuple[str, ...] = ()
-    """If not empty: the storage URI must begin with one of these strings."""
+    """Prefixes of the permitted storage URIs; if empty, all URIs are permitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """Permissions that an administrator gives to the agents, from the command line."""
+    """The permissions that an administrator gives to the agents on the command line."""
 
     secrets: Mapping[str, Grant] = field(default_factory=dict)
     identity_hosts: frozenset[str] = frozenset()
     identity_namespaces: frozenset[str] = frozenset()
     private_hosts: frozenset[str] = frozenset()
-    """Hosts that may be contacted although their addresses are private."""
+    """Hosts that may be contacted although their IP addresses are private."""
     endpoints: frozenset[str] = frozenset()
-    """Hosts that a BaseModel may name as the endpoint of an object store."""
+    """Hosts that a BaseModel may use as the endpoint of an object store."""
 
 
 def parse_grant(text: str) -> Grant:
@@ -68,8 +68,8 @@ class ModelGrant(NamedTuple):
     uri: str
 
     def check_secret(self, address: str) -> None:
-        """Raise Refused, with the setting that an administrator has to change, if the Secret may not be sent to this
-        address.
+        """Raise Refused if the model's Secret may not be sent to this address. The message contains the setting that an
+        administrator has to change.
         """
         grant, target = self.trust.secrets.get(self.key), host(address)
         secret = f"the Secret {self.key} of spec.storage.key"
@@ -90,7 +90,7 @@ class ModelGrant(NamedTuple):
     def may_use_identity(self, address: str, *, own: bool) -> bool:
         """Return whether the identity of the node or pod may be sent to an object store.
 
-        `own` is true if the address is the cloud provider's default and not an endpoint that the model names.
+        `own` is true if the address is the cloud provider's default, and false if it is an endpoint from the model's spec.
         """
         if not address.lower().startswith("https://"):
             return False
@@ -99,9 +99,10 @@ class ModelGrant(NamedTuple):
         return (own and not self.namespace) or host_listed(self.trust.identity_hosts, *host_and_port(address))
 
     def check_endpoint(self, address: str, *, own: bool) -> None:
-        """Raise Refused if a BaseModel names an object store whose address no administrator permitted.
+        """Raise Refused if a BaseModel uses an object store whose address no administrator permitted.
 
-        The check is by name, because the resolved addresses are not checked when connecting (loopback_proxy.py).
+        `own` is true if the address is the cloud provider's default. The name of the host is checked, because the IP
+        addresses are not checked when the connection is opened (loopback_proxy.py).
         """
         allowed = self.trust.endpoints | self.trust.private_hosts
         if self.namespace and not own and not host_listed(allowed, *host_and_port(address)):
@@ -111,7 +112,7 @@ class ModelGrant(NamedTuple):
             )
 
     def private_hosts(self, address: str) -> frozenset[str]:
-        """Return the hosts that may have private addresses: those of the chart, and for a cluster-scoped model the host that
-        it names.
+        """Return the hosts that may have private IP addresses: the hosts in the chart's values, and for a cluster-scoped
+        model also the host in `address`.
         """
         return self.trust.private_hosts | (frozenset() if self.namespace else frozenset({host(address)}))

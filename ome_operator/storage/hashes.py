@@ -10,16 +10,18 @@ import zlib
 from typing import Any, NamedTuple
 
 BLOCK = 64 * 1024 * 1024
-"""Bytes per block of a manifest; a periodic verification of a file reads at least one block."""
+"""Bytes per block. The manifest contains a checksum of each block; a periodic verification of a file reads at least one
+block."""
 
 
 class Hash(NamedTuple):
     """The expected hash of a file."""
 
     algorithm: str
-    """sha256, git, md5, s3-parts:<bytes per part>[,…] (the part size is one of these), or size (no hash is known)."""
+    """Name of the algorithm: sha256, git, md5, s3-parts:<bytes per part>[,…] (an MD5 of the parts' MD5s; the part size is
+    one of the listed values), or size (only the size is known)."""
     value: str
-    """Hexadecimal digits; "" for size."""
+    """Expected hash in hexadecimal digits; "" for the algorithm `size`."""
 
     def __str__(self) -> str:
         return f"{self.algorithm}:{self.value}"
@@ -31,7 +33,7 @@ class Hash(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "Hash":
-        """Parse the result of `str`."""
+        """Parse a hash from the text that `str` returns."""
         algorithm, _, value = text.rpartition(":")
         return cls(algorithm, value)
 
@@ -66,7 +68,7 @@ class Checker:
 
     @property
     def complete(self) -> bool:
-        """Whether all bytes were received and have the expected hash. Valid after the last byte only."""
+        """Whether all bytes were received and have the expected hash. The value is valid only after the last byte."""
         right = not self._hashes or any(hasher.hexdigest() == self._wanted.value for hasher in self._hashes)
         return self.count == self._size and right
 
@@ -77,7 +79,7 @@ class Checker:
 
 
 class _Parts:
-    """The ETag of a multipart upload to S3: the MD5 of the parts' MD5s, a dash, and the number of parts."""
+    """A calculation of the ETag of a multipart upload to S3: the MD5 of the parts' MD5s, a dash, and the number of parts."""
 
     def __init__(self, size: int) -> None:
         self._size, self._done, self._count = size, hashlib.md5(usedforsecurity=False), 0
@@ -119,11 +121,13 @@ def _digests(algorithm: str, size: int) -> list[Any]:
 
 MIB = 1024 * 1024
 _USUAL = (5, 8, 10, 15, 16, 20, 25, 32, 50, 64, 100, 128, 256, 512, 1024)
-"""Part sizes in MiB that common tools use."""
+"""Part sizes in MiB that common upload tools use."""
 
 
 def from_etag(etag: str | None, size: int) -> Hash:
-    """Return the hash in an object store's ETag: an MD5, or an MD5 of the parts' MD5s with the possible part sizes."""
+    """Return the hash in an object store's ETag: an MD5, or an MD5 of the parts' MD5s with the possible part sizes.
+    `size` is the size of the object in bytes.
+    """
     etag_text = (etag or "").strip('"').lower()
     value, _, count = etag_text.partition("-")
     if len(value) != 32 or set(value) - set("0123456789abcdef"):

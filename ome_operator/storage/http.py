@@ -12,16 +12,16 @@ NO_HEADERS: Mapping[str, str] = {}
 
 
 class SourceUnauthorized(Refused):
-    """The source requires authentication, or the token has expired: status 401."""
+    """Error with status 401: the source requires authentication, or the token has expired."""
 
     def __init__(self, text: str, challenge: str) -> None:
         super().__init__(text)
         self.challenge = challenge
-        """The header WWW-Authenticate, which describes the required authentication."""
+        """Value of the header WWW-Authenticate, which describes the required authentication."""
 
 
 class Absent(Refused):
-    """The file does not exist or access is denied: status 403, 404 or 410."""
+    """Error with status 403, 404 or 410: the file does not exist or access is denied."""
 
     def __init__(self, text: str, code: str) -> None:
         super().__init__(text)
@@ -30,16 +30,16 @@ class Absent(Refused):
 
 
 def session(private: Collection[str] | None = None) -> aiohttp.ClientSession:
-    """Return a session for large files that uses the proxy of the environment.
+    """Return an HTTP session for large files. The session uses the proxy of the environment.
 
-    `private` lists the hosts that may have private addresses; None permits every host.
+    `private` lists the hosts that may have private IP addresses; None permits every host.
     """
     connector = private_addresses.connector(private)
     return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, trust_env=True, auto_decompress=False)
 
 
 class HttpSource:
-    """A source on one host, with a session that is opened at its first use."""
+    """A source on one host. The HTTP session is opened at its first use."""
 
     def __init__(self, private: Collection[str] | None = None) -> None:
         self._session: aiohttp.ClientSession | None = None
@@ -65,8 +65,8 @@ async def read_range(
     """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises Refused or
     Unreachable.
 
-    Redirects are followed; the token is sent to the original host only. Messages do not contain the URL, because the target
-    of a hub's redirect is signed, so that every reader of the message could download the file.
+    Redirects are followed; the token is sent to the original host only. Messages do not contain the URL, because a hub
+    redirects to a signed URL, with which every reader of the message could download the file.
     """
     request_headers = {**headers, "Accept-Encoding": "identity"}
     if start or end < size:
@@ -102,8 +102,8 @@ async def read_all(
 
 
 async def read_small(session: aiohttp.ClientSession, url: str, limit: int, headers: Mapping[str, str] = NO_HEADERS) -> bytes:
-    """Return all bytes of a short response. Raises Unreachable, or Refused also if the response is longer than `limit`
-    bytes.
+    """Return all bytes of a short response. Raises Unreachable, and Refused; Refused is also raised if the response is
+    longer than `limit` bytes.
     """
     received = bytearray()
     async for data in read_all(session, url, headers):
@@ -114,8 +114,8 @@ async def read_small(session: aiohttp.ClientSession, url: str, limit: int, heade
 
 
 def _broken(error: Exception) -> Refused | Unreachable:
-    """Return the error for a failed connection. The message about a rejected address contains nothing about the server at
-    that address.
+    """Return the error to raise for a failed connection. The message about a rejected address contains no information
+    about the server at that address.
     """
     if reason := private_addresses.refusal_reason(error):
         return Refused(f"{reason}, which agents do not contact: ask an administrator to add the host to agent.privateHosts")

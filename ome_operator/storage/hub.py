@@ -19,7 +19,7 @@ from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachab
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 LIMIT = 32 * 1024 * 1024
-"""Maximum bytes of a model's description; that of 50,000 files has about 15 MB."""
+"""Maximum bytes of the hub's description of a model; the description of 50,000 files has about 15 MB."""
 
 
 class Hub(HttpSource):
@@ -37,7 +37,9 @@ class Hub(HttpSource):
         self._headers: Mapping[str, str] = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def listing(self, revision: str) -> Listing:
-        """Return all files of the commit that `revision`, else the URI's revision, currently refers to."""
+        """Return all files of a commit: the commit of `revision` if given, otherwise of the URI's revision, otherwise of
+        main.
+        """
         wanted = revision or self._revision or "main"
         url = f"{self._endpoint}/api/models/{quote(self._repo)}/revision/{quote(wanted, safe='')}?blobs=true"
         try:
@@ -47,7 +49,7 @@ class Hub(HttpSource):
         return await asyncio.to_thread(self.read_description, raw)
 
     def read_description(self, raw: bytes) -> Listing:
-        """Return the files in a description. Raises Refused or Unreachable."""
+        """Return the files in the hub's JSON description of a model. Raises Refused or Unreachable."""
         try:
             description = json.loads(raw)
             files, commit = [_file(item) for item in description["siblings"]], str(description["sha"])

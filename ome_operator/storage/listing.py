@@ -1,4 +1,4 @@
-"""The files of a source, with sizes and hashes, at one revision; and the interface of sources."""
+"""The list of a source's files at one revision, with sizes and hashes, and the interface of all sources."""
 
 from collections.abc import AsyncIterator, Iterable
 from itertools import islice, pairwise
@@ -10,14 +10,15 @@ from ome_operator.names import digest
 from ome_operator.storage.hashes import Hash
 
 MAX_FILES = 50_000
-"""Maximum number of files of one model. A listing needs memory before its contents are checked (0.6 KiB per file)."""
+"""Maximum number of files of one model. The limit is necessary because a listing needs memory (0.6 KiB per file) before
+its contents can be checked."""
 
 
 class RemoteFile(NamedTuple):
     """A file of a model at its source."""
 
     name: str
-    """Path relative to the model's directory, with slashes."""
+    """Path of the file relative to the model's directory, with slashes."""
     size: int
     hash: Hash
     unpack: str | None = None
@@ -35,29 +36,29 @@ class Listing(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total bytes of all files."""
         return sum(file.size for file in self.files)
 
 
 class SourceError(OmeError):
-    """Base class of the errors of a source; the text is a message for users.
+    """Base class of the errors of a source. The text is a message for users.
 
     SourceError
-    ├── Refused     a retry will not help: no such model, no permission, an unsupported scheme
-    └── Unreachable a retry may help: no response, 429, 5xx, a connection that was closed
-        └── Unranged the source does not support ranges: request the complete file
+    ├── Refused     a retry will not help, for example because the model does not exist or access is denied
+    └── Unreachable a retry may help, for example after status 429, status 5xx or a closed connection
+        └── Unranged the source does not support ranges, so the complete file must be requested
     """
 
     retry_after: float = 0.0
-    """Seconds that the source asked the client to wait."""
+    """Seconds that the source asked the client to wait before a retry; 0 if it did not ask."""
 
 
 class Refused(SourceError):
-    """The source rejects the request; a retry will not help until a user or an administrator changes a setting."""
+    """Error: the source rejects the request. A retry will not help until a user or an administrator changes a setting."""
 
 
 class Unreachable(SourceError):
-    """The source did not respond, or failed temporarily; a retry may help."""
+    """Error: the source did not respond, or failed temporarily. A retry may help."""
 
     def __init__(self, text: str, retry_after: float = 0.0) -> None:
         super().__init__(text)
@@ -65,17 +66,19 @@ class Unreachable(SourceError):
 
 
 class Unranged(Unreachable):
-    """The source was asked for a part of a file, and sends the complete file."""
+    """Error: the client requested a part of a file, but the source sends the complete file."""
 
 
 class Source(Protocol):
-    """The interface of sources of files."""
+    """The interface that all sources of files implement."""
 
     async def listing(self, revision: str) -> Listing:
-        """Return all files at this revision, or at the newest for "". Raises SourceError."""
+        """Return all files at the given revision, or at the newest revision if `revision` is "". Raises SourceError."""
 
     def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
-        """Iterate over the file's bytes from `start` up to, and excluding, `end`. Raises SourceError, and may end early."""
+        """Iterate over the file's bytes from `start` up to, and excluding, `end`. Raises SourceError. The iteration may
+        end before `end`.
+        """
 
     def suspect(self, file: RemoteFile) -> None:
         """Receive the report that a file arrived with a wrong hash."""
@@ -91,9 +94,9 @@ def is_inside(name: str) -> bool:
 
 
 def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
-    """Return a listing with the files in order.
+    """Return a listing with the files in sorted order.
 
-    Raises Refused for paths outside the model's directory, for duplicate names, for an empty list, and for more than
+    Raises Refused for a path outside the model's directory, for duplicate names, for an empty list, and for more than
     MAX_FILES files.
     """
     ordered = tuple(sorted(islice(files, MAX_FILES + 1), key=lambda file: file.name))

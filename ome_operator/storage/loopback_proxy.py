@@ -1,9 +1,9 @@
 """A proxy on the loopback interface that restricts the client of object stores to a single host.
 
-The client follows redirects, sends the header `x-amz-security-token` with them, and has no option to prevent either. It is
-therefore given this proxy, which opens connections to the host of the store and rejects all others. The proxy does not read
-TLS traffic; plain HTTP uses one connection per request. The resolved addresses are not checked here, because the permission
-for the host was checked before (grants.py).
+The client follows redirects and sends the header `x-amz-security-token` with them; it has no option that prevents this.
+Therefore the client is configured to use this proxy, which opens connections to the host of the store and rejects all
+others. The proxy does not read TLS traffic; plain HTTP uses one connection per request. The resolved IP addresses are not
+checked here, because the permission for the host was checked before (grants.py).
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from ome_operator.storage.addresses import host_and_port
 from ome_operator.storage.listing import Refused
 
 _HEAD = 64 * 1024
-"""Maximum bytes of a request before its body."""
+"""Maximum bytes of the head of a request (everything before the body)."""
 _STEP = 256 * 1024
 _CONNECT = 15.0
-"""Seconds to connect to a host, and to receive the head of a request."""
+"""Maximum seconds to connect to a host, and to receive the head of a request."""
 _PORTS = {"http": 80, "https": 443}
 
 
 class Endpoint(NamedTuple):
-    """Scheme, host and port of a connection."""
+    """Scheme, host and port of an address."""
 
     scheme: str
     host: str
@@ -34,7 +34,7 @@ class Endpoint(NamedTuple):
 
 
 class LoopbackProxy:
-    """A proxy that connects to a single store only."""
+    """A proxy that opens connections to a single object store only."""
 
     def __init__(self, address: str) -> None:
         (name, port), scheme = host_and_port(address), address.partition("://")[0].lower()
@@ -42,7 +42,7 @@ class LoopbackProxy:
         self._proxy = _proxy(self._only)
         self._task: asyncio.Task[None] | None = None
         self.refused = ""
-        """The last other host that the client requested, as `host:port`."""
+        """The last host, as `host:port`, that the client requested and the proxy rejected; "" if there is none."""
 
     async def open(self) -> str:
         """Start the proxy, and return the URL that the client uses as its proxy."""
@@ -65,7 +65,7 @@ class LoopbackProxy:
                     group.create_task(self._serve(client))
 
     async def _serve(self, client: socket.socket) -> None:
-        """Serve one connection of the client. An error closes the connection to the client."""
+        """Serve one connection of the client. After an error, the connection to the client is closed."""
         with client, suppress(OSError, ValueError):
             client.setblocking(False)
             async with asyncio.timeout(_CONNECT):
@@ -86,7 +86,7 @@ class LoopbackProxy:
                 await _both(client, server)
 
     async def _reach(self) -> socket.socket:
-        """Return a connection to the host, through the proxy of the environment if one is configured."""
+        """Return a connection to the store's host, through the proxy of the environment if one is configured."""
         if self._proxy is None:
             return await _connected(self._only.host, self._only.port)
         server = await _connected(self._proxy.hostname or "", self._proxy.port or 80)
@@ -104,7 +104,9 @@ class LoopbackProxy:
         return server
 
     def _plain(self, head: bytes) -> bytes:
-        """Return the head of an HTTP request rewritten for the host or the next proxy, with `Connection: close`."""
+        """Return the head of an HTTP request, rewritten for the store's host or the environment's proxy, with
+        `Connection: close`.
+        """
         first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
         method, target, version = first.split(" ")
         if self._proxy is None:
@@ -119,7 +121,9 @@ def _endpoint(parts: SplitResult) -> Endpoint:
 
 
 def _proxy(only: Endpoint) -> SplitResult | None:
-    """Return the proxy of the environment for a host, or None. Raises Refused for a kind of proxy that is not supported."""
+    """Return the proxy that the environment configures for a host, or None. Raises Refused for a type of proxy that is
+    not supported.
+    """
     if proxy_bypass(only.host):
         return None
     proxies = getproxies()
@@ -143,7 +147,7 @@ def _proxy_login(proxy: SplitResult) -> str:
 
 
 async def _head(source: socket.socket) -> tuple[bytes, bytes]:
-    """Return the bytes up to the empty line, and the bytes that were received after it."""
+    """Return the head of a request up to the empty line, and the bytes that were received after the head."""
     received = b""
     while b"\r\n\r\n" not in received:
         if not (data := await asyncio.get_running_loop().sock_recv(source, _HEAD)) or len(received) > _HEAD:
@@ -172,7 +176,7 @@ async def _connected(name: str, port: int) -> socket.socket:
 
 
 async def _both(first: socket.socket, second: socket.socket) -> None:
-    """Copy bytes in both directions until either side ends."""
+    """Copy bytes in both directions until either side closes its connection."""
     tasks = {asyncio.create_task(_pump(first, second)), asyncio.create_task(_pump(second, first))}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

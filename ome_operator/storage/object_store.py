@@ -1,9 +1,10 @@
-"""Clients of object stores: `s3://` and compatible stores, `gs://`, `az://`, and `oci://n/…` through its S3-compatible API.
+"""Clients of object stores: `s3://` and compatible stores, `gs://`, `az://`, and `oci://n/…` through its S3-compatible
+API.
 
 The library is obstore. The clients of fsspec are not used, because s3fs requires a botocore whose python-dateutil is older
 than the version that the kubernetes client requires, so that both cannot be installed together. Credentials come from the
-files of the Secret, else from the pod (workload identity). Of the store's checksums, obstore returns the ETag only: no CRC,
-no Content-MD5.
+files of the Secret if there is one, otherwise from the pod (workload identity). Of the store's checksums, obstore returns
+only the ETag, and neither a CRC nor Content-MD5.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ STEP = 16 * 1024 * 1024
 _CLIENT: Any = {"timeout": "300s", "connect_timeout": "15s"}
 _CODE = re.compile(r"status code: (\d{3})")
 _ONCE: Any = {"max_retries": 0}
-"""The client makes no retries; the download does, because it tracks the received bytes."""
+"""Options that disable the client's own retries. The download retries instead, because it tracks the received bytes."""
 
 
 def google(bucket: str, parameters: Mapping[str, str], secret: Mapping[str, str], proxy: str) -> Any:
@@ -62,10 +63,12 @@ def s3(bucket: str, region: str, endpoint: str, parameters: Mapping[str, str], s
 
 
 def _credentials(parameters: Mapping[str, str], secret: Mapping[str, str], words: Mapping[str, str]) -> Any:
-    """Return the credentials in a Secret, by the names that the store's client uses for them.
+    """Return the credentials in a Secret, by the names that the store's client uses. `words` maps these names to keys of
+    the Secret.
 
-    With `anonymous`, requests are not signed, not even with the identity of the pod. The same applies to a Secret without
-    any of these keys (a hub's token): an administrator permitted that Secret for this host, but not the identity of the pod.
+    With the parameter `anonymous`, requests are not signed, not even with the identity of the pod. The same applies to a
+    Secret without any of the keys (such as a hub's token), because the administrator permitted that Secret for this host,
+    but not the identity of the pod.
     """
     credentials = {name: secret[word].strip() for name, word in words.items() if word in secret}
     if parameters.get("anonymous") == "true" or (secret and not credentials):
@@ -74,31 +77,33 @@ def _credentials(parameters: Mapping[str, str], secret: Mapping[str, str], words
 
 
 def _client_options(endpoint: str | None, proxy: str) -> Any:
-    """Return the options of a client. Plain HTTP requires an explicit endpoint. Without `proxy`, the proxy of the
-    environment is used.
+    """Return the options of a client. Plain HTTP is permitted only for an explicit endpoint. If `proxy` is "", the proxy
+    of the environment is used.
     """
     proxy_options = {"proxy_url": proxy} if proxy else {}
     return {**_CLIENT, **proxy_options, "allow_http": (endpoint or "").startswith("http://")}
 
 
 class ObjectStore:
-    """The objects below one prefix of a store."""
+    """The objects of a store whose names begin with one prefix."""
 
     def __init__(self, make: Callable[[str], Any], prefix: str, *, only: str = "", sizes_only: bool = False) -> None:
         """Initialize the store.
 
-        `make` creates the client for a proxy, or for "" without one; `only` is the address that the client may connect to,
-        or "" for any.
+        `make` creates the client; its argument is the URL of a proxy, or "" for no proxy. `only` is the address to which the
+        client may connect, or "" for any address.
         """
         self._make, self._prefix, self._sizes_only = make, prefix.strip("/"), sizes_only
         self._proxy = LoopbackProxy(only) if only else None
         self._store: Any = None
         self._opening = asyncio.Lock()
         self._sums = b""
-        """Contents of SHA256SUMS after it was read."""
+        """Contents of SHA256SUMS; b"" before the file was read."""
 
     async def listing(self, revision: str) -> Listing:
-        """Return all objects, with the hashes of a SHA256SUMS among them. A store has a single revision, the current one."""
+        """Return all objects, with the hashes in the object SHA256SUMS if it exists. A store has a single revision, the
+        current one. Raises Refused for any other `revision`.
+        """
         files = await self._list()
         if sums_file := next((item for item in files if item.name == sha256sums.NAME), None):
             self._sums = await self._read_sums(sums_file)
@@ -120,8 +125,8 @@ class ObjectStore:
         return [self._file(item) for item in objects]
 
     async def _read_sums(self, file: RemoteFile) -> bytes:
-        """Return SHA256SUMS. Bytes that differ from the ETag are accepted if two reads return the same, because not every
-        ETag is an MD5.
+        """Return the contents of SHA256SUMS. Contents that differ from the ETag are accepted if two reads return the same
+        bytes, because not every ETag is an MD5.
         """
         if file.size > sha256sums.LIMIT:
             raise Refused(
@@ -173,7 +178,7 @@ class ObjectStore:
         return f"{self._prefix}/{file.name}" if self._prefix.rpartition("/")[2] != file.name else self._prefix
 
     async def write(self, name: str, data: bytes) -> None:
-        """Write an object of this name below the prefix. Raises Refused or Unreachable."""
+        """Write an object with this name below the prefix. Raises Refused or Unreachable."""
         from obstore import put_async
 
         try:
@@ -202,10 +207,10 @@ class ObjectStore:
 
 
 def _our_error(error: Exception, about: str = "") -> Refused | Unreachable:
-    """Return the error for a status code of the store. The text of the store's error may contain signed URLs and is not
-    used.
+    """Return the error to raise for an error of the store's client, by the status code. The text of the store's error is
+    not used, because it may contain signed URLs. `about` names the object in the message.
 
-    The class of the error is no indication: a refused listing raises the same class as a broken connection.
+    The class of the client's error is not used either: a refused listing raises the same class as a broken connection.
     """
     code = _CODE.search(str(error))
     outcome = f"returned status {code[1]}" if code else f"failed ({type(error).__name__})"

@@ -19,26 +19,27 @@ _REFERENCE = re.compile(
     rf"(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?"
 )
 _NAMES = ("org.opencontainers.image.title", "org.cncf.model.filepath")
-"""Annotations of a layer that hold its file name: of the OCI image specification, and of ModelPack."""
+"""Annotations that contain the file name of a layer, in the OCI image specification and in ModelPack."""
 _UNPACK = "io.deis.oras.content.unpack"
 _PACKED = re.compile(r"application/vnd\.(kitops|cncf\.model)\..*\.tar(\+gzip)?")
 _PACKED_IF_NAMED = "application/vnd.oci.image.layer.v1.tar+gzip"
-"""A directory if the layer has a name; a layer of a container image has none. Without +gzip it is the type of any file."""
+"""Media type of a layer that is a packed directory if the layer has a name; layers of container images have no name. The
+same type without +gzip is used for files of any type."""
 _DOCKER = "docker.io"
 
 
 class Reference(NamedTuple):
-    """An artifact in a registry."""
+    """The address of an artifact in a registry."""
 
     host: str
-    """Host name, with the port if the URI has one."""
+    """Host name of the registry, with the port if the URI contains a port."""
     repository: str
     revision: str
-    """A digest, else a tag."""
+    """The digest if the URI contains a digest, otherwise the tag."""
 
     @property
     def address(self) -> str:
-        """The registry's URL unless an endpoint is configured."""
+        """The default URL of the registry. A configured endpoint overrides it."""
         return f"https://{'registry-1.docker.io' if self.host == _DOCKER else self.host}"
 
 
@@ -46,7 +47,8 @@ def parse_reference(rest: str) -> Reference | None:
     """Return the reference in the part of a URI after `oci://`, or None if that part does not begin with the host of a
     registry.
 
-    As in the names of images, a host contains a dot or a port or is `localhost`; so it is never the `n` of object storage.
+    As in the names of images, a host contains a dot or a port, or is `localhost`. The `n` of Oracle object storage
+    (`oci://n/…`) is therefore never a host.
     """
     if (match := _REFERENCE.fullmatch(rest)) is None:
         return None
@@ -54,7 +56,7 @@ def parse_reference(rest: str) -> Reference | None:
 
 
 def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
-    """Return the files and archives of an artifact. Raises Refused for any other manifest."""
+    """Return the files and archives of an artifact. Raises Refused if the manifest is not that of a supported artifact."""
     media_type = manifest.get("mediaType") or MANIFESTS[0]
     kind = media_type if isinstance(media_type, str) else "unknown"
     if kind not in MANIFESTS or not isinstance(manifest.get("layers"), list):
@@ -83,9 +85,9 @@ def _file(layer: Mapping[str, Any], *, alone: bool) -> RemoteFile:
 
 
 def registry_credentials(secret: Mapping[str, str], host: str) -> str:
-    """Return `user:password` in base64 for a registry, or "" if the Secret has none for it.
+    """Return `user:password` in base64 for the registry at `host`, or "" if the Secret contains no credentials for it.
 
-    The Secret holds `username` and `password`, or is an image pull Secret (`.dockerconfigjson`).
+    The Secret contains `username` and `password`, or is an image pull Secret (`.dockerconfigjson`).
     """
     if "username" in secret:
         return base64.b64encode(f"{secret['username'].strip()}:{secret.get('password', '').strip()}".encode()).decode()
@@ -97,7 +99,9 @@ def registry_credentials(secret: Mapping[str, str], host: str) -> str:
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
-    """Return the host and credentials of every entry. Docker Hub is stored as a URL of its old API."""
+    """Return the host and the credentials of each entry of an image pull Secret. The host of Docker Hub is stored as the
+    URL of its old API.
+    """
     for key, entry in json.loads(text).get("auths", {}).items():
         host = key.partition("://")[2].partition("/")[0] if "://" in key else key.partition("/")[0]
         plain = f"{entry.get('username', '')}:{entry.get('password', '')}"

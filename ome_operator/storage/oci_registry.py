@@ -17,7 +17,7 @@ from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachab
 from ome_operator.storage.oci_artifact import MANIFESTS, Reference, artifact_files
 
 LIMIT = 4 * 1024 * 1024
-"""Bytes of the largest manifest that registries must accept; no response other than a blob may be longer."""
+"""Maximum bytes of a response that is not a blob: the size of the largest manifest that registries must accept."""
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -33,7 +33,7 @@ class OciRegistry(HttpSource):
         check_secret: Callable[[str], None] = lambda address: None,
         private: Collection[str] | None = None,
     ) -> None:
-        """Initialize the source; `check_secret` raises Refused for an address that must not receive the credentials."""
+        """Initialize the source. `check_secret` raises Refused for an address that must not receive the credentials."""
         super().__init__(private)
         self._check_secret = check_secret
         self._target, self._endpoint = reference, (endpoint or reference.address).rstrip("/")
@@ -41,8 +41,8 @@ class OciRegistry(HttpSource):
         self._headers: Mapping[str, str] = NO_HEADERS
 
     async def listing(self, revision: str) -> Listing:
-        """Return the files of the manifest that `revision`, else the URI's revision, currently refers to. The revision of
-        the listing is the manifest's digest.
+        """Return the files of a manifest: the manifest of `revision` if given, otherwise of the URI's revision. The
+        revision of the listing is the manifest's digest.
         """
         wanted = revision or self._target.revision
         raw = await self._manifest(wanted)
@@ -81,8 +81,8 @@ class OciRegistry(HttpSource):
             yield data
 
     async def _authorize(self, challenge: str) -> None:
-        """Store the header that the registry requires: the credentials themselves, or a token that its realm returns for
-        them.
+        """Store the header that the registry requires: the credentials themselves, or a token. The token comes from the
+        authentication server that `challenge` names.
         """
         scheme, _, rest = challenge.partition(" ")
         parameters = dict(_PARAMETER.findall(rest))
@@ -107,7 +107,7 @@ class OciRegistry(HttpSource):
             raise Unreachable("the registry's realm sent an invalid token") from error
 
     async def _small(self, url: str, headers: Mapping[str, str]) -> bytes:
-        """Return a manifest or a token."""
+        """Return the bytes of a manifest or a token."""
         return await read_small(self._open(), url, LIMIT, headers)
 
     def _url(self, rest: str) -> str:

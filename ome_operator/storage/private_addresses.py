@@ -1,5 +1,5 @@
-"""A filter that prevents connections into the cluster's own network, whatever a name, a redirect or an authentication realm
-leads to.
+"""A filter that prevents connections into the cluster's own network. It checks IP addresses, wherever the host name came
+from: a URI, a redirect or an authentication realm.
 """
 
 import ipaddress
@@ -17,11 +17,11 @@ from ome_operator.errors import OmeError
 from ome_operator.storage.addresses import host_listed
 
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
-"""NAT64: the last 32 bits are an IPv4 address."""
+"""Prefix of NAT64 addresses, whose last 32 bits are an IPv4 address."""
 
 
 class Private(OmeError, OSError):
-    """The address is private, so that it is not reachable from outside the cluster."""
+    """Error: the IP address is private, so that it must not be contacted."""
 
 
 def is_public(text: str) -> bool:
@@ -82,7 +82,9 @@ class AddressFilter(AbstractResolver):
 
 
 def connector(allowed: Collection[str] | None) -> TCPConnector:
-    """Return a connector for large files; None permits every address."""
+    """Return a connector for large files. `allowed` lists the hosts that may have private IP addresses; None permits
+    every host.
+    """
     if allowed is None:
         return TCPConnector(limit=0, keepalive_timeout=30)
     gate = AddressFilter(allowed)
@@ -90,7 +92,7 @@ def connector(allowed: Collection[str] | None) -> TCPConnector:
 
 
 def refusal_reason(error: BaseException | None) -> str:
-    """Return the message of a rejected address that caused an error of aiohttp, or "" for other errors."""
+    """Return the message of the rejected IP address that caused an error of aiohttp, or "" for other errors."""
     while error is not None:
         if isinstance(error, Private):
             return str(error)

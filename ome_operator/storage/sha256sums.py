@@ -1,7 +1,8 @@
-"""`SHA256SUMS` of an object store: parse the output of `sha256sum`, and apply it to the files. Pure functions.
+"""The file `SHA256SUMS` in an object store: parse the output of `sha256sum`, and apply the hashes to the files. Pure
+functions.
 
-No object store publishes SHA-256 hashes on its own, and some publish no hash at all; the author of an upload can add the
-file. A file that is listed in it is verified by that hash only, whatever its ETag is.
+No object store publishes SHA-256 hashes by itself, and some publish no hash at all; the person who uploads the files can add
+SHA256SUMS. A file that SHA256SUMS lists is verified by that hash only, and its ETag is ignored.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from ome_operator.storage.listing import Refused, RemoteFile, is_inside
 
 NAME = "SHA256SUMS"
 LIMIT = 4 * MIB
-"""Maximum bytes of the file: about 30,000 entries."""
+"""Maximum bytes of SHA256SUMS, enough for about 30,000 entries."""
 _LINE = re.compile(r"(\\?)([0-9a-fA-F]{64}) [ *]([^\0]+)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _ESCAPED = {"\\": "\\", "n": "\n", "r": "\r"}
@@ -36,10 +37,10 @@ def parse_sums(data: bytes) -> dict[str, str]:
 
 
 def with_hashes(files: Iterable[RemoteFile], data: bytes) -> list[RemoteFile]:
-    """Return the files with the hashes in `data`, which are the contents of SHA256SUMS; the file itself gets its own hash.
+    """Return the files with the hashes in `data`, the contents of SHA256SUMS. SHA256SUMS itself gets its own hash.
 
-    A file that is not listed keeps the hash of the store. Raises Refused if a listed file does not exist, because a model
-    with a missing file is incomplete, and an upload may still be running.
+    A file that is not listed keeps the hash of the store. Raises Refused if a listed file does not exist, because the model
+    is then incomplete, for example while an upload is still running.
     """
     named = parse_sums(data)
     named.pop(NAME, None)  # `sha256sum *` lists the file that it is about to write
@@ -60,7 +61,7 @@ def _entry(number: int, line: bytes) -> tuple[str, str]:
         name = _unescaped(match[3]) if match and match[1] else match[3] if match else ""
     except (UnicodeDecodeError, KeyError):
         match, name = None, ""
-    while name.startswith("./"):  # as `find .` prints names
+    while name.startswith("./"):  # the format in which `find .` prints names
         name = name[2:].lstrip("/")
     if match is None or not is_inside(name):
         quoted = line[:100].decode(errors="replace")
@@ -69,7 +70,7 @@ def _entry(number: int, line: bytes) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """Return a name without escapes, for a line that begins with a backslash. Raises KeyError for escapes that `sha256sum`
-    does not write.
+    """Return a name without escapes; `sha256sum` escapes names in lines that begin with a backslash. Raises KeyError for
+    escapes that `sha256sum` does not write.
     """
     return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)

@@ -1,4 +1,4 @@
-"""Return the source of the files of a storage URI, or state why there is none."""
+"""Create the source for a storage URI, or state why the URI is not supported."""
 
 import re
 from collections.abc import Mapping
@@ -17,27 +17,31 @@ if TYPE_CHECKING:
 
 
 class Access(NamedTuple):
-    """The settings and permissions for a source."""
+    """The settings and permissions that a source needs."""
 
     parameters: Mapping[str, str]
-    """`spec.storage.parameters`: endpoint, region, account, verify (`size` if the store's ETags are not MD5 hashes)."""
+    """Values of `spec.storage.parameters`: endpoint, region, account, and verify (`size` if the store's ETags are not MD5
+    hashes)."""
     secret: Mapping[str, str]
-    """The Secret of `spec.storage.key`. Must not be logged."""
+    """Contents of the Secret of `spec.storage.key`. They must not be logged."""
     endpoint: str = ""
-    """The URL of this cluster's hub."""
+    """URL of this cluster's hub; "" means the default hub."""
     guard: ModelGrant | None = None
-    """Permissions that an administrator gives; None if the Secret and the network are those of the caller."""
+    """Permissions that an administrator gives to the model. None if there are no restrictions, because the Secret and the
+    network belong to the caller."""
 
 
 def open_source(uri: str, access: Access) -> Source:
-    """Return the source of a URI, or of two URIs. Raises Refused with a message if the URI is not supported."""
+    """Return the source of a URI, or of two URIs that are combined. Raises Refused with a message if the URI is not
+    supported.
+    """
     first, other = both(uri)
     if not other:
         return _single(first, access)
     if not re.fullmatch(r"hf://[^/@]+/[^/@]+(@.+)?", other):
         field_value = f"spec.storage.parameters.{FILES_FROM} {other} is not a repository of a hub"
         raise Refused(f"{field_value}: write hf://organization/model[@revision]")
-    hub = first.startswith("hf://")  # otherwise the endpoint is that of an object store
+    hub = first.startswith("hf://")  # otherwise the endpoint belongs to an object store
     return CombinedSource(_single(first, access), _single(other, access if hub else access._replace(parameters={})))
 
 
@@ -68,8 +72,8 @@ def _single(uri: str, access: Access) -> Source:
 
 
 def _private(access: Access, endpoint: str) -> frozenset[str] | None:
-    """Return the hosts that may have private addresses; None means all. The hub of this cluster may, because an
-    administrator chose it.
+    """Return the hosts that may have private IP addresses; None means all hosts. The hub of this cluster is included,
+    because an administrator configured it.
     """
     if access.guard is None:
         return None
@@ -78,7 +82,7 @@ def _private(access: Access, endpoint: str) -> frozenset[str] | None:
 
 
 def open_bucket(uri: str, access: Access) -> "ObjectStore":
-    """Return the location in an object store that an `s3`, `gs`, `az` or `oci` URI names. Raises Refused if a part is
+    """Return the location in an object store for an `s3`, `gs`, `az` or `oci` URI. Raises Refused if a part of the URI is
     missing.
     """
     from ome_operator.storage import object_store
@@ -108,9 +112,9 @@ def open_bucket(uri: str, access: Access) -> "ObjectStore":
 def _permissions(uri: str, access: Access) -> tuple[Mapping[str, str], str]:
     """Return the parameters, and the only address that may be contacted.
 
-    The parameters contain `anonymous` if the store must not receive an identity. The address is "" if any may be contacted,
-    because an identity requires requests to other hosts that only the store's client can determine. Raises Refused for an
-    address or a Secret that is not permitted.
+    The parameters contain `anonymous` if the store must not receive an identity. The address is "" if any address may be
+    contacted, because an identity requires requests to other hosts that only the store's client can determine. Raises
+    Refused for an address or a Secret that is not permitted.
     """
     parameters, guard = access.parameters, access.guard
     if guard is None:
