@@ -1,4 +1,4 @@
-"""Clients of the API server (for pods, with the pod's ServiceAccount) and of the router in the same pod.
+"""A client of the API server, which lists pods with the pod's ServiceAccount, and a client of the router in the same pod.
 
 They use no Kubernetes client library, because a single GET request does not justify the library's memory in every router
 pod.
@@ -19,7 +19,7 @@ from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
-"""Limit for one request. A pass must end well within the 10 s after which a dead worker must be removed."""
+"""Timeout of one request. It is short because a dead worker must be removed within 10 s."""
 
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, UnexpectedAnswer)
 """Exceptions that the calls in this module raise: the server does not answer, or sends an invalid response."""
@@ -60,8 +60,8 @@ class PodLister:
             return parse_pods(await _json(answer), self._stems)
 
     def _tls(self) -> ssl.SSLContext:
-        """Return a context that trusts the cluster's certificate authority; the certificate is loaded again when its file
-        changes.
+        """Return a TLS context that trusts the cluster's certificate authority. The certificate is loaded again when its
+        file changes.
         """
         file = self._account / "ca.crt"
         changed = file.stat().st_mtime_ns
@@ -71,8 +71,8 @@ class PodLister:
 
 
 class RouterClient:
-    """Client of the router's worker list. The router adds and removes workers in the background: a success means that it
-    will try.
+    """Client of the router's worker list. The router adds and removes workers in the background: a successful response
+    only means that the router will try.
     """
 
     def __init__(self, session: aiohttp.ClientSession, url: str, key: str, worker_key: str = "") -> None:
@@ -81,8 +81,9 @@ class RouterClient:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
 
     async def workers(self) -> tuple[Worker, ...]:
-        """Return the listed workers. Raises one of `NO_ANSWER`."""
-        # The router's certificate is for another name than the loopback address, where only this pod can listen.
+        """Return the workers that the router lists. Raises one of `NO_ANSWER`."""
+        # No verification: the router's certificate is for another name than the loopback address, where only this pod can
+        # listen.
         async with self._session.get(self._url, headers=self._headers, ssl=False) as answer:
             if answer.status in (401, 403):
                 raise UnexpectedAnswer(
@@ -101,7 +102,7 @@ class RouterClient:
         body: dict[str, Any] = {"url": target.url, "worker_type": target.worker_type}
         if target.bootstrap_port is not None:
             body["bootstrap_port"] = target.bootstrap_port
-        if self._worker_key:  # never the key of the router's control plane, which a worker could then use
+        if self._worker_key:  # never the key for the router's worker list, because the worker could then use this key
             body["api_key"] = self._worker_key
         async with self._session.post(self._url, json=body, headers=self._headers, ssl=False) as answer:
             if answer.status >= 300:
@@ -113,7 +114,9 @@ class RouterClient:
             raise UnexpectedAnswer(f"the router's response about {target.url} contains no worker ID") from error
 
     async def has_forgotten(self, url: str) -> bool:
-        """Return whether the router has no record of a worker that it was sent, because it restarted between two polls."""
+        """Return whether the router no longer has the request to add this worker, because the router restarted between
+        two polls.
+        """
         job = self._jobs.get(url)
         if not job:
             return False
@@ -121,10 +124,10 @@ class RouterClient:
             return answer.status == 404
 
     async def remove(self, worker: Worker) -> None:
-        """Request the router to remove a worker; a worker that it does not list counts as removed. Raises one of
-        `NO_ANSWER`.
+        """Request the router to remove a worker. A worker that the router does not list is treated as removed. Raises one
+        of `NO_ANSWER`.
 
-        Requests that run on the worker through this router continue to their end.
+        Requests that this router has already sent to the worker continue to their end.
         """
         async with self._session.delete(f"{self._url}/{quote(worker.id)}", headers=self._headers, ssl=False) as answer:
             if answer.status >= 300 and answer.status != 404:
@@ -132,8 +135,10 @@ class RouterClient:
 
 
 async def engine_load(session: aiohttp.ClientSession, url: str) -> int | None:
-    """Return the requests of all routers that run or wait in an engine, or None if the engine does not report them."""
-    for path in ("/v1/loads?include=core", "/get_load"):  # older engines have the second path only
+    """Return the number of requests, from all routers, that run or wait in an engine, or None if the engine does not
+    report them.
+    """
+    for path in ("/v1/loads?include=core", "/get_load"):  # older engines support only the second path
         try:
             async with session.get(url + path) as answer:
                 if answer.status == 404:
@@ -145,7 +150,9 @@ async def engine_load(session: aiohttp.ClientSession, url: str) -> int | None:
 
 
 def _load(body: Any) -> int | None:
-    """Return the sum over all data-parallel ranks. In older engines, `num_reqs` includes waiting requests."""
+    """Return the sum of the requests over all data-parallel ranks. In older engines, `num_reqs` includes waiting
+    requests.
+    """
     try:
         if isinstance(body, dict):
             return sum(int(item["num_running_reqs"]) + int(item["num_waiting_reqs"]) for item in body["loads"])

@@ -1,7 +1,7 @@
-"""The registry's process: read pods and workers, calculate the changes, send them to the router, and report the state of the
-workers.
+"""The registry's process: read pods and workers, calculate the changes, send the changes to the router, and report the
+state of the workers.
 
-The registry outlives the router in the same pod: after SIGTERM it continues until the router is gone.
+The registry outlives the router in the same pod: after SIGTERM it continues until the router has ended.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, 
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-"""Seconds until the next pass while the router does not answer, and after a change."""
+"""Seconds until the next pass if the router does not answer or a change was sent to it."""
 STUCK = 60.0
 """Seconds without a finished pass after which the liveness probe fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SidecarSettings:
-    """Settings of a registry, from its command line."""
+    """The settings of a registry, from its command line."""
 
     router: str
     """URL of the router."""
@@ -40,24 +40,24 @@ class SidecarSettings:
     """URL of the API server."""
     namespace: str
     selector: str
-    """Label selector of the pods of this router's slice."""
+    """Label selector of the pods in the router's slice (one revision of the service)."""
     registry: RegistrySettings
     key: str = ""
-    """The key that the router's `/workers` and the registry's own `/workers` require in `Authorization`; "" for none."""
+    """Bearer token that the router's `/workers` and the registry's own `/workers` require; "" if they require none."""
     worker_key: str = ""
-    """The key that the router sends to its workers; "" for none."""
+    """Key that the router sends to its workers; "" if it sends none."""
     interval: float = 3.0
     """Seconds between two lists of pods. A dead worker must be removed within 10 s, including probe and removal."""
     account: Path = SERVICE_ACCOUNT
-    """Folder with `token` and `ca.crt`."""
+    """Folder with the files `token` and `ca.crt` of the pod's ServiceAccount."""
     address: str = ""
-    """Address where probes are answered; "" means all addresses."""
+    """IP address on which probes are answered; "" means all addresses."""
     port: int = 0
-    """Port where probes are answered; 0 selects a free port."""
+    """Port on which probes are answered; 0 selects a free port."""
 
 
 class Registry:
-    """The registry process of one router. `wall` returns the time of day in seconds since the epoch."""
+    """The registry process of one router. `wall` returns the current time in seconds since the epoch."""
 
     def __init__(
         self, settings: SidecarSettings, session: aiohttp.ClientSession, wall: Callable[[], float] = time.time
@@ -77,7 +77,7 @@ class Registry:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Run until the registry is stopped and the router is gone."""
+        """Run until `stop` was called and the router has ended."""
         while (pause := await self._pass()) is not None:
             self._passed_at = time.monotonic()
             with contextlib.suppress(TimeoutError):
@@ -86,11 +86,13 @@ class Registry:
                 await asyncio.sleep(min(pause, RETRY_SECONDS))
 
     def stop(self) -> None:
-        """Continue only as long as the router runs."""
+        """From now on, continue only while the router is running."""
         self._stop.set()
 
     async def _pass(self) -> float | None:
-        """Read workers and pods once, and change the router. Return the seconds until the next pass, or None at the end."""
+        """Read workers and pods once, and send the changes to the router. Return the seconds until the next pass, or None
+        if there is no further pass.
+        """
         try:
             workers = await self._router.workers()  # before the pods: see `reconcile`
             await self._forget({worker.base for worker in workers})
@@ -112,14 +114,14 @@ class Registry:
         return RETRY_SECONDS if changed else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:
-        """Forget the requests of workers that the router has lost."""
+        """Remove the requests that the router has lost from the registry's memory, so that these workers are sent again."""
         waiting = self._memory.asked.keys() - listed
         forgotten = {url for url in waiting if await self._router.has_forgotten(url)}
         asked = {url: at for url, at in self._memory.asked.items() if url not in forgotten}
         self._memory = self._memory._replace(asked=asked)
 
     async def _list_pods(self) -> bool:
-        """List the pods; return False if the list failed, so that the known pods are outdated."""
+        """List the pods. Return False if the list failed, so that the pods of the previous list are used."""
         try:
             self._known = await self._pods.list()
         except NO_ANSWER as error:
@@ -131,7 +133,7 @@ class Registry:
         return True
 
     async def _change_router(self, changes: WorkerChanges) -> bool:
-        """Send the changes to the router; return whether it accepted any."""
+        """Send the changes to the router. Return whether the router accepted any change."""
         failed = ""
         done = 0
         for worker, why, _ in changes.remove:
@@ -154,7 +156,7 @@ class Registry:
         return done > 0
 
     def _count_foreign(self, changes: WorkerChanges) -> None:
-        """Count each foreign worker in the router's list once, however often its removal fails."""
+        """Count each foreign worker in the router's list once, even if its removal fails several times."""
         foreign = {removal.worker.id: removal.worker for removal in changes.remove if removal.foreign}
         new = foreign.keys() - self._foreign
         for worker in (foreign[worker_id] for worker_id in sorted(new)):
@@ -163,15 +165,15 @@ class Registry:
         self._foreign = frozenset(foreign)
 
     async def _read_engine_loads(self) -> None:
-        """Read the loads of draining engines. The router drops its count together with a worker, but the engine reports its
-        requests until the last one has ended.
+        """Read the number of requests in draining engines. The router drops its own count when it removes a worker, but
+        the engine reports its requests until the last request has ended.
         """
         urls = [leader.url for leader in self._leaders if leader.state == "draining" and leader.url and not leader.listed]
         loads = await asyncio.gather(*(engine_load(self._session, url) for url in urls))
         self._loads = dict(zip(urls, loads, strict=True))
 
     def _log_trouble(self, about: str, trouble: str) -> None:
-        """Log a problem once, and its end once."""
+        """Log a problem once when it begins and once when it ends. `trouble` is "" if there is no problem."""
         if trouble != self._troubles.get(about, ""):
             logger.warning("%s", trouble) if trouble else logger.info("%s: the problem is resolved", about)
             self._troubles[about] = trouble
@@ -179,7 +181,9 @@ class Registry:
     # --- probes and reports ---------------------------------------------------------------------------------------
 
     def alive(self) -> health.Answer:
-        """Return whether passes run; servers that do not answer are no reason for a restart."""
+        """Return whether passes are running. An API server or router that does not answer is no reason to restart the
+        registry.
+        """
         age = time.monotonic() - self._passed_at
         return age < STUCK, "ok" if age < STUCK else f"the last pass was {age:.0f} s ago"
 
@@ -188,7 +192,7 @@ class Registry:
         return True, self._metrics.render(self._leaders)
 
     def workers(self) -> health.Answer:
-        """Return every leader of the slice: whether this router lists it, and how many requests run there."""
+        """Return every leader of the slice, whether this router lists the leader, and how many requests run on it."""
         body: dict[str, Any] = {
             "podsAge": round(time.monotonic() - self._listed_at, 1),
             "trouble": [trouble for trouble in self._troubles.values() if trouble],
@@ -210,13 +214,13 @@ class Registry:
 
 
 async def run(settings: SidecarSettings) -> None:
-    """Run until the router is gone and a signal to stop was received. Raises PortTaken."""
+    """Run until a signal to stop was received and the router has ended. Raises PortTaken."""
     async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": "ome-registry"}) as session:
         registry = Registry(settings, session, wall=time.time)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, registry.stop)
         routes = {"/healthz": registry.alive, "/metrics": registry.metrics, "/workers": registry.workers}
-        guarded = ("/workers",)  # probes and scrapes have no key, and receive no names
+        guarded = ("/workers",)  # probes and scrapes need no key, so their responses contain no names
         runner, port = await health.serve(settings.address, settings.port, routes, settings.key, guarded)
         logger.info("registry of router %s for pods with %s; listens on port %d", settings.router, settings.selector, port)
         try:

@@ -1,5 +1,5 @@
-"""Metrics of the registry. The page needs no key, so it contains no names of pods and no addresses (decisions 35). The
-operator reads it, too.
+"""Metrics of the registry, for Prometheus and the operator. Reading them needs no key, so they contain no names of pods
+and no addresses (decisions 35).
 """
 
 from collections import Counter as Count
@@ -26,7 +26,9 @@ class RegistryMetrics:
         self._leaders = Gauge("ome_registry_leaders", "Leaders of the slice by their state", ["state"], registry=registry)
 
     def count_foreign(self, strangers: int, now: float) -> None:
-        """Count newly found foreign workers; `now` is in seconds since the epoch."""
+        """Add `strangers`, the number of newly found foreign workers, to the counter. `now` is in seconds since the
+        epoch.
+        """
         if strangers:
             self._foreign.inc(strangers)
             self._last.set(now)

@@ -1,9 +1,9 @@
-"""Parse the API server's list of pods. A response that is not a complete list of pods raises `UnexpectedAnswer`, and never
-becomes an empty list.
+"""Parse the API server's list of pods. A response that is not a complete list of pods raises `UnexpectedAnswer`; it is
+never treated as an empty list.
 
-Labels alone do not identify a rank, because every user who may create pods may write them. A rank is a pod of the
-StatefulSet that the operator created for its group: its controller is that StatefulSet, and it has a name that only that
-StatefulSet's pod can have.
+Labels alone do not identify a rank, because every user who may create pods may set them. A pod is a rank only if the
+StatefulSet that the operator created for the group controls the pod, and the pod's name is one that only that StatefulSet
+can create.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 
 class UnexpectedAnswer(OmeError):
-    """A response that is not what was requested."""
+    """Error: a server sent a response in an unexpected form."""
 
 
 def parse_pods(body: Any, stems: Mapping[str, str]) -> tuple[Pod, ...]:
@@ -44,7 +44,7 @@ def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
     labels, notes = metadata.get("labels") or {}, metadata.get("annotations") or {}
     leader, group, rank = labels.get(keys.WORKER_INDEX) == "0", labels.get(keys.GROUP_INDEX), labels.get(keys.POD_INDEX)
     if group is None or rank is None or not rank.isdecimal() or leader != (rank == "0"):
-        return None  # a second pod of a leader's StatefulSet, which a user scaled by hand, is not a rank
+        return None  # a second pod of a leader's StatefulSet, which a user scaled manually, is not a rank
     if not _made_by_operator(metadata, stems.get(str(labels.get(keys.COMPONENT)), ""), str(group), str(rank), leader):
         return None
     running, started = _running(body.get("spec") or {}, status)
@@ -68,7 +68,7 @@ def _pod(body: Mapping[str, Any], stems: Mapping[str, str]) -> Pod | None:
 
 
 def _made_by_operator(metadata: Mapping[str, Any], stem: str, group: str, rank: str, leader: bool) -> bool:
-    """Return whether the StatefulSet of this group created the pod."""
+    """Return whether the StatefulSet of this group created the pod. `leader` is true if the pod is the group's rank 0."""
     expected = names.leader(stem, group) if leader else names.worker(stem, group)
     owner: Mapping[str, Any] = next((ref for ref in metadata.get("ownerReferences") or () if ref.get("controller")), {})
     kind = str(owner.get("apiVersion", "")).partition("/")[0], owner.get("kind")
@@ -76,8 +76,8 @@ def _made_by_operator(metadata: Mapping[str, Any], stem: str, group: str, rank: 
 
 
 def _running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[bool, float]:
-    """Return whether the main container (the first) runs, and since when. The condition Ready says nothing about ranks above
-    0.
+    """Return whether the main container (the first) is running, and since when, in seconds since the epoch. The condition
+    Ready is not used, because it does not describe ranks above 0.
     """
     if status.get("phase") != "Running":
         return False, 0.0

@@ -1,8 +1,8 @@
 """Calculate which workers a router should have, from the existing pods and the router's list. Pure functions.
 
-A worker is the leader of a group that can serve. The router's list must be read *before* the pods: then a listed worker
-without a pod has certainly no pod, and can be removed at once (the router loses deletions and keeps dead workers). An
-outdated list of pods removes no worker (decisions 25).
+A worker is the leader of a group that can serve requests. The router's list must be read *before* the pods. Then a listed
+worker without a pod certainly has no pod, and can be removed at once; the removal is necessary because the router misses
+deletions and keeps dead workers. An outdated list of pods removes no worker (decisions 25).
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,38 +10,41 @@ from typing import NamedTuple
 
 
 class RoleSpec(NamedTuple):
-    """One component of the slice."""
+    """The settings of one component of the slice."""
 
     component: str
-    """Value of the pods' label `component`."""
+    """Value of the label `component` of the component's pods."""
     worker_type: str
     """Type of the workers in the router: `prefill`, `decode` or `regular`."""
     port: int
-    """Port where leaders serve HTTP."""
+    """Port on which the leaders serve HTTP."""
     pods: int
-    """Number of pods in a group."""
+    """Number of pods in each group."""
     stem: str
     """Prefix of the names of the component's StatefulSets."""
 
 
 class RegistrySettings(NamedTuple):
-    """Settings that do not change while the process runs; times are in seconds."""
+    """Settings that do not change while the process is running; times are in seconds."""
 
     roles: tuple[RoleSpec, ...]
     bootstrap_port: int = 8998
-    """Port of prefill leaders without an annotation."""
+    """Bootstrap port of prefill leaders whose pod has no annotation with the port."""
     unready: float = 20.0
-    """How long a listed leader may be not ready. The router's own health checks see that too, and the leader may recover."""
+    """Maximum time for which a leader stays listed although it is not ready. The router's own health checks stop requests
+    to the leader meanwhile, and the leader may recover."""
     settle: float = 60.0
-    """Time after which a rank that started after its leader became ready counts as a member of the leader's group."""
+    """Time that must have passed since the start of a rank that started after its leader became ready. Before that, the
+    leader must not serve, because its group may have lost the previous rank."""
     retry: float = 15.0
-    """The router adds workers in the background; a worker that is not listed after this time is sent again."""
+    """Time after which a worker is sent to the router again if the router does not list the worker; the router adds
+    workers in the background."""
     remember: float = 3600.0
-    """How long an address of this slice may stay in the router's list after its pod is gone without counting as foreign."""
+    """Time for which the address of a deleted pod of this slice is not treated as foreign in the router's list."""
 
 
 class Pod(NamedTuple):
-    """One rank of a group."""
+    """One rank of a group, parsed from its pod."""
 
     name: str
     uid: str
@@ -51,56 +54,57 @@ class Pod(NamedTuple):
     rank: int
     """Rank in the group; 0 is the leader."""
     running: bool
-    """Whether the pod's main container runs."""
+    """Whether the pod's main container is running."""
     started: float
-    """When the main container started, in seconds since the epoch; 0 if unknown."""
+    """Time when the main container started, in seconds since the epoch; 0 if unknown."""
     ready: bool
     ready_since: float
-    """When `ready` last changed, in seconds since the epoch; 0 when unknown."""
+    """Time when `ready` last changed, in seconds since the epoch; 0 if unknown."""
     deleting: bool = False
     draining: bool = False
     bootstrap_port: int | None = None
 
 
 class Worker(NamedTuple):
-    """An entry of the router's list."""
+    """An entry of the router's worker list."""
 
     id: str
     url: str
-    """Ends with `@rank` if the router lists each rank of a data-parallel worker separately."""
+    """URL of the worker. The URL ends with `@rank` if the router lists each rank of a data-parallel worker separately."""
     worker_type: str
     bootstrap_port: int | None
     running: int
-    """Requests that this router has running on the worker."""
+    """Number of requests that run on the worker through this router."""
 
     @property
     def base(self) -> str:
-        """The address of the pod."""
+        """URL of the worker without the rank."""
         return self.url.partition("@")[0].rstrip("/")
 
 
 class WantedWorker(NamedTuple):
-    """A leader in the form that the router should list."""
+    """A leader that the router should list."""
 
     url: str
     worker_type: str
     bootstrap_port: int | None
-    """Set for prefill workers only."""
+    """Bootstrap port of a prefill worker; None for other workers."""
     pod: str
     uid: str
 
 
 class WorkerRemoval(NamedTuple):
-    """A worker that must be removed."""
+    """A worker that must be removed from the router's list."""
 
     worker: Worker
     why: str
     foreign: bool = False
-    """Whether the address does not belong to a pod of this slice, and did not recently: someone else added the worker."""
+    """Whether the address neither belongs to a pod of this slice nor did so recently, so that another program or a user
+    added the worker."""
 
 
 class LeaderState(NamedTuple):
-    """The state of a group, for people and for the operator."""
+    """The state of a group, as the registry reports it to users and to the operator."""
 
     pod: str
     uid: str
@@ -109,32 +113,31 @@ class LeaderState(NamedTuple):
     state: str
     """One of `serving`, `adding`, `waiting`, `draining`."""
     why: str
-    """Reason why the leader is not serving, else ""."""
+    """Reason why the leader is not serving, or "" if it is serving."""
     listed: bool
     """Whether the router may send new requests to the leader."""
     running: int | None
-    """Requests of this router that run there; None if the router does not list the leader."""
+    """Number of requests that run on the leader through this router; None if the router does not list the leader."""
 
 
 class WorkerMemory(NamedTuple):
-    """State that is passed from one pass to the next."""
+    """The state that one pass hands to the next pass."""
 
     pods: Mapping[str, str] = {}
     """URL of a listed worker -> UID of the pod for which it was listed."""
     asked: Mapping[str, float] = {}
-    """URL -> time when it was sent to the router, until the router lists it."""
+    """URL of a worker -> time when the router was asked to add it; removed when the router lists it."""
     unready: Mapping[str, float] = {}
-    """UID of a leader -> time since when it is not ready."""
+    """UID of a leader -> time since which the leader is not ready."""
     refill: frozenset[str] = frozenset()
-    """URLs that were sent to an empty router while the pods were outdated; these may be sent again."""
+    """URLs that were sent to an empty router while the list of pods was outdated; these URLs may be sent again."""
     ours: Mapping[str, float] | None = None
-    """URL of a pod of this slice -> time when it was last seen. None before the first pass, when every listed worker may be
-    left over from an earlier registry.
-    """
+    """URL of a pod of this slice -> time when the pod was last listed. None before the first pass, when every worker in
+    the router's list may have been added by an earlier registry process."""
 
 
 class WorkerChanges(NamedTuple):
-    """The changes that are due now."""
+    """The changes that a pass makes to the router's list, and the state for the next pass."""
 
     add: tuple[WantedWorker, ...]
     remove: tuple[WorkerRemoval, ...]
@@ -143,12 +146,12 @@ class WorkerChanges(NamedTuple):
 
 
 class _Readiness(NamedTuple):
-    """Whether one leader can serve."""
+    """The result of checking whether one leader can serve requests."""
 
     why: str
-    """Reason why the leader must not serve, or "" if it can."""
+    """Reason why the leader must not serve requests, or "" if it can."""
     patient: bool = False
-    """The leader is not ready, but only for a short time: if it is listed, it stays listed."""
+    """Whether a listed leader stays listed although it is not ready, because it has been not ready only for a short time."""
     draining: bool = False
 
 
@@ -160,12 +163,12 @@ def reconcile(
     now: float,
     fresh: bool = True,
 ) -> WorkerChanges:
-    """Return the changes that make the router's workers equal to the groups that can serve; `now` is in seconds since the
-    epoch.
+    """Return the changes that make the router's workers equal to the groups that can serve requests; `now` is in seconds
+    since the epoch.
 
-    Remembered times in the future count as now, because the clock was set back. `fresh` is False if the pods are outdated
-    because the API server does not answer: then no worker is removed, and workers are added only to an empty router that has
-    just started.
+    Times in `memory` that are in the future are replaced by `now`, because the clock was set back. `fresh` is false if the
+    pods are outdated because the API server does not answer. Then no worker is removed, and workers are added only to an
+    empty router that has just started.
     """
     pods, listed = tuple(pods), _by_address(workers)
     leaders = _leaders(pods, settings)
@@ -209,9 +212,7 @@ def _by_address(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
 
 
 def _own_addresses(pods: Iterable[Pod], memory: WorkerMemory, settings: RegistrySettings, now: float) -> dict[str, float]:
-    """Return the addresses of all pods of this slice, and of those that are recently gone, with the time when each was last
-    seen.
-    """
+    """Return URL -> time when the pod was last listed, for all pods of this slice and for recently deleted pods."""
     ports = {role.component: role.port for role in settings.roles}
     known = {url: min(at, now) for url, at in (memory.ours or {}).items()}
     present = {_url(pod, ports[pod.component]): now for pod in pods if pod.ip and pod.component in ports}
@@ -225,7 +226,7 @@ def _surplus(
     reasons: Mapping[str, str],
     ours: Mapping[str, float],
 ) -> tuple[WorkerRemoval, ...]:
-    """Return the workers that the router lists and must not list."""
+    """Return the workers that the router lists but must not list."""
     return tuple(
         WorkerRemoval(worker, why, foreign=memory.ours is not None and url not in ours)
         for url, workers in listed.items()
@@ -237,8 +238,8 @@ def _surplus(
 def _remembered_pods(
     listed: Iterable[str], stay: Mapping[str, WantedWorker], memory: WorkerMemory, remove: Iterable[WorkerRemoval]
 ) -> dict[str, str]:
-    """Return the pods of the listed workers. For workers that are to be removed, keep the previous value, because a removal
-    may fail.
+    """Return URL -> pod UID of the listed workers. For workers that are being removed, the previous UID is kept, because
+    the removal may fail.
     """
     kept = {url: stay[url].uid for url in listed if url in stay}
     gone = {removal.worker.base for removal in remove} & kept.keys()
@@ -272,7 +273,9 @@ def _url(pod: Pod, port: int) -> str:
 def _readiness(
     leader: Pod, ranks: list[Pod], role: RoleSpec, settings: RegistrySettings, unready: Mapping[str, float], now: float
 ) -> _Readiness:
-    """Return whether a group can serve. A group that lost a rank is broken: its leader hangs and exits seconds later."""
+    """Return whether a group can serve requests. A group that lost a rank cannot: its leader hangs and exits seconds
+    later.
+    """
     if leader.deleting:
         return _Readiness("the leader is being deleted")
     if leader.draining:
@@ -310,7 +313,7 @@ def _removal_reason(worker: Worker, target: WantedWorker | None, uid: str | None
         return "another pod now has this address"
     if worker.worker_type != target.worker_type:
         return f"it is listed as {worker.worker_type}, but its type is {target.worker_type}"
-    # The router's own discovery reports no port for a pod without an annotation; then the engines' default is used.
+    # The router's own discovery reports no port for a pod without an annotation; then the engine's default port is used.
     if worker.bootstrap_port not in (None, target.bootstrap_port):
         return f"it is listed with bootstrap port {worker.bootstrap_port}, but its port is {target.bootstrap_port}"
     return ""
