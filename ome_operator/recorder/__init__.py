@@ -1,5 +1,6 @@
-"""The flight recorder: the inputs and decisions of the last passes over a service, in bounded memory and as a file.
+"""The flight recorder: keeps the inputs and decisions of the last reconciliation passes of each service in limited
+memory, and writes them to a file.
 
-`sync` is pure, so that its inputs are sufficient for a replay (docs/recorder.md, decisions 33). The package is pure; the
-caller writes the file.
+`sync` is a pure function, so its inputs are sufficient to replay a pass (docs/recorder.md, decisions 33). The package does
+no I/O; the caller writes the file.
 """

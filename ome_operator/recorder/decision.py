@@ -1,5 +1,5 @@
-"""The decision of a pass in a form that people read and tests compare: steps, status, events. The contents of manifests are
-left out.
+"""The decision of a pass in a form that people read and tests compare: steps, status and events, without the contents of
+manifests.
 """
 
 import re
@@ -14,18 +14,18 @@ _MISSING = object()
 
 
 class Decision(NamedTuple):
-    """The plan of a pass, or the error that it ended with."""
+    """The plan of a pass, or the exception with which the pass ended."""
 
     steps: tuple[str, ...] = ()
     """The steps of the plan, in order."""
     status: Mapping[str, Any] = {}
     events: tuple[str, ...] = ()
     again: float | None = None
-    """Seconds until the next pass even without a change."""
+    """Seconds until the next pass if nothing changes; None if no pass is planned."""
     nodes: bool = False
     """Whether the decision depends on which nodes exist."""
     error: str = ""
-    """The exception of `sync`; the other fields are empty then."""
+    """Text of the exception that `sync` raised; the other fields are then empty. "" if `sync` returned a plan."""
 
 
 def decision(plan: Plan) -> Decision:
@@ -89,8 +89,8 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _renamed(now: Mapping[str, Any], then: Mapping[str, Any]) -> Any:
-    """Return a decision in which a new revision has its former name. A name is a digest, and also covers values that were
-    redacted.
+    """Return the decision `now` with new revisions renamed as in `then`. A revision's name contains a digest, which also
+    covers values that were redacted, so the names differ in a replay.
     """
     mine, other = _new(now), _new(then)
     if len(mine) != 1 or len(other) != 1:
@@ -99,7 +99,7 @@ def _renamed(now: Mapping[str, Any], then: Mapping[str, Any]) -> Any:
 
 
 def _new(decided: Mapping[str, Any]) -> set[str]:
-    """Return the revisions that a decision creates or tries."""
+    """Return the names of the revisions that a decision creates or starts to roll out."""
     found = re.compile(r"(?:try revision (\S+) |create ControllerRevision \S+-([0-9a-f]{8,10})$)")
     return {match[1] or match[2] for step in decided.get("steps") or () if (match := found.match(step))}
 

@@ -1,5 +1,5 @@
-"""Convert facts to JSON and back by the types of their fields; the contents of a file are validated, because they are
-untrusted.
+"""Convert facts to JSON and back according to the types of their fields. The contents of a file are validated, because
+they are untrusted.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _LARGEST = 2**63
 
 
 class Unreadable(OmeError):
-    """A recording is invalid; the text states which part."""
+    """Error: a recording is invalid; the text names the invalid part."""
 
 
 def fact_json(value: Any) -> Any:
@@ -37,7 +37,7 @@ def fact_json(value: Any) -> Any:
 
 
 def read(type_: Any, data: Any, where: str) -> Any:
-    """Return a value of this type. Raises Unreadable, which names `where`, for any other value."""
+    """Return `data` converted to the type `type_`. Raises Unreadable, with the path `where`, if `data` has another type."""
     if type_ is Any:
         return data
     if type_ in _PLAIN:

@@ -1,4 +1,4 @@
-"""A recorded pass: the inputs that `sync` read, and its decision."""
+"""A recorded reconciliation pass: the inputs that `sync` read, and its decision."""
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
@@ -18,7 +18,8 @@ V = TypeVar("V")
 
 
 ResultKey = tuple[str, int]
-"""A revision, and the number of its parts that were validated: with its router, or without."""
+"""Name of a revision, and the number of its validated parts. The number distinguishes a validation with the router from
+one without."""
 
 
 class Pass(NamedTuple):
@@ -27,19 +28,18 @@ class Pass(NamedTuple):
     now: datetime
     service: InferenceService
     deps: Deps
-    """Of the objects that services may refer to, those that this pass read. All nodes are included: `relevant_nodes` selects
-    those that matter.
-    """
+    """The objects outside the service that this pass read. All nodes are included; `relevant_nodes` selects the nodes
+    that affect the decision."""
     observed: Observed
-    """`ahead` always returns the result of this pass, and so does `deps.judge`."""
+    """The observed state of the service. `observed.ahead` and `deps.judge` return the recorded results."""
     decided: Decision
     times: int = 1
-    """The number of consecutive passes with the same inputs and decision; `now` is the time of the last of them."""
+    """Number of consecutive passes with the same inputs and decision; `now` is the time of the last of these passes."""
 
 
 class Tracked(Mapping[K, V]):
-    """A mapping that records which keys were read. The operator changes the underlying mapping, so this object must not be
-    kept.
+    """A mapping that records which keys were read. The operator changes the underlying mapping, so the object must not be
+    used after the pass.
     """
 
     __slots__ = ("_all", "_asked", "_of")
@@ -52,7 +52,7 @@ class Tracked(Mapping[K, V]):
         return self._of[key]
 
     def get(self, key: K, default: Any = None) -> Any:
-        """Return the value of a key, or `default` if it is absent."""
+        """Return the value of a key, or `default` if the key does not exist."""
         self._asked.add(key)
         return self._of.get(key, default)
 
@@ -88,8 +88,8 @@ class Tracked(Mapping[K, V]):
 
 
 class SharedNodes:
-    """Copies of the node tables that all services share and the operator changes in place; made when a pass first needs them
-    after a change.
+    """Copies of the tables of nodes. The operator changes these tables in place, so a pass that reads nodes needs a copy;
+    all services share the copy until the next change.
     """
 
     def __init__(self) -> None:
@@ -98,14 +98,14 @@ class SharedNodes:
         self._holders: dict[str, AbstractSet[str]] = {}
 
     def nodes(self, deps: Deps) -> Mapping[str, Node]:
-        """Return all nodes. `deps.nodes` is another object after a change of any node."""
+        """Return a copy of all nodes. After a change of any node, `deps.nodes` is a new object, and another copy is made."""
         if self._of is not deps.nodes:
             self._of, self._nodes, self._holders = deps.nodes, dict(deps.nodes), {}
         return self._nodes
 
     def holder(self, label: str, names: AbstractSet[str]) -> AbstractSet[str]:
-        """Return the nodes with a label. Labels are part of a node, so that a changed set implies changed nodes. Call
-        `nodes` first.
+        """Return the names of the nodes with a label. Call `nodes` first: it detects changes, also of labels, because
+        labels are part of a node.
         """
         if label not in self._holders:
             self._holders[label] = frozenset(names)
@@ -113,7 +113,7 @@ class SharedNodes:
 
 
 class PassRecorder:
-    """Records a pass: `sync` receives its `deps` and `observed`, which record what `sync` reads."""
+    """A recorder of one pass: `sync` receives its `deps` and `observed`, which record what `sync` reads."""
 
     def __init__(self, service: InferenceService, deps: Deps, observed: Observed) -> None:
         self._service, self._deps, self._observed, self._said = service, deps, observed, ""
@@ -144,7 +144,7 @@ class PassRecorder:
         return said
 
     def finish(self, now: datetime, plan: Plan | Exception, around: SharedNodes) -> Pass:
-        """Return the pass, which ended with a plan or an exception."""
+        """Return the finished pass. `plan` is the plan or the exception with which the pass ended."""
         nodes, observed_now = around.nodes(self._deps), self._observed
         visible = "", self._service.namespace
         deps = replace(
@@ -183,8 +183,8 @@ def _of(asked: RevisionUnderTest) -> ResultKey:
 
 
 def relevant_nodes(pass_: Pass) -> Mapping[str, Node]:
-    """Return the nodes that a pass may depend on: all nodes if it read them, waited for capacity or ranked accelerator
-    classes, else the nodes of its pods.
+    """Return the nodes on which the decision of a pass may depend: all nodes if the pass read nodes, failed, waited for
+    capacity or ranked accelerator classes, otherwise the nodes of its pods.
     """
     deps, placement = pass_.deps, pass_.service.status.get("placement")
     if pass_.decided.nodes or pass_.decided.error or placement or deps.accelerators:

@@ -22,25 +22,25 @@ DEEPEST = 120
 
 
 class Replayed(NamedTuple):
-    """A pass from a file."""
+    """A pass that was read from a file."""
 
     made: Pass
     then: dict[str, Any]
     """The recorded decision, as JSON."""
     saw: dict[str, dict[str, Any]]
-    """The inputs that differ from the previous pass."""
+    """Inputs that differ from the previous pass, as table -> name -> JSON."""
     before: dict[str, dict[str, Any]]
-    """The inputs of the previous pass."""
+    """All inputs of the previous pass, as table -> name -> JSON."""
 
 
 class Recording(NamedTuple):
-    """The contents of a file."""
+    """The contents of a recording file."""
 
     version: str
     """Version of the program that wrote the file."""
     why: str
     redacted: int
-    """Number of values that were redacted."""
+    """Number of values that were replaced because they may be secret."""
     services: dict[str, list[Replayed]]
     """`namespace/name` -> its passes, the oldest first."""
 
@@ -52,7 +52,7 @@ def to_json(services: Mapping[str, Iterable[Pass]], version: str, why: str, now:
 
 
 def head(version: str, why: str, now: datetime) -> dict[str, Any]:
-    """Return the first fields of the JSON of a file."""
+    """Return the first fields of a file's JSON. `why` is the reason for writing the file."""
     return {"recording": FORMAT, "ome": version, "written": now.isoformat(), "why": why}
 
 
@@ -71,7 +71,7 @@ def service_json(passes: list[Pass]) -> dict[str, Any]:
 
 
 def _names(inputs: Iterable[sections.Tables]) -> set[str]:
-    """Return the names that occur everywhere, and that are therefore not secret."""
+    """Return the names of objects, nodes and labels in the inputs. These names are not secret."""
     names = set[str]()
     for tables in inputs:
         for name in (*sections.TABLES[1:7], "children", "pods"):
@@ -84,13 +84,13 @@ def _names(inputs: Iterable[sections.Tables]) -> set[str]:
 
 
 def encode(data: Mapping[str, Any], packed: bool) -> bytes:
-    """Return the bytes of a file."""
+    """Return the JSON as the bytes of a file; `packed` states whether gzip is used."""
     text = json.dumps(data, ensure_ascii=True, indent=None if packed else 1).encode() + b"\n"
     return gzip.compress(text, 6, mtime=0) if packed else text
 
 
 def decode(content: bytes) -> Recording:
-    """Return the recording in a file. Raises Unreadable, with a message, for any other content."""
+    """Parse the bytes of a file. Raises Unreadable, with a message, if they are not a valid recording."""
     data = parse_json(content)
     services = data.get("services")
     if not isinstance(services, dict):
@@ -101,7 +101,7 @@ def decode(content: bytes) -> Recording:
 
 
 def parse_json(content: bytes) -> dict[str, Any]:
-    """Return the JSON of a file of this format. Raises Unreadable."""
+    """Return the JSON of a file in this format. Raises Unreadable."""
     data = _json(_unpacked(content))
     if not isinstance(data, dict) or "recording" not in data:
         raise Unreadable("it is not a recording, which `ome record` and the operator write")

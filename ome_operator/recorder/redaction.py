@@ -1,9 +1,9 @@
-"""Replace values in a recording that may be secret, equal values by the same placeholder everywhere in a file.
+"""Replace values in a recording that may be secret. Equal values are replaced by the same placeholder everywhere in a
+file, so that a decision that depends on equality can still be replayed.
 
-Values that were equal are still equal, so that a decision which depends on that can be replayed. Redacted are the values of
-all variables that the operator does not set, values whose name suggests a secret, also in an argument or a command,
-passwords in URLs, and tokens of known form; then those of these values that are long enough are replaced wherever else they
-occur, such as in the last output of a container.
+Redacted are: the values of all variables that the operator does not set; values whose name suggests a secret, also in
+arguments and commands; passwords in URLs; and tokens in known formats. If such a value is long enough, it is also replaced
+at all other places, such as in the last output of a container.
 """
 
 import re
@@ -12,20 +12,21 @@ from typing import Any
 
 MARK = "redacted-"
 LONG = 8
-"""Minimum characters of a value that is replaced elsewhere; a shorter word may have another meaning there."""
+"""Minimum number of characters of a secret value that is replaced everywhere in the file. A shorter value may be an
+ordinary word at other places."""
 OURS = frozenset(
     {
         "HUGE_PAGES", "INFERENCESERVICE_NAME", "LWS_GROUP_INDEX", "LWS_GROUP_SIZE", "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX",
         "MODEL_PATH", "NAMESPACE", "PARALLELISM_SIZE", "POD_IP", "POD_NAME",
     }
 )  # fmt: skip
-"""Variables whose values the operator sets."""
+"""Environment variables whose values the operator sets, so that the values are not secret."""
 _WORD = r"(?:pass(?:word|wd|phrase)|secret|token(?!s|iz)|(?:api|access|private|signing)[-_]?key|credential|authorization)"
 _SOUNDS = re.compile(_WORD, re.IGNORECASE)
 _REFERENCE = re.compile(
     r"(?:name|names|ref|path|paths|file|port|policy|seconds|mode|source|projection|pull_?secrets)$", re.IGNORECASE
 )
-"""Ends of names whose values only refer to a secret."""
+"""Pattern of the ends of field names whose values only refer to a secret."""
 _FLAG = re.compile(rf"--?[-\w]*{_WORD}[-\w]*", re.IGNORECASE)
 _IN_TEXT = re.compile(
     rf"(?P<before>[-\w]*{_WORD}[-\w]*[\"']?\s*[=:]\s*[\"']?|--[-\w]*{_WORD}[-\w]*\s+)(?P<value>[^\s\"'&;,]+)", re.IGNORECASE
@@ -43,10 +44,10 @@ _DONE = re.compile(rf"{MARK}\d+")
 
 
 class Redaction:
-    """The placeholders of a file. Call `find` for everything first, because a value may occur before it is recognized; then
-    call `replaced`.
+    """The placeholders of one file. Call `find` for all values first, because a value may occur before the place where it
+    is recognized as secret; then call `replaced`.
 
-    `names` are not secret wherever they occur: names of objects and nodes, and labels.
+    `names` (of objects, nodes and labels) are not secret, wherever they occur.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -64,7 +65,7 @@ class Redaction:
         self._elsewhere = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or r"(?!)")
 
     def replaced(self, value: Any) -> Any:
-        """Return the value with placeholders instead of the collected values."""
+        """Return the value in which placeholders replace the collected values."""
         pattern = self._elsewhere or re.compile(r"(?!)")
         return self._walk(value, "", lambda text: pattern.sub(lambda match: self._mark(match[0]), text))
 
@@ -86,7 +87,9 @@ class Redaction:
         return elsewhere(value)
 
     def _item(self, value: Any, name: str, before: Any, elsewhere: Callable[[str], str]) -> Any:
-        """Return an item of a list; an argument may be the value of the preceding flag."""
+        """Return a redacted item of a list. `before` is the previous item: if it is a flag, `value` is the value of the
+        flag.
+        """
         if isinstance(before, str) and isinstance(value, str) and _FLAG.fullmatch(before) and not value.startswith("-"):
             return self._mark(value) if _secret(before) else self._walk(value, name, elsewhere)
         return self._walk(value, name, elsewhere)

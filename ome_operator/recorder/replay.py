@@ -1,4 +1,6 @@
-"""Repeat recorded passes: the inputs, decision and conditions of each, and the differences from the recorded decision."""
+"""Replay recorded passes. For each pass, return the inputs, the decision, the conditions, and the differences from the
+recorded decision.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,13 +15,13 @@ from ome_operator.recorder.passes import Pass
 from ome_operator.recorder.recording import Replayed
 
 LINES = 40
-"""Maximum lines about the inputs or the differences of a pass."""
+"""Maximum number of lines that describe the inputs or the differences of a pass."""
 LONGEST = 100
-"""Maximum characters of a value in these lines."""
+"""Maximum number of characters of a value in a line."""
 
 
 class ReplayedPass(NamedTuple):
-    """A repeated pass."""
+    """The result of replaying one pass."""
 
     number: int
     when: str
@@ -32,14 +34,14 @@ class ReplayedPass(NamedTuple):
     again: float | None
     error: str
     other: tuple[str, ...]
-    """Differences from the recorded decision."""
+    """Differences between the replayed and the recorded decision."""
 
 
 def replay(passes: Iterable[Replayed], redacted: bool) -> Iterator[ReplayedPass]:
-    """Repeat each pass.
+    """Replay each pass.
 
-    With `redacted`, digests may differ only because of redaction: an object that was up to date in the recording counts as
-    up to date.
+    If `redacted` is true, the recording contains placeholders, so that digests differ from those of the recorded objects. An
+    object that was up to date in the recording is then treated as up to date.
     """
     before: Mapping[str, Any] = {}
     for number, old in enumerate(passes, 1):
@@ -59,22 +61,23 @@ def replay(passes: Iterable[Replayed], redacted: bool) -> Iterator[ReplayedPass]
 
 
 def decide_again(recorded: Pass, redacted: bool = False) -> Decision:
-    """Return the decision of `sync` for a recorded pass."""
+    """Return the decision of `sync` for a recorded pass. `redacted` is true if the recording contains placeholders."""
     try:
         plan = sync(recorded.service, recorded.deps, recorded.observed, recorded.now)
         if redacted:
             observed = as_applied(plan, recorded.observed, recorded.decided.steps)
             plan = plan if observed is recorded.observed else sync(recorded.service, recorded.deps, observed, recorded.now)
         return decision(plan)
-    except Exception as error:  # a file may contain anything; an exception of `sync` is a result
+    except Exception as error:  # a file may contain anything, so an exception of `sync` is returned as a result
         return failed_decision(error)
 
 
 def as_applied(plan: Plan, observed: Observed, steps: Collection[str] = ()) -> Observed:
-    """Return the existing objects, where each object that the plan changes and no user has edited counts as up to date.
+    """Return the observed state in which objects are treated as up to date, if the plan changes them and no user has
+    edited them.
 
-    Objects with a recorded change among `steps` are excluded. Used where the process cannot reproduce all contents of
-    manifests.
+    Objects whose change is among the recorded `steps` are excluded. The function is used when the process cannot reproduce
+    the complete contents of manifests.
     """
     children = dict(observed.children)
     for apply in plan.apply:

@@ -1,4 +1,6 @@
-"""Convert a pass to tables of JSON and back. A file contains for each pass only the differences from the previous pass."""
+"""Convert a recorded pass to JSON tables and back. For each pass, a file contains only the differences from the previous
+pass.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
@@ -28,17 +30,18 @@ _OBJECTS: Mapping[str, Any] = {
 _FACTS = {"nodes": Node, "children": Child, "pods": Pod, "refusals": Refusal, "strangers": Strangers}
 _TEXTS = ("accepted", "checks", "failures")
 _PAIRS = ("children", "refusals", "failures")
-"""Tables whose keys are kind and name."""
+"""Tables whose keys consist of kind and name."""
 _REFS = ("models", "runtimes")
-"""Tables whose keys are kind, namespace and name."""
+"""Tables whose keys consist of kind, namespace and name."""
 _POLICY = tuple(field.name for field in fields(Policy))
 TABLES = ("service", *_OBJECTS, "nodes", "holders", "settings", "children", "pods", *_TEXTS, "refusals", "strangers", "told")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""Annotation of kubectl that contains the complete object again, with all values that must be redacted."""
+"""Annotation in which kubectl stores the complete object again. It is removed, because it repeats all values that must be
+redacted."""
 
 
 def tables(pass_: Pass) -> Tables:
-    """Return the inputs of a pass."""
+    """Return the inputs of a pass as tables."""
     deps, observed, service = pass_.deps, pass_.observed, pass_.service
     well_known_source = "" if deps.well_known is NO_MODELS else well_known.PACKAGE
     return {
@@ -69,7 +72,7 @@ def _key(key: Any) -> str:
 
 
 def _body(found: Any) -> dict[str, Any]:
-    """Return an object as the API server returns it, or why it is invalid."""
+    """Return an object as the API server returns it, or, for an invalid object, the reason why it is invalid."""
     if isinstance(found, Invalid):
         return {"invalid": found.why}
     annotations = {key: value for key, value in found.annotations.items() if key != LAST_APPLIED}
@@ -88,7 +91,7 @@ def _body(found: Any) -> dict[str, Any]:
 
 
 def changes(passes: Iterable[Tables]) -> Iterator[Tables]:
-    """Return for each pass the differences from the previous pass; a removed entry is null."""
+    """Return, for each pass, the differences from the previous pass. A removed entry has the value null."""
     before: Tables = {}
     for current in passes:
         yield {name: change for name in current if (change := _change(before.get(name, {}), current[name]))}
@@ -101,7 +104,7 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 
 
 def apply_changes(before: Tables, change: Mapping[str, Any], where: str) -> Tables:
-    """Return the tables of a pass from the previous tables and the differences. Raises Unreadable."""
+    """Return the tables of a pass, from the tables of the previous pass and the differences. Raises Unreadable."""
     after = dict(before)
     for name, differences in change.items():
         if name not in TABLES:
@@ -113,7 +116,7 @@ def apply_changes(before: Tables, change: Mapping[str, Any], where: str) -> Tabl
 
 
 def make_pass(tables_: Tables, now: datetime, decided: Decision, where: str) -> Pass:
-    """Return the pass that the tables describe. Raises Unreadable."""
+    """Return the pass that the tables describe. `where` is the place of the pass in messages. Raises Unreadable."""
     service = InferenceService.parse({"apiVersion": InferenceService.API_VERSION, **tables_.get("service", {})})
     if isinstance(service, Invalid):
         raise Unreadable(f"{where}.service cannot be read: {service.why}")

@@ -1,8 +1,7 @@
 """Keep the last passes of each service, within a limit of bytes over all services.
 
-Passes of a service share the parts that did not change between them, and the operator's cache holds the newest parts anyway.
-The cost of a pass is therefore the size of those parts that its successor does not have; only the sizes of replaced facts
-are calculated.
+Consecutive passes share the parts that did not change, and the operator's cache contains the newest parts in any case.
+Keeping a pass therefore costs only the size of the parts that changed in the next pass; only these sizes are calculated.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -20,9 +19,9 @@ from ome_operator.util.memoize import memoize_by_identity
 PASSES = 20
 """Maximum number of passes that are kept per service."""
 OWN = 4096
-"""Bytes of a pass in addition to its facts: its tables and its decision (measured: docs/recorder.md)."""
+"""Bytes of a pass in addition to its facts, for its tables and its decision (measured: docs/recorder.md)."""
 NODES = 128
-"""Bytes per node of a copy of the table of nodes."""
+"""Bytes for each node in a copy of the table of nodes."""
 _REFERRED = ("models", "runtimes", "weights", "accelerators", "holders")
 _SEEN = ("children", "pods", "refusals", "accepted", "checks", "failures", "warnings", "strangers")
 _BESIDE = {
@@ -30,37 +29,37 @@ _BESIDE = {
     Observed: tuple(part.name for part in fields(Observed) if part.name not in (*_SEEN, "ahead")),
 }
 _SMALL = frozenset({int, bool, float, NoneType})
-"""Types whose values are shared or small."""
+"""Types whose values need no memory of their own or very little."""
 Shown = TypeVar("Shown", Deps, Observed)
 
 
 class _Service:
-    """The passes of a service, the oldest first."""
+    """The recorded passes of a service, the oldest first."""
 
     def __init__(self, uid: str) -> None:
         self.uid, self.passes, self.costs, self.bytes = uid, deque[Pass](), deque[int](), 0
 
 
 class Recorder:
-    """Keeps at most `most` bytes of passes; 0 keeps nothing.
+    """The recorded passes of all services, with at most `most` bytes; 0 means that nothing is kept.
 
-    Above the limit, a service that uses more than its share loses its oldest pass; if there is none, the service whose last
-    pass is the oldest does.
+    Above the limit, the oldest pass of a service that uses more than its share is dropped. If no service uses more than its
+    share, the oldest pass of the service that has been idle for the longest time is dropped.
     """
 
     def __init__(self, most: int, passes: int = PASSES) -> None:
         self.most, self._passes = most, passes
         self.bytes = 0
-        """Bytes of the passes that no other component holds."""
+        """Bytes of memory that only the recorder's passes hold."""
         self._services: OrderedDict[Ref, _Service] = OrderedDict()
         self._tables = Counter[int]()
-        """Copies of the table of nodes, by `id` -> the number of passes that use the copy."""
+        """`id` of a copy of the table of nodes -> number of passes that use the copy."""
 
     def __len__(self) -> int:
         return sum(len(service.passes) for service in self._services.values())
 
     def services(self) -> tuple[Ref, ...]:
-        """Return the services with recorded passes; the service whose last pass is the oldest comes first."""
+        """Return the services with recorded passes; the service that has been idle for the longest time is first."""
         return tuple(self._services)
 
     def of(self, ref: Ref) -> tuple[Pass, ...]:
@@ -76,7 +75,7 @@ class Recorder:
                 self._let_go(pass_)
 
     def add(self, ref: Ref, pass_: Pass) -> None:
-        """Add a finished pass. Another service with the same name has its own passes."""
+        """Add a finished pass. The passes of a deleted service with the same name are dropped first."""
         service = self._services.get(ref)
         if service is None or service.uid != pass_.service.uid:
             self.forget(ref)
@@ -102,13 +101,15 @@ class Recorder:
                 self._drop(*next(iter(self._services.items())))
 
     def _charge(self, service: _Service, cost: int) -> None:
-        """Add to the cost of the newest pass of a service."""
+        """Add `cost` bytes to the newest pass of a service."""
         service.costs[-1] += cost
         service.bytes += cost
         self.bytes += cost
 
     def _hold(self, pass_: Pass) -> None:
-        """Count the pass's copy of the table of nodes. Services share copies, and each copy is counted once."""
+        """Add the bytes of the pass's copy of the table of nodes. Services share copies, so the bytes of each copy are
+        added once.
+        """
         nodes = pass_.deps.nodes
         if not self._tables[id(nodes)]:
             self.bytes += NODES * len(nodes)
@@ -132,7 +133,9 @@ class Recorder:
 
 
 def _shared(pass_: Pass, before: Pass) -> Pass:
-    """Return the pass with the equal parts of the previous pass, so that they are kept once."""
+    """Return the pass, with parts that are equal in the previous pass replaced by the previous objects, so that they are
+    stored once.
+    """
     service, decided = pass_.service, pass_.decided
     status = _common(service.status, before.service.status)
     if status is before.service.status and _alike(service, before.service):
@@ -147,7 +150,7 @@ def _shared(pass_: Pass, before: Pass) -> Pass:
 
 
 def _common(new: Any, old: Any) -> Any:
-    """Return the new value with the equal parts of the old value, so that both are kept once."""
+    """Return the new value, with equal parts replaced by those of the old value, so that they are stored once."""
     if new == old:
         return old
     if isinstance(new, dict) and isinstance(old, dict):
@@ -158,15 +161,15 @@ def _common(new: Any, old: Any) -> Any:
 
 
 def _alike(service: InferenceService, other: InferenceService) -> bool:
-    """Return whether two services with equal status are the same in all other parts; the API server increments the
-    generation with each edit.
+    """Return whether two services with equal status are also equal in all other parts. The generation is compared,
+    because the API server increments it with each edit.
     """
     parts = ("generation", "annotations", "labels", "deleting")
     return service.spec is other.spec and all(getattr(service, part) == getattr(other, part) for part in parts)
 
 
 def _with(inputs: Shown, before: Shown, parts: tuple[str, ...]) -> Shown:
-    """Return the inputs with equal parts from `before`, or `before` itself if all parts are equal."""
+    """Return the inputs with equal parts replaced by those of `before`; return `before` itself if all parts are equal."""
     equal_parts = {part: value for part in parts if (value := getattr(before, part)) == getattr(inputs, part)}
     others_equal = all(getattr(inputs, part) == getattr(before, part) for part in _BESIDE[type(inputs)])
     if others_equal and len(equal_parts) == len(parts) and _asked(inputs) == _asked(before):
@@ -175,8 +178,8 @@ def _with(inputs: Shown, before: Shown, parts: tuple[str, ...]) -> Shown:
 
 
 def _asked(inputs: Deps | Observed) -> Any:
-    """Return the parts that are not plain facts: the copy of the table of nodes and the results of `judge`, or the result of
-    `ahead`.
+    """Return the inputs that are not plain facts: for Deps the copy of the table of nodes and the results of `judge`, for
+    Observed the result of `ahead`.
     """
     if isinstance(inputs, Deps):
         return id(inputs.nodes), getattr(inputs.judge, "args", None)
@@ -184,8 +187,8 @@ def _asked(inputs: Deps | Observed) -> Any:
 
 
 def _same(pass_: Pass, before: Pass) -> bool:
-    """Return whether a pass has the inputs and decision of the previous pass at another time. A planned wait is ignored,
-    because it becomes shorter.
+    """Return whether a pass has the same inputs and decision as the previous pass. The time and the planned wait are
+    ignored, because the wait becomes shorter with time.
     """
     return (
         all(getattr(pass_, part) is getattr(before, part) for part in ("service", "deps", "observed"))
@@ -195,7 +198,7 @@ def _same(pass_: Pass, before: Pass) -> bool:
 
 
 def _replaced(before: Pass, after: Pass) -> int:
-    """Return the bytes of those parts of a pass that its successor does not have."""
+    """Return the bytes of the parts of `before` that `after` does not contain."""
     total = 0
     if before.service.spec is not after.service.spec:
         total += _size(before.service.spec)
@@ -207,8 +210,8 @@ def _replaced(before: Pass, after: Pass) -> int:
 
 
 def _removed_references(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> int:
-    """Return the bytes of objects that are not referred to any more. Many services referred to the same object before its
-    edit.
+    """Return the bytes of the objects in `old` that `new` does not reference any more. Sizes are memoized, because many
+    services referred to the same object before its edit.
     """
     if old is new:
         return 0
@@ -216,7 +219,7 @@ def _removed_references(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> int:
 
 
 def _difference(old: Any, new: Any) -> int:
-    """Return the bytes of the items of a table or list that another does not have, including the table itself."""
+    """Return the bytes of the items of a table or list `old` that `new` does not contain, including the table itself."""
     if old is new:
         return 0
     if isinstance(old, dict) and isinstance(new, dict):
@@ -233,7 +236,7 @@ def _size_of_shared(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """Return the bytes of a value with all contents; a part that occurs twice counts twice."""
+    """Return the bytes of a value with all its contents; a part that occurs twice is counted twice."""
     kind = type(value)
     if kind is str:
         return getsizeof(value)
