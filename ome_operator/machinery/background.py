@@ -27,13 +27,13 @@ async def repeat(name: str, work: Callable[[], Awaitable[None]], pause: Callable
 
 
 SHARE = 0.01
-"""Seconds after which long work yields to the event loop."""
+"""Seconds for which long work may run before it yields to the event loop."""
 
 
 class Pacer:
-    """Makes long work yield to other tasks: probes, renewals of the Lease, reconciliations.
+    """A pacer of long work, which lets other tasks run in between: probes, renewals of the Lease, reconciliations.
 
-    All work that shares a Pacer runs for at most `share` seconds between two turns of the event loop.
+    All work that shares a Pacer runs for at most `share` seconds before the event loop can run other tasks.
     """
 
     def __init__(self, share: float = SHARE, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,10 +1,10 @@
-"""Controls Python's garbage collector in a process with many long-lived objects, where a full collection would block the
+"""Control Python's garbage collector in a process with many long-lived objects, where a full collection would block the
 event loop noticeably.
 
-The collector starts when the number of objects has grown by a threshold. If each new object replaces an old one, as facts
-about nodes do, the number never grows: the youngest generation then comes to hold all objects, and the collection that
-finally happens took 0.4 to 0.9 s with 5,000 nodes and 1,820 services. Therefore young objects are also collected at regular
-intervals.
+By default, the collector starts when the number of objects has grown by a threshold. If each new object replaces an old
+object, as facts about nodes do, the number never grows. The youngest generation then comes to contain all objects, and the
+collection that finally starts took 0.4 to 0.9 s with 5,000 nodes and 1,820 services. Therefore young objects are also
+collected at regular intervals.
 """
 
 import gc
@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 COLLECT_INTERVAL = 0.25
-"""Seconds between two collections of the youngest generation, which take some milliseconds."""
+"""Seconds between two collections of the youngest generation; each collection takes some milliseconds."""
 GENERATION_1_EVERY = 8
 """Number of intervals after which generation 1 is collected too."""
 FREEZE_EVERY = 240
@@ -23,31 +23,31 @@ FREEZE_EVERY = 240
 IDLE_INTERVALS = 20
 """Number of consecutive idle intervals before a full collection is considered."""
 GROWTH = 1.1
-"""Factor by which memory blocks have to grow before a full collection, because the permanent generation may contain
-reference cycles."""
+"""Factor by which the number of memory blocks must have grown before a full collection. A full collection is necessary at
+times, because the permanent generation may contain reference cycles."""
 
 
 def collect_rarely() -> None:
-    """Collect less frequently than by default, which is every 700 objects: bodies of events are short-lived and contain
-    no cycles.
+    """Collect less often than by default, which is after every 700 new objects. Frequent collections find nothing,
+    because bodies of events are short-lived and contain no cycles.
     """
     gc.set_threshold(20_000, 10, 100)
 
 
 def freeze_existing() -> None:
-    """Move all existing objects to the permanent generation, which is not collected. They are still freed when nothing
-    refers to them.
+    """Move all existing objects to the permanent generation, which is not collected. The objects are still freed when
+    nothing references them.
 
-    Before that only the young generations are collected: a full collection with 5,000 nodes and 1,820 services blocks the
-    event loop for 0.3 s, and smaller ones have found 3 to 7 objects.
+    Before the move, only the young generations are collected. A full collection with 5,000 nodes and 1,820 services would
+    block the event loop for 0.3 s, while collections of the young generations have found 3 to 7 objects.
     """
     gc.collect(1)
     gc.freeze()
 
 
 async def collect_periodically(idle: Callable[[], bool], sleep: Callable[[float], Awaitable[None]] | None = None) -> None:
-    """Collect young objects at regular intervals, forever. Collect all objects when their number has grown and the
-    process has been idle for a while.
+    """Collect young objects at regular intervals, forever. Collect all objects when the number of memory blocks has grown
+    and `idle` has returned true for a while.
     """
     import asyncio  # imported here, because every command loads this module and many have no event loop
 
@@ -70,8 +70,8 @@ async def collect_periodically(idle: Callable[[], bool], sleep: Callable[[float]
 
 
 class CollectionTime:
-    """Seconds that the collector has taken so far, during which no thread of the process runs. Add the object to
-    `gc.callbacks`.
+    """The total time in seconds that the collector has taken, during which no thread of the process runs. Add the object
+    to `gc.callbacks`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,4 +1,4 @@
-"""Small HTTP endpoints for probes and metrics. A response also shows that the event loop is not blocked."""
+"""Small HTTP endpoints for probes and metrics. A response also proves that the event loop is not blocked."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from hmac import compare_digest
@@ -8,21 +8,22 @@ from aiohttp import web
 from ome_operator.errors import OmeError
 
 Answer = tuple[bool, str]
-"""Whether the component is healthy, and the text of the response."""
+"""A pair: whether the component is healthy, and the text of the response."""
 Route = Callable[[], Answer | Awaitable[Answer]]
 
 
 class PortTaken(OmeError):
-    """Another process listens on the port."""
+    """Error: another process listens on the port."""
 
 
 async def serve(
     address: str, port: int, routes: Mapping[str, Route], key: str = "", guarded: Collection[str] = ()
 ) -> tuple[web.AppRunner, int]:
-    """Serve the routes until the returned runner is cleaned up. Also return the actual port (port 0 selects a free one).
+    """Serve the routes until the returned runner is cleaned up. Also return the actual port, because port 0 selects a
+    free port.
 
-    The `guarded` paths require the key as a bearer token, if there is a key. Raises PortTaken if the address cannot be
-    bound.
+    If `key` is not "", requests for the `guarded` paths must send the key as a bearer token. Raises PortTaken if the address
+    cannot be bound.
     """
     app = web.Application()
     for path, route in routes.items():

@@ -1,4 +1,4 @@
-"""The state of a process, from its start to its end, as its probes report it."""
+"""The state of a process from its start to its end, as the process's probes report it."""
 
 import asyncio
 import logging
@@ -9,10 +9,10 @@ LEADING, STOPPING = "leading", "stopping"
 
 
 class Life:
-    """What the process is doing, whether it is ready, and why it ends.
+    """The current activity of a process, whether the process is ready, and the reason for its end.
 
-    `expected` are the errors that end a process in normal operation, such as a lost Lease: their sentence is logged, and a
-    traceback for all others.
+    `expected` are the types of errors that end a process in normal operation, such as a lost Lease. For these errors only
+    the message is logged; for all others, the traceback is logged too.
     """
 
     def __init__(self, *expected: type[BaseException]) -> None:
@@ -22,14 +22,16 @@ class Life:
         self.dead = ""
         """Reason why the process ends unexpectedly; "" if it does not."""
         self.stop = asyncio.Event()
-        """Set when the process is to stop."""
+        """An event that is set when the process must stop."""
 
     def enter(self, state: str, *, ready: bool) -> None:
-        """Note what the process does from now on."""
+        """Record that the process enters the state `state`. `ready` is true if the process is ready in that state."""
         self.state, self.ready = state, ready
 
     def die(self, what: str, error: BaseException | None, *, expected: bool = False) -> None:
-        """Note that something ended that must not end. Only the first such end is the reason."""
+        """Record that the part `what` of the process has ended although it must run as long as the process. Only the
+        first call sets the reason.
+        """
         if self.dead:
             return
         because = f" ({error.__cause__})" if error is not None and error.__cause__ is not None else ""
@@ -38,15 +40,15 @@ class Life:
         logger.critical("stopping: %s", self.dead, exc_info=None if known else error)
 
     def ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop the process, because a task has ended that must not end before the process is to stop."""
+        """Stop the process, because a task has ended that must run until the process stops."""
         if self.state != STOPPING and not task.cancelled():
             self.die(task.get_name(), task.exception())
             self.stop.set()
 
     def health(self) -> tuple[bool, str]:
-        """Return whether the process works, and the sentence of its health page."""
+        """Return whether the process works, and the text of its health page."""
         return not self.dead, self.dead or "ok"
 
     def readiness(self) -> tuple[bool, str]:
-        """Return whether the process is ready, and what it is doing."""
+        """Return whether the process is ready, and a text with its current activity."""
         return self.ready and not self.dead, self.state

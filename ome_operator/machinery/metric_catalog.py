@@ -1,8 +1,8 @@
-"""The catalog of the operator's metrics: name, type, labels and meaning. docs/metrics.md is generated from it
-(`machinery/metric_page.py`).
+"""The catalog of the operator's metrics: the name, type, labels and meaning of each metric. docs/metrics.md is generated
+from the catalog (`machinery/metric_page.py`).
 
-All names begin with `ome_`. Units are seconds, bytes and plain numbers, and counters end in `_total`. Gauges that are
-computed at a scrape have the value of that moment.
+All names begin with `ome_`. Units are seconds, bytes and plain numbers; counters end in `_total`. Some gauges are computed
+at a scrape, and have the value at that time.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Generates the tables of docs/metrics.md from `metric_catalog.py`: `python -m ome_operator.machinery.metric_page`."""
+"""Generate the tables of docs/metrics.md from `metric_catalog.py`: `python -m ome_operator.machinery.metric_page`."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ MARK = "## All metrics of the operator\n"
 
 
 def text() -> str:
-    """Return the text of the page."""
+    """Return the complete text of the page."""
     return PAGE.read_text(encoding="utf-8").partition(MARK)[0] + MARK + tables()
 
 

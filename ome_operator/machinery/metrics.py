@@ -10,11 +10,12 @@ from prometheus_client.registry import Collector
 from ome_operator.machinery.metric_catalog import BY_NAME, COUNTER, Family
 
 Values = Callable[[], Mapping[tuple[str, ...], float]]
-"""Function that returns the values by label values at a scrape. It has to be fast, because it blocks the event loop."""
+"""A function that returns the values of a metric by the values of its labels. It is called at each scrape, and must be
+fast, because it blocks the event loop."""
 
 
 class Metrics:
-    """Metrics that are updated when something happens. `ask` adds metrics that are computed at a scrape."""
+    """The operator's metrics. Most are updated by events; `ask` adds metrics that are computed at a scrape."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # _created series would double the number of series and are not used
@@ -28,21 +29,23 @@ class Metrics:
         self._request_seconds = self._histogram("ome_api_request_seconds")
 
     def request(self, verb: str, kind: str, code: int, seconds: float) -> None:
-        """Record a request to the API server. Code 0 means that there was no response."""
+        """Record a request to the API server. `code` is the status code, or 0 if there was no response."""
         self._requests.labels(verb, kind, str(code)).inc()
         self._request_seconds.labels(verb).observe(seconds)
 
     def passed(self, kind: str, result: str, seconds: float) -> None:
-        """Record a reconciliation of a key of this kind."""
+        """Record the result and the duration of reconciling a key of this kind."""
         self._passes.labels(kind, result).inc()
         self._pass_seconds.labels(kind).observe(seconds)
 
     def ask(self, name: str, values: Values) -> None:
-        """Add a gauge or counter of `metric_catalog.py` whose values are computed at a scrape."""
+        """Add a gauge or counter of `metric_catalog.py` whose values the function `values` computes at each scrape."""
         self.registry.register(_Asked(BY_NAME[name], values))
 
     async def page(self) -> str:
-        """Return the text format. It is generated one metric at a time, so that reconciliations continue meanwhile."""
+        """Return all metrics in the Prometheus text format. The text is generated one metric at a time, so that
+        reconciliations can continue.
+        """
         parts = []
         for family in self.registry.collect():
             parts.append(generate_latest(_Alone(family)))

@@ -1,20 +1,20 @@
-"""Finds the members of a group that exceed the group's quota. The oldest members are within the quota."""
+"""Find the members of a group that exceed the group's quota. The oldest members are within the quota."""
 
 from bisect import bisect_left
 from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A member of a group. The order of entries is their order in the group."""
+    """A member of a group. Entries are sorted by their fields in order."""
 
     created: str
-    """RFC 3339 timestamp, which compares as text."""
+    """Creation timestamp in RFC 3339; such timestamps are sorted as text."""
     name: str
     key: str
 
 
 class Quota:
-    """Groups of members that are added and removed. A change moves at most one other member across the limit, whatever
+    """The members of all groups. Adding or removing a member moves at most one other member across the limit, whatever
     the size of the group.
     """
 

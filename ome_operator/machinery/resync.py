@@ -1,8 +1,8 @@
-"""Finds deleted objects that a watch did not report: it compares the stored objects with a consistent list.
+"""Find deleted objects whose deletion a watch did not report, by comparing the stored objects with a consistent list.
 
-If a watch is interrupted while objects are deleted, and then restarts from a new list, it never reports these deletions: a
-list contains the existing objects only. Among the UIDs that were stored before the list began, those that are missing in the
-list are deleted; there is no other reason for which a list could omit them.
+If a watch is interrupted while objects are deleted, and then restarts from a new list, it never reports these deletions,
+because a list contains only existing objects. An object that was stored before the list began and that is missing in the
+list was deleted; no other reason is possible.
 """
 
 import logging
@@ -17,7 +17,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Resync(Generic[K]):
-    """Periodic resync of several kinds: spread evenly over an interval, and sooner after a relist."""
+    """A periodic resync of several kinds. The resyncs are spread evenly over an interval; a kind is resynced sooner after
+    its watch restarted from a list.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,9 @@ class Resync(Generic[K]):
         await self._queue.run(self.check)
 
     async def check(self, kind: K) -> None:
-        """Compare the stored objects of a kind with a list once. If the list fails, try again after a backoff."""
+        """Compare the stored objects of a kind with a list once. If the list fails, the resync is retried after a
+        backoff.
+        """
         before = self._known(kind)
         if before:
             try:

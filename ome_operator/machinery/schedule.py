@@ -1,18 +1,19 @@
-"""Decides which key is due when: a level-triggered schedule, as a plain data structure that receives the time as an
+"""Decide which key is reconciled when: a level-triggered schedule, as a plain data structure that receives the time as an
 argument.
 
-A key is dirty at most once, however many events name it, and its earliest due time counts. A key that is being reconciled is
-not handed out again before it is done: events during the run cause one more run afterwards.
+A key is dirty at most once, however many events refer to it, and the earliest of its due times is used. While a key is being
+reconciled, `pop` does not return it: events during the reconciliation cause one more reconciliation afterwards.
 
-Keys have groups (the namespaces of tenants), which take turns: a group with thousands of due keys delays another group by
-one run, not by thousands.
+Keys belong to groups (the namespaces of tenants), which alternate: a group with thousands of due keys delays another group
+by one reconciliation, not by thousands.
 
-Runs that are expected to be long (creating everything) come after the short runs of their group (reporting a change), and
-their number at the same time is limited: with a hundred new keys, changes would otherwise be reported only after the last
-key was created.
+Reconciliations that are expected to be long (creating all objects of a service) come after the short reconciliations of
+their group (reporting a change), and the number of long reconciliations at the same time is limited. Otherwise, with a
+hundred new keys, changes would be reported only after the last key was created.
 
-Keys that became dirty by an edit of a shared object can wait (`machinery/backlog.py`): they alternate with the other keys,
-their number at the same time is limited, and while there is other work they get a limited share of the time.
+Keys that became dirty by an edit of a shared object can wait (`machinery/backlog.py`). They alternate with the other keys,
+the number of their reconciliations at the same time is limited, and while there is other work they get a limited share of
+the time.
 """
 
 import heapq
@@ -26,19 +27,19 @@ from ome_operator.machinery.backlog import Backlog, TimeShare
 
 K = TypeVar("K", bound=Hashable)
 Entries = deque[tuple[float, K]]
-"""Due times and keys, in the order of the due times."""
+"""Pairs of due time and key, in the order of the due times."""
 OUTDATED_ENTRIES = 100
 """Number of outdated entries that are tolerated before they are removed."""
 IDLE_S = 1.0
-"""Seconds after the last run of another key for which there still counts as being other work, because its next event may
-arrive at any moment."""
+"""Seconds after the last reconciliation of a key that cannot wait for which other work is assumed to exist, because the
+key's next event may arrive at any time."""
 
 
 class Shared(NamedTuple):
-    """Limits for keys that can wait."""
+    """The limits for keys that can wait."""
 
     share: float = 1.0
-    """Share of the time that these keys get while there is other work."""
+    """Share (0 to 1) of the time that these keys get while there is other work."""
     runs: float = math.inf
     """Maximum number of these keys that are reconciled at the same time."""
 
@@ -47,8 +48,8 @@ UNLIMITED = Shared()
 
 
 class Schedule(Generic[K]):
-    """Keys with due times, without a clock or tasks. At most `long_runs` keys for which `is_long` is true are busy at the
-    same time.
+    """Keys with due times, without a clock or tasks. At most `long_runs` keys for which `is_long` returns true are
+    reconciled at the same time.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class Schedule(Generic[K]):
         self._short: dict[Hashable, Entries[K]] = {}
         self._long: dict[Hashable, Entries[K]] = {}
         self._turns: dict[Hashable, None] = {}
-        """Groups that may have a due key, the next group first."""
+        """Groups that may have a due key, in the order in which `pop` serves them."""
         self._blocked: dict[Hashable, None] = {}
-        """Groups that have only long runs, while the maximum number of long runs is busy."""
+        """Groups whose due keys all need long reconciliations, while the maximum number of long reconciliations is
+        running."""
         self._order = count()
         self._busy: set[K] = set()
         self._busy_long: set[K] = set()
@@ -75,7 +77,7 @@ class Schedule(Generic[K]):
         self._busy_shared: set[K] = set()
         self._last_was_shared = False
         self._rest_at = -math.inf
-        """Time at which the last run of a key that cannot wait began."""
+        """Time at which the last reconciliation of a key that cannot wait began."""
 
     def __len__(self) -> int:
         return len(self._due)
@@ -90,14 +92,14 @@ class Schedule(Generic[K]):
         return len({*(key for key, due in self._due.items() if due <= now), *self._backlog})
 
     def late(self, now: float) -> float:
-        """Return the seconds for which the oldest due key has waited. Keys that are being reconciled do not count."""
+        """Return the seconds for which the oldest due key has waited. Keys that are being reconciled are ignored."""
         since = min((due for key, due in self._due.items() if key not in self._busy), default=now)
         waits = self._backlog.oldest()
         return max(0.0, now - (since if waits is None else min(since, waits)))
 
     def add(self, key: K, now: float, after: float = 0.0, *, spaced: float = 0.0) -> None:
-        """Mark a key as dirty. It is due after `after` seconds, and not sooner than `spaced` seconds after its last run
-        began.
+        """Mark a key as dirty. The key is due after `after` seconds, but not before `spaced` seconds have passed since
+        its last reconciliation began.
         """
         due = now + after
         if spaced and (started := self._started.get(key)) is not None:
@@ -109,12 +111,12 @@ class Schedule(Generic[K]):
             self._push(key, due)
 
     def add_shared(self, key: K, now: float) -> None:
-        """Mark a key as dirty that can wait."""
+        """Mark a key as dirty by an edit of a shared object, so that the key can wait."""
         self._backlog.add(key, now)
 
     def pop(self, now: float) -> K | None:
-        """Return the next key, which is busy until `done`; None if no key is due. Keys that can wait alternate with the
-        others.
+        """Return the next key, or None if no key is due. The key is busy until `done` is called. Keys that can wait
+        alternate with the other keys.
         """
         self._ripen(now)
         key = None if self._last_was_shared else self._take_shared(now)
@@ -124,7 +126,7 @@ class Schedule(Generic[K]):
         return self._take_shared(now) if key is None else key
 
     def spent(self, now: float, seconds: float) -> None:
-        """Record for how many seconds the key that was handed out last has used the event loop."""
+        """Record for how many seconds the key that `pop` returned last has used the event loop."""
         if self._last_was_shared:
             self._share.spent(now, seconds, alone=len(self._busy) == len(self._busy_shared) and now - self._rest_at > IDLE_S)
 
@@ -139,7 +141,7 @@ class Schedule(Generic[K]):
         return self._begin(key, now)
 
     def _fits(self, key: K) -> bool:
-        """Return whether a key that can wait may be reconciled now."""
+        """Return whether a key that can wait may be reconciled at this time."""
         return (
             key not in self._busy
             and len(self._busy_shared) < self._shared_runs
@@ -153,7 +155,9 @@ class Schedule(Generic[K]):
         return key
 
     def _take_turn(self, now: float) -> K | None:
-        """Return the key of the next group that has been due longest: of the short runs, or else of the long ones."""
+        """Return the next key of the first group that has a due key; None if there is none. Short reconciliations come
+        before long ones.
+        """
         while self._turns:
             group = next(iter(self._turns))
             del self._turns[group]
@@ -166,7 +170,7 @@ class Schedule(Generic[K]):
         return None
 
     def next_due(self) -> float | None:
-        """Return the time at which `pop` may return a key; None if not before another `add` or `done`."""
+        """Return the time at which `pop` may return a key; None if `pop` returns no key before another `add` or `done`."""
         while self._later and not self._stands(self._later[0][0], self._later[0][2]):
             heapq.heappop(self._later)
         heads = [self._head(self._short, group) or self._head(self._long, group) for group in self._turns]
@@ -176,7 +180,7 @@ class Schedule(Generic[K]):
         return min((*found, self._later[0][0]) if self._later else found, default=None)
 
     def done(self, key: K) -> None:
-        """Record that the run of a key has ended. If the key became dirty meanwhile, it is scheduled again."""
+        """Record that the reconciliation of a key has ended. A key that became dirty meanwhile is scheduled again."""
         self._busy.discard(key)
         self._busy_shared.discard(key)
         if key in self._busy_long:
@@ -188,19 +192,21 @@ class Schedule(Generic[K]):
             self._push(key, self._due[key])
 
     def forget(self, key: K) -> None:
-        """Forget a key. A run in progress ends as usual."""
+        """Remove a key from the schedule. A reconciliation in progress ends as usual."""
         self._due.pop(key, None)
         self._backlog.discard(key)
         self._started.pop(key, None)
 
     def _push(self, key: K, due: float) -> None:
-        if len(self._later) > 2 * len(self._due) + OUTDATED_ENTRIES:  # each run can leave an outdated entry
+        if len(self._later) > 2 * len(self._due) + OUTDATED_ENTRIES:  # each reconciliation can leave an outdated entry
             self._later = [entry for entry in self._later if self._stands(entry[0], entry[2])]
             heapq.heapify(self._later)
         heapq.heappush(self._later, (due, next(self._order), key))
 
     def _stands(self, due: float, key: K) -> bool:
-        """Return whether the entry is still valid: no other due time of the key has replaced it, and the key is not busy."""
+        """Return whether an entry is still valid: its due time is the current due time of the key, and the key is not
+        being reconciled.
+        """
         return key not in self._busy and self._due.get(key) == due
 
     def _ripen(self, now: float) -> None:
@@ -217,7 +223,7 @@ class Schedule(Generic[K]):
                 self._turns.setdefault(group)
 
     def _take(self, group: Hashable) -> K | None:
-        """Return the next key of a group, which the caller has removed from the groups' order."""
+        """Return the next key of a group, or None. The caller has removed the group from the order of groups before."""
         if (head := self._head(self._short, group)) is not None:
             self._short[group].popleft()
             return head[1]
@@ -231,7 +237,7 @@ class Schedule(Generic[K]):
         return head[1]
 
     def _head(self, kept: dict[Hashable, Entries[K]], group: Hashable) -> tuple[float, K] | None:
-        """Return the first valid entry of a group, and remove the invalid entries before it."""
+        """Return the first valid entry of a group, or None, and remove the invalid entries before it."""
         entries = kept.get(group)
         while entries:
             if self._stands(*entries[0]):

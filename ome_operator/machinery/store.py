@@ -1,9 +1,10 @@
-"""Stores the facts about the objects of one kind by UID. They come from a watch and from the responses to our own writes.
+"""Store the facts about the objects of one kind by UID. The facts come from a watch and from the responses to the
+operator's own writes.
 
-The watch alone is not sufficient. It lags behind our own writes, so the fact from a response counts until the watch reports
-the same version or a newer one. It can also lose deletions permanently, so a resync removes objects that a list does not
-contain. A deleted object stays deleted even if outdated events arrive. Only a newer version restores it (an object whose
-label was removed and added again).
+The watch alone is not sufficient. The watch lags behind the operator's writes, so the fact from a response is used until the
+watch reports the same version or a newer version. A watch can also lose deletions permanently, so a resync removes objects
+that a list does not contain. A deleted object stays deleted even if outdated events arrive. Only a newer version restores
+the object, for example after its label was removed and added again.
 """
 
 import time
@@ -24,16 +25,16 @@ T = TypeVar("T", bound=Fact)
 G = TypeVar("G", bound=Hashable)
 
 TOMBSTONES = 20_000
-"""Maximum number of deleted UIDs that are remembered. Events that are older than this number of deletions are not in
-flight any more."""
+"""Maximum number of deleted UIDs that are remembered. Events that are older than this number of deletions cannot arrive
+any more."""
 TOMBSTONE_SECONDS = 600.0
 """Seconds for which deleted UIDs are remembered: twice the maximum age of a page of a list."""
 
 
 class Store(Generic[T, G]):
-    """Facts by UID and by the group (owner, name, …) to which they belong.
+    """The facts by UID, and by the group (owner, name, …) to which they belong.
 
-    `noted` is called with the fact before and after each change, for callers that maintain their own index.
+    `noted` is called with the fact before and after each change; callers use it to maintain an index.
     """
 
     def __init__(
@@ -48,8 +49,8 @@ class Store(Generic[T, G]):
         self._groups: dict[G, dict[str, T]] = {}
         self._ahead: set[str] = set()
         self._tombstones: dict[str, tuple[int, float]] = {}
-        """UID -> version since which the object is deleted, and time of the last report of the deletion. The oldest come
-        first."""
+        """UID of a deleted object -> the version since which it is deleted, and the time of the last report of the
+        deletion. The oldest entries come first."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -74,8 +75,8 @@ class Store(Generic[T, G]):
         return set(self._items)
 
     def stale(self, uid: str, version: int) -> bool:
-        """Return whether an event of this version contains nothing new: it is the echo of our own write, outdated, or
-        about a deleted object.
+        """Return whether an event of this version contains nothing new: the event repeats one of the operator's writes,
+        is outdated, or describes a deleted object.
         """
         if version <= self._gone_since(uid):
             return True
@@ -84,14 +85,16 @@ class Store(Generic[T, G]):
         return version == known.version or (version < known.version and uid in self._ahead)
 
     def see(self, item: T) -> bool:
-        """Store a fact that a watch reported. Return whether it differs in anything that matters."""
+        """Store a fact that a watch reported. Return whether the fact differs from the stored fact according to `same`."""
         if self.stale(item.uid, item.version):
             return False
         self._ahead.discard(item.uid)
         return self._put(item)
 
     def wrote(self, item: T) -> bool:
-        """Store a fact from the response to our own write. Return whether it is newer than the stored fact."""
+        """Store a fact from the response to one of the operator's writes. Return whether it is newer than the stored
+        fact.
+        """
         known = self._items.get(item.uid)
         if item.version <= self._gone_since(item.uid) or (known is not None and known.version >= item.version):
             return False
@@ -100,12 +103,14 @@ class Store(Generic[T, G]):
         return True
 
     def ahead(self, uid: str, version: int) -> bool:
-        """Return whether the response to our own write is newer than this version of the object."""
+        """Return whether the stored fact comes from a response to one of the operator's writes and is newer than this
+        version.
+        """
         known = self._items.get(uid)
         return known is not None and uid in self._ahead and 0 < version < known.version
 
     def gone(self, uid: str, version: int = 0) -> T | None:
-        """Remove an object that was deleted at this version, or at an unknown version (0). Return its last fact."""
+        """Remove an object that was deleted at this version, or at an unknown version (0). Return its last fact, or None."""
         self._ahead.discard(uid)
         known = self._items.pop(uid, None)
         since = max(version, known.version if known is not None else 0, self._gone_since(uid), 0)
@@ -119,7 +124,7 @@ class Store(Generic[T, G]):
         return known
 
     def tidy(self) -> None:
-        """Forget UIDs that were deleted so long ago that no event about them is in flight."""
+        """Forget UIDs that were deleted so long ago that no event about them can arrive any more."""
         long_ago = self._clock() - TOMBSTONE_SECONDS
         while self._tombstones and next(iter(self._tombstones.values()))[1] < long_ago:
             del self._tombstones[next(iter(self._tombstones))]

@@ -1,5 +1,5 @@
-"""Sums of numbers over many owners, updated by differences: an update costs as much as its owner's numbers, and a read as
-much as its result.
+"""Sums of numbers over many owners, updated by differences. The cost of an update depends only on the owner's numbers,
+and the cost of reading a sum only on the size of the result.
 """
 
 from collections import Counter
@@ -13,18 +13,18 @@ Key = tuple[str, Labels]
 
 
 class Sums(Generic[Owner]):
-    """Sums of numbers by metric and labels, over all owners. The numbers must be integers, because sums of floats would
-    drift.
+    """The sums of numbers by metric and labels, over all owners. The numbers must be integers, because sums of floats
+    would accumulate rounding errors.
     """
 
     def __init__(self) -> None:
         self._reported: dict[Owner, Mapping[Key, int]] = {}
         self._sums: dict[str, dict[Labels, int]] = {}
         self._owners: Counter[Key] = Counter()
-        """Number of owners that report a value for the key, including 0."""
+        """Number of owners that report a value (including 0) for the key."""
 
     def replace(self, owner: Owner, numbers: Mapping[Key, int]) -> None:
-        """Set the numbers of an owner, which replace its previous numbers. An empty mapping removes the owner."""
+        """Replace the numbers of an owner. An empty mapping removes the owner."""
         before = self._reported.pop(owner, {})
         if numbers:
             self._reported[owner] = numbers
@@ -47,7 +47,9 @@ class Sums(Generic[Owner]):
 
 
 class Slots(Generic[Owner]):
-    """A limited number of slots for owners that have their own series. An owner keeps its slot until it leaves."""
+    """A limited number of slots for owners that have their own series. An owner keeps its slot until `leave` is called
+    for it.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -55,7 +57,9 @@ class Slots(Generic[Owner]):
         self._waiting: dict[Owner, None] = {}
 
     def holds(self, owner: Owner) -> bool:
-        """Return whether an owner has a slot. An owner without a slot is queued for the next free slot."""
+        """Return whether an owner has a slot. If a slot is free, the owner gets it; otherwise the owner is queued for the
+        next free slot.
+        """
         if owner in self._held:
             return True
         if len(self._held) < self._most:
@@ -65,7 +69,9 @@ class Slots(Generic[Owner]):
         return False
 
     def leave(self, owner: Owner) -> Owner | None:
-        """Remove an owner. Return the owner that gets its slot, or None."""
+        """Remove an owner. Return the queued owner that gets the slot, or None if no slot was freed or no owner is
+        queued.
+        """
         self._waiting.pop(owner, None)
         if owner not in self._held:
             return None
@@ -77,5 +83,5 @@ class Slots(Generic[Owner]):
 
     @property
     def waiting(self) -> int:
-        """Number of owners without a slot."""
+        """Number of owners that are queued for a slot."""
         return len(self._waiting)

@@ -1,9 +1,9 @@
-"""Checks from its own thread whether the event loop responds, and records what the loop executes when it does not
-(decisions 31).
+"""Check from a separate thread whether the event loop responds, and record what the loop executes when it does not
+respond (decisions 31).
 
-The thread probes the loop twenty times per second while the loop's thread uses the CPU, and every second while it is idle. A
-measurement begins with a probe, so a stall may have been slightly longer: by up to a second if the loop was blocked without
-using the CPU.
+The thread probes the loop twenty times per second while the loop's thread uses the CPU, and more rarely while the loop's
+thread is idle. A measurement begins with a probe, so a stall may have been slightly longer than reported: by up to a second
+if the loop was blocked without using the CPU.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from ome_operator.machinery.garbage_collection import CollectionTime
 logger = logging.getLogger(__name__)
 
 PROBE_INTERVAL = 0.05
-"""Seconds between two probes, and between two samples of a loop that has not responded yet."""
+"""Seconds between two probes, and between two stack samples while the loop does not respond."""
 IDLE_CPU = 0.002
-"""CPU seconds between two probes below which the loop counts as idle."""
+"""CPU seconds of the loop's thread between two probes, below which the loop is regarded as idle."""
 IDLE_FACTOR = 10
-"""Number of longer pauses between two probes of an idle loop, for which a response is more expensive than the probe is
-for us."""
+"""Number of pauses of STALL_SECONDS between two probes of an idle loop. These probes are rare because a response costs
+the loop more than the probe costs this thread."""
 STALL_SECONDS = 0.1
-"""Seconds after which a missing response is a stall."""
+"""Seconds without a response after which the loop is regarded as stalled."""
 WARNING_SECONDS = 1.0
-"""Seconds after which a stall is a warning."""
+"""Seconds after which a stall is logged as a warning."""
 LOG_INTERVAL = 10.0
-"""Minimum seconds between two log messages, unless a stall is much longer than the last logged one."""
+"""Minimum seconds between two log messages, unless a stall is much longer than the stall that was logged last."""
 FRAMES = 6
 """Number of innermost frames of a stack that are shown."""
 GARBAGE_SECONDS = 0.01
-"""Seconds of garbage collection that are too short to explain a stall."""
+"""Minimum seconds of garbage collection that are reported as a cause of a stall."""
 
 
 class Stall(NamedTuple):
@@ -47,11 +47,13 @@ class Stall(NamedTuple):
 
     seconds: float
     cpu: float
-    """CPU seconds of the loop's thread in that period. If they are near zero, the cause is the machine."""
+    """CPU seconds of the loop's thread during the stall. A value near zero means that the machine, not the loop, is the
+    cause."""
     where: str
-    """The stack that was sampled most frequently."""
+    """The stack that was sampled most often during the stall."""
     garbage: float = 0.0
-    """Seconds of garbage collection in that period, which can start at any allocation."""
+    """Seconds of garbage collection during the stall. A collection can start at any allocation, so the stack does not
+    show it."""
 
     def __str__(self) -> str:
         garbage = f", {self.garbage:.2f} s of garbage collection" if self.garbage >= GARBAGE_SECONDS else ""
@@ -59,8 +61,8 @@ class Stall(NamedTuple):
 
 
 class StallLog:
-    """Logs stalls with their stacks: at most once in ten seconds, unless a stall is much longer than the last one that
-    was logged.
+    """A log of stalls with their stacks. At most one stall is logged in ten seconds, unless a stall is much longer than
+    the stall that was logged last.
     """
 
     def __init__(self, count: Callable[[float], object], clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,10 +88,10 @@ class StallLog:
 
 
 class Watchdog:
-    """Probes the loop.
+    """A prober of the event loop.
 
     `ask` makes the loop call a function, `stack` returns the stack of the loop's thread, and `lag` receives the duration of
-    each response.
+    each response in seconds.
     """
 
     def __init__(
@@ -109,11 +111,13 @@ class Watchdog:
         self._ask, self._stack, self._cpu, self._clock, self._wait = ask, stack, cpu, clock, wait
         self._stalled, self._dead, self._patience, self._lag, self._garbage = stalled, dead, patience, lag, garbage
         self.silent = 0.0
-        """Seconds for which the loop has not responded. Only time in which this thread itself was running counts: if the
-        whole process was suspended, the loop is not at fault."""
+        """Seconds for which the loop has not responded. Time during which this thread was not running either is excluded:
+        if the complete process was suspended, the loop is not the cause."""
 
     def look(self) -> None:
-        """Probe the loop, and return when it has responded. `dead` is called once if that takes longer than `patience`."""
+        """Probe the loop, and return when the loop has responded. `dead` is called once if the response takes longer than
+        `patience` seconds.
+        """
         answered, asked, cpu, garbage = threading.Event(), self._clock(), self._cpu(), self._garbage()
         seen: Counter[str] = Counter()
         at, reported = asked, False
@@ -144,7 +148,7 @@ def begin(
     patience: float,
     lag: Callable[[float], object] = lambda _: None,
 ) -> tuple[Watchdog, Callable[[], None]]:
-    """Watch the running loop of the calling thread. Return the watchdog, and a function that ends it."""
+    """Watch the running loop of the calling thread. Return the watchdog, and a function that stops it."""
     me, over, toll = threading.get_ident(), threading.Event(), CollectionTime()
 
     def wait(answered: threading.Event, seconds: float) -> bool:
@@ -184,8 +188,8 @@ def begin(
 
 
 def stack(thread: int) -> str:
-    """Return the stack of a thread as text. Source lines are not read: on a busy machine, reading the files for the first
-    sample took longer than a stall of 200 ms.
+    """Return the stack of a thread as text, without source lines. On a busy machine, reading the source files for the
+    first sample took longer than a stall of 200 ms.
     """
     frame = sys._current_frames().get(thread)
     found = [*islice(traceback.walk_stack(frame), FRAMES)] if frame is not None else []

@@ -1,4 +1,4 @@
-"""Runs a handler for dirty keys: one run per key at a time, a limited number of keys at the same time, with backoff after
+"""Run a handler for dirty keys: at most one run per key and a limited number of runs at the same time, with backoff after
 failures.
 """
 
@@ -17,14 +17,14 @@ K = TypeVar("K", bound=Hashable)
 
 
 def backoff(failures: int, first: float, last: float, jitter: float) -> float:
-    """Return the seconds to wait after the n-th consecutive failure. `jitter` in [0, 1) changes the time by up to a
+    """Return the seconds to wait after `failures` consecutive failures. `jitter` in [0, 1) changes the time by up to a
     quarter in both directions.
     """
     return min(last, first * 2.0 ** min(failures - 1, 30)) * (0.75 + 0.5 * jitter)
 
 
 class WorkQueue(Generic[K]):
-    """A schedule with a clock and a dispatcher."""
+    """A schedule of dirty keys with a clock and a dispatcher that runs the handler."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def oldest(self) -> float:
-        """Seconds for which the oldest due key has waited; 0 if there is none."""
+        """Seconds for which the oldest due key has waited; 0 if no key is due."""
         return self._schedule.late(self._clock())
 
     @property
@@ -62,17 +62,21 @@ class WorkQueue(Generic[K]):
         return self._schedule.busy
 
     def add(self, key: K, after: float = 0.0, *, spaced: float = 0.0) -> None:
-        """Mark a key as dirty; see `Schedule.add`."""
+        """Mark a key as dirty. The key is due after `after` seconds, but not before `spaced` seconds have passed since
+        its last reconciliation began.
+        """
         self._schedule.add(key, self._clock(), after, spaced=spaced)
         self._changed.set()
 
     def add_shared(self, key: K) -> None:
-        """Mark a key as dirty by an edit of a shared object: the key can wait."""
+        """Mark a key as dirty by an edit of a shared object, so that the key can wait."""
         self._schedule.add_shared(key, self._clock())
         self._changed.set()
 
     def retry(self, key: K, first: float | None = None, at_least: float = 0.0) -> float:
-        """Schedule a key again after a failed run. Return the backoff in seconds."""
+        """Schedule a key again after a failed run. The backoff begins with `first` seconds and is at least `at_least`
+        seconds. Return the backoff in seconds.
+        """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = backoff(failures, self._first if first is None else first, self._last, self._jitter())
         delay = max(delay, at_least)
@@ -89,10 +93,10 @@ class WorkQueue(Generic[K]):
         self._schedule.forget(key)
 
     async def run(self, handle: Callable[[K], Awaitable[None]]) -> None:
-        """Run the handler for keys, forever; cancel to stop. A key whose handler raises is retried.
+        """Run the handler for dirty keys, forever; cancel the task to stop. A key whose handler raises is retried.
 
-        The loop yields between two keys. Otherwise runs that never wait would all execute in one iteration of the loop, and
-        a response that another run waits for would be delayed by all of them.
+        The dispatcher yields to the event loop between two keys. Otherwise all runs that never wait would execute in one
+        iteration of the loop, and would together delay a response that another run is waiting for.
         """
         while True:
             await self._slots.acquire()
@@ -105,9 +109,7 @@ class WorkQueue(Generic[K]):
             self._schedule.spent(now := self._clock(), now - began)
 
     async def drain(self, grace: float) -> bool:
-        """Wait at most `grace` seconds for the runs in progress, then cancel them. Return whether all of them ended in
-        time.
-        """
+        """Wait at most `grace` seconds for the runs in progress, then cancel them. Return whether all runs ended in time."""
         if self._tasks:
             _, pending = await asyncio.wait(self._tasks, timeout=grace)
             for task in pending:
