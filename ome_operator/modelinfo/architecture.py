@@ -1,7 +1,8 @@
-"""The shapes of a text model from its config.json, and from them the number of parameters and the size of the cache.
+"""Calculate the shapes of a text model from its config.json, and from the shapes the number of parameters and the size of
+the KV cache.
 
-The parameters are those of the tensors of such a model, counted layer by layer. This is correct only for families whose
-tensors are known; for every other family `count_parameters` returns None instead of a wrong number.
+The parameters of all tensors are counted layer by layer. The result is correct only for families whose tensors are known;
+for every other family `count_parameters` returns None instead of a wrong number.
 """
 
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ FAMILIES = frozenset(
         "mixtral", "minimax_m2",
     }
 )  # fmt: skip
-"""Values of `model_type` whose tensors are counted here."""
+"""Values of `model_type` for which the parameters can be counted."""
 _EXPERTS_AS_WIDE = frozenset({"gpt_oss", "llama4_text", "mixtral", "minimax_m2"})
-"""Families whose `intermediate_size` is the width of one expert."""
+"""Families in which `intermediate_size` is the width of one expert."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class Count:
     total: int
     active: int
     routed: int = 0
-    """Parameters of all routed experts."""
+    """Number of parameters of all routed experts."""
 
 
 def experts(text: Config) -> Experts | None:
-    """Return the experts of a model; None for a dense model, or if the config does not state the number of experts per
+    """Return the experts of a model; None for a dense model, and if the config does not state the number of experts per
     token.
     """
     routed = whole_number(text, "n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
@@ -63,7 +64,7 @@ def _layers_with_experts(text: Config, layers: int) -> int:
 
 
 def attention(text: Config) -> Attention | None:
-    """Return the shapes of attention, or None if the config does not state the number of heads."""
+    """Return the shapes of the attention layers, or None if the config does not state the number of heads."""
     heads, hidden = whole_number(text, "num_attention_heads", "n_heads"), whole_number(text, "hidden_size", "d_model")
     if not heads:
         return None
@@ -83,7 +84,9 @@ def attention(text: Config) -> Attention | None:
 
 
 def cache_numbers_per_token(text: Config, attention_shape: Attention | None) -> int | None:
-    """Return how many numbers the cache keeps per token, over all layers that keep every token; None if unknown."""
+    """Return how many numbers the KV cache stores per token, over all layers that store every token (without
+    sliding-window layers); None if unknown.
+    """
     layers = whole_number(text, "num_hidden_layers")
     if attention_shape is None or layers is None or not _is_known_family(text):
         return None
@@ -99,7 +102,9 @@ def _is_known_family(text: Config) -> bool:
 
 
 def count_parameters(text: Config, attention_shape: Attention | None, mixture: Experts | None, tied: bool) -> Count | None:
-    """Return the numbers of parameters from the shapes of the tensors; None for an unknown family or a missing size."""
+    """Return the numbers of parameters, calculated from the shapes of the tensors; None for an unknown family or a
+    missing size. `tied` is true if the embedding is also the output matrix.
+    """
     hidden, layers = whole_number(text, "hidden_size"), whole_number(text, "num_hidden_layers")
     vocabulary, intermediate = whole_number(text, "vocab_size"), whole_number(text, "intermediate_size")
     if not (_is_known_family(text) and attention_shape and hidden and layers and vocabulary and intermediate):
@@ -121,7 +126,7 @@ def count_parameters(text: Config, attention_shape: Attention | None, mixture: E
 
 
 def _attention(text: Config, hidden: int, seen: Attention) -> int:
-    """Return the parameters of attention in one layer."""
+    """Return the number of parameters of the attention in one layer."""
     if seen.kv_lora_rank:
         rank, rope = seen.kv_lora_rank, seen.qk_rope_head_dim or 0
         nope, value = seen.qk_nope_head_dim or 0, seen.v_head_dim or 0
@@ -142,14 +147,14 @@ def _attention(text: Config, hidden: int, seen: Attention) -> int:
 
 
 def _expert(text: Config, hidden: int, inner: int) -> int:
-    """Return the parameters of one routed expert."""
+    """Return the number of parameters of one routed expert."""
     width = inner if text.get("model_type") in _EXPERTS_AS_WIDE else whole_number(text, "moe_intermediate_size") or inner
     biases = 2 * width + hidden if text.get("model_type") == "gpt_oss" else 0
     return 3 * hidden * width + biases
 
 
 def _router_and_shared_experts(text: Config, hidden: int, inner: int, mixture: Experts) -> int:
-    """Return the parameters of the router of one layer and of the experts that process every token."""
+    """Return the number of parameters of one layer's router and of the experts that process every token."""
     kind: object = text.get("model_type")
     router = mixture.routed * hidden
     if kind in ("gpt_oss", "glm4_moe", "minimax_m2") or text.get("topk_method") == "noaux_tc":
@@ -163,7 +168,9 @@ def _router_and_shared_experts(text: Config, hidden: int, inner: int, mixture: E
 
 
 def context(config: Config, text: Config) -> int | None:
-    """Return the longest sequence that the model was made for, in tokens."""
+    """Return the maximum length in tokens of a sequence that the model was made for, or None if the config does not state
+    it.
+    """
     names = ("max_position_embeddings", "max_sequence_length", "max_seq_len", "seq_length", "n_positions", "n_ctx")
     return whole_number(text, *names) or whole_number(config, *names)
 

@@ -19,7 +19,7 @@ FILES = (CONFIG, PIPELINE, INDEX, MODELOPT)
 """Small files in the model's directory that `facts` parses."""
 _CACHE_BYTES = {"bfloat16": 2, "fp8": 1}
 FILE_LIMIT = 64 << 20
-"""Maximum bytes of each of `FILES`; larger files should not be read."""
+"""Maximum bytes of each of `FILES`; callers should not read larger files."""
 
 
 def facts(
@@ -116,8 +116,8 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
 
 
 def _tied(config: Config, text: Config) -> bool:
-    """Return whether the embedding is also the last matrix. The configs of families that never share it do not contain the
-    field.
+    """Return whether the embedding is also the output matrix. The configs of families in which it never is do not contain
+    the field.
     """
     tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
     return bool(tied)
@@ -132,7 +132,7 @@ def _pipeline(index: Config) -> dict[str, Any]:
 def _sizes(
     facts_so_far: Mapping[str, Any], index: Config | None, headers: list[Config], unknown: list[str]
 ) -> dict[str, Any]:
-    """Return the bytes of the tensors, and the parameters if the architecture did not state them."""
+    """Return the bytes of the tensors, and the parameters if `facts_so_far` does not contain them."""
     fields: dict[str, Any] = {}
     size, parameters = index_sizes(index or {})
     if headers:

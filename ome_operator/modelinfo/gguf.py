@@ -1,4 +1,4 @@
-"""Read the quantization of a GGUF checkpoint from the names of its files, where it stands before the number of the shard."""
+"""Read the quantization of a GGUF checkpoint from its file names, in which it precedes the number of the shard."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _PLAIN = frozenset({"bf16", "f16", "f32"})
 
 
 def quantization(names: Iterable[str]) -> Quantization | None:
-    """Return the quantization of a checkpoint, such as q4_k_m; None if the names of its files do not state a single one."""
+    """Return the quantization of a checkpoint, such as q4_k_m; None if the file names contain no quantization or several."""
     kinds = {matches[-1].lower() for name in names if (matches := _TYPE.findall(name.rpartition("/")[2]))}
     if len(kinds) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Read fields of untrusted JSON. A value of the wrong type counts as absent."""
+"""Read fields of untrusted JSON. A value of the wrong type is treated as absent."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 Config = Mapping[str, Any]
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Names under which multimodal models store the config of their text model."""
+"""Names of the field in which multimodal models store the config of their text model."""
 
 
 def parse(text: str | bytes) -> Config | None:
@@ -20,7 +20,7 @@ def parse(text: str | bytes) -> Config | None:
 
 
 def text_part(config: Config) -> Config:
-    """Return the text model's part of a config: the config itself, or its innermost part for the text model."""
+    """Return the config of the text model: the innermost nested text config, or the config itself if it contains none."""
     for name in TEXT_PARTS:
         if part := section(config, name):
             return text_part(part)
@@ -28,7 +28,7 @@ def text_part(config: Config) -> Config:
 
 
 def section(config: Config, name: str) -> Config:
-    """Return a part of a config, empty if it is absent."""
+    """Return the object in the field `name` of a config, or {} if it is absent."""
     value = config.get(name)
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,4 @@
-"""Determine the quantization that a model's files state, with uniform names."""
+"""Determine the quantization that a model's files state. The names of quantizations are the same for all formats."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _ALIKE = {"mxfp4": ("mxfp4", 4), "nvfp4": ("nvfp4", 4), "fbgemm_fp8": ("fbgemm_f
 def quantization(config: Config, modelopt: Config | None = None) -> Quantization | None:
     """Return the quantization in a config.json, or in NVIDIA's hf_quant_config.json next to it; None if it is unknown.
 
-    A config without quantization has plain weights.
+    A config that mentions no quantization means weights that are not quantized.
     """
     settings = section(config, "quantization_config") or section(text_part(config), "quantization_config")
     settings = settings or section(text_part(config), "compression_config")
@@ -46,8 +46,8 @@ def _plain(settings: Config, method: str) -> Quantization | None:
 
 
 def _compressed(settings: Config) -> Quantization | None:
-    """Return the quantization of compressed-tensors. It has groups of layers with types of weights; the first group is used
-    for all.
+    """Return the quantization in the format of compressed-tensors. The format has groups of layers with different types
+    of weights; the first group is used for all layers.
     """
     groups = [group_config for group_config in section(settings, "config_groups").values() if isinstance(group_config, dict)]
     weights = next((section(group_config, "weights") for group_config in groups if section(group_config, "weights")), {})

@@ -21,9 +21,9 @@ class Tensors:
     """The totals of all tensors in the headers."""
 
     bytes: dict[str, int]
-    """Type in the file -> bytes."""
+    """Data type in the file -> bytes of all tensors with this type."""
     parameters: int
-    """Number of weights after unpacking; scales are not counted."""
+    """Number of weights after unpacking, without the scales."""
 
 
 def header_length(start: bytes) -> int | None:

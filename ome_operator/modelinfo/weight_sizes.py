@@ -1,6 +1,7 @@
-"""The bytes of a model's weights from its config.json, separated by how engines distribute them over GPUs.
+"""Calculate the bytes of a model's weights from its config.json, separated by how engines distribute the weights over
+GPUs.
 
-Used for planning, before any file was read; the sizes of the files themselves are in `facts`.
+The result is used for planning before any weight file was read; the sizes of the files themselves are in `facts`.
 """
 
 from dataclasses import dataclass
@@ -10,14 +11,14 @@ from ome_operator.modelinfo.json_fields import Config, text_part, whole_number
 from ome_operator.modelinfo.quantization import NONE, quantization
 
 _PLAIN = 2
-"""Bytes of a weight without quantization (BF16)."""
+"""Bytes of a weight that is not quantized (BF16)."""
 _SHORT_SCALES = frozenset({"mxfp4", "nvfp4"})
-"""Formats whose groups have a scale of one byte."""
+"""Quantization formats in which the scale of a group has one byte."""
 
 
 @dataclass(frozen=True)
 class WeightBytes:
-    """Bytes of a model's weights."""
+    """Numbers of bytes of a model's weights."""
 
     routed: int
     """Bytes of the routed experts."""
@@ -31,11 +32,12 @@ class WeightBytes:
 
 
 def weight_bytes(config: Config) -> WeightBytes | None:
-    """Return the bytes of the weights; None for a family whose tensors are not known, or a quantization without bits.
+    """Return the bytes of the weights; None for a family whose tensors are not known, and for a quantization without a
+    number of bits.
 
-    Eight-bit checkpoints quantize every matrix but embeddings and the output layer, four-bit checkpoints only the routed
-    experts; that is so in the published checkpoints of `architecture.FAMILIES`. Scales of groups are counted; those of
-    blocks are 1 byte in 4,096 and are not.
+    Eight-bit checkpoints quantize every matrix except the embeddings and the output layer; four-bit checkpoints quantize
+    only the routed experts. This is true of the published checkpoints of `architecture.FAMILIES`. Scales of groups are
+    included. Scales of blocks (1 byte in 4,096) are not included.
     """
     text, quantized = text_part(config), quantization(config)
     attention, mixture = architecture.attention(text), architecture.experts(text)
