@@ -1,3 +1,3 @@
-"""Take over a cluster that OME has managed (decisions 24): its CRDs, webhooks and finalizers, then one service after the
-other.
+"""Take over a cluster that OME has managed (decisions 24): first its CRDs, webhooks and finalizers, then one service
+after another.
 """

@@ -1,5 +1,5 @@
-"""The cluster-wide steps: check that OME's controller is stopped, remove its webhooks, replace its CRDs, remove its
-finalizers.
+"""The steps of an adoption that affect the complete cluster: check that OME's controller is stopped, remove its webhooks,
+replace its CRDs, and remove its finalizers.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from ome_operator.kube.errors import NotServed
 from ome_operator.settings import Settings
 
 CONTROLLER = "control-plane=ome-controller-manager"
-"""Label of OME's Deployment, in its chart and in its kustomization."""
+"""Label of OME's controller Deployment, both in OME's chart and in its kustomization."""
 
 FINALIZERS = frozenset(
     {
@@ -29,27 +29,26 @@ FINALIZERS = frozenset(
         "acceleratorclasses.ome.io/finalizer",
     }
 )
-"""The finalizers that OME adds to its kinds. Other finalizers are not touched."""
+"""The finalizers that OME adds to its objects. Other finalizers are not removed."""
 
 SHOWN = 5
-"""Maximum number of names in one line."""
+"""Maximum number of names that one line lists."""
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """Permissions that the user gives on the command line."""
+    """The permissions that the user gives on the command line."""
 
     release: Release
     yes: bool = False
     """Whether irreversible steps are permitted: dropping fields, and completing the deletion of objects that wait for
-    finalizers.
-    """
+    OME's finalizers."""
     force: bool = False
-    """Whether to continue although OME seems to run."""
+    """Whether to continue even if OME's controller seems to be running."""
 
 
 async def adopt(client: Client, steps: Steps, wishes: Permissions) -> None:
-    """Perform all steps in order; stop where continuing would do harm."""
+    """Perform all steps in order, and stop if a further step would do harm."""
     existing = {crd["metadata"]["name"]: crd for crd in await client.list_objects("CustomResourceDefinition")}
     own = [(kind, existing[kind.crd]) for kind in KINDS if kind.crd in existing]
     if not any(kind.group == keys.GROUP for kind, _ in own):
@@ -78,7 +77,9 @@ async def _objects(client: Client, kind: Kind) -> list[Manifest]:
 
 
 async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], force: bool) -> bool:
-    """Return whether OME's controller seems to be stopped, because two operators would both write every service."""
+    """Return whether OME's controller seems to be stopped. If it were running, two operators would write every service.
+    With `force`, a running controller is only reported.
+    """
     deployments = await client.list_objects("Deployment", label_selector=CONTROLLER)
     problem = ""
     for deployment in deployments:
@@ -102,7 +103,7 @@ async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], f
 
 
 def _recent(services: Iterable[Manifest]) -> str:
-    """Return a message about another client that recently wrote a service's status, or "" if there is none."""
+    """Return a message about another client that recently wrote the status of a service, or "" if there is none."""
     now = datetime.now(UTC)
     for service in services:
         for manager, when in from_api.status_writers(service):
@@ -112,7 +113,9 @@ def _recent(services: Iterable[Manifest]) -> str:
 
 
 def _nothing_lost(steps: Steps, own: Iterable[tuple[Kind, Manifest]], bodies: dict[str, list[Manifest]], yes: bool) -> bool:
-    """Return whether the CRDs may be replaced; report which fields of which objects the new schemas do not have."""
+    """Return whether the CRDs may be replaced. Report which fields of which objects the new schemas do not contain. With
+    `yes`, dropping these fields is permitted.
+    """
     has_losses = False
     for kind, _ in own:
         for body in bodies.get(kind.kind, ()) if kind.group == keys.GROUP else ():
@@ -139,8 +142,8 @@ async def _crd(client: Client, steps: Steps, kind: Kind, live: Manifest, release
 
 
 def _former_releases(steps: Steps, mine: Iterable[Manifest], release: Release) -> None:
-    """Report releases with other names that still contain the CRDs, because an uninstall would delete the CRDs and all
-    objects.
+    """Report other helm releases that still contain the CRDs. Uninstalling such a release would delete the CRDs and all
+    their objects.
     """
     for name, namespace in sorted(
         {release_ for live in mine if (release_ := crds.release_of(live)) and release_ != release}
@@ -152,7 +155,9 @@ def _former_releases(steps: Steps, mine: Iterable[Manifest], release: Release) -
 
 
 async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wishes: Permissions) -> None:
-    """Keep the kinds that only OME has; helm must not remove them when the chart takes over the release."""
+    """Keep the CRDs of the kinds that only OME has; helm must not remove these CRDs when the chart takes over the
+    release.
+    """
     for live in others:
         metadata = live["metadata"]
         name, uid = metadata["name"], metadata["uid"]
@@ -165,7 +170,9 @@ async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wish
 
 
 async def _finalizers(client: Client, steps: Steps, bodies: dict[str, list[Manifest]], yes: bool) -> None:
-    """Remove OME's finalizers, and no others. An object that waits for its deletion disappears with its last finalizer."""
+    """Remove OME's finalizers, but no others. An object whose deletion waits for finalizers disappears when its last
+    finalizer is removed; this requires `yes`.
+    """
     any_found = False
     for kind, objects in bodies.items():
         for body in objects:
@@ -186,8 +193,8 @@ async def _finalizers(client: Client, steps: Steps, bodies: dict[str, list[Manif
 
 
 async def _release(client: Client, kind: str, body: Manifest) -> None:
-    """Write the other finalizers of the current object. Raises Conflict if another client writes the object at the same
-    time.
+    """Replace the finalizers of an object by those that are not OME's. Raises Conflict if another client writes the
+    object at the same time.
     """
     namespace, name, uid = body["metadata"].get("namespace", ""), body["metadata"]["name"], body["metadata"]["uid"]
     live = await client.get(kind, namespace, name)

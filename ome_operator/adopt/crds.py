@@ -1,4 +1,4 @@
-"""Replace OME's CRDs in place: the objects stay, and helm recognizes the CRDs as part of this chart's release."""
+"""Replace OME's CRDs in place. The objects stay, and helm recognizes the CRDs as part of this chart's release."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -24,13 +24,15 @@ class Release(NamedTuple):
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Annotations that helm requires, and one that prevents an uninstall from deleting every object of the kind."""
+        """Annotations that helm requires, and an annotation that prevents an uninstall from deleting all objects of the
+        kind.
+        """
         names = {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
         return {**names, KEEP: "keep"}
 
 
 def release_of(live: Mapping[str, Any]) -> Release | None:
-    """Return the release that an object's annotations name, or None."""
+    """Return the helm release in an object's annotations, or None if the object belongs to no release."""
     marks = live["metadata"].get("annotations") or {}
     name = marks.get("meta.helm.sh/release-name")
     return Release(name, marks.get("meta.helm.sh/release-namespace") or "") if name else None
@@ -42,10 +44,10 @@ def own_kind(name: str) -> Kind | None:
 
 
 def replacement(live: Manifest, kind: Kind, release: Release) -> Manifest | None:
-    """Return the CRD that should be stored, for a PUT, or None if it is stored already.
+    """Return the CRD that must be stored with a PUT, or None if it is already stored.
 
-    Not a server-side apply: schemas are merged field by field, so that every field of OME's schema that ours does not have
-    (including its defaults) would stay as long as OME's field manager owns it.
+    A server-side apply is not suitable, because the API server merges schemas field by field. Every field of OME's schema
+    that the new schema does not have (including defaults) would stay as long as OME's field manager owns it.
     """
     metadata = live["metadata"]
     labels = {**(metadata.get("labels") or {}), **release.labels}
@@ -62,7 +64,9 @@ def replacement(live: Manifest, kind: Kind, release: Release) -> Manifest | None
 
 
 def obstacle(live: Mapping[str, Any], kind: Kind) -> str:
-    """Return why the API server would reject the new CRD in place of this one, or "" if it would accept it."""
+    """Return the reason why the API server would reject the new CRD in place of the existing CRD `live`, or "" if it
+    would accept the CRD.
+    """
     stored = [version for version in (live.get("status") or {}).get("storedVersions") or () if version != kind.version]
     if stored:
         former = ", ".join(stored)
@@ -76,7 +80,9 @@ def obstacle(live: Mapping[str, Any], kind: Kind) -> str:
 
 
 def dropped_fields(kind: Kind, body: Mapping[str, Any]) -> list[str]:
-    """Return the paths of an object's fields that our schema does not have; the next write of the object would drop them."""
+    """Return the paths of an object's fields that the new schema does not have. The next write of the object would drop
+    these fields.
+    """
     return list(_pruned(schema.structural(kind.spec), body.get("spec") or {}, "spec"))
 
 

@@ -1,5 +1,5 @@
-"""Hand a service over from OME's workloads to the operator's: the old workloads serve until the new slice is complete, then
-the names are taken over.
+"""Hand a service over from OME's workloads to the operator's workloads. The old workloads serve requests until the new
+slice is complete; then the operator takes the object names over.
 """
 
 import asyncio
@@ -22,12 +22,13 @@ SCALERS = ("ScaledObject", "HorizontalPodAutoscaler")
 WORKLOADS = ("Deployment", "LeaderWorkerSet", "StatefulSet")
 REST = ("PodDisruptionBudget", "Service", "ServiceAccount", "RoleBinding", "Role", "ConfigMap")
 OPTIONAL = ("ScaledObject", "LeaderWorkerSet")
-"""Kinds that a cluster may not have."""
+"""Kinds whose CRDs may be missing in a cluster."""
 
 POLL_SECONDS = 1.0
 """Seconds between two checks while waiting."""
 SETTLE = 330.0
-"""Seconds for the operator to write the objects that it took over, and for old routers to complete their requests."""
+"""Maximum seconds to wait until the operator has written the objects that it took over, and until old routers have
+completed their requests."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class OldObject:
 
 
 async def old_objects(client: Client) -> dict[str, list[OldObject]]:
-    """Return the objects that InferenceServices control and that this operator did not create, by the UID of the service."""
+    """Return service UID -> the objects that the InferenceService controls and that this operator did not create."""
     result: dict[str, list[OldObject]] = {}
     for kind in (*SCALERS, *WORKLOADS, *REST):
         resource = RESOURCES[kind]
@@ -66,10 +67,11 @@ def _is_own(metadata: Mapping[str, Any]) -> bool:
 
 
 def is_taken_over(service: str, old: OldObject) -> bool:
-    """Return whether the operator manages an object of this kind and name, so that it is taken over instead of removed.
+    """Return whether the operator manages an object of this kind and name. Such an object is taken over instead of
+    removed.
 
-    A new ServiceAccount with the same name would invalidate the tokens of running routers; a new Service would have another
-    address.
+    Taking over is necessary because a new ServiceAccount with the same name would invalidate the tokens of running routers,
+    and a new Service would have another address.
     """
     component = {names.component(service, role) for role in (keys.ENGINE, keys.DECODER, keys.ROUTER)}
     router = names.component(service, keys.ROUTER)
@@ -94,8 +96,8 @@ class Handover:
         self._where = f"{self._namespace}/{self._service}"
 
     async def run(self, *, replace: bool, patience: float) -> None:
-        """Wait for the new slice, unless the old workloads are to be removed first; then take over the names and remove the
-        old workloads.
+        """Wait for the new slice, take over the names, and remove the old workloads. If `replace` is true, the old
+        workloads are removed first, before the new slice is ready. `patience` is the maximum wait in seconds.
         """
         steps = self._steps
         if not self._moving and not self._going and not self._writers:
@@ -116,7 +118,9 @@ class Handover:
             await steps.change(description, self._take_status)
 
     async def _wait_until_ready(self, patience: float) -> bool:
-        """Wait until the new slice is complete; report each change of what it waits for."""
+        """Wait at most `patience` seconds until the new slice is complete, and report each change of the pending reason.
+        Return whether the slice is complete.
+        """
         end, reported = time.monotonic() + patience, ""
         while True:
             reason = pending_reason(await self._client.get("InferenceService", self._namespace, self._service))
@@ -138,7 +142,7 @@ class Handover:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _take(self, object_: OldObject) -> None:
-        """Take an object over in its current state, because controllers write statuses all the time."""
+        """Take an object over. The object is read again before, because controllers write statuses all the time."""
         live = await self._client.get(object_.kind, self._namespace, object_.name)
         change = takeover.patch(live["metadata"])
         await self._client.patch_merge(object_.kind, self._namespace, object_.name, object_.metadata["uid"], change)
@@ -149,7 +153,9 @@ class Handover:
         await self._client.patch_merge("InferenceService", self._namespace, self._service, self._uid, change)
 
     async def _services_select_new_pods(self) -> bool:
-        """Wait until the Services select the new pods, including Services that an earlier call took over."""
+        """Wait until the Services select the new pods, including Services that an earlier run took over. Return whether
+        they do.
+        """
         for name in {self._service, *(object_.name for object_ in self._moving if object_.kind == "Service")}:
             if not await self._until(partial(self._selects, name)):
                 return False
@@ -163,8 +169,8 @@ class Handover:
         return (live["spec"].get("selector") or {}).get(keys.MANAGED_BY) == keys.MANAGER
 
     async def _remove(self, *, drain: bool) -> None:
-        """Remove the old workloads: autoscalers first, so that they start no pods again; routers before engines, so that
-        requests complete; then the other objects.
+        """Remove the old workloads in this order: autoscalers, so that they start no pods again; routers, so that their
+        requests can complete; engines and the other objects. `drain` states whether to wait for the routers' requests.
         """
         router = names.component(self._service, keys.ROUTER)
         order = {kind: number for number, kind in enumerate((*SCALERS, *WORKLOADS, *REST))}
@@ -189,10 +195,10 @@ class Handover:
 
 
 def pending_reason(service: Mapping[str, Any]) -> str:
-    """Return why the old workloads must stay, or "" when every pod of the new slice is ready.
+    """Return why the old workloads must stay, or "" if every pod of the new slice is ready.
 
-    The condition RolledOut of the current generation is decisive, not Ready: Ready is False while names are taken by the
-    objects that are to be handed over.
+    The function evaluates the condition RolledOut of the current generation. The condition Ready is not suitable, because it
+    is False while old objects use the names that are to be taken over.
     """
     conditions = {condition["type"]: condition for condition in (service.get("status") or {}).get("conditions") or ()}
     rolled, generation = conditions.get("RolledOut") or {}, service["metadata"]["generation"]

@@ -1,4 +1,4 @@
-"""Hand services over, one after the other."""
+"""Hand services over to the operator, one after another."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from ome_operator.kube.client import Client
 
 
 async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, replace: bool, patience: float) -> None:
-    """Hand over the services with these names (`namespace/name`), or all. A service that cannot be handed over is left, and
-    the others continue.
+    """Hand over the services with these names (`namespace/name`), or all services if `wanted` is empty. A service that
+    cannot be handed over is skipped, and the next service follows.
     """
     services = {f"{item['namespace']}/{item['name']}": item for item in await client.list_metadata("InferenceService")}
     old = await old_objects(client)

@@ -1,5 +1,5 @@
-"""The steps of an adoption: one line for each step that was done, would be done or was left to the user. A dry run sends no
-write.
+"""The steps of an adoption. Each step results in one line: done, would be done, or left to the user. A dry run sends no
+writes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,16 +9,16 @@ from ome_operator.kube.errors import Conflict, KubeError, NotFound
 
 
 class Steps:
-    """Reports every step through `say`, and carries out changes unless it is a dry run."""
+    """A reporter of the steps. It passes each line to `say`, and performs the changes unless it is a dry run."""
 
     def __init__(self, say: Callable[[str], None], *, dry_run: bool) -> None:
         self._say, self._dry_run = say, dry_run
         self.left = 0
-        """Number of steps that are left to the user, so that the command has not done all of its work."""
+        """Number of steps that are left to the user. If it is not 0, the adoption is incomplete."""
 
     @property
     def dry_run(self) -> bool:
-        """Whether no changes are written."""
+        """Whether changes are only reported and not written."""
         return self._dry_run
 
     def fine(self, what: str) -> None:
@@ -35,7 +35,7 @@ class Steps:
         self._say(f"LEFT   {what}")
 
     async def change(self, what: str, write: Callable[[], Awaitable[Any]]) -> bool:
-        """Perform a write, or report that it would be performed. Return whether it is done."""
+        """Perform a write, or report that it would be performed in a dry run. Return whether the change is done."""
         if self._dry_run:
             self._say(f"would  {what}")
             return False

@@ -1,8 +1,9 @@
-"""Take an object of OME over in place, so that it keeps its UID, its address and its tokens.
+"""Take an object of OME over in place, so that the object keeps its UID, its address and its tokens.
 
-The manager that wrote the owner reference created the object. Its entries in `managedFields` become entries of our own
-apply, and our label is added; from then on the operator treats the object as its own and applies the desired state. Fields
-that only OME set are removed by that apply, like all fields that an applier owned and does not set any more.
+The field manager that wrote the owner reference created the object. Its entries in `managedFields` become entries of this
+operator's apply, and the operator's label is added. From then on, the operator treats the object as its own and applies the
+desired state. That apply removes the fields that only OME set, because an apply removes all fields that the applier owned
+and does not set any more.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,8 +16,8 @@ Metadata = Mapping[str, Any]
 
 
 def patch(metadata: Metadata) -> Manifest:
-    """Return a merge patch that takes the object over. It contains the resourceVersion, so that it is rejected after any
-    other change.
+    """Return a merge patch that takes the object over. The patch contains the resourceVersion, so that the API server
+    rejects it after any other change.
     """
     entries = metadata.get("managedFields") or ()
     maker = _maker(entries)
@@ -25,7 +26,9 @@ def patch(metadata: Metadata) -> Manifest:
 
 
 def status_patch(metadata: Metadata, managers: Collection[str]) -> Manifest:
-    """Return a merge patch after which our next status removes the fields that these managers wrote into the status."""
+    """Return a merge patch of `managedFields`, after which the operator's next status write removes the status fields
+    that these managers wrote.
+    """
     managers_and_own = {*managers, keys.MANAGER}
     their_entries = [
         entry
@@ -36,7 +39,9 @@ def status_patch(metadata: Metadata, managers: Collection[str]) -> Manifest:
 
 
 def _owned(metadata: Metadata, theirs: list[Any]) -> Manifest:
-    """Return these entries merged into one entry of our apply, and the other entries unchanged."""
+    """Return metadata in which the entries `theirs` are merged into one entry of this operator's apply; the other entries
+    are unchanged.
+    """
     other_entries = [one for one in metadata.get("managedFields") or () if one not in theirs]
     fields: Manifest = {}
     for one in theirs:
@@ -49,7 +54,7 @@ def _owned(metadata: Metadata, theirs: list[Any]) -> Manifest:
 
 
 def _maker(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Return the manager that wrote the owner reference."""
+    """Return the name of the field manager that wrote the owner reference, or ""."""
     for entry in entries:
         if "f:ownerReferences" in ((entry.get("fieldsV1") or {}).get("f:metadata") or {}):
             return str(entry.get("manager"))

@@ -1,4 +1,6 @@
-"""Remove OME's admission webhooks. Without OME's controller they reject all writes of services and all their pods."""
+"""Remove OME's admission webhooks. When OME's controller is stopped, these webhooks reject all writes of services and of
+their pods.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -12,10 +14,10 @@ CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguratio
 
 
 async def remove(client: Client, steps: Steps) -> None:
-    """Remove the webhook configurations for kinds of `ome.io` whose server does not run.
+    """Remove the webhook configurations for kinds of `ome.io` whose server is not running.
 
-    A configuration is removed completely, because OME's webhook for pods is in the configuration for services, and would
-    reject our pods.
+    Each configuration is removed completely, because OME's webhook for pods is in the configuration for services, and would
+    reject this operator's pods.
     """
     found = False
     for kind in CONFIGURATIONS:
@@ -40,7 +42,7 @@ def _for_ome(live: Mapping[str, Any]) -> bool:
 
 
 def _targets(live: Mapping[str, Any]) -> list[str]:
-    """Return the `namespace/name` of the Services behind a configuration, or the URL."""
+    """Return the Services (`namespace/name`) or URLs to which a webhook configuration sends its requests."""
     targets = []
     for webhook in live.get("webhooks") or ():
         config = webhook["clientConfig"]
@@ -50,7 +52,7 @@ def _targets(live: Mapping[str, Any]) -> list[str]:
 
 
 async def _answers(client: Client, target: str) -> bool:
-    """Return whether a Service has a ready endpoint. A URL counts as running, because that cannot be determined."""
+    """Return whether a Service has a ready endpoint. For a URL, return true, because its state cannot be determined."""
     if "://" in target:
         return True
     namespace, name = target.split("/")
