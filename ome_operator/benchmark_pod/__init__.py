@@ -1,1 +1,3 @@
-"""The programs in the pod of a BenchmarkJob; core/benchmarkjob/job.py describes how its containers work together."""
+"""The programs in the pod of a BenchmarkJob. core/benchmarkjob/job.py describes how the containers of the pod work
+together.
+"""

@@ -1,12 +1,13 @@
-"""Run the serving benchmark in the image, once for every run of the plan: SGLang's benchmark, of any version, or
-genai-bench.
+"""Run the serving benchmark inside its image, once for every run of the plan. The benchmark is SGLang's, of any version,
+or genai-bench.
 
-This file and inside_genai are the only files of this project in that image, so they import no other module of it.
+This file and inside_genai.py are the only files of this project in that image, so they import no other module of the
+project.
 
 SGLang's benchmark is called through its command line. An entry is added to two of its registries: a data set with the prompt
 lengths of the scenario, and the backend's function with a time limit. Without the limit, a run could only be killed, and all
-its measurements would be lost. Older versions have the benchmark as another module (`sglang.bench_serving`), with fewer
-options.
+its measurements would be lost. Older versions of SGLang contain the benchmark as another module (`sglang.bench_serving`)
+with fewer options.
 
 Every run writes `raw/<number>.json`: {"result": the output of the benchmark} or {"error": why there is no output}.
 """
@@ -30,7 +31,7 @@ Json = dict[str, Any]
 Send = Callable[..., Awaitable[Any]]
 
 CUT = "ome: the time limit of the run was reached"
-"""Error of requests that were cut off or never sent."""
+"""Error text of requests that were interrupted or never sent because the time limit of the run was reached."""
 SILENT = "the server sent a response without a token"
 NOTHING = (
     "this image has neither SGLang's serving benchmark nor genai-bench: set spec.podOverride.image to an image with one, "
@@ -42,7 +43,9 @@ QUESTIONS = {"num_shots": 5, "data_path": None, "max_new_tokens": 512, "temperat
 
 
 def main() -> None:
-    """Perform all runs. Failures are part of the report, so this function fails only if no run can start."""
+    """Perform all runs of the plan. A failed run becomes a part of the report; this function fails only if no run can
+    start.
+    """
     plan = json.loads(os.environ["OME_BENCHMARK"])
     RAW.mkdir(exist_ok=True)
     for number, run in enumerate(plan["runs"]):
@@ -51,8 +54,8 @@ def main() -> None:
 
 
 def outcome(plan: Json, run: Json, file: Path) -> Json:
-    """Perform one run, and return its result. If the benchmark exits with SystemExit, the error is the last line that it
-    printed.
+    """Perform one run, and return its result as `{"result": …}` or `{"error": …}`. If the benchmark exits with
+    SystemExit, the error is the last line that the benchmark printed.
     """
     output = LastLine(sys.stdout)
     sys.stdout = output
@@ -70,11 +73,11 @@ def outcome(plan: Json, run: Json, file: Path) -> Json:
 
 
 class Unfit(Exception):
-    """The image does not support the plan; the text states why."""
+    """Error: the image does not support the plan; the text states why."""
 
 
 class LastLine:
-    """Standard output that stores its last line."""
+    """A standard output that also stores its last line."""
 
     def __init__(self, out: TextIO) -> None:
         self.out, self.last = out, ""
@@ -122,7 +125,9 @@ Start = Callable[[], None]
 def run_benchmark(
     benchmark: Any, start: Start, prepared: Callable[[Send], Send], plan: Json, words: list[str], file: Path
 ) -> Json:
-    """Call the benchmark with these arguments; `prepared` adds what this version of the benchmark lacks."""
+    """Call the benchmark with the arguments `words`, and return its result. `prepared` wraps the function that sends
+    requests and adds features that this version of the benchmark lacks.
+    """
     backend = words[words.index("--backend") + 1]
     send = benchmark.ASYNC_REQUEST_FUNCS[backend]
     clocked = timed(prepared(send), benchmark.RequestFuncOutput.init_new, plan["seconds"])
@@ -149,8 +154,8 @@ def prepare_newer(run: Json) -> Callable[[Send], Send]:
 
 
 def prepare_older(benchmark: Any, run: Json, sampling: Json) -> Callable[[Send], Send]:
-    """Prepare a benchmark without that registry: replace its function for data sets, and add sampling parameters to
-    requests.
+    """Prepare a benchmark without a registry of data sets: replace its function for data sets, and add sampling
+    parameters to requests.
     """
 
     def dataset(args: Namespace, tokenizer: Any, model_id: Any = None) -> list[Any]:
@@ -174,7 +179,7 @@ def prepare_older(benchmark: Any, run: Json, sampling: Json) -> Callable[[Send],
 
 
 def without_sampling(words: list[str]) -> tuple[list[str], Json]:
-    """Return the arguments without the options that older benchmarks lack, and the values of these options."""
+    """Return the arguments without the options that older benchmarks lack, and the values of the removed options."""
     words_left, sampling = list(words), Json()
     for option, name in (("--temperature", "temperature"), ("--top-p", "top_p")):
         if option in words_left:
@@ -201,8 +206,8 @@ def as_sharegpt(words: list[str], file: Path) -> list[str]:
 
 
 def main_block(benchmark: ModuleType) -> Start:
-    """Return a function that executes the `__main__` block of a module, because no other function of the module parses the
-    arguments.
+    """Return a function that executes the `__main__` block of a module. The block is needed because no function of the
+    module parses the arguments.
     """
     path = str(benchmark.__file__)
     tree = ast.parse(Path(path).read_text())
@@ -212,8 +217,8 @@ def main_block(benchmark: ModuleType) -> Start:
 
 
 def timed(send: Send, blank: Callable[[Any], Any], seconds: float) -> Send:
-    """Wrap `send` with a time limit in seconds, counted from its first call (the warm-up); `blank` creates the result of a
-    request that was cut off.
+    """Wrap the function `send` with a time limit in seconds. The time begins with the first call (the warm-up). `blank`
+    creates the result of an interrupted request.
     """
     until: list[float] = []
 
@@ -236,7 +241,7 @@ def timed(send: Send, blank: Callable[[Any], Any], seconds: float) -> Send:
 
 
 def random_dataset(lengths: Json, row: Callable[..., Any]) -> type:
-    """Return the class of a data set of random tokens with these lengths; `row` creates a request."""
+    """Return the class of a data set of random tokens with the lengths of the scenario; `row` creates one request."""
     form = lengths["form"]
 
     class RandomPrompts:
@@ -265,14 +270,16 @@ def random_dataset(lengths: Json, row: Callable[..., Any]) -> type:
 
 
 def draw_length(least: int, form: str, first: int, second: int) -> int:
-    """Return a number of tokens, at least `least`: fixed, normal (mean, deviation), or uniform (smallest, largest)."""
+    """Return a random number of tokens that is at least `least`. `form` is D (always `first`), N (normal with mean
+    `first` and deviation `second`) or any other value (uniform between `first` and `second`).
+    """
     if form == "N":
         return max(least, int(random.gauss(first, second)))
     return max(least, first if form == "D" else random.randint(first, second))
 
 
 def gsm8k(plan: Json, run: Json, file: Path) -> Json:
-    """Ask the questions of GSM8K, and return accuracy, invalid, latency and output_throughput."""
+    """Ask the questions of GSM8K, and return the metrics accuracy, invalid, latency and output_throughput."""
     from sglang.test import few_shot_gsm8k
 
     words = run["args"]

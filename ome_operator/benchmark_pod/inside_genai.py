@@ -1,5 +1,5 @@
-"""Perform a run with genai-bench, in an image that has it: build its command line, and convert its result to that of
-SGLang's benchmark.
+"""Perform a run with genai-bench, in an image that contains it. Build the command line, and convert the result to the
+format of SGLang's benchmark.
 
 Like inside.py, this module imports no other module of this project. Requests are chat completions, which genai-bench also
 uses for SGLang and vLLM.
@@ -25,7 +25,7 @@ _RATES = {
     "total_throughput": "mean_total_tokens_throughput_tokens_per_s",
     "duration": "run_duration",
 }
-"""Names in SGLang's benchmark -> names in genai-bench."""
+"""Metric name in SGLang's benchmark -> metric name in genai-bench."""
 
 
 def serving(plan: Json, run: Json, file: Path) -> Json:
@@ -45,7 +45,7 @@ def serving(plan: Json, run: Json, file: Path) -> Json:
 
 
 def words(plan: Json, run: Json, folder: Path) -> list[str]:
-    """Return the run as options of genai-bench."""
+    """Return the options of genai-bench for one run."""
     options = {
         option: after for option, after in zip(plan["serving"], plan["serving"][1:], strict=False) if option.startswith("--")
     }
@@ -67,7 +67,7 @@ def words(plan: Json, run: Json, folder: Path) -> list[str]:
 
 
 def _parameters(options: Json) -> Json:
-    """Return additional parameters of every request."""
+    """Return the additional parameters that every request contains."""
     parameters: Json = json.loads(options.get("--extra-request-body", "{}"))
     for option, name in (("--temperature", "temperature"), ("--top-p", "top_p")):
         if option in options:
@@ -76,7 +76,7 @@ def _parameters(options: Json) -> Json:
 
 
 def result(report: Json) -> Json:
-    """Return the result in the form of SGLang's benchmark."""
+    """Return the result in the format of SGLang's benchmark."""
     totals = report["aggregated_metrics"]
     scale = 1.0 if report.get("_time_unit") == "ms" else 1000.0
     numbers = {name: totals.get(theirs) for name, theirs in _RATES.items()}
@@ -89,7 +89,7 @@ def result(report: Json) -> Json:
 
 
 def _latencies(stats: Json, scale: float) -> Iterator[tuple[str, float]]:
-    """Yield the names and values of latencies in milliseconds."""
+    """Yield the name and the value of each latency. `scale` converts the values of genai-bench to milliseconds."""
     for name in _LATENCIES:
         for ours, theirs in _SHARES.items():
             value = (stats.get(name) or {}).get(theirs)

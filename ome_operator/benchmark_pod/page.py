@@ -1,4 +1,4 @@
-"""Convert results.json to a single HTML page without other files: a table, and plots as inline SVG."""
+"""Convert results.json to a single HTML page that needs no other files: a table, and plots as inline SVG."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,13 @@ Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 420, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 38
 COLOURS = ("#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
-"""Colours of lines; all are readable on white, and differ in lightness too."""
+"""Colors of the lines. All colors are readable on white, and also differ in lightness."""
 _PLOTTED = (("ttft", "Time to first token, ms"), ("tpot", "Time per output token, ms"), ("e2e_latency", "Whole request, ms"))
 _SHARES = ("median", "p90", "p99")
 
 
 class Curve(NamedTuple):
-    """A series in the coordinates of its plot."""
+    """One line of a plot, in the coordinates of the plot."""
 
     label: str
     colour: str
@@ -29,7 +29,7 @@ class Curve(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The value of `points` of an SVG polyline."""
+        """Value of the attribute `points` of an SVG polyline."""
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in self.points)
 
 
@@ -39,12 +39,12 @@ class Plot(NamedTuple):
     title: str
     lines: tuple[Curve, ...]
     xs: tuple[tuple[float, str], ...]
-    """Position and label of ticks."""
+    """Horizontal position and label of each tick."""
     ys: tuple[tuple[float, str], ...]
 
 
 def page(report: Json) -> str:
-    """Return the HTML page."""
+    """Return the HTML page of a report."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = files("ome_operator.benchmark_pod").joinpath("page.html.j2").read_text(encoding="utf-8")
     box = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
@@ -59,7 +59,7 @@ def _names(report: Json) -> list[str]:
 
 
 def _throughput(report: Json) -> Plot | None:
-    """Return a plot of output tokens per second, with a line per scenario."""
+    """Return a plot of output tokens per second, with one line for each scenario; None without measurements."""
     series = []
     for name in _names(report):
         runs = [run for run in report["runs"] if run["scenario"] == name and "output_throughput" in run["metrics"]]
@@ -68,7 +68,7 @@ def _throughput(report: Json) -> Plot | None:
 
 
 def _latency(report: Json, scenario: str, which: str, title: str) -> Plot | None:
-    """Return a plot of the median, 90th and 99th percentile of one latency."""
+    """Return a plot of the median, the 90th and the 99th percentile of one latency; None without measurements."""
     runs = [run for run in report["runs"] if run["scenario"] == scenario and run["requests"]]
     values = [(run["concurrency"], latencies(run, which)) for run in runs]
     return plot(
@@ -78,7 +78,9 @@ def _latency(report: Json, scenario: str, which: str, title: str) -> Plot | None
 
 
 def plot(title: str, series: Iterable[tuple[str, Points]]) -> Plot | None:
-    """Return the series (label, points of concurrency and value) as a plot, or None if there are no points."""
+    """Return a plot of the series, or None if there are no points. A series is a label and points of (concurrency,
+    value).
+    """
     kept = [(label, sorted(points)) for label, points in series if points]
     if not kept:
         return None
@@ -102,7 +104,7 @@ def plot(title: str, series: Iterable[tuple[str, Points]]) -> Plot | None:
 
 
 def _round_up(value: float) -> float:
-    """Return the smallest number that is not below the value and whose quarter is short to write."""
+    """Return the smallest number that is at least `value` and whose quarter has few digits, for the labels of the axis."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))
@@ -110,7 +112,7 @@ def _round_up(value: float) -> float:
 
 
 def _without_overlaps(ticks: Sequence[tuple[float, str]], least: float = 26.0) -> tuple[tuple[float, str], ...]:
-    """Return the labels that do not overlap."""
+    """Return the labels without those that are closer than `least` to the previous label."""
     kept: list[tuple[float, str]] = []
     for tick in ticks:
         if not kept or tick[0] - kept[-1][0] >= least:

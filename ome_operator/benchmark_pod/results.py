@@ -1,5 +1,5 @@
-"""Collect the results of all runs that `inside.py` wrote, and a summary that fits into a termination message. Pure
-functions.
+"""Collect the results of all runs from the files of `inside.py`, and create a summary that fits into a termination
+message. Pure functions.
 """
 
 import json
@@ -13,13 +13,13 @@ from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 Json = dict[str, Any]
 SUMMARY_BYTES = 4096
-"""Bytes of a termination message that the kubelet keeps."""
+"""Maximum bytes of a termination message; the kubelet drops further bytes."""
 _SAID = 300
 _ARGUMENTS = (
     *("max_concurrency", "random_input_len", "random_output_len", "random_range_ratio", "sharegpt_output_len"),
     "completed",
 )
-"""Numbers in the benchmark's result that are not metrics: its arguments, and numbers that are counted here."""
+"""Numbers in the benchmark's result that are not metrics, because they are arguments or are counted in this module."""
 _LATENCIES = ("ttft", "tpot", "itl", "e2e_latency")
 _SHOWN = (
     ("ttft", "median_ttft_ms", "%.1f"),
@@ -31,8 +31,8 @@ _SHARES = ("mean", "median", "p90", "p95", "p99")
 
 
 def results(plan: Json, raw: Mapping[int, Json]) -> Json:
-    """Return the content of results.json; `raw` maps the number of a run to its outcome, without runs that the container did
-    not finish.
+    """Return the content of results.json. `raw` maps the number of a run to its outcome; runs that the container did not
+    finish are missing.
     """
     missing: Json = {"error": "the container exited before this run ended"}
     runs = [_run(run, raw.get(number, missing)) for number, run in enumerate(plan["runs"])]
@@ -40,8 +40,8 @@ def results(plan: Json, raw: Mapping[int, Json]) -> Json:
 
 
 def _run(run: Json, outcome: Any) -> Json:
-    """Return one run: counts, errors, and metrics. The outcome is untrusted, because the image of the benchmark belongs to a
-    user.
+    """Return the counts, errors and metrics of one run. `outcome` is untrusted, because a user chooses the image of the
+    benchmark.
     """
     try:
         return _read(run, outcome)
@@ -91,7 +91,9 @@ def _measured(value: Any) -> bool:
 
 
 def _errors(messages: Iterable[str]) -> list[Json]:
-    """Return the most frequent errors first, each by its last line, which is the most informative line of a traceback."""
+    """Return the most frequent errors first. Each error is represented by its last line, the most informative line of a
+    traceback.
+    """
     lines = Counter(
         ([line.strip() for line in message.splitlines() if line.strip()] or [""])[-1][:_SAID] for message in messages
     )
@@ -99,12 +101,14 @@ def _errors(messages: Iterable[str]) -> list[Json]:
 
 
 def failed(found: Json) -> bool:
-    """Return whether any request or run failed."""
+    """Return whether a request or a run failed."""
     return any(run["failed"] for run in found["runs"])
 
 
 def summary(found: Json, place: str) -> str:
-    """Return the BenchmarkReport as JSON, with only the first runs if it would be too long."""
+    """Return the BenchmarkReport as JSON. If it would be too long, it contains only the first runs. `place` is the
+    location of the complete results.
+    """
     rows = [_row(run) for run in found["runs"]]
     best = max(found["runs"], key=lambda run: run["metrics"].get("output_throughput") or 0.0)
     errors = [run["errors"][0]["error"] for run in found["runs"] if run["errors"]]
@@ -120,7 +124,7 @@ def summary(found: Json, place: str) -> str:
 
 
 def _row(run: Json) -> Json:
-    """Return a BenchmarkResult."""
+    """Return a run as a BenchmarkResult."""
     metrics = run["metrics"]
     counts = {name: run[name] for name in ("requests", "failed", "unfinished")}
     numbers = {name: form % metrics[key] for name, key, form in _SHOWN if metrics.get(key) is not None}
@@ -128,7 +132,7 @@ def _row(run: Json) -> Json:
 
 
 def latencies(run: Json, which: str) -> dict[str, float]:
-    """Return the measured values of one latency in milliseconds: mean, median, p90, p95, p99."""
+    """Return the measured statistics of one latency in milliseconds: mean, median, p90, p95 and p99."""
     assert which in _LATENCIES
     shares = {share: run["metrics"].get(f"{share}_{which}_ms") for share in _SHARES}
     return {share: value for share, value in shares.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The two steps of the pod that this project implements: preparation before the benchmark, and the report after it."""
+"""The two steps of the pod that this project implements: the preparation before the benchmark, and the report after it."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,11 @@ from ome_operator.storage.object_store import ObjectStore
 from ome_operator.storage.sources import Access, open_bucket
 
 TRIES = 4
-"""Attempts to write a file to an object store."""
+"""Number of attempts to write a file to an object store."""
 
 
 def prepare(plan: Json, work: Path, secrets: Path) -> None:
-    """Copy the programs that run in the image of the benchmark, and download the data set. Raises SourceError."""
+    """Copy the programs for the image of the benchmark, and download the data set. Raises SourceError."""
     for program in (inside, inside_genai):
         shutil.copy(str(program.__file__), work)
     dataset = plan["dataset"]
@@ -56,7 +56,7 @@ async def _read(uri: str, access: Access) -> AsyncIterator[bytes]:
 def report(plan: Json, work: Path, secrets: Path, message: Path) -> bool:
     """Write results.json, report.html and the termination message. Return whether all requests succeeded.
 
-    The message is written before files are uploaded, so that the status has the results even if the upload fails.
+    The message is written before files are uploaded, so that the job's status contains the results even if the upload fails.
     """
     report_data = results(plan, _raw(work / inside.RAW))
     output = plan["output"]
@@ -90,7 +90,9 @@ async def _sent(store: ObjectStore, name: str, data: bytes) -> None:
 
 
 def _raw(folder: Path) -> Mapping[int, Json]:
-    """Return the outcomes that can be parsed. The container may have exited during a write, and a user chose its image."""
+    """Return the outcomes of the runs that can be parsed, by run number. A file may be incomplete if the container exited
+    during a write, and it is untrusted because a user chooses the image.
+    """
     outcomes = {}
     for file in folder.glob("*.json"):
         with contextlib.suppress(ValueError, RecursionError):
