@@ -1,1 +1,3 @@
-"""Whether the nodes of a cluster can hold what a service needs, and whose turn it is (docs/placement.md, decisions 10)."""
+"""Capacity checks: whether the nodes of a cluster can hold the pods of a service, and which services are admitted to the
+nodes (docs/placement.md, decisions 10).
+"""

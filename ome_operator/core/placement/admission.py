@@ -1,9 +1,10 @@
-"""Decide which gangs that wait for nodes are admitted: pure, from the claims of all services of an operator.
+"""Decide which of the gangs that wait for nodes are admitted. The functions are pure: their input is the claims of all
+services of an operator.
 
 The decision is stateless. Capacity is reserved for an admitted gang until all of its pods are bound to nodes. The other
-gangs are considered by priority, then by how long they have waited. A smaller gang that fits may overtake a larger gang that
-does not fit; a gang that has been overtaken for half an hour takes part in a rotation in which nodes are kept free for one
-gang at a time, ten minutes of every forty.
+gangs are considered in order of priority, then of waiting time. A smaller gang that fits may overtake a larger gang that
+does not fit. For gangs that have waited for half an hour and still do not fit, nodes are kept free in rotation: for one gang
+at a time, ten minutes of every forty.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,73 +19,80 @@ from ome_operator.core.placement.packing import most
 
 Room = tuple[tuple[str, int], ...]
 Member = tuple[str, int]
-"""A role and the number of a group of that role."""
+"""A group of a service: its role, and its number within the role."""
 
 
 class Idle(NamedTuple):
-    """Nodes that a service holds for groups that have served, lost a rank, and found no node for it within the time of a
-    try.
+    """Nodes that a service holds although the groups on these nodes cannot serve requests, because a rank was lost and
+    found no node within the time limit of a placement attempt.
     """
 
     goes: frozenset[Member]
-    """The groups that hold these nodes."""
+    """The groups on these nodes, which are removed if the service releases the nodes."""
     holds: tuple[tuple[str, Room], ...]
-    """What the pods of these groups hold, by node."""
+    """The name of each of these nodes, and the amounts of resources that the pods of the groups request on the node."""
     missing: tuple[Needs, ...]
-    """The sets of pods each of which, by itself, would let the service serve with more groups than now: the pods that a
-    group lacks, or a group of every role."""
+    """Sets of pods. Placing any one of these sets would let the service serve with more groups than now. A set contains
+    the pods that one group lacks or, if the service serves no requests at all, the pods that one group of every role
+    lacks."""
     units: tuple[Needs, ...]
-    """The same sets including the pods that are on nodes, if several groups hold nodes: these groups may keep each other
-    from being complete. Empty otherwise."""
+    """The sets of `missing`, extended by the pods that are on nodes already, if several groups hold nodes: each of these
+    groups may keep the others from being complete. Empty if at most one group holds nodes."""
     since: float
     """When the first of these groups lost its rank, in seconds since the epoch."""
 
 
 class Claim(NamedTuple):
-    """The request of a gang for nodes."""
+    """The request of a service for nodes, for the pods of a gang."""
 
     key: str
     needs: Needs
     trying: bool
-    """True if the pods of the gang have been created, False if the gang waits for admission."""
+    """True if the pods of the gang have been created (a placement attempt is running), False if the gang waits for
+    admission."""
     priority: int = 0
-    """The priority that the API server gave to the pods of the gang; 0 before any pod existed."""
+    """The priority that the API server gave to the pods of the gang; 0 before the first pod was created."""
     first: float = 0.0
-    """When the gang began to wait, in seconds since the epoch."""
+    """When the gang began to wait for nodes, in seconds since the epoch; 0 if it has never waited. Later placement
+    attempts do not change this time."""
     since: float = 0.0
-    """When the gang began to wait for its next admission, in seconds since the epoch."""
+    """When the present placement attempt, or the wait for the next attempt, began, in seconds since the epoch; 0 if the
+    time of the attempt is over and no pod of the gang has a node."""
     rested: bool = True
-    """Whether the pause after a failed try is over."""
+    """Whether the pause after the last failed placement attempt is over."""
     priority_class: str = ""
     serves: bool = False
-    """Whether a service that already serves makes this capacity available for itself. It gives nothing back, so no timeout
-    ends it."""
+    """True for a service that already serves and makes this capacity available for itself (by a rollout, a recycle or a
+    recovery). Such a claim is never withdrawn because of a timeout."""
     failed: bool = False
-    """Whether a try ended in this pass."""
+    """Whether a placement attempt of the gang failed in this pass."""
     idle: Idle | None = None
-    """The nodes that the service holds for groups that serve no requests, and that it could release."""
+    """The nodes that the service could release because the groups on these nodes serve no requests; None if there are no
+    such nodes."""
 
 
 class Turns(NamedTuple):
-    """The admission decision for each gang that waits."""
+    """The admission decision for each gang that waits for nodes."""
 
     granted: Mapping[str, bool]
-    """Key of each admitted gang, and whether it fits by what is known of the nodes."""
+    """The admitted gangs: the key of each claim, and whether the gang fits on the nodes as far as their free capacity is
+    known."""
     waits: Mapping[str, str]
-    """Key of each other gang, and why it waits besides missing capacity; "" if nothing else keeps it waiting."""
+    """The gangs that continue to wait: the key of each claim, and a reason other than missing capacity, or "" if there is
+    no other reason."""
 
 
 def less(node: Node, held: Mapping[str, int]) -> Node:
-    """Return the node with what is free on it: allocatable minus what pods hold. A resource that the node does not report
-    stays unknown.
+    """Return the node with its free capacity: the allocatable amounts minus `held`, the amounts that pods hold. A
+    resource that the node does not report stays unknown.
     """
     return node._replace(room=tuple((resource, max(0, has - held.get(resource, 0))) for resource, has in node.room))
 
 
 def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> Turns:
-    """Decide which of the waiting claims are admitted.
+    """Decide which of the claims that wait for admission are admitted.
 
-    `free` holds the nodes with what is left on them.
+    `nodes` holds the nodes as if they were empty, `free` the same nodes with their free capacity.
     """
     everybody = sorted(claims, key=lambda claim: (-claim.priority, claim.first, claim.key))
     waiting = [claim for claim in everybody if not claim.trying]
@@ -114,8 +122,8 @@ def turns(claims: Iterable[Claim], nodes: Nodes, free: Nodes, now: datetime) -> 
 
 
 def with_room(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
-    """Return the nodes with capacity for a pod of any of these needs: there may be thousands of others, and they do not
-    matter.
+    """Return the nodes that have capacity for at least one pod of these needs. A cluster may have thousands of other
+    nodes, which cannot change the decision.
     """
     asked = {need.demand.requests for needs in several for need in needs if need.pods}
     known = dict[Room, bool]()
@@ -126,17 +134,19 @@ def with_room(free: Nodes, several: Iterable[Needs]) -> dict[str, Node]:
 
 
 def roomy(needs: Needs, free: Nodes) -> Iterator[str]:
-    """Yield the names of the nodes that have capacity for a pod of these needs, by what is known of them."""
+    """Yield the names of the nodes that accept at least one pod of these needs and have capacity for it, as far as their
+    free capacity is known.
+    """
     for name, node in free.items():
         if suit(needs, node) and any(most(need.demand.requests, node.room, 1) for need in needs if need.pods):
             yield name
 
 
 def has_room(needs: Needs, claims: Iterable[Claim], free: Nodes) -> bool:
-    """Return whether the pods fit now, besides what is reserved for gangs that are being placed.
+    """Return whether the pods fit now, next to the capacity that is reserved for gangs that are being placed.
 
-    Pods of other gangs that exist but hold no node (they remain visible to autoscalers) are not counted: they make way when
-    another gang asks for the nodes.
+    No capacity is reserved for a gang whose placement attempt is over and whose pods have no node. These pods still exist so
+    that autoscalers see them, and are removed when another gang needs the nodes.
     """
     promised, blocked = promises([claim for claim in claims if claim.trying and (claim.serves or claim.since)], free)
     ground = Ground(unwanted(free, blocked))
@@ -144,7 +154,7 @@ def has_room(needs: Needs, claims: Iterable[Claim], free: Nodes) -> bool:
 
 
 def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
-    """Return whether other claims want nodes that these pods could use."""
+    """Return whether one of the claims `others` could use a node that these pods could use."""
     rivals = {_plain(claim.needs) for claim in others}
     return bool(rivals) and any(suit(needs, node) and any(suit(other, node) for other in rivals) for node in nodes.values())
 
@@ -158,15 +168,15 @@ def _why(claim: Claim, fit: bool, keeper: Claim | None, granted: Mapping[str, bo
 
 
 def _plain(needs: Needs) -> Needs:
-    """Return the same pods without the names of their roles."""
+    """Return the same pods without the names of their roles, so that the needs of different services can be compared."""
     return merged(tuple(need._replace(components=(), title="") for need in needs if need.pods > 0))
 
 
 def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
-    """Return the capacity that active gangs will take, and the active gangs for which there is none.
+    """Return the capacity that the active gangs will take, and the active gangs that do not fit on the free nodes.
 
-    The pods of the latter may take any suitable node as long as their try lasts. A service that serves and finds no capacity
-    does not block nodes.
+    The pods of a gang that does not fit may take any suitable node as long as its placement attempt lasts. A service that
+    already serves is not returned among these gangs, so that it keeps no nodes from other services.
     """
     left = with_room(free, [claim.needs for claim in active])
     ground, known = Ground(left), dict[Needs, bool]()
@@ -196,7 +206,9 @@ def promises(active: Sequence[Claim], free: Nodes) -> tuple[Needs, list[Claim]]:
 
 
 def _keeper(waiting: Iterable[Claim], nodes: Nodes, free: Nodes, promised: Needs, now: datetime) -> Claim | None:
-    """Return the gang for which nodes are kept free now. The clock decides, so a restart changes nothing."""
+    """Return the gang for which nodes are kept free at this time; None if there is none. The choice depends only on the
+    time and the claims, so a restart of the operator does not change it.
+    """
     window = int(now.timestamp() // timing.RESERVATION.total_seconds())
     if window % 4 != 3:
         return None
@@ -207,14 +219,14 @@ def _keeper(waiting: Iterable[Claim], nodes: Nodes, free: Nodes, promised: Needs
 
 
 def unwanted(free: Nodes, claims: Sequence[Claim]) -> Nodes:
-    """Return the nodes that none of these gangs could use."""
+    """Return the nodes that no pod of these claims could use, regardless of the capacity of the nodes."""
     wanted = {_plain(claim.needs) for claim in claims}
     return {name: node for name, node in free.items() if not any(suit(needs, node) for needs in wanted)} if wanted else free
 
 
 def _blind(claim: Claim, now: datetime) -> bool:
-    """Return whether a gang has waited so long that it tries regardless of known capacity. A jitter spreads these tries over
-    a minute.
+    """Return whether a gang has waited so long that it is admitted regardless of the known capacity. A jitter of up to a
+    minute spreads the admissions of different gangs.
     """
     jitter = int(sha256(claim.key.encode()).hexdigest()[:4], 16) / 0xFFFF * 60
     return now.timestamp() - claim.since >= timing.RETRY_REGARDLESS.total_seconds() + jitter

@@ -1,9 +1,9 @@
-"""State machine of a gang: a gang that is not placed completely in time gives its nodes back and is queued
-(docs/placement.md).
+"""State machine of the gangs of a service. If a gang is not placed completely within the time limit, its nodes are
+released and the gang is queued for admission (docs/placement.md).
 
-A gang is a set of groups that have to be on nodes together. Until a service has a group of every role on nodes, these first
-groups form one gang; later each group is its own gang. The groups that are not created for now are stored as a number for
-each role. Another module chooses which groups these are; groups without any node are chosen first.
+A gang is a set of groups that have to be on nodes together. Until a service has a group of every role on nodes, one group of
+every role forms the first gang. Later each group is a gang of its own. The state contains only how many groups of each role
+are not created for now. Another module chooses these groups; groups without any node are chosen first.
 """
 
 from collections.abc import Mapping
@@ -18,52 +18,56 @@ Numbers = Mapping[str, int]
 
 
 class Record(NamedTuple):
-    """The state in `status.placement` while a service is not placed completely."""
+    """The state that `status.placement` stores while a service is not placed completely."""
 
     waiting: Numbers
-    """Groups that are not created for now."""
+    """Number of groups by role that are not created for now."""
     since: str
-    """When the present try, or the wait for the next try, began, in RFC 3339. "" if the time of the try is over and the gang
-    holds no node: its pods stay, visible to autoscalers and preemption, until other gangs want the nodes."""
+    """When the present placement attempt, or the wait for the next attempt, began, in RFC 3339. "" if the time of the
+    attempt is over and no pod of the gang has a node. In this case the pods are kept, visible to autoscalers and
+    preemption, until other gangs need the nodes."""
     tries: int = 0
-    """Number of consecutive tries that failed although the gang had seemed to fit."""
+    """Number of consecutive failed placement attempts that began although the gang seemed to fit."""
     first: str = ""
-    """When the gang began to wait, with or without pods, regardless of later tries; "" if it has never waited."""
+    """When the gang began to wait for nodes, with or without pods, in RFC 3339; "" if the gang has never waited. Later
+    placement attempts do not change this time."""
     trying: bool = True
-    """True while a gang exists and is not bound completely, False while it waits for admission."""
+    """True while the pods of a gang exist and are not all bound to nodes, False while the gang waits for admission."""
     sure: bool = False
-    """Whether the gang seemed to fit when the present try began."""
+    """Whether the gang seemed to fit when the present placement attempt began."""
     priority: int = 0
-    """Priority of the pods, as the API server set it; kept while there are no pods."""
+    """The priority of the gang's pods, as the API server set it. The value is kept while there are no pods."""
     refused: str = ""
-    """Why pods could not be created when the last try ended, for example a quota; the StatefulSets that reported it no
-    longer exist."""
+    """Why pods could not be created when the last placement attempt failed, for example because of a quota. Stored here
+    because the StatefulSets that reported the reason no longer exist."""
     anew: bool = False
-    """Whether nothing has served yet, or everything was given back since. The service serves only when every role has a
-    ready group at the same time; a group that was ready alone proves nothing."""
+    """True until the service serves: from its first placement attempt, or from the time when all of its groups were
+    removed to release nodes. A service serves once every role has a ready group at the same time; a ready group of a
+    single role proves nothing."""
 
 
 class Seen(NamedTuple):
-    """The groups of a service as they are observed."""
+    """The groups of a service as they are observed, counted by role."""
 
     wanted: Numbers
     bound: Numbers
-    """Groups with every rank on a node, and groups that have served."""
+    """Number of groups by role that have every rank on a node, or that have served."""
     served: Numbers
-    """Groups that have served, whether or not they are complete now: these are not given back."""
+    """Number of groups by role that have served, whether or not they are complete now. A failed placement attempt does
+    not remove these groups."""
     half: bool = True
-    """Whether any rank of a group that is not placed is on a node."""
+    """Whether any pod of a group that is not placed is on a node."""
 
 
 class Decision(NamedTuple):
-    """What a pass decides about the gangs of a service."""
+    """The decision of a pass about the gangs of a service."""
 
     record: Record | None
-    """The state to store; None if everything is placed."""
+    """The state to store; None if the service is placed completely."""
     again: float | None = None
-    """Seconds until time alone changes the decision; None if only an event can."""
+    """Seconds until the passing of time alone can change the decision; None if only an event can change it."""
     failed: bool = False
-    """Whether a try ended in this pass."""
+    """Whether a placement attempt failed in this pass."""
 
 
 def advance(
@@ -76,13 +80,16 @@ def advance(
     now: datetime,
     gives_way: bool = False,
 ) -> Decision:
-    """Return the next state of a service's gangs.
+    """Return the next state of the gangs of a service.
 
+    record       The stored state; None if none is stored.
+    seen         The groups as they are observed.
     turn         None if the gang is not admitted; otherwise whether it seems to fit.
-    contested    Whether other gangs wait for nodes that this gang wants: then a first try needs admission too, and pods
-                 without a node make way.
-    timeout      Seconds in which a gang has to be bound.
-    gives_way    Whether groups that had served, and no longer count as served in `seen`, are given back now.
+    contested    Whether other gangs wait for nodes that this gang wants. In this case even the first placement attempt
+                 needs admission, and pods without a node are removed.
+    timeout      Seconds within which all pods of a gang have to be bound to nodes.
+    gives_way    Whether groups that had served, and that `seen` no longer counts as served, are removed now to release
+                 their nodes.
     """
     missing = _missing(seen)
     if not any(missing.values()):
@@ -105,7 +112,9 @@ def advance(
 
 
 def gang(record: Record | None, seen: Seen) -> Numbers:
-    """Return the groups of the next try: a group of every role, or a single group once every role has a group on nodes."""
+    """Return the number of groups by role that the next placement attempt covers: one waiting group of every role or,
+    once every role has a group on nodes, a single group.
+    """
     waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
     if not _founded(seen):
         return {role: min(1, count) for role, count in waiting.items() if count}
@@ -114,15 +123,17 @@ def gang(record: Record | None, seen: Seen) -> Numbers:
 
 
 def trying(record: Record | None, seen: Seen) -> Numbers:
-    """Return the groups that exist, or are about to, and are not on nodes yet: capacity is reserved for them."""
+    """Return the number of groups by role that exist, or are about to be created, and are not on nodes yet. Capacity is
+    reserved for these groups.
+    """
     waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
     made = {role: count - waiting.get(role, 0) - _there(seen, role) for role, count in seen.wanted.items()}
     return {role: count for role, count in made.items() if count > 0}
 
 
 def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeout: float, now: datetime) -> Decision:
-    """Return the next state while a gang is being placed. A gang that holds no node gives back only if others want the
-    nodes.
+    """Return the next state while a gang is being placed. A gang without any pod on a node is removed only if other gangs
+    need the nodes.
     """
     told, idle = now.isoformat(timespec="seconds"), not record.since
     if all(count <= record.waiting.get(role, 0) for role, count in missing.items()):
@@ -142,15 +153,17 @@ def _tried(record: Record, seen: Seen, missing: Numbers, contested: bool, timeou
 
 
 def _begun(record: Record, seen: Seen, sure: bool, now: datetime) -> Record:
-    """Return the state after the gang was admitted."""
+    """Return the state at the beginning of a placement attempt, after the gang was admitted. `sure` states whether the
+    gang seems to fit.
+    """
     unit = gang(record, seen)
     waiting = {role: count - unit.get(role, 0) for role, count in record.waiting.items() if count > unit.get(role, 0)}
     return record._replace(waiting=waiting, since=now.isoformat(timespec="seconds"), trying=True, sure=sure)
 
 
 def _missing(seen: Seen) -> dict[str, int]:
-    """Return the groups that are not placed. A group that is on nodes and has not served counts as not placed until its gang
-    is complete.
+    """Return the number of groups by role that are not placed. Until every role has a group on nodes, only groups that
+    have served are placed.
     """
     placed = seen.served if not _founded(seen) else {role: _there(seen, role) for role in seen.wanted}
     return {role: max(0, count - placed.get(role, 0)) for role, count in seen.wanted.items()}
@@ -161,23 +174,23 @@ def _there(seen: Seen, role: str) -> int:
 
 
 def _founded(seen: Seen) -> bool:
-    """Return whether a group of every role is on nodes."""
+    """Return whether every desired role has a group on nodes."""
     return all(_there(seen, role) for role, count in seen.wanted.items() if count)
 
 
 def _held_back(missing: Numbers) -> dict[str, int]:
-    """Return the groups to give back: every group that is not placed. Before the first gang is complete only groups that
-    have served count as placed.
+    """Return the number of groups by role to remove: every group that is not placed. Until every role has a group on
+    nodes, only groups that have served are placed.
     """
     return {role: count for role, count in missing.items() if count}
 
 
 def _within(waiting: Numbers, missing: Numbers) -> dict[str, int]:
-    """Limit the waiting groups to those that are still missing: the service may want fewer groups by now."""
+    """Limit the waiting groups to the groups that are still missing, because the service may want fewer groups by now."""
     return {role: min(count, missing.get(role, 0)) for role, count in waiting.items() if min(count, missing.get(role, 0))}
 
 
 def rested(record: Record, now: datetime) -> bool:
-    """Return whether the pause after the last failed try is over."""
+    """Return whether the pause after the last failed placement attempt is over."""
     since = quantity.moment(record.since, now) or now
     return now - since >= timing.PAUSES[min(record.tries, len(timing.PAUSES) - 1)]

@@ -1,7 +1,7 @@
-"""Check whether the existing nodes can hold the desired revision; if they cannot, the serving revision stays
+"""Check whether the existing nodes can hold the desired revision. If they cannot, the revision that serves is kept
 (docs/placement.md).
 
-Only checked while ranks of the revision are on no node: a revision that is placed fits.
+The check is made only while ranks of the desired revision are on no node, because a revision that is placed fits.
 """
 
 from collections import Counter
@@ -25,19 +25,19 @@ class Fitting(NamedTuple):
     """The result of the capacity check of a revision."""
 
     lacks: tuple[Lack, ...] = ()
-    """What does not fit."""
+    """The pods that do not fit, and why; empty if all pods fit."""
     held: bool = False
-    """Whether the serving revision stays because of that."""
+    """Whether the revision that serves is kept because the desired revision does not fit."""
     asked: bool = False
     """Whether the result depends on which nodes exist."""
     advice: tuple[str, ...] = ()
     moves: Needs = ()
-    """The pods of the revision, as many as are on nodes now, if the nodes of the serving revision have no capacity for them;
-    else ()."""
+    """The pods of the desired revision that would replace the pods on nodes now, if they do not fit on the nodes that the
+    serving revision would release; otherwise ()."""
 
     @property
     def sentence(self) -> str:
-        """What does not fit, and why, as a sentence."""
+        """Which pods do not fit, and why, as a text for people."""
         return "; ".join(lack.sentence for lack in self.lacks)
 
 
@@ -47,10 +47,11 @@ UNASKED = Fitting()
 def fitting(
     snapshot: Snapshot, data: Mapping[str, Mapping[str, Any]], target: str, groups: Mapping[str, int], weights: bool
 ) -> Fitting:
-    """Compare the groups of the target revision with the nodes of the cluster.
+    """Compare the desired groups of the target revision with the nodes of the cluster.
 
-    `data` is what the revisions store. `groups` is the number of desired groups by component. `weights` states whether nodes
-    have to hold the model too; while too few nodes hold it, another condition reports that.
+    `data` maps each revision to its stored data. `groups` is the number of desired groups by component. `weights` is true if
+    the nodes also have to hold the model. It is false while too few nodes hold the model, because another condition reports
+    that.
     """
     deps, roles = snapshot.deps, stored(data.get(target) or {})
     wanted = {name: groups.get(name, 1) for name in roles}
@@ -87,8 +88,8 @@ def _placed(found: Slice, roles: Mapping[str, Stored], wanted: Mapping[str, int]
 
 
 def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], groups: Mapping[str, int]) -> Fraction:
-    """Return which share of the service is on nodes: the smallest share of any role, because prefill without decode serves
-    nothing.
+    """Return the share of the service that is on nodes. It is the smallest share of any role, because prefill groups
+    cannot serve requests without decode groups.
     """
     have: dict[str, int] = {}
     there: dict[str, int] = {}
@@ -101,17 +102,17 @@ def _part(slices: Iterable[Slice], roles: Mapping[str, Mapping[str, Stored]], gr
 
 
 def _serves(roles: Mapping[str, Stored], found: Slice) -> bool:
-    """Return whether a slice has a ready group of every role. A slice that serves nothing is not kept, because the edit may
+    """Return whether a slice has a ready group of every role. A slice that cannot serve is not kept, because the edit may
     repair it.
     """
     return bool(roles) and all(group_numbers.ready_groups(name, role.size, found) for name, role in roles.items())
 
 
 def _ends(snapshot: Snapshot, others: Iterable[Slice]) -> bool:
-    """Return whether pods of the old slices are terminating on ready nodes, so that a node that flaps does not bring those
-    slices back.
+    """Return whether pods of the old slices are terminating on ready nodes. If so, the state of nodes is ignored, so that
+    a node whose readiness flaps does not bring the old slices back.
 
-    Pods on a node that went down do not count.
+    Pods on nodes that are not ready are not considered.
     """
     nodes = snapshot.deps.nodes
     return any(pod.deleting and pod.node in nodes and nodes[pod.node].ready for found in others for pod in found.pods)
@@ -125,9 +126,10 @@ def _stays(
     nodes: Mapping[str, Node],
     lasting: bool,
 ) -> bool:
-    """Return whether the pods of the target fit on the nodes of these slices once the pods of the slices have gone.
+    """Return whether the pods of the target fit on the nodes of these slices once the pods of the slices are gone.
 
-    Also True if a queue or another scheduler places the pods by rules of its own. `lasting` is as in `fit.lacks`.
+    Return True also if a queue or another scheduler places the pods of the target, because it applies its own rules. If
+    `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
     """
     given: dict[str, Counter[str]] = {}
     for found in slices:
@@ -142,7 +144,7 @@ def _stays(
 
 
 def needs(roles: Mapping[str, Stored], groups: Mapping[str, int], namespace: str, weights: bool) -> Needs:
-    """Return the pods of all groups: the leaders and the workers of each role."""
+    """Return the needs of all groups: for each role, the pods of the leaders and the pods of the workers."""
     found = []
     for name, role in roles.items():
         for workload, pods in ((role.leader, groups[name]), (role.worker, groups[name] * (role.size - 1))):

@@ -1,6 +1,7 @@
-"""What a pod requires of a node, as a small value that is equal for all pods with the same requirements.
+"""The requirements of a pod on a node, as a small value that is equal for all pods with the same requirements.
 
-Covers what the filters of the scheduler check on an empty node. A requirement that is not modelled here counts as met.
+The value covers what the filters of the scheduler check on an empty node. A requirement that is not modelled is assumed to
+be met.
 """
 
 import re
@@ -14,14 +15,14 @@ from ome_operator.quantity import units
 from ome_operator.util.memoize import memoize_by_identity
 
 HOST_PORT = "host port "
-"""Prefix of a host port modelled as a resource, of which each node has exactly one."""
+"""Prefix of the name of the resource that models a host port. Each node has exactly one of each host port."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _HOSTNAME = "kubernetes.io/hostname"
 _OF_A_POD = frozenset({keys.GROUP_INDEX, keys.POD_INDEX, keys.TEMPLATE, "statefulset.kubernetes.io/pod-name"})
-"""Labels that pods get only when they are created: a selector on them cannot be evaluated here."""
+"""Labels that pods get only when they are created, so that a label selector on them cannot be evaluated here."""
 _OF_A_WHOLE_POD = ("cpu", "memory", "hugepages-")
-"""Resources that `spec.resources` may request in place of the containers."""
+"""Names (or prefixes of names) of the resources that `spec.resources` of a pod may request in place of its containers."""
 
 
 class Expression(NamedTuple):
@@ -32,7 +33,9 @@ class Expression(NamedTuple):
     values: tuple[str, ...]
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels meet the requirement. An operator that Kubernetes does not define (yet) counts as met."""
+        """Return whether these labels meet the requirement. An operator that Kubernetes does not define (yet) is assumed
+        to be met.
+        """
         value = labels.get(self.key)
         if self.operator == "In":
             return value is not None and value in self.values
@@ -54,13 +57,15 @@ class Expression(NamedTuple):
 
 
 class Term(NamedTuple):
-    """Expressions that all have to be met."""
+    """A node selector term: expressions that a node has to meet all together."""
 
     labels: tuple[Expression, ...]
     name: tuple[Expression, ...]
 
     def met(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a node meets the term. A term without expressions matches no node."""
+        """Return whether a node with this name and these labels meets the term. A term without expressions matches no
+        node.
+        """
         for each in self.labels:  # a loop: called for each of thousands of nodes
             if not each.met(labels):
                 return False
@@ -76,8 +81,8 @@ class Toleration(NamedTuple):
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether the toleration matches this taint. An operator that Kubernetes does not define (yet) counts as a
-        match.
+        """Return whether the toleration matches this taint. An operator that Kubernetes does not define (yet) is assumed
+        to match.
         """
         if self.effect not in ("", taint.effect):
             return False
@@ -87,16 +92,16 @@ class Toleration(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What a pod requires of a node."""
+    """The requirements of a pod on a node."""
 
     selector: tuple[Expression, ...] = ()
-    """Expressions that all have to be met."""
+    """Expressions that the labels of a node have to meet all together."""
     terms: tuple[Term, ...] = ()
-    """Alternative terms; () if there is no requirement."""
+    """Terms of node affinity, of which a node has to meet at least one; () if the pod has no node affinity."""
     tolerations: tuple[Toleration, ...] | None = ()
-    """The tolerations of the pod; None if they are unknown: then no taint excludes the pod."""
+    """The tolerations of the pod. None if they are unknown; in this case no taint excludes the pod."""
     requests: tuple[tuple[str, int], ...] = ()
-    """Amounts by resource, in `quantity.units`."""
+    """The requested amount of each resource, in `quantity.units`."""
 
     def tolerates(self, taint: Taint) -> bool:
         """Return whether the pod tolerates this taint.
@@ -111,11 +116,11 @@ class Demand(NamedTuple):
 
 @memoize_by_identity(1024)
 def demand(template: Manifest, weights: bool) -> Demand:
-    """Return what the pods of a template require of a node; without `weights`, leave out that it holds those of the
-    model.
+    """Return the requirements of the pods of a template on a node. If `weights` is false, the requirement that the node
+    holds the weights of the model is left out.
 
-    Queues and other schedulers change selectors, tolerations and amounts by rules of their own. For pods that name such a
-    queue or scheduler only their own label requirements count.
+    Queues and other schedulers change selectors, tolerations and amounts by their own rules. For pods that name a queue or
+    another scheduler, only the label requirements of the template are returned.
     """
     spec = template["spec"]
     selector = tuple(Expression(key, "In", (str(value),)) for key, value in sorted((spec.get("nodeSelector") or {}).items()))
@@ -136,10 +141,10 @@ def elsewhere(template: Manifest) -> bool:
 
 
 def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return what a node needs for a pod, added up as the scheduler does.
+    """Return the amounts that a pod requests from a node, by resource, computed as the scheduler does.
 
-    That is the larger of two sums, plus the overhead of the RuntimeClass: all containers and sidecars, or an init container
-    and the sidecars that started before it.
+    The result is the larger of two sums, plus the overhead of the RuntimeClass. The first sum is over all containers and
+    sidecars. The second sum is over an init container and the sidecars that started before it.
     """
     beside: Counter[str] = Counter()
     before: Counter[str] = Counter()
@@ -162,7 +167,9 @@ def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def apart(first: Manifest, second: Manifest, namespace: str) -> bool:
-    """Return whether pods of two templates share no node, because of the anti-affinity of either."""
+    """Return whether pods of these two templates never share a node, because of the anti-affinity of one of the
+    templates.
+    """
     return _avoids(first, second, namespace) or _avoids(second, first, namespace)
 
 
@@ -173,7 +180,9 @@ def _avoids(who: Manifest, whom: Manifest, namespace: str) -> bool:
 
 
 def _about(term: Mapping[str, Any], labels: Mapping[str, str], namespace: str) -> bool:
-    """Return whether a term of anti-affinity certainly matches pods with these labels on the same node."""
+    """Return whether a term of pod anti-affinity is certain to match pods with these labels in this namespace on the same
+    node.
+    """
     selector, spaces = term.get("labelSelector"), term.get("namespaces") or (namespace,)
     unknown = any(term.get(name) for name in ("namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"))
     if term.get("topologyKey") != _HOSTNAME or selector is None or unknown or namespace not in spaces:
@@ -188,7 +197,7 @@ def expressions(selector: Mapping[str, Any]) -> list[Expression]:
 
 
 def _asked(container: Mapping[str, Any]) -> Counter[str]:
-    """Return the requests of a container; where only a limit is set, the limit is the request."""
+    """Return the requests of a container. If only a limit is set for a resource, the limit is the request."""
     resources = container.get("resources") or {}
     amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return Counter({name: units(name, value) for name, value in amounts.items()})
@@ -203,8 +212,8 @@ def _host_ports(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _term(term: Mapping[str, Any], weights: bool) -> Term | None:
-    """Return a term of node affinity; None for a term that only required the weights, and that every node meets without
-    them.
+    """Return a term of node affinity. If `weights` is false, requirements on the weights are left out; None if nothing
+    else is left, because every node meets such a term.
     """
     labels = tuple(map(_expression, term.get("matchExpressions") or ()))
     kept = tuple(each for each in labels if weights or not each.key.startswith(keys.MODEL_LABEL_PREFIX))

@@ -1,5 +1,5 @@
-"""Decide whether the nodes of a cluster, as if they were empty, hold all pods of a slice, and which requirement fails if
-not.
+"""Decide whether a set of nodes can hold all pods of a slice, and which requirement fails if it cannot. The callers pass
+nodes either as if they were empty, or with their free capacity.
 """
 
 import itertools
@@ -14,11 +14,11 @@ from ome_operator.core.placement.packing import PodClass, least, most, together
 from ome_operator.util.memoize import memoize_by_identity
 
 ANSWERS = 4096
-"""Number of answers that are cached for a set of nodes."""
+"""Number of results that are cached for a set of nodes."""
 
 
 class Lack(NamedTuple):
-    """What does not fit, and why."""
+    """Pods that do not fit, and why."""
 
     components: tuple[str, ...]
     sentence: str
@@ -29,9 +29,9 @@ Nodes = Mapping[str, Node]
 
 
 def lacks(needs: Needs, nodes: Nodes, lasting: bool = False) -> tuple[Lack, ...]:
-    """Return which needs do not fit on the nodes; () if all fit, or if no node is known.
+    """Return the pods that do not fit on the nodes; () if all pods fit, or if no node is known.
 
-    `lasting`: ignore the present state of nodes (not ready, cordoned).
+    If `lasting` is true, the present state of nodes (not ready, cordoned) is ignored.
     """
     known = _answers(nodes)
     if (needs, lasting) not in known:
@@ -50,14 +50,16 @@ def beside(*several: Needs) -> Needs:
 
 
 class Ground:
-    """Nodes on which several questions are evaluated: which of them accept which pods is computed once."""
+    """A set of nodes for which several questions are evaluated. Which nodes accept which pods is computed only once."""
 
     def __init__(self, nodes: Nodes, lasting: bool = False) -> None:
         self.nodes, self._lasting = tuple(nodes.values()), lasting
         self._takes: dict[Demand, tuple[list[Node], Iterator[Node]]] = {}
 
     def takes(self, demand: Demand) -> Iterator[Node]:
-        """Yield the nodes that accept a pod, whatever their capacity. Evaluated lazily, node by node."""
+        """Yield the nodes that accept a pod with this demand, regardless of their capacity. The nodes are evaluated one
+        by one, as the caller reads them.
+        """
         if demand not in self._takes:
             self._takes[demand] = [], (node for node in self.nodes if accepts(demand, node, self._lasting))
         found, others = self._takes[demand]
@@ -71,24 +73,28 @@ class Ground:
 
 
 def merged(needs: Needs) -> Needs:
-    """Return the same pods as fewer needs, if no need excludes another."""
+    """Return the same pods as fewer needs, by combining needs with the same demand. If pods of any need exclude other
+    pods from a node, the needs are returned unchanged.
+    """
     plain = not any(need.alone or need.apart for need in needs)
     return tuple(_merged(needs, lambda _: ())) if plain else needs
 
 
 def suit(needs: Needs, node: Node) -> bool:
-    """Return whether a node accepts any of these pods, whatever its capacity."""
+    """Return whether a node accepts any of these pods, regardless of its capacity."""
     return any(need.pods and accepts(need.demand, node, False) for need in needs)
 
 
 @memoize_by_identity(2, grows=False)
 def _answers(_: Nodes) -> dict[tuple[Needs, bool], tuple[Lack, ...]]:
-    """Return the cached answers for a set of nodes. A change of any node makes it another set."""
+    """Return the cache of results for a set of nodes. A change of any node makes a new set, whose cache is empty."""
     return {}
 
 
 def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tuple[Lack, ...]:
-    """As `lacks`, without a cache: check each role by itself, then roles with the same demand, then all of them together."""
+    """Return the same as `lacks`, without the cache. Each role is checked by itself, then the roles with the same demand
+    together, then all roles together.
+    """
     ground = known if isinstance(known, Ground) else Ground(known, lasting)
     if not ground.nodes:
         return ()
@@ -101,7 +107,7 @@ def compared(needs: Needs, known: Nodes | Ground, lasting: bool = False) -> tupl
 
 
 def fits(needs: Needs, ground: Ground) -> bool:
-    """Return whether all needs fit, as `compared` finds it."""
+    """Return whether all needs fit on the nodes. The result is the same as that of `compared`, without the reason."""
     wanted = [need for need in needs if need.pods > 0]
     if not ground.nodes or _on_nodes_of_their_own(wanted, ground):
         return True
@@ -109,8 +115,8 @@ def fits(needs: Needs, ground: Ground) -> bool:
 
 
 def _crowded(wanted: Sequence[Need], ground: Ground) -> bool:
-    """Return whether there are more pods than places even if each required only the smallest demand: an inexpensive
-    bound.
+    """Return whether there are more pods than the nodes could hold even if every pod requested only the smallest amounts.
+    This check is inexpensive.
     """
     requests, pods = least([need.demand.requests for need in wanted]), sum(need.pods for need in wanted)
     rooms = Counter(node.room for node in ground.nodes)
@@ -118,8 +124,8 @@ def _crowded(wanted: Sequence[Need], ground: Ground) -> bool:
 
 
 def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
-    """Return whether each need fits on the first nodes that no other need has taken: then all fit, and only these nodes
-    were visited.
+    """Return whether the needs fit if each need takes the first nodes that no other need has taken. If they do, only
+    these nodes had to be visited.
     """
     taken = set[str]()
     for need in wanted:
@@ -137,7 +143,7 @@ def _on_nodes_of_their_own(wanted: Sequence[Need], ground: Ground) -> bool:
 
 
 def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
-    """Return the needs that do not fit by themselves, or together with others of the same demand."""
+    """Return the needs that do not fit by themselves, or that do not fit together with other needs of the same demand."""
     for alike in (_merged(wanted, lambda need: need.components), _merged(wanted, lambda _: ())):
         if found := [need for need in alike if held(need, ground.takes(need.demand)) < need.pods]:
             return found
@@ -145,7 +151,9 @@ def _lacking(wanted: Sequence[Need], ground: Ground) -> list[Need]:
 
 
 def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack, ...]:
-    """Check needs that fit one by one: do they fit together if they want the same nodes?"""
+    """Return what is missing if each need fits by itself, but the needs do not fit together because they want the same
+    nodes; () if they fit together.
+    """
     if len(wanted) == 1:
         return ()
     kinds = [PodClass(need.pods, need.demand.requests, _apart(number, needs, wanted)) for number, need in enumerate(wanted)]
@@ -167,19 +175,25 @@ def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack,
 
 
 def _part(room: tuple[tuple[str, int], ...], asked: set[str]) -> tuple[tuple[str, int], ...]:
-    """Return the requested resources of a node. A node that reports only other resources has none of them."""
+    """Return the amounts of the requested resources on a node. If the node reports only other resources, one of these is
+    returned, so that the capacity of the node is not taken for unknown.
+    """
     return tuple((name, amount) for name, amount in room if name in asked) or room[:1]
 
 
 def _apart(number: int, needs: Needs, wanted: Sequence[Need]) -> frozenset[int]:
-    """Return the indices of needs that share no node with this need; its own index too if its pods need a node each."""
+    """Return the indices, in `wanted`, of the needs that share no node with the need at index `number`. Its own index is
+    included if each of its pods needs its own node.
+    """
     mine = wanted[number]
     others = {place for place, need in enumerate(wanted) if any(needs[other] is need for other in mine.apart)}
     return frozenset(others | ({number} if mine.alone else set()))
 
 
 def _merged(needs: Sequence[Need], by: Callable[[Need], tuple[str, ...]]) -> list[Need]:
-    """Combine needs with the same demand; needs that exclude others stay separate."""
+    """Combine needs that have the same demand and for which `by` returns the same value. Needs that exclude others from a
+    node stay separate.
+    """
     alike: dict[object, list[Need]] = {}
     for number, need in enumerate(needs):
         alike.setdefault((by(need), need.demand, number if need.alone or need.apart else None), []).append(need)
@@ -195,5 +209,5 @@ def _components(needs: Iterable[Need]) -> tuple[str, ...]:
 
 
 def title(needs: Iterable[Need]) -> str:
-    """Return the names of several roles as people call them."""
+    """Return the names of several roles as messages show them."""
     return " and ".join(dict.fromkeys(need.title for need in needs))

@@ -1,7 +1,8 @@
-"""Decide, in a pass over a service, which of its desired groups are not created for now, and which nodes it claims.
+"""Decide, in a pass over a service, which of its desired groups are not created for now, and which nodes the service
+claims.
 
-Applies only to the slice of the target revision, and only if `Policy.gang_timeout` is set. The states of a gang are in
-`core/placement/attempts.py`, admission over all services in `core/placement/admission.py`.
+This applies only to the slice of the target revision, and only if `Policy.gang_timeout` is set. The state machine of a gang
+is in `core/placement/attempts.py`. The admission of the gangs of all services is in `core/placement/admission.py`.
 """
 
 from collections import Counter
@@ -30,7 +31,7 @@ from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.waves.shared_edits import whole_before
 
 LONGEST = 300
-"""Characters that a status keeps of the reason why pods could not be created."""
+"""Number of characters that a status keeps of the reason why pods could not be created."""
 
 
 EMPTY: Groups = MappingProxyType({})
@@ -40,27 +41,29 @@ class Placing(NamedTuple):
     """The decision about the gangs of a service in this pass."""
 
     stored: Mapping[str, Any]
-    """`status.placement`; {} if everything is placed."""
+    """The new `status.placement`; {} if the service is placed completely."""
     withheld: Numbers
-    """The number of desired groups by role that are not created for now."""
+    """Number of desired groups by role that are not created for now."""
     served: Groups
-    """Numbers of the groups that have served and are not given back, by role."""
+    """Numbers, by role, of the groups that have served and are not removed to release nodes."""
     claim: Claim | None = None
     again: float | None = None
     waits: str = ""
-    """What the gang waits for; "" if it does not wait, or if that is unknown."""
+    """What the gang waits for, as a text to follow "waits for"; "" if the gang does not wait, or if the reason is
+    unknown."""
     refused: str = ""
-    """Why pods could not be created in the last try."""
+    """Why pods could not be created in the last placement attempt; "" if they could be created."""
     placed: Groups = EMPTY
-    """Numbers of the groups that have served or are placed, by role: other groups are removed first."""
+    """Numbers, by role, of the groups that have served or are placed. If groups have to be removed, other groups are
+    removed first."""
 
 
 PLACED = Placing({}, {}, {})
 
 
 def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) -> Placing:
-    """Decide about the gangs of the target revision. While the service is `held` (frozen), the stored state stays as it
-    is.
+    """Decide about the gangs of the target revision. If `held` is true (the service is frozen), the stored state does not
+    change.
     """
     deps, target = snapshot.deps, intent.target
     if not deps.policy.gang_timeout:
@@ -88,7 +91,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     placed = _placed(roles, share, served, found)
     seen = _seen(roles, share, served, placed, found)
     if held or (before is not None and not before.trying and not any(share.values())):
-        # No admission is spent on a service that is held, or whose released pods are still terminating.
+        # A service that is frozen, or whose released pods are still terminating, must not be admitted: it makes no claim.
         placing = _placing(snapshot, roles, seen, served, Decision(before), {})
         return placing._replace(placed=placed, claim=None)
     decision = _advanced(snapshot, roles, share, found, before, seen, timeout=timeout, gives_way=gives_way)
@@ -107,7 +110,9 @@ def _advanced(
     timeout: float,
     gives_way: bool,
 ) -> Decision:
-    """Return the next state of the gangs, with the priority of their pods and, after a failed try, why none were created."""
+    """Return the next state of the gangs. The state includes the priority of their pods and, after a failed placement
+    attempt, the reason why pods could not be created.
+    """
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != found.revision)
     new = before is None and not replaces and not any(group_numbers.existing(name, found) for name in roles)
     wanted = new or (before is not None and before.trying and not seen.half)
@@ -129,15 +134,17 @@ def _advanced(
 
 
 def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: Turn) -> Placing:
-    """Add the question whether nodes that serve nothing are released, and the time at which it is asked again."""
+    """Add to the claim the nodes that the service could release, and schedule the pass that reads the decision about
+    them.
+    """
     waits = [timing.RECHECK if told.gives_way is not None else timing.FIRST_ANSWER] if asks is not None else []
     waits += [again for again in (placing.again, lost.again) if again is not None]
     return placing._replace(claim=placing.claim and placing.claim._replace(idle=asks), again=min(waits, default=None))
 
 
 def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: Slice) -> Groups:
-    """Return the groups that are not given back: those that have served and, if each role has such a group, all that are
-    on nodes.
+    """Return the numbers, by role, of the groups that are not removed to release nodes: groups that have served and, if
+    every role has a group that is on nodes or has served, all groups that are on nodes.
     """
     bound = {name: group_numbers.on_nodes(name, role.size, found) for name, role in roles.items()}
     founded = all(bound[name] | served[name] for name in roles if share.get(name))
@@ -145,7 +152,7 @@ def _placed(roles: Mapping[str, Stored], share: Numbers, served: Groups, found: 
 
 
 def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: Groups, found: Slice) -> Seen:
-    """Return the groups as they are on nodes."""
+    """Return the observed groups as the input of the state machine."""
     there = {name: len(group_numbers.on_nodes(name, role.size, found) | served[name]) for name, role in roles.items()}
     pods = (pod for name in roles for pod in group_numbers.pods(name, found) if pod.group not in placed[name])
     half = any(pod.node and not pod.deleting for pod in pods)
@@ -153,11 +160,13 @@ def _seen(roles: Mapping[str, Stored], share: Numbers, served: Groups, placed: G
 
 
 def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, new: bool) -> bool:
-    """Return whether a new gang has to be admitted first, and whether pods without a node make way.
+    """Return whether other claims for the same nodes affect this gang: a new gang has to be admitted first, and the pods
+    of an existing gang are removed if they have no node.
 
-    True if gangs that wait, or a serving service that makes capacity available for itself, want the same nodes. A new gang
-    does not wait for a gang that the nodes of the cluster cannot hold. A new gang of a PriorityClass that is not known to be
-    at most as high as that of every waiting gang tries at once, because preemption has to see its pods.
+    The other claims are those of gangs that wait and, for an existing gang, of serving services that make capacity available
+    for themselves. A new gang does not wait for a gang that the nodes of the cluster cannot hold. A new gang with a
+    PriorityClass waits only for gangs whose priority is known to be at least as high, because preemption has to see its
+    pods.
     """
     nodes = snapshot.deps.nodes
     rivals = [claim for claim in snapshot.observed.turn.rivals if not claim.trying or (claim.serves and not new)]
@@ -171,22 +180,22 @@ def _contested(snapshot: Snapshot, roles: Mapping[str, Stored], share: Numbers, 
 
 
 def _refused(snapshot: Snapshot) -> str:
-    """Return why the pods of a StatefulSet could not be created; "" if they could."""
+    """Return why pods of a StatefulSet of the service could not be created; "" if no creation failed."""
     told, there = snapshot.observed.failures.items(), snapshot.observed.children
     return next((why[:LONGEST] for key, why in told if why and key[0] == "StatefulSet" and key in there), "")
 
 
 def _priority_class(roles: Mapping[str, Stored]) -> str:
-    """Return the PriorityClass of the pods of the first role."""
+    """Return the PriorityClass of the pods of the first role; "" if they have none."""
     spec = next(iter(roles.values())).leader["spec"]["template"]["spec"]
     return str(spec.get("priorityClassName") or "")
 
 
 def _room(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored]) -> Numbers:
-    """Return the groups that the service wants and that exist in no slice.
+    """Return the number of desired groups by role that are on nodes in no slice.
 
-    A rollout, a recycle or a recovery makes capacity available for them, which is reserved for the service until they are on
-    nodes.
+    A rollout, a recycle or a recovery makes capacity available for these groups. The capacity is reserved for the service
+    until the groups are on nodes.
     """
     there: Counter[str] = Counter()
     for revision, found in snapshot.slices.items():
@@ -231,15 +240,17 @@ def _placing(
 
 
 def _again(claim: Claim, snapshot: Snapshot) -> float:
-    """Return the seconds until the service is reconciled again: at the latest when it has waited long enough for others
-    to release nodes.
+    """Return the seconds until the service is reconciled again. That is at the latest when the service has waited long
+    enough for other services to release nodes.
     """
     left = claim.since + snapshot.deps.policy.gang_timeout - snapshot.now.timestamp()
     return min(left, timing.RECHECK) if left > 0 else timing.RECHECK
 
 
 def _record(snapshot: Snapshot, found: Slice) -> Record | None:
-    """Return what the status stores for this revision, with the priority of its pods while there are any."""
+    """Return the state that the status stores for this revision, with the present priority of its pods if there are pods;
+    None if no state is stored.
+    """
     stored = snapshot.service.status.get("placement") or {}
     if stored.get("revision") != found.revision:
         return None
@@ -249,7 +260,7 @@ def _record(snapshot: Snapshot, found: Slice) -> Record | None:
 
 
 def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dict[str, frozenset[int]]:
-    """Return the groups that are ready, or were ready according to the recovery record."""
+    """Return the numbers, by role, of the groups that are ready, or that were ready according to the recovery record."""
     noted: dict[str, set[int]] = {name: set() for name in roles}
     for group in snapshot.service.status.get("groups") or ():
         if group.get("revision") == found.revision and group.get("incarnation") and group.get("component") in noted:
@@ -261,15 +272,15 @@ def _ready(snapshot: Snapshot, roles: Mapping[str, Stored], found: Slice) -> dic
 
 
 def _served(snapshot: Snapshot, ready: Groups, share: Numbers, found: Slice) -> Groups:
-    """Return the groups that have served. If there has never been a group of every role, none has served, whether or not
-    it is ready.
+    """Return the numbers, by role, of the groups that have served. If the service has never had a ready group of every
+    role at the same time, no group has served, even if a group is ready.
     """
     whole = found.revision in whole_before(snapshot.service.status) or all(ready[name] for name in ready if share.get(name))
     return ready if whole else dict.fromkeys(ready, frozenset())
 
 
 def _seconds(text: str) -> float:
-    """Return a time in seconds since the epoch, 0 if there is none."""
+    """Return a time in RFC 3339 as seconds since the epoch; 0 if `text` is not a time."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -277,16 +288,16 @@ def _seconds(text: str) -> float:
 
 
 def served_first(placing: Placing, component: str, order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return groups of a role in this order, except that groups that have served come first, and groups to be given back
-    last.
+    """Return the group numbers of `order`, sorted: groups that have served first, then other groups that are placed, then
+    the rest. The order within these parts stays the same.
     """
     served, placed = placing.served.get(component, ()), placing.placed.get(component, ())
     return tuple(sorted(order, key=lambda number: (number not in served, number not in placed)))
 
 
 def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
-    """Return the slice without those pods of a role that may be given back at once: they serve nothing, so no router has
-    to be drained.
+    """Return the slice without those pods of a role that may be removed at once. These pods serve no requests, so they
+    need not be drained from a router.
     """
     if not placing.withheld:
         return found
@@ -295,11 +306,12 @@ def without_gangs(placing: Placing, component: str, found: Slice) -> Slice:
 
 
 def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Slice) -> tuple[Delete, ...]:
-    """Return the deletions of the groups of a role that were created and have to wait now: their StatefulSets and
-    remaining pods.
+    """Return the deletions of the groups of a role that were created and now have to wait for nodes: their StatefulSets
+    and their remaining pods.
 
-    Workers do not wait until their leader has ended, as they do in a group that may have served (`retire.leftovers`): they
-    would hold their nodes longer, and a worker without a node would take the node of the leader.
+    The workers of such a group are deleted without waiting for the end of the leader, unlike in a group that may have served
+    (`retire.leftovers`). If they waited, they would hold their nodes longer, and a worker without a node would take the node
+    of the leader.
     """
     if not placing.withheld:
         return ()

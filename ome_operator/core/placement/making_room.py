@@ -1,7 +1,7 @@
-"""Keep the serving slice until the nodes that the new slice needs have capacity, read live immediately before
-(decisions 38).
+"""Keep the serving slice until the nodes that the new slice needs have capacity. The capacity is read live immediately
+before the rollout (decisions 38).
 
-This is checked last, when the revision is accepted and its wave has begun, because the answer holds for seconds only.
+This check comes last, when the revision is accepted and its wave has begun, because its result is valid only for seconds.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,19 @@ from ome_operator.names import digest
 
 
 def waited(status: Mapping[str, Any]) -> bool:
-    """Return whether the last pass stopped the rollout because nodes had no capacity, by `rolloutHold.gate` of the status.
+    """Return whether the last pass stopped the rollout because the nodes had no capacity, according to `rolloutHold.gate`
+    of the status.
 
-    Such a service holds no turn of a progressive rollout. It is checked for capacity before it asks for a turn, because a
-    turn that it gives back at once would change the reason of RolledOut with every pass. Every version that has written
-    the reason WaitingForRoom has written `rolloutHold` with it, so an upgrade needs no other source.
+    Such a service is not admitted to a wave of a progressive rollout. Its capacity is checked before it asks for admission.
+    If it were admitted first and had to return the admission at once, the reason of the condition RolledOut would change
+    with every pass. Every version of the operator that has written the reason WaitingForRoom has also written `rolloutHold`,
+    so no other field has to be read after an upgrade.
     """
     return stored_hold(status).get("gate") == Reason.WAITING_FOR_ROOM
 
 
 def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
-    """Return the intent with a closed gate if capacity has not been checked yet, or if there is none.
+    """Return the intent. Its gate is closed if the capacity has not been checked yet, or if there is no capacity.
 
     If no serving group is removed before the target serves, the gate stays open: nothing is lost, and autoscalers and
     preemption see the pods of the target.

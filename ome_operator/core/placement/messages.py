@@ -1,4 +1,4 @@
-"""Describe to people what a gang waits for: what is free of what it needs, and which services hold the rest."""
+"""Describe for people what a gang waits for: how much of the required capacity is free, and which services hold the rest."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,17 +9,18 @@ from ome_operator.core.placement.need import Need, amount
 from ome_operator.core.placement.packing import most
 
 NAMED = 3
-"""Number of holders that are named; the others are counted."""
+"""Number of services that a message names as holders of nodes. Further services are only counted."""
 OTHERS = "others"
 Holders = Callable[[str], Sequence[str]]
-"""Name of a node -> the services that hold it, with a remark, the largest holder first."""
+"""A function that returns, for the name of a node, the services that hold its capacity, each with a remark, the largest
+holder first."""
 
 
 def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
-    """Return the text behind "waits for", such as "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two, which
+    """Return a text to follow "waits for", such as "16 nodes with 8 free GPUs: 12 are free, 4 are held by gang/two, which
     serves".
 
-    `nodes` are the nodes as if they were empty, `free` the nodes with what is left on them.
+    `nodes` holds the nodes as if they were empty, `free` the same nodes with their free capacity.
     """
     if found := compared(needs, nodes):
         return "; ".join(lack.sentence for lack in found)
@@ -28,7 +29,9 @@ def awaited(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
 
 
 def without_room(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> str:
-    """Explain why pods that fit on empty nodes do not fit now: "decode needs 12 nodes with 8 free GPUs: 3 are free"."""
+    """Explain why pods that would fit on empty nodes do not fit now, for example "decode needs 12 nodes with 8 free GPUs:
+    3 are free".
+    """
     if found := lacks(needs, nodes):
         return "; ".join(lack.sentence for lack in found)
     here, there = Ground(nodes), Ground(free)
@@ -43,7 +46,7 @@ def _needs(title: str) -> str:
 
 
 def _clause(need: Need, ground: Ground, free: Nodes, holders: Holders) -> str:
-    """Return the clause for pods with the same demand."""
+    """Return the part of a message about pods with the same demand."""
     places, lost, lacks = 0, Counter[str](), Counter[str]()
     shared = False
     for node in ground.takes(need.demand):
@@ -63,7 +66,9 @@ def _places(need: Need, node: Node) -> int:
 
 
 def _with(need: Need, lacks: Counter[str]) -> str:
-    """Name the amount that most nodes lack, or else the number of accelerators."""
+    """Return a text about the resource that most nodes lack or, if no resource is lacking, about the requested
+    accelerators; "" if there are none.
+    """
     requests = dict(need.demand.requests)
     accelerators = [name for name in requests if name.endswith("/gpu")]
     name = max(lacks, key=lambda name: (lacks[name], name in accelerators), default=next(iter(accelerators), ""))
@@ -79,7 +84,7 @@ def _called(name: str, number: int) -> str:
 
 
 def _held(lost: Counter[str]) -> list[str]:
-    """Return clauses that state which services hold how much of the rest."""
+    """Return the parts of a message that state which services hold how many of the places that are not free."""
     named = lost.most_common()
     said = [f"{count} {'is' if count == 1 else 'are'} held by {who}" for who, count in named[:NAMED]]
     rest = sum(count for _, count in named[NAMED:])

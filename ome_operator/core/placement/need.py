@@ -1,4 +1,6 @@
-"""Identical pods of a role that need nodes: which nodes accept them, how many fit, and which requirement fails first."""
+"""Identical pods of a role that need nodes: which nodes accept them, how many of them fit, and which requirement fails
+first.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,26 +13,28 @@ from ome_operator.core.placement.packing import holds, most
 from ome_operator.quantity import canonical
 
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Prefixes of taints that describe the present state of a node: not ready, cordoned, under pressure, not initialized."""
+"""Prefixes of taints that describe the temporary state of a node: not ready, cordoned, under pressure, not initialized."""
 _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Need(NamedTuple):
-    """Identical pods of a role."""
+    """Identical pods of a role, and their requirements on nodes."""
 
     components: tuple[str, ...]
     title: str
-    """The role as people call it."""
+    """The name of the role in messages."""
     demand: Demand
     pods: int
     alone: bool = False
-    """Whether each of these pods needs a node without another of them."""
+    """Whether each of these pods needs a node on which none of the other pods of this need runs."""
     apart: tuple[int, ...] = ()
-    """Indices of the other needs whose pods share no node with these."""
+    """Indices of the other needs whose pods must not share a node with these pods."""
 
 
 def accepts(demand: Demand, node: Node, lasting: bool) -> bool:
-    """Return whether a node accepts a pod, whatever its capacity."""
+    """Return whether a node accepts a pod with this demand, regardless of its capacity. If `lasting` is true, the present
+    state of the node (not ready, cordoned) is ignored.
+    """
     labels = node.labels
     for each in demand.selector:
         if not each.met(labels):
@@ -43,7 +47,9 @@ def accepts(demand: Demand, node: Node, lasting: bool) -> bool:
 
 
 def _open(demand: Demand, node: Node, lasting: bool) -> bool:
-    """Return whether a node is ready and accepts new pods."""
+    """Return whether a node is ready and accepts new pods. A cordoned node accepts pods that tolerate the cordon. If
+    `lasting` is true, every node does.
+    """
     return lasting or node.ready or (node.alive and demand.tolerates(_CORDONED))
 
 
@@ -52,7 +58,7 @@ def _ignored(demand: Demand, taint: Taint, lasting: bool) -> bool:
 
 
 def held(need: Need, nodes: Iterable[Node]) -> int:
-    """Return how many of the pods these nodes hold, at most all of them."""
+    """Return how many pods of the need fit on these nodes, at most all of its pods."""
     found = 0
     for node in nodes:
         found += most(need.demand.requests, node.room, 1 if need.alone else need.pods)
@@ -62,20 +68,22 @@ def held(need: Need, nodes: Iterable[Node]) -> int:
 
 
 class _Stage(NamedTuple):
-    """A requirement, in the order in which a person would check them."""
+    """A requirement on nodes, and the texts that describe it. Requirements are in the order in which a person would check
+    them.
+    """
 
     words: str
-    """Text behind "nodes"."""
+    """The requirement, as a text to follow "nodes"."""
     none: str
-    """Text behind "no node"."""
+    """Text to follow "no node" if no node meets the requirement."""
     some: str
-    """Text behind the number of nodes that meet the requirement."""
+    """Text to follow the number of nodes that meet the requirement."""
     met: Callable[[Node], bool]
 
 
 def explain(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
-    """Name the requirement that leaves too few nodes, applied in order to the nodes that the earlier requirements have
-    left.
+    """Return a sentence that names the requirement that leaves too few nodes. The requirements are applied in order, each
+    to the nodes that meet all earlier requirements.
     """
     left, passed = list(nodes), list[str]()
     for stage in _stages(need.demand, nodes, lasting):
@@ -93,7 +101,9 @@ def explain(need: Need, nodes: Sequence[Node], lasting: bool) -> str:
 
 
 def _places(need: Need, nodes: Iterable[Node]) -> int:
-    """Return the number of places, at least one for each node: used for nodes whose capacity is not the reason."""
+    """Return the number of pods that the nodes can hold, at least one for each node. The minimum ensures that missing
+    resources do not hide the requirement that is being checked.
+    """
     limit = 1 if need.alone else need.pods
     rooms = Counter(node.room for node in nodes)
     return sum(times * max(1, most(need.demand.requests, room, limit)) for room, times in rooms.items())
@@ -146,15 +156,15 @@ def _roomy(name: str, asked: int, node: Node) -> bool:
 
 
 def _against(demand: Demand, nodes: Iterable[Node], lasting: bool) -> list[Taint]:
-    """Return the taints that exclude the pods, the most frequent first; taints about the present state of a node come
-    last.
+    """Return the taints that exclude the pods, the most frequent taint first. Taints about the temporary state of a node
+    come last.
     """
     found = Counter(taint for node in nodes for taint in node.taints if not _ignored(demand, taint, lasting))
     return sorted(found, key=lambda taint: (taint.key.startswith(_PASSING), -found[taint], taint))
 
 
 def amount(name: str, number: int) -> str:
-    """Format an amount as people write it."""
+    """Format an amount of a resource as people write it."""
     if name == "cpu":
         return canonical(f"{number}m")
     return canonical(f"{number // 1024}Ki") if number and number % 1024 == 0 else str(number)

@@ -1,7 +1,7 @@
-"""Compute how many pods of several classes fit on nodes together: sizes in, counts out.
+"""Compute how many pods of several classes fit on a set of nodes together, from their sizes alone.
 
-An answer is exact: a class may be restricted to some nodes, classes may exclude each other from a node, and a node holds
-what its resources allow. The problem is bin packing, so the search is bounded.
+The result is exact: a class may be restricted to some nodes, classes may exclude each other from a node, and a node holds
+only what its resources allow. The problem is bin packing, so the search is bounded.
 """
 
 from collections import Counter
@@ -13,16 +13,17 @@ from ome_operator.core.placement.demand import HOST_PORT
 from ome_operator.errors import OmeError
 
 STEPS = 100_000
-"""Comparisons after which the search gives up and everything counts as fitting: less than a tenth of a second."""
+"""Number of comparisons after which the search stops and all pods are assumed to fit. This many comparisons take less
+than a tenth of a second."""
 
 MANY = 5
-"""Number of classes up to which every combination is compared."""
+"""Largest number of classes in a combination that `_missing` checks."""
 _TOLD = ""
-"""Marks resources that a node has reported."""
+"""Key that is set in the amounts of a node that has reported its resources."""
 Room = tuple[tuple[str, int], ...]
-"""Amounts of a node by resource; () if they are unknown."""
+"""The amount of each resource of a node; () if the amounts are unknown."""
 Load = tuple[int, ...]
-"""Number of pods of each class."""
+"""Number of pods of each class, on one node or on several nodes."""
 
 
 class PodClass(NamedTuple):
@@ -31,24 +32,28 @@ class PodClass(NamedTuple):
     pods: int
     requests: tuple[tuple[str, int], ...]
     apart: frozenset[int]
-    """Indices of the classes with which it shares no node, possibly including its own."""
+    """Indices of the classes whose pods must not share a node with pods of this class, possibly including this class
+    itself."""
 
 
 def most(requests: tuple[tuple[str, int], ...], room: Room, limit: int) -> int:
-    """Return how many pods with these requests an empty node holds, at most `limit`."""
+    """Return how many pods with these requests fit into the capacity `room`, at most `limit`."""
     has = _amounts(room)
     return min([limit, *(_has(has, name) // amount for name, amount in requests if _known(has, name))])
 
 
 def holds(room: Room, name: str, amount: int) -> bool:
-    """Return whether an empty node has this amount of a resource for a pod."""
+    """Return whether the capacity `room` contains this amount of a resource. An amount that is unknown is assumed to
+    suffice.
+    """
     return most(((name, amount),), room, 1) > 0
 
 
 def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]]) -> int | None:
-    """Return how many pods of all classes fit at best; None if every pod fits, as far as is known.
+    """Return the largest number of pods of all classes that fit; None if every pod fits, or if the search was stopped by
+    its bound.
 
-    `nodes`: the capacity of each node, and the classes that it accepts.
+    `nodes` contains, for each node, its capacity and the indices of the classes that the node accepts.
     """
     if _greedy(kinds, nodes):
         return None
@@ -61,9 +66,10 @@ def together(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[in
 
 
 def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Room, frozenset[int]], int]) -> int:
-    """Return a lower bound of the missing places, however the pods are distributed; 0 proves nothing.
+    """Return a lower bound of the number of pods that do not fit, however the pods are distributed. A result of 0 does
+    not prove that all pods fit.
 
-    A node holds at most as many pods of several classes as if each of them had the smallest requests.
+    The bound assumes that all pods of a combination of classes have the smallest requests of these classes.
     """
     found = 0
     for size in range(1, min(len(kinds), MANY) + 1):
@@ -78,7 +84,7 @@ def _missing(kinds: Sequence[PodClass], nodes: Mapping[tuple[Room, frozenset[int
 
 
 def least(requests: Sequence[tuple[tuple[str, int], ...]]) -> tuple[tuple[str, int], ...]:
-    """Return the smallest request of each resource over several pods."""
+    """Return the smallest request of each resource that all of these pods request."""
     if len(requests) == 1:
         return requests[0]
     first, *others = map(dict, requests)
@@ -94,20 +100,22 @@ class _TooMany(OmeError):
 
 
 class _Budget:
-    """The remaining number of comparisons."""
+    """The number of comparisons that the search may still make."""
 
     def __init__(self, left: int) -> None:
         self._left = left
 
     def spend(self, steps: int) -> None:
-        """Spend comparisons. Raises _TooMany when none are left."""
+        """Subtract comparisons from the budget. Raises _TooMany if the budget is exceeded."""
         self._left -= steps
         if self._left < 0:
             raise _TooMany
 
 
 def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget) -> int | None:
-    """Return the best total number of pods. Node by node, keep the loads that no other load exceeds."""
+    """Return the largest number of pods that fit; None if all pods fit. The search adds node after node, and keeps the
+    loads that no other load exceeds.
+    """
     want = tuple(kind.pods for kind in kinds)
     best: set[Load] = {tuple(0 for _ in kinds)}
     for loads, number in _alike(kinds, nodes, budget).items():
@@ -120,8 +128,8 @@ def _searched(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[i
 
 
 def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]]) -> bool:
-    """Return whether all pods fit if the class with the fewest nodes is placed first, on nodes that the fewest classes
-    accept.
+    """Return whether all pods fit if they are placed in a simple order: the class with the fewest nodes per pod first, on
+    the nodes that the fewest classes accept.
     """
     choice = Counter(kind for _, takes in nodes for kind in takes)
     left = {number: kind.pods for number, kind in enumerate(kinds)}
@@ -142,7 +150,7 @@ def _greedy(kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int
 def _alike(
     kinds: Sequence[PodClass], nodes: Sequence[tuple[Room, frozenset[int]]], budget: _Budget
 ) -> dict[frozenset[Load], int]:
-    """Return the maximal loads of nodes, and how many nodes have the same set of them."""
+    """Return each set of maximal loads of a node, and the number of nodes that have this set."""
     found: dict[tuple[Room, frozenset[int]], frozenset[Load]] = {}
     for node in set(nodes):
         loads: set[Load] = set()
@@ -154,7 +162,9 @@ def _alike(
 
 
 def _loads(kinds: Sequence[PodClass], room: Room, takes: frozenset[int]) -> Iterator[Load]:
-    """Yield every load of a node to which no pod of the last class can be added."""
+    """Yield every load that a node can hold. `room` is the capacity of the node, `takes` the indices of the classes that
+    the node accepts.
+    """
 
     def filled(number: int, has: dict[str, int], load: Load) -> Iterator[Load]:
         if number == len(kinds):
@@ -202,7 +212,9 @@ def _amounts(room: Room) -> dict[str, int]:
 
 
 def _known(has: Mapping[str, int], name: str) -> bool:
-    """Return whether the amount is known. Of a node that reports nothing only host ports are known: one of each."""
+    """Return whether the amount of a resource is known. For a node that reports nothing, only host ports are known: the
+    node has one of each.
+    """
     return name.startswith(HOST_PORT) or (_TOLD in has and (name != "pods" or name in has))
 
 

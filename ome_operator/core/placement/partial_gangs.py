@@ -1,8 +1,9 @@
-"""Find groups that have served and are no longer on nodes completely: the nodes that they hold serve no requests
+"""Find groups that have served and are no longer completely on nodes: the nodes that these groups hold serve no requests
 (docs/placement.md).
 
-Recovery replaces a lost rank, and its group is not given back for the loss alone. It is given back only if the rank has
-found no node for as long as a gang may try, and if another gang would be placed on the nodes (`core/placement/release.py`).
+Recovery replaces a lost rank, and the loss alone does not remove the rest of the group. The group is removed only if the
+lost rank has found no node within the time limit of a placement attempt, and if another gang would be placed on the nodes of
+the group (`core/placement/release.py`).
 """
 
 from collections import Counter
@@ -24,24 +25,26 @@ from ome_operator.core.render.statefulsets import Stored
 from ome_operator.core.rollout.intent import Intent
 
 PENDING = "Pending"
-"""The phase, in the recovery record, of a group without a node for each of its ranks."""
+"""The phase, in the recovery record, of a group that does not have every rank on a node."""
 Groups = Mapping[str, frozenset[int]]
 """Numbers of groups by role."""
 
 
 class Stranded(NamedTuple):
-    """Groups that hold nodes and serve no requests, now or when their time is over."""
+    """Groups that hold nodes without serving requests, and the time until further groups reach the time limit."""
 
     goes: Groups
-    """The groups to give back if another gang would be placed then; empty while no time is over."""
+    """The groups to remove if another gang would be placed on their nodes; empty while no group has reached the time
+    limit."""
     stays: Groups
-    """The other groups that have served."""
+    """The groups that have served and are not in `goes`."""
     founded: bool
-    """Whether the service can serve with the groups that stay."""
+    """Whether the service can serve with the groups in `stays`."""
     since: float
-    """When the first of the groups to give back lost its rank, in seconds since the epoch; 0.0 if there is none."""
+    """When the first of the groups that have reached the time limit lost its rank, in seconds since the epoch; 0.0 if
+    there is no such group."""
     again: float | None
-    """Seconds until the next group has looked for a node for long enough; None if there is no such group."""
+    """Seconds until the next group reaches the time limit; None if there is no such group."""
 
 
 def stranded(
@@ -49,8 +52,8 @@ def stranded(
 ) -> Stranded | None:
     """Return the groups of the target revision in which a rank has found no node for `lasts` seconds.
 
-    If a role has no other group left, the whole service counts, because it serves no requests. None if all groups are
-    placed, or if another slice exists that may serve.
+    If a role has no other group left, all groups of the service are returned, because the service serves no requests. Return
+    None if all groups are placed, or if another slice exists that may serve.
     """
     if any(started(other) for name, other in snapshot.slices.items() if name != intent.target):
         return None
@@ -62,7 +65,7 @@ def stranded(
         for lost in _pending(snapshot.service.status, snapshot.now)
         if lost.revision == intent.target
         and lost.number in served.get(lost.role, frozenset()) - bound.get(lost.role, frozenset())
-        # The leader of the complete group still serves with the remaining ranks; a new leader has none.
+        # The leader with which the group served still serves with the remaining ranks; a new leader has no other ranks.
         and not (lost.leader and leads.get((lost.role, lost.number), "").startswith(lost.leader))
     }
     if not since:
@@ -83,7 +86,9 @@ def stranded(
 
 
 def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share: Numbers, lost: Stranded) -> Idle | None:
-    """Return what the service asks about these groups; None while no time is over."""
+    """Return the nodes that the groups `lost.goes` hold, and the pods that the groups lack; None if no group has reached
+    the time limit.
+    """
     goes = frozenset((name, number) for name in roles for number in lost.goes[name])
     if not goes:
         return None
@@ -109,7 +114,7 @@ def idle(snapshot: Snapshot, intent: Intent, roles: Mapping[str, Stored], share:
 
 
 def lost_since(status: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Return when the first of the groups that have served began to look for a node; None if no group does."""
+    """Return when the first of the groups that have served began to wait for a node for a rank; None if no group waits."""
     return min((lost.since for lost in _pending(status, now)), default=None)
 
 
@@ -119,7 +124,9 @@ def _requests(role: Stored, pod: Pod) -> dict[str, int]:
 
 
 def _lacking(roles: Mapping[str, Stored], namespace: str, part: list[str], holding: Mapping[Member, set[int]]) -> Needs:
-    """Return the pods that a group of each role lacks, for the group of that role that lacks the fewest."""
+    """Return the pods that a group of each role in `part` lacks. For each role the group that lacks the fewest pods is
+    used. `holding` contains the ranks of each group that are on nodes.
+    """
     lacks: Counter[tuple[str, bool]] = Counter()
     for name in part:
         groups = [ranks for (role, _), ranks in holding.items() if role == name]
@@ -134,14 +141,14 @@ def _lacking(roles: Mapping[str, Stored], namespace: str, part: list[str], holdi
 
 
 class _Pending(NamedTuple):
-    """A group that has served and is not on nodes completely, from the recovery record."""
+    """A group that has served and is not completely on nodes, according to the recovery record."""
 
     role: str
     number: int
     revision: str
     since: datetime
     leader: str
-    """The beginning of the UID of the leader with which the group served."""
+    """The first characters of the UID of the leader with which the group served; "" if it was not recorded."""
 
 
 def _pending(status: Mapping[str, Any], now: datetime) -> Iterator[_Pending]:

@@ -1,8 +1,9 @@
-"""Decide which services release nodes that they hold for groups that serve no requests (decisions 39). Pure.
+"""Decide which services release nodes that they hold for groups that serve no requests (decisions 39). The functions are
+pure.
 
-A service releases nodes only if that lets pods be placed which are not placed now: its own, if several of its groups hold
-nodes and none is complete; those of a service that has waited for a while; or those of another service that has lost a rank.
-A service whose lost ranks would find nodes releases nothing.
+A service releases nodes only if pods that are not placed now can be placed as a result. These are its own pods, if several
+of its groups hold nodes and none of these groups is complete; pods of a service that has waited for a while; or pods of
+another service that has lost a rank. A service whose lost ranks would find nodes releases nothing.
 """
 
 from collections import Counter
@@ -13,14 +14,15 @@ from ome_operator.core.placement.admission import Claim, Idle, promises, unwante
 from ome_operator.core.placement.fit import Ground, Needs, Nodes, beside, fits
 
 MOST = 20
-"""Number of services of each kind that one decision compares. The compared services rotate with the clock."""
+"""Number of services of each kind (those that could release nodes, and those that wait) that one decision compares. The
+compared services change with the time."""
 
 
 def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: float) -> frozenset[str]:
-    """Return the keys of the services that release nodes now.
+    """Return the keys of the services that have to release nodes now.
 
-    `nodes` holds what is free on each node. `patience` is the number of seconds that another service has to have waited
-    first.
+    `nodes` holds the nodes with their free capacity. `now` is the time in seconds since the epoch. `patience` is the number
+    of seconds that a service has to wait before other services release nodes for it.
     """
     everybody = list(claims)
     lost = [claim for claim in everybody if claim.idle]
@@ -45,14 +47,14 @@ def giving_way(claims: Iterable[Claim], nodes: Nodes, now: float, patience: floa
 
 
 def _comes(idle: Idle, room: "_Room", now: float) -> bool:
-    """Return whether the lost ranks would find nodes by what is known. After `timing.RECOVERY_EXPECTED` seconds that no
-    longer counts.
+    """Return whether the lost ranks would find nodes, as far as the free capacity is known. The result is always False
+    when `timing.RECOVERY_EXPECTED` seconds have passed since the loss.
     """
     return now - idle.since < timing.RECOVERY_EXPECTED and any(map(room.takes, idle.missing))
 
 
 class _Room:
-    """Free capacity, together with what services could release."""
+    """The free capacity of nodes, and the capacity that services could release."""
 
     def __init__(self, nodes: Nodes, taken: Needs, claims: Sequence[Claim]) -> None:
         held = {node for claim in claims if claim.idle for node, _ in claim.idle.holds}
@@ -61,7 +63,7 @@ class _Room:
         self._taken = taken
 
     def takes(self, needs: Needs, givers: Sequence[Claim] = ()) -> bool:
-        """Return whether pods fit, besides reserved capacity, once these services have released their nodes."""
+        """Return whether pods fit, next to the reserved capacity, once the services `givers` have released their nodes."""
         given: dict[str, Counter[str]] = {}
         for giver in givers:
             for name, amounts in giver.idle.holds if giver.idle else ():
@@ -84,17 +86,20 @@ def _asked(claim: Claim) -> tuple[Needs, ...]:
 
 
 def _wanting(stranded: Sequence[Claim], waiting: Sequence[Claim]) -> list[tuple[Needs, Claim]]:
-    """Return the missing pods and the claim that they belong to, the claim that takes precedence first."""
+    """Return the sets of pods that are not placed, each with the claim that it belongs to, in order of precedence of the
+    claims.
+    """
     found = [(claim.needs, claim) for claim in waiting]
     found += [(lack, claim) for claim in stranded if claim.idle for lack in claim.idle.missing]
     return sorted(found, key=lambda each: order(each[1]))
 
 
 def _may(giver: Claim, other: Claim, room: _Room) -> bool:
-    """Return whether a service may release nodes for another service.
+    """Return whether the service `giver` may release nodes for the service `other`.
 
-    It never does so for a service of lower priority. Of two services that have lost a rank only the later one releases
-    nodes, unless the earlier one could not complete the later one by releasing its own.
+    A service never releases nodes for a service of lower priority. Of two services that have lost a rank, the service that
+    comes later in precedence releases nodes. The earlier service releases nodes only if the nodes of the later service would
+    not complete it.
     """
     if giver.key == other.key or giver.priority > other.priority or giver.idle is None:
         return False
@@ -104,8 +109,8 @@ def _may(giver: Claim, other: Claim, room: _Room) -> bool:
 
 
 def _least(needs: Needs, givers: Sequence[Claim], room: _Room) -> frozenset[str]:
-    """Return the fewest services, in order of precedence, whose nodes suffice for the pods; none if all of them together do
-    not suffice.
+    """Return the keys of as few services as necessary, in the order of `givers`, whose nodes suffice for the pods. The
+    result is empty if the nodes of all these services do not suffice.
     """
     if not givers or not room.takes(needs, givers):
         return frozenset()
@@ -121,20 +126,23 @@ def _least(needs: Needs, givers: Sequence[Claim], room: _Room) -> frozenset[str]
 def waits(claim: Claim, now: float, patience: float) -> bool:
     """Return whether other services may release nodes for this claim.
 
-    It has to have waited long enough, without pods, or with pods that hold no node and whose time is over. A time in the
-    future comes from a clock that was set back.
+    The gang has to have waited for `patience` seconds without pods, or its pods have no node and the time of its placement
+    attempt is over. The difference of the times is used without its sign, because a clock that was set back leaves a time in
+    the future.
     """
     return not claim.serves and (not claim.since if claim.trying else abs(now - claim.since) >= patience)
 
 
 def order(claim: Claim) -> tuple[int, float, str]:
-    """Sort key of precedence: the higher priority, then the claim that has waited, or lost a rank, for longer."""
+    """Return the sort key of precedence: higher priority first, then the claim that has waited, or has lacked a rank, for
+    longer.
+    """
     return (-claim.priority, claim.idle.since if claim.idle else claim.first, claim.key)
 
 
 def _some(claims: Sequence[Claim], turn: int) -> list[Claim]:
-    """Return a window of the claims in order of precedence; each `turn` moves the window, so that all claims are compared in
-    time.
+    """Return at most MOST claims, in order of precedence. `turn` selects the part of the list, so that all claims are
+    compared as `turn` increases.
     """
     start = turn % _windows(claims) * MOST
     return sorted(claims, key=order)[start : start + MOST]

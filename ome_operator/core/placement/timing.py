@@ -1,4 +1,4 @@
-"""Every duration that decides how long a gang tries, waits, or keeps nodes (docs/placement.md).
+"""Every duration that decides how long a gang is being placed, waits, or keeps nodes (docs/placement.md).
 
 `--gang-timeout`, the only duration that users set, is in `ome_operator/settings.py`. Plain numbers are seconds.
 """
@@ -6,26 +6,32 @@
 from datetime import timedelta
 
 TRY_ON_DEMAND = 1200.0
-"""How long a try lasts when an autoscaler makes the nodes for it: a cloud needs minutes for a machine with GPUs."""
+"""Time limit of a placement attempt if an autoscaler creates the nodes for it: a cloud needs minutes to provide a machine
+with GPUs."""
 PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
-"""How long a gang pauses after this many failed tries in a row, although it seems to fit: the known capacity was wrong."""
+"""How long a gang waits after a failed placement attempt although it seems to fit, because the known capacity was wrong.
+The index is the number of consecutive failed attempts."""
 RECHECK = 30.0
-"""How long until a gang that waits is reconciled again if no event wakes it."""
+"""How long until a gang that waits is reconciled again if no event triggers a pass."""
 FIRST_ANSWER = 1.0
-"""How long until a gang that has just asked a question about other services is reconciled for the answer."""
+"""How long until a service that has just offered nodes for release is reconciled again to read the decision."""
 RETRY_REGARDLESS = timedelta(minutes=5)
-"""How long a gang waits before it tries whatever is known of the nodes: an autoscaler has to see its pods now and then."""
+"""How long a gang waits before it is admitted regardless of the known capacity: an autoscaler has to see its pods from
+time to time."""
 
 RESERVE_AFTER = timedelta(minutes=30)
-"""How long a gang has to be overtaken by smaller gangs before nodes may be kept free for it."""
+"""How long a gang that does not fit has to wait, while smaller gangs overtake it, before nodes may be kept free for it."""
 RESERVATION = timedelta(minutes=10)
-"""How long nodes are kept free for such a gang, in one of four consecutive periods of this length."""
+"""How long nodes are kept free for a gang that smaller gangs overtake. Of four consecutive periods of this length, one is
+a reservation."""
 
 REDECIDE = 5
-"""How long an admission decision holds while nothing but the time has changed."""
+"""How long an admission decision stays valid if nothing but the time changes."""
 REDECIDE_AFTER_RELEASE = 15
-"""How long after a release of nodes the next one may be decided: pods have to end, and others have to come to the nodes."""
+"""How long after a release of nodes the next release may be decided: the released pods have to end, and other pods have
+to be bound to the nodes."""
 ROTATION = 60.0
-"""How long the same subset of services is compared, where there are too many to compare all."""
+"""How long the same subset of services is compared if there are too many services to compare all of them."""
 RECOVERY_EXPECTED = 1200.0
-"""How long after a group lost a rank free capacity counts as its own; after that something else keeps the rank away."""
+"""How long after a group lost a rank the operator expects the rank to take free capacity. After that, something other
+than missing capacity keeps the rank from being placed."""
