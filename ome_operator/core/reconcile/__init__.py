@@ -1,1 +1,3 @@
-"""A reconciliation pass over a service: `sync` turns a `Snapshot` of what exists into a `Plan` of what to do."""
+"""A reconciliation pass over a service: `sync` computes a `Plan` of writes and deletions from a `Snapshot` of what
+exists.
+"""

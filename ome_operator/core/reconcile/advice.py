@@ -1,4 +1,4 @@
-"""Compute advice about what is rendered: it runs, but may differ from what the user expects."""
+"""Compute advice about the rendered objects of a service: they run, but may differ from what the user expects."""
 
 from collections.abc import Mapping
 
@@ -13,8 +13,8 @@ from ome_operator.core.status.progress import RoleProgress
 def advice(
     snapshot: Snapshot, intent: Intent, scaled: Mapping[str, object], far: tuple[RoleProgress, ...]
 ) -> tuple[str, ...]:
-    """Return the sentences of the condition Advice. `scaled`: components that have a RoleScale; `far`: the progress of
-    each role.
+    """Return the sentences of the condition Advice. `scaled` contains the components that have a RoleScale, `far` the
+    progress of each role.
     """
     service = snapshot.service
     said = [*intent.advice, *services.advice(service.annotations)]
@@ -44,8 +44,8 @@ def advice(
 
 
 def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]) -> list[str]:
-    """Return what autoscalers report that cannot scale. Pods that start have no metrics yet, so only complete roles are
-    checked.
+    """Return a sentence for each HorizontalPodAutoscaler that reports that it cannot scale. Pods that start have no
+    metrics yet, so only complete roles are checked.
     """
     said = []
     for role in (one.role.component for one in far if one.complete):

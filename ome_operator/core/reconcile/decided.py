@@ -1,4 +1,4 @@
-"""The decisions of a pass over a service, before they become a plan and a status."""
+"""The decisions of a pass over a service, from which its plan and its status are made."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ from ome_operator.core.rollout.step import RolloutStep
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """The decisions, in the order in which `sync` makes them."""
+    """All decisions of a pass over a service, in the order in which `sync` makes them."""
 
     snapshot: Snapshot
     """The observed state that the decisions are based on."""
     intent: Intent
     pending: tuple[Ref, ...]
-    """Shared objects whose edits the service has not completed yet, according to its stored status."""
+    """Shared objects with an edit whose rollout to the service is not complete yet, according to the stored status."""
     clock: Clock
     counts: ReplicaCounts
     step: RolloutStep

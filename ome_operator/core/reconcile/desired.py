@@ -1,4 +1,4 @@
-"""Compute every object that should exist for a service now, given the slices that are kept."""
+"""Compute every object that should exist for a service now, given the slices that the rollout keeps."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,28 +35,29 @@ class Desired:
     manifests: tuple[Manifest, ...]
     create: tuple[Create, ...]
     secrets: tuple[EnsureSecret, ...]
-    """The Secrets that pods which are not ready may be waiting for."""
+    """The Secrets that pods may be waiting for, because these pods are not ready."""
     scale_status: tuple[ApplyStatus, ...]
     complete: bool
-    """False while an input of rendering is missing: then nothing is pruned."""
+    """False while an input of rendering is missing, or while a slice with other roles is kept. In this case nothing is
+    pruned."""
     ports: Mapping[str, int]
     front: str
-    """The component that the service's URL leads to."""
+    """The component that the URL of the service leads to."""
     scales: frozenset[str]
     """Names of the RoleScales that should exist."""
     held: Held
     traffic: TrafficSplit | None
-    """The split of requests in the HTTPRoute; None if no HTTPRoute is wanted."""
+    """The shares of requests of the slices in the HTTPRoute; None if no HTTPRoute is wanted."""
     progress: tuple[RoleProgress, ...]
     advice: tuple[str, ...]
     missing: tuple[tuple[str, str], ...]
-    """(kind, name) of workloads that have fewer pods than desired."""
+    """The kind and name of each workload that has fewer pods than desired."""
 
 
 def desired(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, placing: Placing = PLACED
 ) -> Desired:
-    """Return the manifests of every kept slice and of the objects that slices share."""
+    """Return every object that should exist: the objects of every kept slice, and the objects that the slices share."""
     source = step.keep[-1] if step.keep else intent.target
     roles = intent.roles(source)
     ports = _ports(intent, roles)
@@ -97,22 +98,22 @@ def desired(
 
 
 def _readable(service: InferenceService, intent: Intent) -> bool:
-    """Return whether the runtime exists and, if the service has a router, the router can be rendered from it."""
+    """Return whether the runtime is available and, if the service has a router, whether the router can be rendered."""
     return intent.resolved.runtime is not None and (intent.router is not None or service.spec.router is None)
 
 
 def _lives_on(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> bool:
     """Return whether a running slice is kept although the service has other roles now.
 
-    The router and the Services in front of such a slice were made for its roles (prefill and decode need a router, an engine
-    alone may have none), so they stay as they are until the slice goes.
+    The router and the Services in front of that slice were made for its roles (prefill and decode need a router, an engine
+    alone may have none). They stay unchanged until the slice is removed.
     """
     named = intent.policies.keys() - {keys.ROUTER}
     return any(intent.roles(revision).keys() != named for revision in step.keep if snapshot.started(revision))
 
 
 def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front: str) -> list[Manifest]:
-    """Return the Services, and the ServiceAccount and rights that routers need to see pods."""
+    """Return the Services, the network policies, and the ServiceAccount and permissions with which routers read pods."""
     asked, notes = tuple(ports.items()), snapshot.service.annotations
     type_, address = notes.get(keys.SERVICE_TYPE, ""), notes.get(keys.LOAD_BALANCER_IP, "")
     inside = services.services(intent.owner, asked, front, type_, address)
@@ -121,7 +122,7 @@ def _shared(snapshot: Snapshot, intent: Intent, ports: Mapping[str, int], front:
 
 
 def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSplit | None = None) -> list[Manifest]:
-    """Return the objects that expose the service outside of the cluster."""
+    """Return the objects that expose the service outside the cluster."""
     how, notes = snapshot.deps.policy.exposure, tuple(sorted(snapshot.service.annotations.items()))
     weights = tuple(traffic.weights.items()) if traffic else ()
     return exposure.manifests(intent.owner, front, how, notes, weights) if how.kind else []
@@ -130,7 +131,7 @@ def _outside(snapshot: Snapshot, intent: Intent, front: str, traffic: TrafficSpl
 def _traffic(
     snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts, front: str
 ) -> TrafficSplit | None:
-    """Return the split of requests for the HTTPRoute; None if no HTTPRoute is wanted."""
+    """Return the shares of requests of the slices for the HTTPRoute; None if no HTTPRoute is wanted."""
     if snapshot.deps.policy.exposure.kind != exposure.ROUTE or not _outside(snapshot, intent, front):
         return None
     return weigh(snapshot, step, counts, routed=front == keys.ROUTER)
@@ -154,7 +155,9 @@ def _ports(intent: Intent, roles: Mapping[str, Stored]) -> dict[str, int]:
 
 
 def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
-    """Return the component behind the URL: an engine that serves keeps the URL until the first router is ready."""
+    """Return the component that the URL leads to. If a router is added to an engine that serves, the URL leads to the
+    engine until the first router is ready.
+    """
     wanted = keys.ROUTER if keys.ROUTER in ports else keys.ENGINE
     current = snapshot.controlled("Service", snapshot.service.name)
     if wanted == keys.ENGINE or keys.DECODER in ports or current is None:
@@ -165,7 +168,7 @@ def _front(snapshot: Snapshot, ports: Mapping[str, int]) -> str:
 
 
 def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placing) -> Held:
-    """Return the groups of every kept slice."""
+    """Return the groups to keep for every role of every kept slice."""
     out = {}
     for revision, share in step.groups.items():
         found = snapshot.slices.get(revision, Slice(revision, (), ()))
@@ -185,8 +188,8 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
 def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the addresses of the leaders of each role of a slice, for a router that does not discover them itself.
 
-    These are the desired leaders that are ready, or all desired leaders while none is ready, so that the first one to become
-    ready changes nothing.
+    These are the desired leaders that are ready. While none is ready, all desired leaders are returned, so that the list of
+    a role with a single group does not change when its leader becomes ready.
     """
     ready = {
         (pod.component, pod.group)
@@ -202,8 +205,8 @@ def _leaders(snapshot: Snapshot, intent: Intent, revision: str, held: Held) -> t
 
 
 def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: ReplicaCounts) -> dict[str, int]:
-    """Return the router replicas of each kept slice. A slice that has to be complete before it serves has no router until
-    then.
+    """Return the number of router replicas of each kept slice. A slice that has to be complete before it serves has no
+    router until it is complete.
     """
     seen = {name: counts.seen.get(name, {}) for name in step.keep}
     replicas = routers(intent.groups[keys.ROUTER], counts.wanted[step.keep[-1]], seen) if seen else {}
@@ -211,7 +214,9 @@ def _routers(snapshot: Snapshot, intent: Intent, step: RolloutStep, counts: Repl
 
 
 def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCounts) -> bool:
-    """Return whether a new slice next to another must not serve yet. A slice that had a router keeps it."""
+    """Return whether a new slice must not serve yet, because it has to be complete first and another slice exists. A
+    slice that has a router keeps it.
+    """
     present = snapshot.slices
     if not counts.bounds.whole or revision != intent.target or not present.keys() - {revision}:
         return False
@@ -220,7 +225,7 @@ def _hidden(snapshot: Snapshot, intent: Intent, revision: str, counts: ReplicaCo
 
 
 def _engines(intent: Intent, revision: str, held: Held) -> list[Manifest]:
-    """Return the stored engines of a kept slice, and their disruption budgets."""
+    """Return the StatefulSets of a kept slice, written from the stored templates, and their disruption budgets."""
     out: list[Manifest] = []
     for name, role in intent.roles(revision).items():
         numbers = held[revision, name].numbers
@@ -232,7 +237,7 @@ def _engines(intent: Intent, revision: str, held: Held) -> list[Manifest]:
 
 
 def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, replicas: int) -> list[Manifest]:
-    """Return the router of a kept slice as it is rendered now, and its disruption budget."""
+    """Return the Deployment of the router of a kept slice, rendered from the present inputs, and its disruption budget."""
     if intent.router is None:
         return []
     switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
@@ -253,14 +258,14 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
 
 
 def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
-    """Return the OME labels that the engines of a slice were stored with."""
+    """Return the OME labels in the stored template of the engine of a slice."""
     engine = roles.get(keys.ENGINE)
     return labels_of_template(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()
 
 
 def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:
-    """Return what progress is measured against: the roles of the slice that serves or comes up, and the router, over all
-    slices.
+    """Return the roles whose progress is measured: the roles of the slice `source`, and the router. The workloads of each
+    role are those of all kept slices.
     """
     roles = intent.roles(source)
     both = keys.DECODER in roles
@@ -305,6 +310,6 @@ def _scale_status(
 
 
 def selector(owner: meta.Owner, revision: str) -> str:
-    """Return the label selector of this service's engine pods that belong to another revision."""
+    """Return the label selector of the engine pods of this service that belong to any revision except `revision`."""
     mine = meta.requirement(meta.labels(owner.name))
     return f"{mine},{keys.COMPONENT} in ({keys.ENGINE},{keys.DECODER}),{keys.REVISION}!={revision}"

@@ -20,22 +20,24 @@ from ome_operator.core.rollout.traffic import allowed
 from ome_operator.util.memoize import memoize_by_identity
 
 HISTORY = 10
-"""Number of revisions that are kept for each service."""
+"""Number of stored revisions that are kept for each service."""
 PRUNED = frozenset(
     {
         "Service", "ServiceAccount", "Role", "RoleBinding", "HorizontalPodAutoscaler", "RoleScale",
         "PodDisruptionBudget", "Deployment", "Ingress", "HTTPRoute", "NetworkPolicy",
     }
 )  # fmt: skip
-"""Kinds that are deleted as soon as they are not desired. StatefulSets are deleted by the steps of a rollout or of
-scaling down."""
+"""Kinds whose objects are deleted as soon as they are not desired. StatefulSets are deleted by the steps of a rollout or
+of scaling down."""
 
 ACCESS = frozenset({"ServiceAccount", "Role", "RoleBinding"})
-"""Kinds that let routers see pods: they stay until the last router is gone."""
+"""Kinds that give routers access to pods. Their objects are kept until the last router is gone."""
 
 
 def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired, placing: Placing = PLACED) -> Plan:
-    """Return the plan that applies what differs, creates what is missing, and deletes what is not desired any more."""
+    """Return the plan that applies objects that differ, creates objects that are missing, and deletes objects that are
+    not desired any more.
+    """
     unwanted = (*step.delete, *(_prune(snapshot, step, want) if want.complete else ()))
     gone = allowed(snapshot, want.traffic, unwanted)
     waits = (gone.again, want.traffic.again if want.traffic else None, *(held.again for held in want.held.values()))
@@ -62,7 +64,7 @@ class Alone(NamedTuple):
     guard: Guard
 
     def guards(self, manifest: Manifest) -> bool:
-        """Return whether the rule applies to this manifest."""
+        """Return whether this manifest is a StatefulSet of the revision, so that its creation has to be guarded."""
         mine: bool = manifest["kind"] == "StatefulSet" and manifest["metadata"]["labels"][keys.REVISION] == self.revision
         return mine
 
@@ -85,7 +87,9 @@ def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: Alone | N
 
 
 def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply | None:
-    """Return the apply of a manifest with its digest; None if the stored object is equal."""
+    """Return the apply of a manifest, with its digest as an annotation; None if the stored object is equal or is being
+    deleted.
+    """
     wanted = _digest(manifest)
     found = snapshot.observed.children.get((manifest["kind"], manifest["metadata"]["name"]))
     if found is not None and found.deleting:
@@ -99,8 +103,9 @@ def _apply(snapshot: Snapshot, manifest: Manifest, alone: Alone | None) -> Apply
 
 
 def _before(manifest: Manifest) -> tuple[str, str] | None:
-    """Return the object that has to be stored first: a group needs its leader, and a RoleBinding without its Role is
-    refused.
+    """Return the kind and name of the object that has to be stored first; None if there is none. Workers need the
+    StatefulSet of their leader. A RoleBinding needs its Role, because the API server refuses the RoleBinding
+    otherwise.
     """
     if role := _role(manifest):
         return role
@@ -109,7 +114,7 @@ def _before(manifest: Manifest) -> tuple[str, str] | None:
 
 
 def _role(manifest: Manifest) -> tuple[str, str] | None:
-    """Return the kind and name of the Role that a RoleBinding refers to."""
+    """Return the kind and name of the Role that a RoleBinding refers to; None for manifests of other kinds."""
     return ("Role", manifest["roleRef"]["name"]) if manifest["kind"] == "RoleBinding" else None
 
 
@@ -120,7 +125,9 @@ def _hashed(manifest: Manifest, wanted: str) -> Manifest:
 
 
 def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: Placing) -> Iterable[Delete]:
-    """Yield the deletions of groups: at once if they give back nodes, otherwise step by step."""
+    """Return the deletions of groups that are not kept. Groups that release nodes are deleted at once, other groups step
+    by step.
+    """
     back: list[Delete] = []
     for (revision, component), held in want.held.items():
         if revision == intent.target and revision in snapshot.slices:
@@ -130,7 +137,7 @@ def _fewer(snapshot: Snapshot, intent: Intent, want: Desired, placing: Placing) 
 
 
 def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
-    """Yield the deletions of workers of groups that are not kept, once their leader is gone."""
+    """Yield the next deletions of groups that are not kept: their leaders, and the workers of leaders that are gone."""
     for (revision, component), held in want.held.items():
         if revision in snapshot.slices:
             found = snapshot.slices[revision]
@@ -139,7 +146,9 @@ def _scaled_down(snapshot: Snapshot, want: Desired) -> Iterator[Delete]:
 
 
 def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]:
-    """Return the deletions of our objects that nothing needs: of no slice, or of a slice that is kept without them."""
+    """Return the deletions of our objects that are not desired. These objects belong to no revision, to a slice that is
+    kept without them, or (a Service) to a slice that no longer exists.
+    """
     wanted = {(one["kind"], one["metadata"]["name"]) for one in want.manifests}
     wanted |= {("RoleScale", name) for name in want.scales}
     kept = {"", *step.keep}
@@ -158,13 +167,13 @@ def _prune(snapshot: Snapshot, step: RolloutStep, want: Desired) -> list[Delete]
 
 
 def _left_behind(snapshot: Snapshot, child: Child) -> bool:
-    """Return whether the child is the Service of a slice of which nothing is left."""
+    """Return whether the child is the Service of a slice that no longer exists."""
     return child.kind == "Service" and child.labels.get(keys.REVISION, "") not in snapshot.slices
 
 
 def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
-    """Yield the deletion of our RoleBinding if another owner's Role has the name that it refers to: it would grant that
-    Role's rights.
+    """Yield the deletion of our RoleBinding if a Role of another owner has the name that the RoleBinding refers to. The
+    RoleBinding would grant the permissions of that Role.
     """
     for (kind, name), refusal in snapshot.observed.refusals.items():
         binding = snapshot.observed.children.get(("RoleBinding", name))
@@ -175,7 +184,7 @@ def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
 
 
 def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:
-    """Return the deletions of stored revisions beyond the history limit that nothing uses."""
+    """Return the deletions of stored revisions that are beyond the history limit and that nothing uses."""
     used = frozenset({*snapshot.slices, *step.keep}) | intent.aim.used | pinned_revisions(snapshot.service.spec)
     return [
         Delete("ControllerRevision", revision.child.name, revision.child.uid)

@@ -1,7 +1,8 @@
-"""The output of `sync`: effects as data. The executor carries them out and checks every guard against the API server.
+"""The output of `sync`: effects as data. The executor carries out the effects and checks every guard against the API
+server.
 
-No object is destroyed because of a cache: deletions and patches carry the UID of the object that they mean, and a `Guard` if
-the decision depends on the absence of pods.
+No object is destroyed because of stale cached data: deletions and patches carry the UID of their object, and also a `Guard`
+if the decision depends on the absence of pods.
 """
 
 from collections.abc import Mapping
@@ -15,36 +16,37 @@ from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.fit import Needs
 
 NEEDED = ("Service", "Role", "RoleBinding")
-"""Kinds without which a service with ready pods is not reachable."""
+"""Kinds of objects without which a service is not reachable although its pods are ready."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """No pod may match the selector, read live from the API server immediately before the effect."""
+    """The condition that no pod matches the selector, checked by a live read immediately before the effect."""
 
     selector: str
-    """Label selector in the API's syntax, in the service's namespace."""
+    """Label selector in the syntax of the API, for pods in the namespace of the service."""
     name: str = ""
-    """Only the pod of this name counts; "" for any pod."""
+    """Name of the only pod that the guard considers; "" if it considers all pods."""
 
 
 @dataclass(frozen=True)
 class NodeLost:
-    """The node must not report or must be gone, read live from the API server immediately before the effect."""
+    """The condition that a node does not report or is gone, checked by a live read immediately before the effect."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class Apply:
-    """A server-side apply of the whole manifest by our field manager."""
+    """A server-side apply of a complete manifest by our field manager."""
 
     manifest: Manifest
     uid: str
-    """UID of the object that is changed; "" if the object must not exist yet."""
+    """UID of the object to change; "" if the object must not exist yet."""
     guard: Guard | None = None
     after: tuple[str, str] | None = None
-    """(kind, name) of an object of ours that has to be stored first. A Role is read live, too."""
+    """Kind and name of one of our objects that has to be stored first; None if there is none. If it is a Role, it is also
+    read live."""
 
     @property
     def kind(self) -> str:
@@ -54,14 +56,16 @@ class Apply:
 
 @dataclass(frozen=True)
 class Create:
-    """A POST under `keys.SCALE_MANAGER`; an object that exists already counts as success."""
+    """A POST by the field manager `keys.SCALE_MANAGER`. If the object exists already, the effect is successful."""
 
     manifest: Manifest
 
 
 @dataclass(frozen=True)
 class EnsureSecret:
-    """A Secret that must exist: the executor generates its content and POSTs it; nobody reads it (decisions 20)."""
+    """A Secret that must exist. The executor generates its data and creates it by a POST; the operator never reads it
+    (decisions 20).
+    """
 
     manifest: Manifest
     """The Secret without its data."""
@@ -69,14 +73,14 @@ class EnsureSecret:
 
 @dataclass(frozen=True)
 class ApplyStatus:
-    """A server-side apply of the status subresource of a child (RoleScale)."""
+    """A server-side apply of the status subresource of a child object (a RoleScale)."""
 
     manifest: Manifest
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A JSON merge patch that carries the UID."""
+    """A JSON merge patch that contains the UID of its object."""
 
     kind: str
     name: str
@@ -86,18 +90,18 @@ class Patch:
 
 @dataclass(frozen=True)
 class Delete:
-    """A deletion with a UID precondition; dependents are garbage-collected in the background."""
+    """A deletion with the UID as a precondition. Dependent objects are garbage-collected in the background."""
 
     kind: str
     name: str
     uid: str
     grace: int | None = None
-    """gracePeriodSeconds; None keeps the object's own value."""
+    """`gracePeriodSeconds` of the deletion; None to use the value of the object."""
     guard: Guard | NodeLost | None = None
 
 
 class PodFingerprint(NamedTuple):
-    """The state of a pod that the decision to recycle its group depends on."""
+    """The part of the state of a pod on which the decision to recycle its group depends."""
 
     uid: str
     restarts: int
@@ -107,26 +111,28 @@ class PodFingerprint(NamedTuple):
 
 
 def fingerprint(pod: Pod) -> PodFingerprint:
-    """Return the fingerprint of a pod for the recycle of its group."""
+    """Return the fingerprint of a pod."""
     return PodFingerprint(pod.uid, pod.restarts, pod.deleting, pod.rank == 0 and pod.ready)
 
 
 @dataclass(frozen=True)
 class Recycle:
-    """Deletions within one group, all or none: carried out only if a live read finds the same pods in the same state."""
+    """Deletions of pods of one group. All of them are carried out if a live read finds the same pods in the same state;
+    otherwise none is.
+    """
 
     delete: tuple[Delete, ...]
     selector: str
     """Label selector of the pods of the group."""
     pods: frozenset[PodFingerprint]
-    """The pods of the group."""
+    """The fingerprints of the pods of the group, as they were when the recycle was decided."""
     scale: tuple[str, int] | None = None
-    """Name and replicas of the role's RoleScale, if it has one."""
+    """Name and replicas of the RoleScale of the role; None if the role has none."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A server-side dry run of the workloads of a revision; the answer is in `Observed.checks` of the next pass."""
+    """A server-side dry run of the workloads of a revision. The result is in `Observed.checks` of the next pass."""
 
     revision: str
     manifests: tuple[Manifest, ...]
@@ -134,9 +140,9 @@ class Check:
 
 @dataclass(frozen=True)
 class RoomCheck:
-    """A live read of the free capacity of nodes, before serving groups are removed for pods that need other nodes.
+    """A live read of the free capacity of nodes, made before serving groups are removed for pods that need other nodes.
 
-    The answer is in `Observed.checks` of the next pass.
+    The result is in `Observed.checks` of the next pass.
     """
 
     key: str
@@ -154,64 +160,70 @@ class Event:
 
 
 class EditState(StrEnum):
-    """The state of a service with regard to the last edit of an object that it shares."""
+    """The state of a service with respect to the last edit of an object that it shares with other services."""
 
     IDLE = "idle"
-    """The service need not change, and proves nothing about the edit."""
+    """The edit requires no change of the service, and the service is no evidence that the edit works."""
     EQUAL = "equal"
-    """The service is complete with the edit and was complete before it: the edit changes nothing here, or was reverted."""
+    """The service was complete before the edit and is complete with it: the edit changes nothing here, or it was
+    reverted."""
     PENDING = "pending"
-    """The service is not complete with the edit yet."""
+    """The rollout of the edit to the service is not complete yet."""
     DONE = "done"
-    """The service became complete with the edit."""
+    """The rollout of the edit to the service is complete."""
     FAILED = "failed"
-    """The service did not become complete with the edit in time, or rejected it."""
+    """The rollout of the edit to the service did not become complete in time, or the edit was rejected."""
 
 
 class Stand(NamedTuple):
-    """The state of a service with regard to one shared object."""
+    """The state of a service with respect to one shared object."""
 
     epoch: Epoch
     state: EditState = EditState.IDLE
     since: datetime | None = None
-    """When the service became complete; None if it is not complete, also after it lost a group."""
+    """Since when the service has been complete; None while it is not complete, for example after it has lost a group."""
     narrow: bool = False
-    """True if the pending edit of a runtime only concerns this service's accelerator class: other services that are
-    unaffected prove nothing."""
+    """True if the pending edit of a runtime concerns only the accelerator class of this service. In this case, services
+    that the edit does not change are no evidence that it works."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a pass wants done for a service, in the order of the fields; the status is written last."""
+    """Everything that a pass decided to do for a service. The effects are carried out in the order of the fields, and the
+    status is written last.
+    """
 
     check: tuple[Check, ...] = ()
     look: tuple[RoomCheck, ...] = ()
     first: tuple[Apply, ...] = ()
-    """ControllerRevisions, applied one after the other before `apply`: a slice is stamped from the stored revision."""
+    """ControllerRevisions, applied one after the other before `apply`, because StatefulSets are written from stored
+    revisions."""
     ensure_secret: tuple[EnsureSecret, ...] = ()
     """Secrets that pods mount, created before the pods."""
     apply: tuple[Apply, ...] = ()
-    """Applied concurrently, but Services after the objects that create their pods."""
+    """Objects that are applied concurrently, except that Services are applied after the objects that create their pods."""
     create: tuple[Create, ...] = ()
     apply_status: tuple[ApplyStatus, ...] = ()
     patch: tuple[Patch, ...] = ()
     delete: tuple[Delete, ...] = ()
     recycle: tuple[Recycle, ...] = ()
     status: dict[str, Any] = field(default_factory=dict)
-    """The complete desired status; written only if it differs from the stored status."""
+    """The complete desired status. It is written only if it differs from the stored status."""
     urgent: bool = True
-    """False if only counts changed: such a status may wait, for `settings.status_interval` and for the rate limit."""
+    """True if the status must be written at once. False if only counts changed: then it may wait for
+    `settings.status_interval` and for the rate limit."""
     events: tuple[Event, ...] = ()
     rolls: bool = False
-    """Whether the service is rolling out an edit that others share, until it is complete, or would do so if no service
-    were ahead of it."""
+    """Whether the service is rolling out an edit of a shared object, or would be if it did not have to wait for other
+    services. False once the rollout is complete."""
     stands: Mapping[Ref, Stand] = field(default_factory=dict)
-    """The state with regard to the last edit of each shared object; empty for a service that no shared edit reaches."""
+    """The state with respect to the last edit of each shared object; empty for a service that follows no shared object."""
     nodes: bool = False
-    """Whether the decision depends on the existing nodes: a change of nodes then triggers the next pass."""
+    """Whether the decision depends on the existing nodes. If it does, a change of nodes triggers the next pass."""
     claim: Claim | None = None
-    """The nodes that the service claims while it is not placed completely."""
+    """The request of the service for nodes; None if it needs no further nodes."""
     watch_failures: tuple[tuple[str, str], ...] = ()
-    """(kind, name) of workloads that have fewer pods than desired: the controller looks for their FailedCreate events."""
+    """Kind and name of each workload that has fewer pods than desired. The controller searches for their FailedCreate
+    events."""
     requeue_after: float | None = None
-    """Seconds until the next pass, even if nothing happens."""
+    """Seconds until the next pass if no event triggers a pass before; None if only an event triggers it."""

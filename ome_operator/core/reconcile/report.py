@@ -1,4 +1,4 @@
-"""Gather what the status of a service is made of."""
+"""Compute the inputs of the status of a service."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ from ome_operator.engines import series
 
 
 def report(decided: Decided, work: Plan) -> Report:
-    """Everything that `status.service.status` needs. `work`: all that is to be written and deleted."""
+    """Return everything that `status.service.status` needs. `work` contains all writes and deletions of the pass."""
     snapshot, intent, want, clock = decided.snapshot, decided.intent, decided.want, decided.clock
     service, resolved = snapshot.service, intent.resolved
     rolled_out = _rollout(decided)
@@ -75,7 +75,7 @@ def report(decided: Decided, work: Plan) -> Report:
 
 
 def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
-    """What keeps the service from what its user asks for."""
+    """Yield the problems that keep the service from running as its user asks."""
     snapshot, intent, want = decided.snapshot, decided.intent, decided.want
     yield from intent.problems
     yield from _refused(work, snapshot, intent)
@@ -85,19 +85,23 @@ def _problems(decided: Decided, work: Plan) -> Iterator[Problem]:
 
 
 def _reached(decided: Decided, *, whole: bool) -> tuple[Any, ...]:
-    """The edits of shared objects that the service has come to be whole with."""
+    """Return the edits of shared objects with which the service has become complete. `whole` states whether the rollout
+    is complete now.
+    """
     before, arrived = decided.snapshot.service.status.get("reached") or (), decided.pending if whole else ()
     return tuple(shared_edits.reached(before, arrived, decided.intent.epochs, decided.snapshot.now))
 
 
 def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[str, ...]:
-    """What the rules of `ome lint` say of the target."""
+    """Return the advice of the rules of `ome lint` about the target revision."""
     data = intent.data.get(intent.target)
     return validation.advice(snapshot, intent.owner, intent.resolved, intent.target, data, want.manifests)
 
 
 def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition | None:
-    """What the registries of the service's own routers say of strangers."""
+    """Return the condition about foreign workers, from the reports of the registries of the service's own routers; None
+    if there is no report.
+    """
     found = [snapshot.observed.strangers[pod.uid] for pod in snapshot.pods if pod.uid in snapshot.observed.strangers]
     if not found:
         return None
@@ -106,7 +110,9 @@ def _intact(snapshot: Snapshot, intent: Intent, want: Desired) -> cond.Condition
 
 
 def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
-    """Engines that tell Prometheus nothing, where the chart has it ask them. Nothing is added to a revision for it."""
+    """Yield a sentence for each role whose engine exposes no metrics although the chart lets Prometheus scrape the
+    engines. The operator does not add the missing argument to a revision.
+    """
     stored: Mapping[str, Any] = (intent.data.get(intent.target) or {}).get("workloads") or {}
     for component, role in stored.items() if snapshot.deps.policy.scrapes_engines else ():
         if flag := series.missing_flag(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
@@ -117,7 +123,7 @@ def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
 
 
 def _left_out(recovery: Recovery) -> Iterator[str]:
-    """Groups of which the status can keep nothing."""
+    """Yield a sentence if `status.groups` has no space for the records of all groups."""
     if recovery.left_out:
         groups = len(recovery.groups)
         yield (
@@ -127,27 +133,33 @@ def _left_out(recovery: Recovery) -> Iterator[str]:
 
 
 def _named_runtime(service: InferenceService) -> str:
-    """The runtime that a service names; a chosen one that is gone stays named."""
+    """Return the name of the runtime that a service refers to. If the operator chose the runtime and the runtime no
+    longer exists, its name is read from the stored status; "" if there is none.
+    """
     named = runtime_refs(service)
     return named[0].name if named else str(service.status.get("runtime") or "")
 
 
 def _serving(snapshot: Snapshot, intent: Intent) -> tuple[str, ...]:
-    """Revisions of which something exists, else the target."""
+    """Return the revisions of which any object exists. If nothing exists, return the target, or () without a target."""
     if snapshot.slices:
         return tuple(snapshot.slices)
     return (intent.target,) if intent.target else ()
 
 
 def _url(service: InferenceService, intent: Intent, want: Desired) -> str:
-    """The URL; while it cannot be known (the runtime is gone) or nothing changes it, the one that we told before."""
+    """Return the URL of the service. While the URL cannot be computed (for example, because the runtime no longer
+    exists), return the stored URL.
+    """
     if not want.complete and (before := service.status.get("url")):
         return str(before)
     return services.url(intent.owner, want.ports[want.front]) if want.ports else ""
 
 
 def _model(intent: Intent) -> cond.Condition | None:
-    """ModelReady from the nodes that hold it; None when there is no model to speak of."""
+    """Return the condition ModelReady, from the nodes that hold the model; None if the service has no model or no
+    revision.
+    """
     model, here = intent.resolved.model, intent.held
     if model is None or here is None:
         return None
@@ -165,7 +177,9 @@ def _model(intent: Intent) -> cond.Condition | None:
 
 
 def _rollout(decided: Decided) -> cond.Condition | None:
-    """RolledOut: what the user asks for is complete and alone."""
+    """Return the condition RolledOut: whether the target revision is complete and the only revision; None if there is no
+    target.
+    """
     service, intent, step = decided.snapshot.service, decided.intent, decided.step
     want, clock = decided.want, decided.clock
     if not intent.target:
@@ -189,7 +203,7 @@ def _rollout(decided: Decided) -> cond.Condition | None:
 
 
 def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
-    """What to do about a slice that failed, or what happens by itself."""
+    """Return what a user can do about a slice that failed, or which revision is restored automatically."""
     if clock.back:
         return f"Revision {intent.aim.back} comes back"
     undo = f", or go back to {intent.aim.back}: `ome undo {service.name} -n {service.namespace}`" if intent.aim.back else ""
@@ -197,16 +211,17 @@ def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
 
 
 def _failure(service: InferenceService, intent: Intent, want: Desired) -> str:
-    """Why the new slice counts as failed."""
+    """Return why the rollout of the new slice failed."""
     lacks = "; ".join(one.message for one in want.progress if not one.complete) or "its pods are not all ready"
     limit = f"{progress_deadline.allowed(service)} (spec.rollout.readyTimeout)"
     return f"revision {intent.target} has not come farther for {limit}: {lacks}"
 
 
 def _rejected(snapshot: Snapshot, intent: Intent, want: Desired, clock: Clock) -> tuple[Mapping[str, Any], ...]:
-    """The rejections that count, with a new one when the slice failed and the user wants the one before back.
+    """Return the rejections that still apply. A new rejection is added if the slice failed and the user wants the
+    preceding complete revision to be restored.
 
-    It is stored first; the pass that reads it back acts on it.
+    The rejection is stored first. The pass that reads the stored rejection acts on it.
     """
     if clock.left != 0 or not clock.back:
         return intent.aim.rejected
@@ -215,9 +230,11 @@ def _rejected(snapshot: Snapshot, intent: Intent, want: Desired, clock: Clock) -
 
 
 def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, ...]:
-    """What the API server refused, under the condition of the component that it belongs to.
+    """Return a problem for each write that the API server refused, under the condition of the component that the object
+    belongs to.
 
-    Only what is still to be written: a write can be carried out without our hearing of it, and be refused when repeated.
+    Only writes that the plan still contains are returned: a write may have succeeded without a response, and may then have
+    been refused when it was repeated.
     """
     out = []
     applied = [one.manifest for one in (*plan.first, *plan.apply)]
@@ -227,7 +244,7 @@ def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, .
         if key not in labels or refusal.uid:
             continue
         component = labels[key].get(keys.COMPONENT, "")
-        needed = key[0] in NEEDED and keys.REVISION not in labels[key]  # without a slice's own Service another leads there
+        needed = key[0] in NEEDED and keys.REVISION not in labels[key]  # a slice is reachable without its own Service
         condition = READY if needed else CONDITION.get(component, READY)
         said = translated(refusal.message, snapshot.service, intent.resolved.runtime)
         if said != refusal.message:
@@ -238,7 +255,9 @@ def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, .
 
 
 def _undeletable(plan: Plan, observed: Observed) -> Iterator[Problem]:
-    """What the API server does not let go: the service is not alone with what its user asks for, whatever serves."""
+    """Yield a problem for each object that the API server refused to delete: the target revision does not become the only
+    revision, even if it serves.
+    """
     recycled = (delete for recycle in plan.recycle for delete in recycle.delete)
     for one in (*plan.delete, *recycled):
         refusal = observed.refusals.get((one.kind, one.name))
@@ -247,7 +266,9 @@ def _undeletable(plan: Plan, observed: Observed) -> Iterator[Problem]:
 
 
 def _without_room(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator[Problem]:
-    """What of a slice that stands alone has no place on nodes. Beside a slice that serves the rollout says it."""
+    """Yield a problem for each incomplete role whose pods do not fit on the nodes. If another slice runs, nothing is
+    yielded, because the rollout reports the reason.
+    """
     if any(started(found) for name, found in snapshot.slices.items() if name != intent.target):
         return
     lacking = {one.role.component for one in want.progress if not one.complete}
@@ -258,7 +279,7 @@ def _without_room(snapshot: Snapshot, intent: Intent, want: Desired) -> Iterator
 
 
 def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
-    """Which roles have groups that wait for their turn."""
+    """Yield a problem for each role with groups that wait for nodes."""
     for each in want.progress:
         groups = placing.withheld.get(each.role.component, 0)
         if groups and not each.complete:

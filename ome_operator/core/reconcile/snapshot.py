@@ -15,7 +15,7 @@ from ome_operator.core.observed.slices import Revision, Slice
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A service, what it may refer to, and what exists of it, at one moment.
+    """A service, the objects that it may refer to, and the objects that exist for it, at one moment.
 
     Derived values are computed when they are first read. A snapshot is never modified.
     """
@@ -27,12 +27,14 @@ class Snapshot:
 
     @cached_property
     def slices(self) -> Mapping[str, Slice]:
-        """Revision -> its slice. Includes pods of a former service of this name, because they hold accelerators too."""
+        """The slice of each revision. Pods of a former service of the same name are included, because they hold
+        accelerators too.
+        """
         return slices.slices(self.observed, self.service.uid)
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """Pods of workloads that this service (by UID) controls."""
+        """Pods of workloads that this service, identified by its UID, controls."""
         return slices.own_pods(self.observed, self.service.uid)
 
     @cached_property
@@ -42,31 +44,32 @@ class Snapshot:
 
     @cached_property
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
-        """Revision -> its stored inputs, oldest first."""
+        """The stored inputs of each revision, the oldest revision first."""
         return slices.inputs(self.revisions)
 
     def started(self, revision: str) -> bool:
-        """Return whether a revision has a slice that has engines, or is getting them."""
+        """Return whether a revision has a slice with engines, or is about to get engines."""
         return revision in self.slices and slices.started(self.slices[revision])
 
     def lost(self, node: str) -> bool:
-        """Return whether a node is gone or its kubelet does not report, so that nobody confirms deletions of its pods.
+        """Return whether a node is gone or its kubelet does not report, so that the deletions of its pods are not
+        confirmed.
 
-        False if the operator may not read nodes: nothing is forced then.
+        Return False if the operator may not read nodes; no deletion is forced in this case.
         """
         return (
             bool(node) and self.deps.policy.sees_cluster and (node not in self.deps.nodes or not self.deps.nodes[node].alive)
         )
 
     def abandoned(self, pod: Pod) -> bool:
-        """Return whether a pod should have ended by now and its node cannot confirm it."""
+        """Return whether a pod should have ended by now, but its node is lost and cannot confirm that it has."""
         return pod.deleting and self.lost(pod.node) and quantity.moment(pod.ends, self.now) is not None
 
     def made(self, revision: str) -> bool:
-        """Return whether any StatefulSet of a revision is left."""
+        """Return whether a StatefulSet of a revision exists."""
         return revision in self.slices and any(one.kind == "StatefulSet" for one in self.slices[revision].workloads)
 
     def controlled(self, kind: str, name: str) -> Child | None:
-        """Return the object of this kind and name if the service controls it."""
+        """Return the object of this kind and name if the service controls it; otherwise None."""
         found = self.observed.children.get((kind, name))
         return found if found is not None and found.owner == self.service.uid else None

@@ -1,7 +1,8 @@
-"""Decide everything about a service in one pure function: from its spec, what it may use and what exists, to a plan.
+"""Compute the plan of a service in a pure function, from its spec, the objects that it may use, and the objects that
+exist.
 
-`sync` has no I/O, no randomness and no clock of its own. The controllers call it whenever something has changed, and carry
-the plan out. Called again after the plan was carried out, it plans nothing.
+`sync` performs no I/O, uses no randomness and has no clock of its own. The controllers call it whenever something has
+changed, and carry out its plan. If `sync` is called again after the plan was carried out, it plans nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -63,8 +64,8 @@ def _left_alone(snapshot: Snapshot) -> Plan | None:
 
 
 def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Hold | None) -> Plan:
-    """Return the plan for a service. If the service is held, the plan is reduced to what may be carried out, and its
-    status lists the rest.
+    """Return the plan for a service. If the service is held (frozen or observed), the plan is reduced to the effects that
+    may be carried out, and its status lists the others.
     """
     decided = _decide(snapshot, as_written, frozen=held is not None)
     work = _work(decided)
@@ -80,7 +81,7 @@ def _worked_on(snapshot: Snapshot, as_written: InferenceService, held: Hold | No
 
 
 def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -> Decided:
-    """Make all decisions about a service. `frozen`: no timeout runs, because nothing is carried out now."""
+    """Make all decisions about a service. If `frozen` is true, no timeout runs, because nothing is carried out now."""
     service = snapshot.service
     # Which revision is the target, what does it wait for, and how long has it made no progress?
     intent = choose(snapshot, resolve(service, snapshot.deps, snapshot.inputs, as_written=as_written))
@@ -104,7 +105,7 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
 
 
 def _work(decided: Decided) -> Plan:
-    """Return the writes and deletions of a pass, and when the next pass is due."""
+    """Return the writes and deletions of a pass, and the time until the next pass."""
     intent, placing, want, recovery = decided.intent, decided.placing, decided.want, decided.recovery
     written = changes(decided.snapshot, intent, decided.step, want, placing)
     return replace(
@@ -122,7 +123,7 @@ def _work(decided: Decided) -> Plan:
 
 
 def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
-    """Add the status, and what the other parts of the process learn from it, to the work."""
+    """Add to the plan `work` the status `said`, and the data that other parts of the operator need about the rollout."""
     snapshot, intent, step, recovery = decided.snapshot, decided.intent, decided.step, decided.recovery
     before = snapshot.service.status
     # Computed from the new status: no event follows our own status write, and other services wait for this one to finish.
@@ -141,13 +142,13 @@ def _told(decided: Decided, work: Plan, said: dict[str, Any]) -> Plan:
 
 
 def _refused(status: Mapping[str, Any]) -> bool:
-    """Return whether the rollout cannot begin until somebody edits the service."""
+    """Return whether the status reports that the rollout cannot begin until a person edits the service."""
     why = {each["type"]: each["reason"] for each in status["conditions"]}.get(ROLLED_OUT)
     return why in (Reason.DRY_RUN_REFUSED, Reason.CONFIGURATION_REFUSED)
 
 
 def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
-    """Yield the destination of a rollout in words: the plan itself contains only its next step."""
+    """Yield a text that describes the complete rollout: the plan itself contains only its next step."""
     others = [name for name in snapshot.slices if name != intent.target]
     if others and intent.target:
         yield f"replace revision {', '.join(others)} by {intent.target}"
@@ -161,17 +162,17 @@ def with_hold(
     now: datetime,
     steps: Iterable[str] | None = None,
 ) -> Plan:
-    """Return the plan with the condition Frozen in its status, which lists the `steps` that are not carried out.
+    """Return the plan with the condition Frozen in its status. The condition lists the `steps` that are not carried out.
 
-    `before` is the status that is stored now.
+    `before` is the stored status. If `held` is None, the status has no condition Frozen.
     """
     said = plan_filter.marked(plan.status, before, held, steps, generation, now)
     return replace(plan, status=said, events=() if held is not None and held.observed else plan.events)
 
 
 def _former(snapshot: Snapshot) -> str:
-    """Return why the service must not be changed because an older operator made its objects in another shape; "" if it
-    may be.
+    """Return why the service must not be changed: an older version of the operator made its objects in a form that this
+    version does not support. "" if there is no such object.
     """
     found = {one.name for one in snapshot.revisions if revisions.former(one) and snapshot.made(one.name)}
     found |= {name for name, present in snapshot.slices.items() if any(map(has_former_name, present.workloads))}
@@ -191,14 +192,16 @@ def _in_present_form(service: InferenceService) -> InferenceService:
 
 
 def _ahead(snapshot: Snapshot, intent: Intent, pending: Collection[Ref]) -> str:
-    """Describe the wave that the service waits for; "" if it need not wait."""
+    """Return a text about the wave that the service waits for; "" if it need not wait."""
     if intent.aim.rejection is not None or not pending:
         return ""  # a rollback waits for no wave
     return snapshot.observed.ahead({ref: intent.epochs[ref] for ref in pending})
 
 
 def _pending(snapshot: Snapshot, intent: Intent, status: Mapping[str, Any]) -> dict[Ref, bool]:
-    """Return the shared objects whose edits are being rolled out here; `status` names the revisions that were complete."""
+    """Return the shared objects whose edits are being rolled out to this service, each with whether the edit is narrow
+    (`Stand.narrow`). The revisions that were complete last are read from `status`.
+    """
     before = snapshot.slices.keys() | shared_edits.whole_before(status)
     found = shared_edits.pending(intent.aim.wish, before, intent.data)
     return {ref: narrow for ref, narrow in found.items() if ref in intent.epochs}
@@ -209,8 +212,8 @@ def _earliest(*seconds: float | None) -> float | None:
 
 
 def refuse_spec(before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
-    """Return the plan for a service that cannot be read (InvalidSpec) or handled (InternalError): report it and change
-    nothing.
+    """Return the plan for a service that cannot be read (InvalidSpec) or handled (InternalError). The plan only reports
+    the reason.
     """
     old = before.get("conditions")
     stored = [one for one in old if isinstance(one, dict)] if isinstance(old, list) else []
