@@ -1,1 +1,1 @@
-"""Compute the next safe step from the old slice of a service to the new one. Stateless between steps."""
+"""Compute the next safe step from the old slice of a service to the new slice. No state is kept between the steps."""

@@ -1,8 +1,8 @@
 """Drain groups: a group that is to be removed gets no new requests before its leader is stopped (decisions 9).
 
-First the leader is marked, and the registry sidecar removes it from the routers. Once that has certainly happened, its
-StatefulSet is deleted: the leader gets SIGTERM, finishes its requests within its grace period, and its workers are removed
-after it.
+First the leader is marked, and the registry sidecar removes it from the routers. When this has certainly happened, the
+StatefulSet of the leader is deleted. The leader gets SIGTERM and finishes its requests within its grace period. Its workers
+are removed after it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,30 +16,30 @@ from ome_operator.core.observed.slices import Slice, is_leader_set
 from ome_operator.core.reconcile.plan import Patch
 
 NOTICE = 15.0
-"""Seconds between the mark and the stop: the registry lists pods every 5 s, and requests that are under way have to
-arrive."""
+"""Seconds between the mark and the stop of a leader: the registry lists pods every 5 s, and requests that are already on
+their way to the leader have to arrive."""
 
 
 class Retained(NamedTuple):
-    """The groups that a role of a slice keeps, given that groups are drained before they are removed."""
+    """The groups of a role of a slice that are kept for now, because groups are drained before they are removed."""
 
     numbers: tuple[int, ...]
-    """The groups that are kept for now: at least the desired ones."""
+    """Numbers of the groups that are kept for now: the desired groups, and the groups that are being drained."""
     wanted: tuple[int, ...]
-    """The desired groups."""
+    """Numbers of the desired groups."""
     patch: tuple[Patch, ...] = ()
     again: float | None = None
-    """Seconds until a marked leader may be stopped; None if none is waiting."""
+    """Seconds until the next marked leader may be stopped; None if no marked leader is waiting."""
 
 
 Held = Mapping[tuple[str, str], Retained]
-"""(revision, component) -> the groups that it keeps for now, more than desired while some are being drained."""
+"""The groups to keep for now, by revision and component."""
 
 
 def hold(component: str, wanted: tuple[int, ...], slice_: Slice, now: datetime, routed: bool = True) -> Retained:
-    """Return the groups of a role to keep for now, and the marks to set and to remove.
+    """Return the groups of a role to keep for now, and the patches that mark leaders or remove their marks.
 
-    Without a router in front (`routed` is False) there is nothing to remove the leader from first.
+    `routed` is false if there is no router. The leaders are not marked in this case.
     """
     led = {child.uid for child in sets(component, slice_) if is_leader_set(child)}
     leaders = [pod for pod in slice_.pods if pod.rank == 0 and pod.workload_uid in led and not pod.deleting]

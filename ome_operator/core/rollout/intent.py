@@ -1,5 +1,5 @@
-"""Determine the desired revision and whether it may start: every condition that has to hold before anything is taken
-down.
+"""Determine the desired revision and whether its rollout may start: every condition that has to hold before any group is
+removed.
 """
 
 from collections.abc import Mapping
@@ -39,62 +39,63 @@ from ome_operator.util.memoize import memoize_by_identity
 
 @dataclass(frozen=True)
 class Intent:
-    """The desired revision and what keeps it from starting."""
+    """The desired revision, and the conditions that keep its rollout from starting."""
 
     owner: meta.Owner
     resolved: Resolved
-    """The service with the objects that it refers to, as they are now."""
+    """The service with the present versions of the objects that it refers to."""
     aim: TargetRevision
     ledger: RevisionLedger
     problems: tuple[Problem, ...]
     advice: tuple[str, ...]
     router: Composed | None
-    """The router rendered from the present runtime; None without a router, or while it cannot be rendered."""
+    """The router rendered from the present runtime; None if the service has no router, or while the router cannot be
+    rendered."""
     policies: Mapping[str, ReplicaPolicy]
-    """Component -> replica counts, for the components that the service names."""
+    """Replica counts by component, for the components in the spec of the service."""
     groups: Mapping[str, int]
-    """Component -> number of desired groups (for the router: replicas)."""
+    """Number of desired groups by component; for the router, the number of replicas."""
     held: Availability | None
-    """How many nodes hold the weights of the desired revision; None while there is no revision."""
+    """How many nodes hold the weights of the desired revision; None while no revision is stored."""
     strategy: Strategy
     epochs: Mapping[Ref, Epoch] = field(default_factory=dict)
-    """The epochs of the objects that the desired revision shares with other services and follows; empty if the revision
-    is pinned."""
+    """The epochs of the objects that the desired revision shares with other services and whose edits it follows; empty if
+    the spec pins a revision."""
     fit: Fitting = UNASKED
-    """Whether nodes have capacity for the revision."""
+    """The result of the capacity check: whether nodes have capacity for the revision."""
     gate: Gate = OPEN
     check: tuple[Check, ...] = ()
-    """The dry run that the gate waits for."""
+    """The dry run that the gate waits for; () if it waits for none."""
     look: tuple[RoomCheck, ...] = ()
-    """The live read of nodes that the gate waits for."""
+    """The live read of free capacity that the gate waits for; () if it waits for none."""
 
     @property
     def target(self) -> str:
-        """Name of the desired revision, "" if there is none."""
+        """Name of the desired revision; "" if there is none."""
         return self.aim.revision
 
     @property
     def data(self) -> Mapping[str, Mapping[str, Any]]:
-        """Revision -> what its ControllerRevision stores, including the target."""
+        """The stored data of each revision, including the target."""
         return self.ledger.data
 
     @property
     def current(self) -> bool:
-        """Whether the newest revision was made of the objects that the service refers to as they are now."""
+        """Whether the newest revision was made from the present versions of the objects that the service refers to."""
         return self.resolved.inputs is not None and not self.ledger.problems
 
     def roles(self, revision: str) -> Mapping[str, Stored]:
-        """Return the stored roles of a revision."""
+        """Return the stored templates of a revision by role."""
         return stored(self.data.get(revision) or {})
 
     def collector(self, revision: str) -> str:
-        """Return where the router of a slice sends its spans, "" for nowhere."""
+        """Return the address to which the router of a slice sends its spans; "" if it sends none."""
         inputs = (self.data.get(revision) or {}).get("inputs") or {}
         return traces_collector.of_router(inputs, *self.resolved.router) if self.resolved.router is not None else ""
 
 
 def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
-    """Determine the desired revision, record it if it is not stored, and determine what it waits for."""
+    """Determine the desired revision, store it if it is not stored yet, and determine what its rollout waits for."""
     service = snapshot.service
     owner = meta.Owner(service.name, service.namespace, service.uid)
     refused = partial(validation.refusal, snapshot, owner, resolved)
@@ -106,7 +107,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     router, about_router = _router(service, resolved)
     wanted = ledger.data.get(aim.revision)
     asked = strategy(service, resolved.runtime)
-    # A user who pins a revision does not ask for the refused edit; the edit waits, and the user should know how it will end.
+    # If the user pins a revision, a refused edit is not rolled out anyway. It becomes advice, so that the user knows of it.
     refusals = [problem for problem in ledger.problems if aim.pin and problem.reason == Reason.CONFIGURATION_REFUSED]
     stops = [problem for problem in ledger.problems if problem not in refusals]
     waits = [f"what is written beside the pin: {problem.message}" for problem in refusals]
@@ -136,7 +137,9 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
 
 
 def _untraced(intent: Intent) -> tuple[str, ...]:
-    """Return why the router of the desired revision sends no spans although that was requested."""
+    """Return why the router of the desired revision sends no spans although the user asked for spans; () if there is no
+    such reason.
+    """
     if intent.router is None or not intent.collector(intent.target):
         return ()
     why = traces_refusal(intent.router)
@@ -144,8 +147,8 @@ def _untraced(intent: Intent) -> tuple[str, ...]:
 
 
 def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger: RevisionLedger) -> dict[Ref, Epoch]:
-    """Return the epochs of the shared objects. A service that pins a revision asks for that revision alone, whatever is
-    edited.
+    """Return the epochs of the shared objects. The result is empty if the service pins a revision, because no edit of a
+    shared object reaches the service then.
     """
     wish = ledger.data.get(aim.wish)
     if aim.pin or wish is None:
@@ -155,10 +158,10 @@ def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger:
 
 
 def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
-    """Return the directories of the present inputs' weights on nodes.
+    """Return the directory on nodes of each of the present inputs' weights.
 
-    Weights that a service keeps from a revision whose source was not stored yet stay at their old path, which agents no
-    longer create.
+    The source of weights may not be stored in an older revision. If a service keeps such weights, they stay at their old
+    path, which agents no longer create.
     """
     deps, today = snapshot.deps, mounted_weights(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []
@@ -181,7 +184,9 @@ def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Replic
 
 
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
-    """Return the desired number of groups: what the RoleScale says within the bounds, or minReplicas."""
+    """Return the desired number of groups of a component: the value of its RoleScale, limited to the range from
+    minReplicas to maxReplicas, or minReplicas if there is no RoleScale.
+    """
     if component == keys.ROUTER or not counts.scaled:
         return counts.low
     service = snapshot.service
@@ -214,7 +219,9 @@ def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int
 
 
 def _gate(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
-    """Return what the target waits for. Model nodes and the dry run count only if a working slice would be replaced."""
+    """Return the gate of the target, and the dry run that the gate waits for. The nodes with the model, the capacity
+    check and the dry run are considered only if another slice would be replaced.
+    """
     target, here = intent.target, intent.held
     if problems := _blocking(snapshot.service, intent):
         return Gate(problems[0].reason, f"revision {target} waits: {problems[0].message}"), ()
@@ -234,11 +241,11 @@ def _no_room(intent: Intent) -> Gate:
 
 
 def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
-    """Return the problems that keep the target from starting.
+    """Return the problems that keep the rollout of the target from starting.
 
     The engines of a stored revision are stored with it, so problems of the present model or runtime do not prevent a
-    rollback; only the router is rendered from the present runtime. A refused configuration does not block the revision
-    before it, which may wait for something else.
+    rollback. Only the router is rendered from the present runtime. A configuration that was refused does not block the
+    preceding revision, which may wait for something else.
     """
     if not intent.aim.named:
         return tuple(problem for problem in intent.problems if problem.reason != Reason.CONFIGURATION_REFUSED)
@@ -248,7 +255,9 @@ def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
 
 
 def _dry_run(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
-    """Return whether the API server accepts the workloads of the target, tried with one group of each role."""
+    """Return an open gate if the API server accepts the workloads of the target. Otherwise return a closed gate and,
+    while there is no result, the dry run to make. The dry run contains one group of each role.
+    """
     manifests: list[Manifest] = []
     for name, role in intent.roles(intent.target).items():
         manifests += stamp(intent.owner, role, range(min(1, intent.groups.get(name, 1))))

@@ -1,11 +1,13 @@
-"""Compute how many groups each slice has in this pass: integers in, integers out.
+"""Compute how many groups each slice has in this pass. The inputs and the results are numbers of groups.
 
-Stateless: everything is derived from what exists, so an operator that restarts in the middle of a rollout continues it.
+The computation is stateless: everything is derived from the existing objects, so an operator that restarts during a rollout
+continues it.
 
-The capacity of a slice is the smallest share, over the roles, of desired groups that are ready, because prefill without
-decode serves nothing. The bound of each role states how many of its groups may be missing, and the weakest bound limits the
-capacity, so the roles advance together. The least valuable groups are removed first. Groups that are not ready still count
-in number: if all groups become unready at once, a rollout removes no more than its bound.
+The capacity of a slice is the share of its desired groups that are ready, in the role where this share is smallest, because
+prefill groups cannot serve requests without decode groups. The bound of each role states how many of its groups may be
+missing. The weakest bound limits the capacity, so the roles advance together. The least valuable groups are removed first.
+Groups that are not ready still count in number: if all groups become unready at once, a rollout removes no more groups than
+its bound allows.
 """
 
 from collections.abc import Mapping
@@ -13,48 +15,49 @@ from math import lcm
 from typing import NamedTuple
 
 MOST_ROUTERS = 8
-"""Largest number of routers of a slice: beyond it the share of requests is only as exact as this number allows."""
+"""Largest number to which the routers of a slice are increased in order to express its share of requests. The shares are
+only as exact as this number allows."""
 
 
 class GroupCounts(NamedTuple):
     """The groups of one role of one slice."""
 
     have: int
-    """Number of existing groups, without those that are being deleted."""
+    """Number of existing groups, without the groups that are being deleted."""
     ready: tuple[bool, ...]
-    """Whether each existing group serves, the most valuable group first (group_numbers.py)."""
+    """Whether each existing group is ready; the most valuable group comes first (group_numbers.py)."""
     left: int
-    """Number of groups of which any object is left, including terminating ones: they hold accelerators."""
+    """Number of groups of which any object exists. Terminating objects are included, because they hold accelerators."""
 
 
 Counts = Mapping[str, GroupCounts]
-"""Role -> its groups in one slice."""
+"""The groups of each role of one slice."""
 Share = dict[str, int]
-"""Role -> desired number of groups of a slice."""
+"""The desired number of groups of each role of one slice."""
 
 
 class Bounds(NamedTuple):
-    """The limits of a rollout, in groups per role."""
+    """The limits of a rollout, as numbers of groups by role."""
 
     surge: Mapping[str, int]
-    """Groups above the desired number, over all slices."""
+    """How many groups may exist above the desired number, over all slices."""
     unavailable: Mapping[str, int]
-    """Desired groups that may be missing."""
+    """How many of the desired groups may be missing."""
     whole: bool = False
-    """The other slices stay unchanged until the target serves every desired group."""
+    """Whether the other slices stay unchanged until every desired group of the target serves."""
     alone: bool = False
-    """The target starts when nothing is left of the other slices."""
+    """Whether the target starts only when no object of the groups of other slices is left."""
 
 
 class ReplicaCounts(NamedTuple):
     """The groups of every slice, by revision."""
 
     wanted: Mapping[str, Share]
-    """What each existing slice, and the target, would have if it were alone."""
+    """The groups that each existing slice, and the target, would have if it were the only slice."""
     built: Mapping[str, Counts]
-    """The existing groups. A group is ready when all its pods are."""
+    """The existing groups of each slice. A group is ready when all of its pods are ready."""
     seen: Mapping[str, Counts]
-    """As `built`, but a slice whose routers are all unready counts as having no ready group."""
+    """The same as `built`, except that a slice without any ready router has no ready group if the service has routers."""
     bounds: Bounds
     paused: bool = False
 
@@ -68,8 +71,8 @@ class ReplicaCounts(NamedTuple):
 
 
 def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds) -> dict[str, Share]:
-    """Return slice -> role -> groups, one safe step nearer to the target alone. No role of a slice is ever at zero while
-    another is not.
+    """Return the groups of each slice and role after the next safe step, which is nearer to the state in which only the
+    target exists. No step removes all groups of one role of a slice and keeps groups of another role.
     """
     others = {name: counts for name, counts in seen.items() if name != target}
     mine = seen.get(target, {})
@@ -87,7 +90,9 @@ def step(wanted: Share, target: str, seen: Mapping[str, Counts], bounds: Bounds)
 
 
 def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Share]:
-    """Return the groups while nothing may be replaced: the slices keep what they have, and `first` adds what is missing."""
+    """Return the groups of each slice and role while nothing may be replaced: the slices keep their groups, and the slice
+    `first` gets the groups that are missing.
+    """
     others = {name: counts for name, counts in seen.items() if name != first}
     kept = {
         name: {role: min(one.have, wanted.get(role, one.have)) for role, one in counts.items()}
@@ -98,23 +103,24 @@ def stay(wanted: Share, first: str, seen: Mapping[str, Counts]) -> dict[str, Sha
 
 
 def capacity(counts: Counts, wanted: Share) -> int:
-    """Return the capacity of a slice, in units of which all desired groups together have `_whole`."""
+    """Return the capacity of a slice. All desired groups together have the capacity `_whole(wanted)`."""
     unit = _whole(wanted)
     shares = [sum(counts[role].ready) * unit // count if role in counts else 0 for role, count in wanted.items() if count]
     return min([unit, *shares]) if shares else 0
 
 
 def within(wanted: Share, seen: Mapping[str, Counts], bounds: Bounds) -> bool:
-    """Return whether each slice, by itself, serves at least what the bounds require."""
+    """Return whether the capacities of the slices, computed separately, add up to at least what the bounds require."""
     serves = sum(capacity(counts, wanted) for counts in seen.values())
     return serves > 0 and serves >= _least(wanted, bounds)
 
 
 def routers(replicas: int, wanted: Share, seen: Mapping[str, Counts]) -> dict[str, int]:
-    """Return slice -> router replicas: every router gets the same share of requests, so the shares follow capacity.
+    """Return the router replicas of each slice. Every router gets the same share of requests, so the replicas are in
+    proportion to the capacities of the slices.
 
-    A slice that is coming up has one router. If `replicas` is too small to express the shares, there are more routers while
-    both slices serve, at most `MOST_ROUTERS` for a slice.
+    A slice that does not serve yet has one router. If `replicas` is too small to express the shares, there are more routers
+    while several slices serve, up to `MOST_ROUTERS` for a slice.
     """
     serves = {name: capacity(counts, wanted) for name, counts in seen.items()}
     serving = [one for one in serves.values() if one]
@@ -125,31 +131,35 @@ def routers(replicas: int, wanted: Share, seen: Mapping[str, Counts]) -> dict[st
 
 
 def _whole(wanted: Share) -> int:
-    """Return the capacity of all desired groups: a number that the group count of every role divides."""
+    """Return the capacity of all desired groups: the least common multiple of the desired group counts of all roles."""
     return lcm(*(count for count in wanted.values() if count))
 
 
 def _need(serves: int, wanted: Share, bounds: Bounds) -> int:
-    """Return the capacity that the other slices have to keep while the target serves `serves`."""
+    """Return the capacity that the other slices have to keep while the target has the capacity `serves`."""
     if bounds.whole:
         return _whole(wanted) if serves < _whole(wanted) else 0
     return max(0, _least(wanted, bounds) - serves)
 
 
 def _least(wanted: Share, bounds: Bounds) -> int:
-    """Return the capacity that the weakest bound of the roles requires."""
+    """Return the capacity that the bounds require. The role with the weakest bound determines it."""
     missing = {role: min(count, bounds.unavailable.get(role, 0)) for role, count in wanted.items()}
     return min(((count - missing[role]) * _whole(wanted) // count for role, count in wanted.items() if count), default=0)
 
 
 def _least_first(others: Mapping[str, Counts], wanted: Share) -> list[str]:
-    """Return the other slices in order of removal: the slice that serves and has the least comes first."""
+    """Return the other slices in the order of their removal: the slice with the least capacity first, then the slice with
+    the fewest groups.
+    """
     has = {name: sum(one.have for one in counts.values()) for name, counts in others.items()}
     return sorted(others, key=lambda name: (capacity(others[name], wanted), has[name], name))
 
 
 def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -> dict[str, Share]:
-    """Return what the other slices keep, without slices that can be spared completely."""
+    """Return the groups that the other slices keep if slices that the minimum `least` does not need are removed
+    completely.
+    """
     kept = {name: {role: one.have for role, one in counts.items()} for name, counts in others.items()}
     for name in _least_first(others, wanted):
         without = {**kept, name: dict.fromkeys(kept[name], 0)}
@@ -161,7 +171,7 @@ def _without_slices(others: Mapping[str, Counts], wanted: Share, least: Share) -
 def _without_groups(
     kept: Mapping[str, Share], others: Mapping[str, Counts], wanted: Share, least: Share
 ) -> dict[str, Share]:
-    """Return what the other slices keep, without single groups that can be spared."""
+    """Return the groups that the other slices keep if single groups that the minimum `least` does not need are removed."""
     out = {name: dict(share) for name, share in kept.items()}
     number = {role: _number(kept, role) for role in wanted}
     ready = {role: _ready(kept, others, role) for role in wanted}
@@ -177,11 +187,13 @@ def _without_groups(
 
 
 def _freed(said: dict[str, Share], target: str, seen: Mapping[str, Counts], wanted: Share) -> dict[str, Share]:
-    """Return the shares without the slice that serves the least if three revisions block each other permanently, else the
-    same shares.
+    """Return the shares. If three revisions block each other permanently, the groups of the slice with the least capacity
+    are removed from them.
 
-    Each slice has a group of every role, so together they may fill the capacity of a small role while the capacity of all is
-    needed. This is so only if every group is ready and nothing moves; a slice that serves nothing is removed in any case.
+    Each slice has a group of every role. Together the slices may therefore hold all groups that a role with few groups
+    allows, while the bounds require the capacity of all slices. A slice is removed only if every group is ready and nothing
+    changes. If nothing changes, a slice that serves nothing is removed next to a slice that serves, even if groups are not
+    ready.
     """
     changes = target not in seen and any(said[target].values())
     changes |= any(not one.have == one.left == said[name][role] for name in seen for role, one in seen[name].items())
@@ -195,15 +207,17 @@ def _freed(said: dict[str, Share], target: str, seen: Mapping[str, Counts], want
 
 
 def _could(kept: Mapping[str, Share], mine: Counts, wanted: Share, bounds: Bounds) -> int:
-    """Return the capacity that the target could reach next to these groups: a group whose removal does not raise it need
-    not go.
+    """Return the capacity that the target could reach next to the groups `kept`. A group whose removal does not raise
+    this capacity need not be removed.
     """
     share = _grown(mine, wanted, {role: _number(kept, role) for role in wanted}, bounds.surge)
     return min((share[role] * _whole(wanted) // count for role, count in wanted.items() if count), default=0)
 
 
 def _spared(before: Mapping[str, Share], after: Mapping[str, Share], others: Mapping[str, Counts], least: Share) -> bool:
-    """Return whether the groups that remain satisfy the minimum, both in number and in ready groups."""
+    """Return whether the groups `after` satisfy the minimum `least`, both in number and in ready groups. If the groups
+    `before` do not satisfy the minimum, the numbers must not decrease.
+    """
     for role, count in least.items():
         if _number(after, role) < min(count, _number(before, role)):
             return False
@@ -217,7 +231,9 @@ def _left(others: Mapping[str, Counts], wanted: Share) -> Share:
 
 
 def _with_dying(left: Share, mine: Counts, others: Mapping[str, Counts]) -> Share:
-    """Return the groups that hold capacity: those of other slices, and groups of the slice itself that are terminating."""
+    """Return the number of groups by role that hold capacity: groups of other slices, and terminating groups of the
+    target itself.
+    """
     dying = {role: one.left - one.have for role, one in mine.items()} if others else {}
     return {role: count + dying.get(role, 0) for role, count in left.items()}
 
@@ -231,7 +247,9 @@ def _ready(kept: Mapping[str, Share], others: Mapping[str, Counts], role: str) -
 
 
 def _grown(mine: Counts, wanted: Share, left: Share, surge: Mapping[str, int]) -> Share:
-    """Return a slice grown to what the others leave capacity for; it begins with a group of every role or not at all."""
+    """Return the groups of a slice after it has grown into the capacity that the other slices leave. A slice starts with
+    a group of every role, or not at all.
+    """
     have = {role: min(count, mine[role].have if role in mine else 0) for role, count in wanted.items()}
     room = {role: count + surge.get(role, 0) - left[role] for role, count in wanted.items()}
     share = {role: max(have[role], min(count, room[role])) for role, count in wanted.items()}

@@ -1,5 +1,5 @@
-"""Determine the Secrets that pods may wait for. Their existence cannot be read, so they are created while pods are not
-ready.
+"""Determine the Secrets that pods may be waiting for. The operator cannot read whether they exist, so it creates them as
+long as pods are not ready.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ _digest = memoize_by_identity(1024)(digest)
 
 
 def ssh_keys(snapshot: Snapshot, intent: Intent, step: RolloutStep, held: Held) -> tuple[EnsureSecret, ...]:
-    """Return the Secrets with SSH keys, for kept slices in which some pods are not ready."""
+    """Return the Secrets with SSH keys, for kept slices in which pods are not ready."""
     ready = Counter((pod.revision, pod.component) for pod in snapshot.pods if pod.ready and not pod.deleting)
     out = {}
     for revision in step.keep:
@@ -32,7 +32,7 @@ def ssh_keys(snapshot: Snapshot, intent: Intent, step: RolloutStep, held: Held) 
 
 
 def router_keys(snapshot: Snapshot, intent: Intent, manifests: Iterable[Manifest]) -> tuple[EnsureSecret, ...]:
-    """Return the Secret with the key of the routers, while a router starts or is being replaced."""
+    """Return the Secret with the key of the routers while a router is starting or being replaced; otherwise ()."""
     waits = any(pod.component == keys.ROUTER and not pod.ready and not pod.deleting for pod in snapshot.pods)
     ready = Counter(pod.revision for pod in snapshot.pods if pod.component == keys.ROUTER and pod.ready and not pod.deleting)
     for item in manifests:

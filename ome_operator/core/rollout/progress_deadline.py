@@ -1,8 +1,10 @@
-"""Limit how long a new slice may go without another pod becoming ready, and decide what happens then (decisions 12).
+"""Limit the time that a new slice may take until its next pod becomes ready, and decide what happens after that time
+(decisions 12).
 
-The clock is in the status: the largest number of ready pods so far, and since when. It starts when the slice has engines,
-restarts with every further ready pod, and disappears when the slice is complete or while the service is paused. It therefore
-survives restarts, and a slice that grows step by step has the whole time for each step.
+The clock is stored in the status: the largest number of ready pods so far, and the time when it was reached. The clock
+starts when the slice has engines, and restarts with every further ready pod. It is removed when the slice is complete, or
+while the service is paused. It therefore survives restarts of the operator, and a slice that grows step by step has the full
+time for each step.
 """
 
 from collections import Counter
@@ -16,23 +18,27 @@ from ome_operator.core.rollout.target import TargetRevision
 from ome_operator.core.waves.shared_edits import whole_before
 
 DEFAULT = "1h"
-"""As long as the start-up probes of the shipped runtimes allow (360 times 10 s): loading a terabyte takes that long."""
+"""The default time limit. It is as long as the start-up probes of the shipped runtimes allow (360 times 10 s), because
+loading a terabyte takes that long."""
 ROLLBACK = "Rollback"
 
 
 class Clock(NamedTuple):
-    """How long a slice has made no progress."""
+    """The time for which a slice has made no progress."""
 
     stored: dict[str, Any]
-    """`{revision, readyPods, since}` as in the status; empty while the clock does not run."""
+    """The fields `revision`, `readyPods` and `since`, as in the status; empty while the clock does not run."""
     left: float | None = None
-    """Seconds until the slice counts as failed, 0 if it does; None while the clock does not run."""
+    """Seconds until the slice counts as failed; 0 if it has failed; None while the clock does not run."""
     back: bool = False
-    """Whether the last complete revision is to come back when the slice fails: the user asks for it, and there is one."""
+    """Whether the last complete revision is restored when the slice fails: the user asks for it, and such a revision
+    exists."""
 
     @property
     def again(self) -> float | None:
-        """Seconds until the next pass has something to do: the time is over, or a stored rejection takes effect."""
+        """Seconds until the next pass is needed: at the deadline, or 0 if a stored rejection must take effect; None if
+        never.
+        """
         return self.left if self.left or self.back else None
 
 
@@ -40,7 +46,9 @@ STOPPED = Clock({})
 
 
 def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
-    """Return the clock of the target's slice. A slice that was complete before is not new, and has no clock."""
+    """Return the clock of the slice of the target. A slice that was complete before is not new, so its clock does not
+    run.
+    """
     service, now = snapshot.service, snapshot.now
     rollout = service.spec.rollout
     paused = rollout is not None and bool(rollout.paused)
@@ -60,17 +68,19 @@ def clock(snapshot: Snapshot, aim: TargetRevision) -> Clock:
 
 
 def allowed(service: InferenceService) -> str:
-    """Return the time limit of a slice as a person writes it."""
+    """Return the time limit of a slice as the user wrote it, or the default."""
     return (service.spec.rollout.ready_timeout if service.spec.rollout else None) or DEFAULT
 
 
 def count(one: Slice) -> tuple[int, int]:
-    """Return (ready pods, desired pods) of a slice, over its groups and its router."""
+    """Return the numbers of ready pods and of desired pods of a slice, over its groups and its router."""
     ready = Counter(_workload(pod.component, pod.workload) for pod in one.pods if pod.ready and not pod.deleting)
     sets = [child for child in one.workloads if child.kind in ("StatefulSet", "Deployment") and not child.deleting]
     return sum(min(child.replicas, ready[child.name]) for child in sets), sum(child.replicas for child in sets)
 
 
 def _workload(component: str, owner: str) -> str:
-    """Return the workload of a pod; the pod of a router belongs to it through a ReplicaSet."""
+    """Return the name of the workload of a pod. The pod of a router belongs to a ReplicaSet, whose name begins with the
+    name of the Deployment.
+    """
     return owner.rpartition("-")[0] if component == keys.ROUTER else owner

@@ -1,4 +1,4 @@
-"""Count what exists and what is desired: the numbers that a rollout is planned with."""
+"""Count the existing and the desired groups of a service: the numbers from which a rollout is planned."""
 
 from ome_operator import keys
 from ome_operator.core.group_numbers import by_worth, left, ready_groups
@@ -10,8 +10,8 @@ from ome_operator.core.rollout.strategy import RECREATE, Strategy
 
 
 def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
-    """Return the counts. Slices with other roles than the target cannot run next to it (they need another router): they
-    go first.
+    """Return the counts. If a slice has other roles than the target, the two cannot run next to each other, because they
+    need different routers. In this case the other slices are removed first.
     """
     present = snapshot.slices
     built = {name: _counts(found, intent) for name, found in present.items()}
@@ -25,7 +25,9 @@ def replica_counts(snapshot: Snapshot, intent: Intent) -> ReplicaCounts:
 
 
 def _wanted(revision: str, intent: Intent, counts: Counts) -> Share:
-    """Return the desired groups of a slice by role; for a role that the service no longer names, those that exist."""
+    """Return the desired number of groups of a slice by role. A role that is no longer in the spec of the service keeps
+    its existing groups.
+    """
     roles = intent.roles(revision)
     unnamed = {role: counts[role].have if role in counts else 1 for role in roles}
     # in a fixed order, because people read it
@@ -45,6 +47,6 @@ def _counts(one: Slice, intent: Intent) -> Counts:
 
 
 def groups(role: str, size: int, one: Slice) -> GroupCounts:
-    """Return the groups of a role of a slice, each of `size` pods, in order of their value."""
+    """Return the counts of the groups of a role of a slice. Each group has `size` pods."""
     order, ready = by_worth(role, size, one), ready_groups(role, size, one)
     return GroupCounts(len(order), tuple(number in ready for number in order), left(role, one))

@@ -1,7 +1,7 @@
-"""Compute the steps that remove a slice, each derived from what is still there (decisions 6 and 9).
+"""Compute the steps that remove a slice. Each step is derived from the objects that are left (decisions 6 and 9).
 
-A slice is removed in this order: its router, until no pod of it is left; its leaders; its workers, which ignore SIGTERM and
-would hold their GPUs for the whole grace period. Only when no pod of the slice is left may another slice start.
+A slice is removed in this order: its router, until no router pod is left; its leaders; its workers, which ignore SIGTERM and
+would hold their GPUs for the complete grace period. Another slice may start only when no pod of this slice is left.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,19 +15,19 @@ from ome_operator.core.reconcile.plan import Delete, Guard, NodeLost
 from ome_operator.core.render import meta
 
 WORKER_GRACE = 1
-"""Grace period in seconds of ranks above 0 whose leader is gone."""
+"""Grace period in seconds of a rank above 0 whose leader is gone."""
 
 
 class Retirement(NamedTuple):
-    """The next step of removing a slice."""
+    """The next step of the removal of a slice."""
 
     delete: tuple[Delete, ...]
     waits_for: str
-    """What is being removed, for people; "" if nothing of the slice is left."""
+    """A text for people about what is being removed; "" if no pod of the slice and no workload with pods is left."""
 
 
 def retire(service: str, slice_: Slice) -> Retirement:
-    """Return the next step of removing a whole slice."""
+    """Return the next step of the removal of a complete slice."""
     routers = [child for child in slice_.workloads if child.kind == "Deployment"]
     leaders = [child for child in slice_.workloads if is_leader_set(child)]
     workers = [child for child in slice_.workloads if child.kind == "StatefulSet" and not is_leader_set(child)]
@@ -49,7 +49,9 @@ def retire(service: str, slice_: Slice) -> Retirement:
 
 
 def hurry(pods: Iterable[Pod]) -> tuple[Delete, ...]:
-    """Return deletions of pods with a short grace period, unless they have it already."""
+    """Return deletions with a short grace period. Pods that are already being deleted with such a grace period are left
+    out.
+    """
     return tuple(
         Delete("Pod", pod.name, pod.uid, grace=WORKER_GRACE) for pod in pods if not pod.deleting or pod.grace > WORKER_GRACE
     )
@@ -69,11 +71,11 @@ def _gone(what: str, revision: str, pods: list[Pod]) -> str:
 def leftovers(
     service: str, component: str, kept: Collection[int], slice_: Slice, abandoned: Collection[str] = ()
 ) -> tuple[Delete, ...]:
-    """Return the next step of removing the groups of a role that are not `kept`: leaders first, then the workers of
-    leaders that are gone.
+    """Return the next step of the removal of the groups of a role that are not `kept`: first the leaders, then the
+    workers of leaders that are gone.
 
-    `abandoned` are UIDs of pods that should have ended on nodes that do not report: no worker waits for such a leader,
-    because it would hold the accelerators of healthy nodes.
+    `abandoned` contains the UIDs of pods that should have ended, but whose nodes do not report. Workers do not wait for the
+    end of a leader in `abandoned`, because they would hold the accelerators of healthy nodes.
     """
     goes = [child for child in sets(component, slice_) if (group := group_number(child)) is not None and group not in kept]
     gone = [pod for pod in pods(component, slice_) if pod.group not in kept]
@@ -83,7 +85,7 @@ def leftovers(
     nodes = {pod.group: pod.node for pod in gone if pod.rank == 0 and pod.uid in abandoned}
     workers = [child for child in goes if not is_leader_set(child) and group_number(child) not in leads]
     replaced = {group_number(child) for child in goes if not child.deleting}  # a StatefulSet would recreate its pods
-    # The garbage collector may be slow, and leaves orphans: nothing serves without its StatefulSet.
+    # The garbage collector may be slow, and it leaves orphans: a leader pod without its StatefulSet is deleted here.
     alone = [pod for pod in gone if is_leader(pod) and pod.group not in led and not pod.deleting]
     rest = [pod for pod in gone if pod.rank > 0 and pod.group not in leads | replaced]
     delete = [*_deletes(leaders), *(Delete("Pod", pod.name, pod.uid) for pod in alone)]
@@ -95,6 +97,6 @@ def leftovers(
 
 
 def _leader_gone(service: str, component: str, revision: str, workers: Child) -> Guard:
-    """Return the guard that no leader of the group of these workers is left."""
+    """Return the guard that no pod of the leader of these workers exists."""
     mark = {keys.WORKER_INDEX: "0", keys.GROUP_INDEX: str(group_number(workers))}
     return Guard(meta.requirement({**meta.labels(service, component, revision), **mark}))

@@ -1,4 +1,4 @@
-"""Record revisions: inputs and templates are stored before anything is made of them (decisions 2 and 3)."""
+"""Record revisions: inputs and rendered templates are stored before any object is created from them (decisions 2 and 3)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,24 +17,26 @@ from ome_operator.core.render.statefulsets import OLDEST, RENDER, workloads
 from ome_operator.core.resolve.identity import equivalent, identity
 
 SIZE_LIMIT = 200_000
-"""Bytes of JSON that a ControllerRevision may hold: etcd refuses requests above 1.5 MB, and ten revisions are kept."""
+"""Largest number of bytes of JSON in a ControllerRevision: etcd refuses requests above 1.5 MB, and ten revisions are
+kept."""
 Refuses = Callable[[str, Mapping[str, Any]], Problem | None]
-"""Name of a new revision and what it would store -> why it is refused, None if it is accepted."""
+"""A function that returns why a new revision is refused, from its name and the data that it would store; None if the
+revision is accepted."""
 
 
 @dataclass(frozen=True)
 class RevisionLedger:
-    """The stored revisions, including what was written last."""
+    """The stored revisions of a service, including a revision that this pass stores."""
 
     data: Mapping[str, Mapping[str, Any]]
-    """Revision -> what its ControllerRevision stores."""
+    """The data that the ControllerRevision of each revision stores."""
     numbers: Mapping[str, int]
-    """Revision -> its number; the largest is what the user wrote last."""
+    """The number of each revision. The revision with the largest number is what the user wrote last."""
     write: tuple[Manifest, ...] = ()
-    """ControllerRevisions to write before anything else."""
+    """ControllerRevisions to write before all other objects."""
     problems: tuple[Problem, ...] = ()
     current: bool = False
-    """Whether the present inputs are stored as the newest revision already."""
+    """Whether the newest stored revision was made from the present inputs."""
 
 
 def record(
@@ -46,10 +48,11 @@ def record(
     looked: str = OFF,
     refused: Refuses = lambda *_: None,
 ) -> RevisionLedger:
-    """Store `inputs` as the newest revision unless they are that already; None (an input is missing) stores nothing.
+    """Store `inputs` as the newest revision, unless they are the newest revision already. If `inputs` is None (an input
+    is missing), no revision is stored.
 
-    `directories`, `labels` and `looked` are as in `workloads`. `refused` is asked only about new revisions, never about
-    stored ones.
+    `directories`, `labels` and `looked` (the default preflight mode) are passed to `workloads`. `refused` is called only for
+    new revisions, never for stored revisions.
     """
     usable = [one for one in known if not former(one)]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
@@ -77,7 +80,9 @@ def record(
 
 
 def _adopted(owner: meta.Owner, usable: Sequence[Revision], written: Sequence[Manifest]) -> tuple[Manifest, ...]:
-    """Return orphans, which are adopted by applying them again, except those that are `written` anyway."""
+    """Return the manifests of orphaned revisions, which are adopted by applying them again. Revisions that are in
+    `written` are left out.
+    """
     already = {each["metadata"]["name"] for each in written}
     orphans = [each for each in usable if not each.child.owner and each.child.name not in already]
     return tuple(manifest(owner, each.name, each.number, each.data) for each in orphans)
@@ -105,17 +110,19 @@ def _render(
 
 
 def former(one: Revision) -> bool:
-    """Return whether a revision was stored in a form that can no longer be stamped."""
+    """Return whether a revision was stored in an old form, from which StatefulSets can no longer be written."""
     return int(one.data.get("render") or 0) < OLDEST
 
 
 def match(inputs: Mapping[str, Any], known: Sequence[Revision]) -> Revision | None:
-    """Return the newest stored revision with these inputs."""
+    """Return the newest stored revision with equivalent inputs; None if there is none."""
     return next((one for one in reversed(known) if equivalent(one.data.get("inputs") or {}, inputs)), None)
 
 
 def name_of(inputs: Mapping[str, Any], known: Sequence[Revision]) -> str:
-    """Return a name for new inputs: their digest, with a counter if another revision has that name."""
+    """Return the name of a revision for new inputs: the digest of the inputs, with a counter if another revision has that
+    name.
+    """
     taken, count, inputs = {one.name for one in known}, 0, identity(inputs)
     while (name := names.digest([inputs, count] if count else inputs)) in taken:
         count += 1
@@ -123,7 +130,9 @@ def name_of(inputs: Mapping[str, Any], known: Sequence[Revision]) -> str:
 
 
 def manifest(owner: meta.Owner, revision: str, number: int, data: Mapping[str, Any]) -> Manifest:
-    """Return the ControllerRevision of a revision; `data` is immutable once stored, `number` may grow."""
+    """Return the ControllerRevision of a revision. The stored `data` of a revision never changes; its `number` may
+    increase.
+    """
     name = names.revision_object(owner.name, revision)
     labels = meta.labels(owner.name, revision=revision)
     body = {"revision": number, "data": dict(data)}
@@ -131,7 +140,7 @@ def manifest(owner: meta.Owner, revision: str, number: int, data: Mapping[str, A
 
 
 def size(data: Mapping[str, Any]) -> int:
-    """Return the bytes of JSON that a revision's data takes."""
+    """Return the number of bytes of the data of a revision as JSON."""
     return len(json.dumps(data, separators=(",", ":")).encode())
 
 

@@ -13,10 +13,10 @@ from ome_operator.core.rollout.retire import Retirement, retire
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a slice may replace the one that serves, or continue to."""
+    """Whether a slice may start to replace the serving slice, or continue to replace it, and why not."""
 
     reason: str
-    """The reason as a CamelCase word, "" if the slice may start."""
+    """The reason why the slice may not start or continue, as a CamelCase word; "" if it may."""
     message: str
 
 
@@ -25,22 +25,23 @@ class RolloutStep:
     """One step of a rollout."""
 
     groups: Mapping[str, Share]
-    """Revisions whose slices are stamped in this pass, the target last -> role -> groups."""
+    """Groups by role, by revision, for the slices whose StatefulSets this pass writes; the target comes last."""
     delete: tuple[Delete, ...] = ()
     alone: bool = False
-    """Whether no engine pod of another revision may exist when StatefulSets of the kept slice are created."""
+    """Whether StatefulSets of the kept slice may be created only when no engine pod of another revision exists."""
     reason: str = ""
-    """Why the target is not complete and alone yet, as a CamelCase word."""
+    """The reason why the target is not the only complete revision yet, as a CamelCase word; "" if there is no such
+    reason."""
     message: str = ""
-    """The reason as a sentence; for a slice that is being replaced, what is being removed."""
+    """The reason as a sentence. If a slice is being replaced, a text about what is being removed."""
     rolls: bool = False
-    """Whether a slice is being replaced, or waits for permission to be."""
+    """Whether a slice is being replaced, or waits for permission to be replaced."""
     held: bool = False
-    """Whether nothing is replaced for now, for the reason above."""
+    """Whether nothing is replaced for now, because of `reason`."""
 
     @property
     def keep(self) -> tuple[str, ...]:
-        """Revisions whose slices are stamped in this pass."""
+        """Revisions of the slices whose StatefulSets this pass writes, the target last."""
         return tuple(self.groups)
 
 
@@ -48,9 +49,10 @@ OPEN = Gate("", "")
 
 
 def stored_hold(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `rolloutHold` of a stored status: gate, reason, target and since. {} while no gate is closed.
+    """Return `rolloutHold` of a stored status, with the fields gate, reason, target and since; {} while no gate is
+    closed.
 
-    Every component of a service has the same `rolloutHold`, so the first that has it is read.
+    Every component of a service has the same `rolloutHold`, so the first component that has it is read.
     """
     components: Mapping[str, Mapping[str, Any]] = status.get("components") or {}
     return next((component["rolloutHold"] for component in components.values() if component.get("rolloutHold")), {})
@@ -59,11 +61,11 @@ def stored_hold(status: Mapping[str, Any]) -> Mapping[str, Any]:
 def decide(
     service: str, target: str, present: Mapping[str, Slice], gate: Gate, numbers: ReplicaCounts, ahead: str = ""
 ) -> RolloutStep:
-    """Return the next step from the slices that exist to the target alone.
+    """Return the next step from the existing slices to the state in which only the target exists.
 
-    A working slice is replaced only by a slice that can start: while the gate is closed the old slices are kept, and once it
-    is open they make room step by step. `ahead` names the wave that goes first, "" if this service may proceed. Stateless,
-    so a restart in the middle continues the rollout.
+    A working slice is replaced only by a slice that can start. While the gate is closed, the old slices are kept. Once it is
+    open, they are removed step by step. `ahead` describes the wave that this service waits for; "" if the service may
+    proceed. The function is stateless, so an operator that restarts during a rollout continues it.
     """
     if not target:  # nothing can be rendered and nothing is stored: what runs stays as it is
         return RolloutStep({}, reason=gate.reason or Reason.NOTHING_TO_RUN, message=gate.message)
@@ -98,7 +100,9 @@ def _rolling(
     numbers: ReplicaCounts,
     halt: Gate,
 ) -> RolloutStep:
-    """Remove the slices that are to have no group any more step by step, and stamp the others with their groups."""
+    """Return the step for the groups `shares`: slices without groups in `shares` are removed step by step, and the
+    StatefulSets of the other slices are written.
+    """
     kept = {found.revision: shares[found.revision] for found in others if any(shares[found.revision].values())}
     going = [retire(service, found) for found in others if found.revision not in kept]
     waits = [step.waits_for for step in going if step.waits_for]
@@ -118,24 +122,26 @@ def _rolling(
 def _deletes(going: list[Retirement], running: bool) -> tuple[Delete, ...]:
     """Return the deletions of old slices in this pass.
 
-    The remaining objects of a slice without pods (disruption budgets) indicate that it may still be completed again. They
-    are deleted when the new slice exists.
+    The last objects of a slice without pods (its disruption budgets) show that the slice may still be completed again. They
+    are deleted once the new slice exists.
     """
     return tuple(delete for step in going if running or step.waits_for for delete in step.delete)
 
 
 def _reason(serves: bool, ends: bool) -> str:
-    """Return why the target is not alone: an old slice `serves` still, or its objects are being removed (`ends`)."""
+    """Return why the target is not the only slice: an old slice still serves (`serves`), or objects of an old slice are
+    being removed (`ends`). Return "" if neither is true.
+    """
     if serves:
         return Reason.ROLLING_OUT
     return Reason.RETIRING_OLD_SLICE if ends else ""
 
 
 def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """Return the slices that continue to serve: those that run, or else the one of which most is left.
+    """Return a step that keeps the slices that run or, if none runs, the slice of which most objects are left.
 
-    Such a slice was being removed, or somebody deleted its leaders; while no other slice may start it is completed again. A
-    decision that is due in a moment changes nothing.
+    That slice was being removed, or a person deleted its leaders. It is completed again while no other slice may start.
+    While a check is being made (reason Checking), nothing is changed, because the result follows in a moment.
     """
     run = [one for one in others if started(one)]
     if gate.reason == Reason.CHECKING:
@@ -152,8 +158,8 @@ def _waiting(others: list[Slice], gate: Gate, numbers: ReplicaCounts) -> Rollout
 
 
 def _alone(target: str, begun: bool, gate: Gate, numbers: ReplicaCounts) -> RolloutStep:
-    """Decide if no other slice exists: a first slice starts at once unless the user paused it or its inputs are
-    incomplete.
+    """Return the step if no other slice exists. A first slice starts at once, unless the user paused the rollout or the
+    inputs are incomplete.
     """
     if not begun and gate.reason:
         return RolloutStep({}, reason=gate.reason, message=gate.message)

@@ -1,6 +1,4 @@
-"""Read how a service wants to get from one revision to the next: its `rollout` block, or OME's older
-`deploymentStrategy`.
-"""
+"""Read the rollout strategy of a service, from its `rollout` block or from OME's older `deploymentStrategy`."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,19 +12,22 @@ ROLLING, BLUE_GREEN, RECREATE = "rollingUpdate", "blueGreen", "recreate"
 
 
 class Strategy(NamedTuple):
-    """What the user asked for, with defaults filled in."""
+    """The rollout strategy that a user asked for, with defaults filled in."""
 
     name: str = ROLLING
     surge: int | str = 0
-    """Groups above the desired number, or percent of a role's groups rounded up; 0 needs no spare accelerators."""
+    """How many groups may exist above the desired number, as a number or as a percentage of the groups of a role, rounded
+    up. The value 0 needs no spare accelerators."""
     unavailable: int | str = 1
-    """Groups that may be missing, or percent of a role's groups rounded down."""
+    """How many groups may be missing, as a number or as a percentage of the groups of a role, rounded down."""
     paused: bool = False
     advice: tuple[str, ...] = ()
-    """Settings that have no effect, as sentences."""
+    """Sentences about settings that have no effect."""
 
     def bounds(self, wanted: Mapping[str, int]) -> Bounds:
-        """Return the bounds in groups per role. A role that could not move at all may miss one group."""
+        """Return the bounds as numbers of groups by role. If the strategy allows neither surplus nor missing groups of a
+        role, one group may be missing, so that the rollout can proceed.
+        """
         if self.name == RECREATE:
             return Bounds({}, wanted, alone=True)
         if self.name == BLUE_GREEN:
@@ -37,7 +38,9 @@ class Strategy(NamedTuple):
 
 
 def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
-    """Return the strategy of a service: its rollout block takes precedence over a component's deploymentStrategy."""
+    """Return the strategy of a service. Its `rollout` block takes precedence over the `deploymentStrategy` of a
+    component.
+    """
     rollout = service.spec.rollout
     if rollout is None:
         return _older(service, runtime)
@@ -47,7 +50,7 @@ def strategy(service: InferenceService, runtime: Runtime | None) -> Strategy:
 
 
 def _named(block: Rollout | RolloutGroup) -> Strategy | None:
-    """Return the strategy that a block names, None if it names none."""
+    """Return the strategy that a block names; None if it names none."""
     if block.blue_green is not None:
         return Strategy(BLUE_GREEN)
     if block.recreate is not None:
@@ -71,7 +74,7 @@ def _rolling(bounds: RollingUpdate | DeploymentUpdate, where: str) -> Strategy:
 
 
 def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
-    """Return sentences about what a list of groups asks for and does not get."""
+    """Return sentences about requests of a list of groups that the operator does not satisfy."""
     said = []
     if len(groups) > 1 or not {*service.spec.components} <= {*groups[0].components}:
         said.append(

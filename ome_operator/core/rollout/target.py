@@ -1,4 +1,5 @@
-"""Determine which revision a service goes to: its pin or what was written last, unless that was rejected (decisions 12).
+"""Determine the target revision of a service: its pinned revision or the newest revision, unless that revision was
+rejected (decisions 12).
 
 Every input is stored (revisions, the pin in the spec, rejections and the last complete revision in the status), so an
 operator that restarts makes the same decision.
@@ -16,42 +17,45 @@ from ome_operator.core.waves.shared_edits import whole_before
 
 
 class TargetRevision(NamedTuple):
-    """The revision that a service goes to, and why it is not the one that was asked for."""
+    """The revision to which a service is rolled out, and why it is not the revision that the user asks for."""
 
     revision: str
-    """The revision to go to, "" if none is stored."""
+    """The target revision; "" if no revision is stored."""
     wish: str
-    """The revision that the user asks for: the pin, or what was written last."""
+    """The revision that the user asks for: the pinned revision, or the newest revision."""
     pin: str
-    """The stored revision that the spec pins, "" if it pins none."""
+    """The stored revision that the spec pins; "" if it pins none."""
     back: str
-    """The revision that comes back if the wish is rejected, "" if none was complete before."""
+    """The revision that is restored if the wish is rejected: the newest other revision that was complete last and is not
+    rejected; "" if there is none."""
     edit: int
-    """Number of what was written last."""
+    """Number of the newest revision."""
     retry: str
-    """Value of the annotation by which users ask to try a rejected revision again, "" without it."""
+    """Value of the annotation with which users ask for another attempt of a rejected revision; "" without the annotation."""
     rejected: tuple[Mapping[str, Any], ...] = ()
-    """The rejections that count, in the form of the status."""
+    """Rejections that still apply, in the format of the status."""
     problems: tuple[Problem, ...] = ()
 
     @property
     def rejection(self) -> Mapping[str, Any] | None:
-        """Why the wish is not the target; None if it is."""
+        """The rejection because of which the wish is not the target; None if the wish is the target."""
         return None if self.revision == self.wish else _of(self.wish, self.rejected)
 
     @property
     def named(self) -> bool:
-        """Whether the revision is taken from the store, so that it does not depend on what is written now."""
+        """Whether the target is a named stored revision, which does not depend on the present spec and inputs: it is
+        pinned, or it is restored after a rejection.
+        """
         return bool(self.pin) or self.revision != self.wish
 
     @property
     def used(self) -> frozenset[str]:
-        """Revisions that a later decision may name: they are kept regardless of the history limit."""
+        """Revisions that a later decision may need. They are kept regardless of the history limit."""
         return frozenset({self.revision, self.wish, self.back, *(one["revision"] for one in self.rejected)} - {""})
 
     def reject(self, reason: str, message: str, now: datetime) -> dict[str, Any]:
-        """Return a rejection of the revision in the form of the status: it counts until the next edit or request to try
-        again.
+        """Return a rejection of the target revision in the format of the status. It applies until the next edit, or until
+        the user asks for another attempt.
         """
         said = {"revision": self.revision, "edit": self.edit, "reason": str(reason), "message": message}
         return {**said, "time": now.isoformat(timespec="seconds"), **({"retry": self.retry} if self.retry else {})}
@@ -60,14 +64,15 @@ class TargetRevision(NamedTuple):
 def target(
     pin: str, numbers: Mapping[str, int], whole: Iterable[str], rejected: Iterable[Mapping[str, Any]], retry: str
 ) -> TargetRevision:
-    """Return the revision that a service goes to.
+    """Return the target revision of a service.
 
-        numbers     Stored revisions and their order.
+        pin         The revision that the spec pins; "" if it pins none.
+        numbers     The number of each stored revision; the newest revision has the largest number.
         whole       Revisions that were complete last.
-        rejected    Rejections in the form of the status.
-        retry       As in TargetRevision.
+        rejected    Rejections in the format of the status.
+        retry       Value of the annotation, as in `TargetRevision.retry`.
 
-    A rejection never expires: equal inputs are not tried twice.
+    A rejection never expires with time: inputs that were rejected are not tried a second time.
     """
     newest = max(numbers, key=numbers.__getitem__, default="")
     problems = (_unknown(pin, numbers),) if pin and pin not in numbers else ()
@@ -84,7 +89,7 @@ def target(
 
 
 def of(service: InferenceService, numbers: Mapping[str, int]) -> TargetRevision:
-    """Return the revision that a service goes to, from its spec, annotations and status."""
+    """Return the target revision of a service, from its spec, its annotations and its status."""
     pin = (service.spec.rollout.revision if service.spec.rollout else None) or ""
     rejected, retry = service.status.get("rejected") or (), service.annotations.get(keys.RETRY, "")
     return target(pin, numbers, whole_before(service.status), rejected, retry)

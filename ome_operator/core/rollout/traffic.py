@@ -1,10 +1,11 @@
-"""Decide which slices a Gateway sends requests to, and which deletions wait until it sends them elsewhere (decisions 27).
+"""Decide to which slices a Gateway sends requests, and which deletions wait until it sends requests elsewhere (decisions
+27).
 
-The service's own Service selects the ready routers of every slice, so it never has to be switched. An HTTPRoute names a
-Service with a weight for each slice. It is changed before the router of a slice is removed, and Gateways get time to read
-it.
+The Service of the InferenceService selects the ready routers of every slice, so it never has to be switched. An HTTPRoute
+names a Service with a weight for each slice. The HTTPRoute is changed before the router of a slice is removed, and Gateways
+get time to read the change.
 
-Everything is derived from stored state. The API server knows where the route leads, and since when.
+Everything is derived from stored state: the stored HTTPRoute contains where requests go, and since when.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,24 +22,26 @@ from ome_operator.core.rollout.planner import ReplicaCounts, capacity
 from ome_operator.core.rollout.step import RolloutStep
 
 NOTICE = float(ENDPOINT_LAG)
-"""Seconds between a route that leads away from a slice and the removal of the slice's router: Gateways may lag that long."""
+"""Seconds between the change of an HTTPRoute away from a slice and the removal of the router of the slice, because
+Gateways may lag that long."""
 SETTLED = 5.0
-"""Seconds that a router has to be ready before requests are moved to it: Kubernetes writes the endpoints of a Service
-after its pods are ready, on a busy control plane seconds later."""
+"""Seconds for which a router has to be ready before requests are moved to it: Kubernetes writes the endpoints of a
+Service after its pods are ready, on a busy control plane seconds later."""
 MOST = 1_000_000
 """The largest weight that the Gateway API accepts."""
 
 
 class TrafficSplit(NamedTuple):
-    """The desired destinations of the route of a service."""
+    """The desired destinations of the HTTPRoute of a service."""
 
     weights: Mapping[str, int]
-    """Name of a Service -> its weight. A slice that is to get no requests has 0, so that a Gateway keeps it configured
-    and loses no response that is under way."""
+    """The weight of each Service, by name. The Service of a slice that is to get no requests has the weight 0, so that a
+    Gateway keeps it configured and loses no response that is under way."""
     serving: frozenset[str]
-    """Names of the routers of slices that can answer now."""
+    """Names of the routers of slices that can answer requests now."""
     again: float | None = None
-    """Seconds until a kept slice has settled and gets its share."""
+    """Seconds until the router of a kept slice has been ready long enough for the slice to get its share; None if no
+    slice is waiting."""
 
 
 class Allowed(NamedTuple):
@@ -50,12 +53,15 @@ class Allowed(NamedTuple):
 
 
 def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: bool) -> TrafficSplit:
-    """Return the weights of the slices: their capacities as the rollout counts them.
+    """Return the weights of the slices: their capacities, as the rollout counts them.
 
-    A slice that is being removed gets requests only if no kept slice can answer and has settled. A slice that has not
-    settled gets none if another has. If no kept router can answer, all that still answer share the requests; if none does,
-    the kept slices share them equally. The service's own Service takes over if a slice that should get requests has no
-    Service yet, or cannot have one, and if there is no router in front (`routed` is False).
+    A slice has settled if one of its routers has been ready for `SETTLED` seconds. A slice that is being removed gets
+    requests only if no kept slice can answer requests and has settled. A kept slice that has not settled gets requests only
+    if no settled slice and no slice that is being removed can answer. If only slices whose routers are being deleted can
+    answer, these slices get the requests. If no slice can answer, the kept slices share the requests equally.
+
+    The Service of the InferenceService gets all requests if a slice that should get requests has no Service, or if there is
+    no router in front (`routed` is false).
     """
     own = snapshot.service.name
     capacities = {revision: _capacity(snapshot, counts, revision) for revision in snapshot.slices}
@@ -72,11 +78,11 @@ def weigh(snapshot: Snapshot, step: RolloutStep, counts: ReplicaCounts, routed: 
 
 
 def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[Delete]) -> Allowed:
-    """Return the deletions that break no request through the route; `wanted` is None if no route is wanted.
+    """Return the deletions that break no request through the HTTPRoute. `wanted` is None if no HTTPRoute is wanted.
 
-    The router of a slice that can answer is removed when the route has led elsewhere for some time, or if it is to lead
-    there to the end because no other slice can answer or will once it has settled. The Service of a slice is removed when
-    the route no longer names it.
+    The router of a slice that can answer requests is removed when the HTTPRoute has led elsewhere for `NOTICE` seconds. It
+    is also removed if the HTTPRoute has to lead to it until its end, because no other slice can answer, now or once it has
+    settled. The Service of a slice is removed when the HTTPRoute no longer names it.
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
     if wanted is None or stored is None or stored.deleting or stored.content is None:
@@ -99,7 +105,7 @@ def allowed(snapshot: Snapshot, wanted: TrafficSplit | None, deletes: Iterable[D
 def _chosen(
     snapshot: Snapshot, step: RolloutStep, capacities: Mapping[str, int], settles: Collection[str]
 ) -> dict[str, int]:
-    """Return slice -> weight for the slices that are to get requests."""
+    """Return the weights by revision, for the slices that are to get requests."""
     stand = [name for name in snapshot.slices if _deployed(snapshot, name)]
     stay = [name for name in stand if name in step.keep]
     settled = [name for name in stay if name not in settles]
@@ -111,9 +117,10 @@ def _chosen(
 
 
 def _settles(snapshot: Snapshot, revision: str) -> float:
-    """Return the seconds until a router of a slice has been ready long enough; 0 if one has, or if the route leads there.
+    """Return the seconds until a router of a slice has been ready long enough; 0 if a router has been, or if the
+    HTTPRoute leads to the slice already.
 
-    The kubelet reports since when, by the clock of its node. A time in the future is not waited for.
+    The kubelet reports when the pod became ready, by the clock of its node. A time far in the future is ignored.
     """
     stored = snapshot.controlled("HTTPRoute", snapshot.service.name)
     weights = stored.content["weights"] if stored is not None and stored.content else {}
@@ -132,7 +139,7 @@ def _ready(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _capacity(snapshot: Snapshot, counts: ReplicaCounts, revision: str) -> int:
-    """Return what a slice can answer: nothing without a ready router."""
+    """Return the capacity of a slice for requests; 0 without a ready router."""
     if not _ready(_routers(snapshot, revision)):
         return 0
     return capacity(counts.seen.get(revision, {}), counts.wanted.get(revision, {}))
@@ -144,12 +151,16 @@ def _deployed(snapshot: Snapshot, revision: str) -> bool:
 
 
 def _backend(snapshot: Snapshot, revision: str) -> str:
-    """Return the Service of a slice's routers while any of them is left; "" if it is not stored, or not ours."""
+    """Return the name of the Service of a slice's routers while a router is left; "" if no router is left, or if the
+    Service does not exist or is not ours.
+    """
     found = snapshot.controlled("Service", names.router(snapshot.service.name, revision))
     left = _deployed(snapshot, revision) or _routers(snapshot, revision)
     return found.name if found is not None and not found.deleting and left else ""
 
 
 def _fitting(weight: int, largest: int) -> int:
-    """Scale a weight to what the Gateway API accepts; a weight above zero stays above zero."""
+    """Scale a weight to the range that the Gateway API accepts, where `largest` is the largest weight. A weight above
+    zero stays above zero.
+    """
     return weight if largest <= MOST else -(-weight * MOST // largest)

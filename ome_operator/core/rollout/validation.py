@@ -1,7 +1,7 @@
 """Validate revisions by the rules of `ome lint`: a new revision may be refused, a stored revision only gets advice.
 
-A stored revision is never refused, so scaling, recovery and rollbacks never depend on a rule, and a rule that a newer
-operator adds stops nothing that exists.
+A stored revision is never refused. Scaling, recovery and rollbacks therefore do not depend on a rule, and a rule that is new
+in an operator version stops no existing service.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from ome_operator.core.rollout.revisions import former
 from ome_operator.names import title
 
 TOLD = 3
-"""Number of refusals that a condition lists; the others appear when these are fixed."""
+"""Number of refusals that a condition lists. The others are reported when these are fixed."""
 
 
 def advice(
@@ -32,7 +32,9 @@ def advice(
     data: Mapping[str, Any] | None,
     manifests: Iterable[Manifest],
 ) -> tuple[str, ...]:
-    """Return advice about the target, whose router is among the manifests that should exist."""
+    """Return advice about the target revision. The router of the target is taken from `manifests`, the objects that
+    should exist.
+    """
     if data is None:
         return ()
     ours = ("Deployment", revision)
@@ -43,8 +45,8 @@ def advice(
 def refusal(
     snapshot: Snapshot, owner: meta.Owner, resolved: Resolved, revision: str, data: Mapping[str, Any]
 ) -> Problem | None:
-    """Return why a new revision is not stored. A problem that a stored revision has too was accepted before, and is no
-    reason.
+    """Return why a new revision is refused, so that it is not stored; None if it is accepted. A problem that a stored
+    revision has too was accepted before, so it is no reason for a refusal.
     """
     judge = snapshot.deps.judge
     refused = judge(_asked(snapshot, owner, resolved, revision, data)).refused
