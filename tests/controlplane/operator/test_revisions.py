@@ -64,7 +64,7 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
     rig.patch("InferenceService", namespace, "one", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
     rig.says(namespace, "one", "RolledOut", "Paused", "spec.rollout.paused")
     assert runs(rig, namespace) == ["engine:1"]
-    assert "nothing moves before `ome resume one" in ome(rig, namespace, "undo", "one", "--off")
+    assert "nothing is rolled out before `ome resume one" in ome(rig, namespace, "undo", "one", "--off")
     ome(rig, namespace, "resume", "one")
     rig.wait("engine:2", lambda: runs(rig, namespace) == ["engine:2"] and whole(rig, namespace, "one"), 40)
     listed = ome(rig, namespace, "history", "one").splitlines()
@@ -91,7 +91,7 @@ def test_mistakes_on_the_command_line_are_one_sentence(rig: Rig, namespace: str,
     assert "has no revision nonsense (kept: " in ome(rig, namespace, "undo", "one", "--to", "nonsense")
     assert "has no revision to go back to" in ome(rig, namespace, "undo", "one")
     assert "has no rejected revision" in ome(rig, namespace, "retry", "one")
-    assert "give one of them" in ome(rig, namespace, "undo", "one", "--to", "x", "--off")
+    assert "use only one of them" in ome(rig, namespace, "undo", "one", "--to", "x", "--off")
 
 
 def test_a_slice_that_never_becomes_ready_gives_way(rig: Rig, namespace: str, single: str) -> None:
