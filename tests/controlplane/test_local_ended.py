@@ -14,6 +14,7 @@ def test_what_ended_by_itself_is_told_and_started_again(own: Cluster) -> None:
     longer have an effect.
     """
     first = own.spawn("helper", ["sh", "-c", 'echo "says $WORD"; exec sleep 1000'], {"WORD": "this"})
+    eventually("the helper has written its line", lambda: own.log("helper").read_text() == "says this\n")
     assert CliRunner().invoke(app, ["kubeconfig", "--name", "own"]).stderr == ""
     for process, name in ((first, "helper"), (own.process("kwok"), "kwok")):
         assert process is not None
