@@ -1,1 +1,3 @@
-"""`ome plan`: from the lengths of requests to nodes, tokens a second, seconds and a price. docs/sizing.md has the method."""
+"""`ome plan`: computes nodes, tokens per second, latency and price of a service from the lengths of its requests.
+docs/sizing.md describes the method.
+"""

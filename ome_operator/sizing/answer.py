@@ -45,7 +45,7 @@ def document(request: PlanRequest, layout: Layout, price: Price | None, shelf: L
 
 
 def plan_document(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> dict[str, Any]:
-    """Return the question and a document for each layout, as `ome plan -o json` writes them."""
+    """Return the request and a document for each layout, in the form that `ome plan -o json` prints."""
     place = request.place
     return {
         "asked": {
@@ -63,8 +63,8 @@ def plan_document(request: PlanRequest, layouts: Sequence[Layout], price: Price 
 
 
 def kind(request: PlanRequest) -> str:
-    """Return the phrase that describes how the predicted numbers are meant: means, and the kind of load (closed or open
-    loop).
+    """Return a phrase that states that the predicted figures are means, and whether they hold for a closed loop or an
+    open loop of requests.
     """
     if request.concurrency is not None:
         return "means, closed loop"
@@ -96,10 +96,12 @@ def _spread(tokens: float, side: Side) -> dict[str, float]:
 
 
 def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict[str, Any] | None:
-    """Return the price in USD per million tokens, or None if no price is known or the predicted rate is 0.
+    """Return the price in USD per million tokens, or None if no price of the GPU is known or the predicted request rate
+    is 0.
 
-    Prefill nodes are charged to input tokens and decode nodes to output tokens, including idle GPUs of these nodes. If the
-    same engines do prefill and decode, both prices charge all nodes, as if the other tokens were free.
+    The price of input tokens includes all prefill nodes, and the price of output tokens all decode nodes, including GPUs of
+    these nodes that no worker uses. If the same engines do prefill and decode, each of the two prices includes all nodes, as
+    if the other tokens were free.
     """
     if price is None or not layout.state.rate:
         return None
@@ -118,8 +120,8 @@ def cost(layout: Layout, load: Load, price: Price | None, per_node: int) -> dict
 
 
 def error_bars(found: Trust) -> dict[str, Any]:
-    """Return the error bars of a prediction as a document: for each figure, the median error and the error that nine of
-    ten rows keep, as fractions of the measured value.
+    """Return the error bars of a prediction as a document. For each figure it contains the median error, and the error
+    that nine of ten rows do not exceed. Errors are fractions of the measured value.
     """
     return {
         "basis": found.basis,

@@ -84,8 +84,8 @@ def _each(tokens: Any, gpus: int) -> str:
 
 
 def _lengths(scenario: str) -> tuple[float, float] | None:
-    """Return the mean numbers of input and output tokens of a traffic scenario such as `D(2000,100)`; None if the
-    scenario has no lengths.
+    """Return the mean numbers of input and output tokens of a traffic scenario such as `D(2000,100)`; None if the text of
+    the scenario contains no lengths.
     """
     if found := _FIXED.fullmatch(scenario) or _NORMAL.fullmatch(scenario):
         return float(found[1]), float(found[2])
@@ -106,11 +106,11 @@ def table(found: Iterable[Mapping[str, str]]) -> str:
 
 
 class Merged(NamedTuple):
-    """A calibration file after new rows were merged into it."""
+    """A calibration file into which new rows were merged."""
 
     text: str
     others: list[Row | tuple[str, str]]
-    """The old rows that were kept; a row that cannot be used is its id and the reason."""
+    """The old rows that were kept. A row that cannot be used is represented by its id and the reason."""
 
 
 def merged(old: str, new: list[dict[str, str]]) -> Merged:

@@ -20,16 +20,16 @@ COLUMNS = (
     "d_gpus", "concurrency", "ttft_ms", "tpot_ms", "total_tps_per_gpu", "out_tps_per_decode_gpu", "in_tps_per_prefill_gpu",
     "kind", "note", "hit",
 )  # fmt: skip
-"""Columns of a calibration file. `hit` is the fraction of the prompt tokens that the prefix cache held, 0 without a
+"""Columns of a calibration file. `hit` is the fraction of the prompt tokens that the prefix cache held; it is 0 without a
 prefix cache."""
 OPTIONAL = ("note", "kind", "source", "hit")
 """Columns that a file may omit."""
 DERIVED_LENGTH = 0.9
-"""Mean length of the requests in rows of kind `tps derived`, as a fraction of the nominal length: these lengths are drawn
-between 0.8 and 1 of it."""
+"""Mean length of the requests in rows of kind `tps derived`, as a fraction of the nominal length. The lengths of these
+requests are drawn between 0.8 and 1 of the nominal length."""
 _MOST = 1e9
 ENGINES = ("sglang", "trtllm")
-"""Engines that the shipped calibration has rows of."""
+"""Engines for which the shipped calibration file contains rows."""
 _SAME = {
     **dict.fromkeys(
         ("tensorrt-llm", "tensorrt_llm", "tensorrtllm", "trt-llm", "trt", "dynamo-trt", "dynamo-trtllm"), "trtllm"
@@ -41,15 +41,17 @@ _PRECISIONS = {
     **dict.fromkeys(("nvfp4", "mxfp4", "int4", "w4a16", "w4a8"), "fp4"),
     **dict.fromkeys(("fp16", "bfloat16", "float16"), "bf16"),
 }
-"""Other names of a precision -> the supported precision with equally large weights. A GPU that lacks a precision computes
-in the next wider precision that it has."""
+"""Other name of a precision -> the supported precision whose weights have the same size. A GPU that lacks a precision
+computes in the next wider precision that it supports."""
 _NO_DRAFTS = frozenset({"", "?", "no", "off", "none", "false", "0", "-"})
 """Values of the column `mtp` that do not state that multi-token prediction was on."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run and what was measured. A field is None if the row has no value for it."""
+    """A measured run of a deployment, with the deployment's layout and the measured figures. A field is None if the row
+    has no value for it.
+    """
 
     id: str
     place: ServingStack
@@ -69,9 +71,9 @@ class Row:
     tpot: float | None
     """Measured time per output token, in seconds."""
     read: float | None
-    """Prompt tokens per second and prefill GPU."""
+    """Measured prompt tokens per second for each prefill GPU."""
     written: float | None
-    """Output tokens per second and decode GPU."""
+    """Measured output tokens per second for each decode GPU."""
 
     @property
     def load(self) -> Load:
@@ -80,7 +82,7 @@ class Row:
 
     @property
     def group(self) -> str:
-        """The id of the deployment. Cross-validation leaves out all rows with the same value together."""
+        """The id of the row's deployment. Cross-validation leaves out all rows of a deployment together."""
         return self.id.rsplit("_", 1)[-1] if "_cfg" in self.id else self.id
 
 
@@ -92,15 +94,17 @@ def engine(name: str) -> str:
 
 @cache
 def shipped() -> tuple[Row, ...]:
-    """Return the rows that the constants are fitted on. Each plan needs them for its error bars, so the result is cached."""
+    """Return the rows of the shipped calibration file, on which the constants are fitted. The result is cached, because
+    each plan needs the rows for its error bars.
+    """
     text = package_data.text("ome_operator.sizing", "calibration.csv")
     return tuple(row for row in read(text, "calibration.csv") if isinstance(row, Row))
 
 
 def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
-    """Yield each row of a calibration file, or, for a row that cannot be used, its id and the reason.
+    """Yield each row of a calibration file. For a row that cannot be used, yield its id and the reason.
 
-    Raises PlanRefused if the text is not CSV or lacks a required column; `name` is the file's name in the message.
+    Raises PlanRefused if the text is not CSV or lacks a required column. `name` is the name of the file for the message.
     """
     lines = csv.reader(io.StringIO(text, newline=""), strict=False)
     try:
@@ -121,8 +125,8 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
 
 
 def row(said: Mapping[str, str]) -> Row:
-    """Return the row for these cells, which are given by column name. Raises PlanRefused with the reason if the row
-    cannot be used.
+    """Return the row for these cells. `said` maps the name of each column to its cell. Raises PlanRefused with the reason
+    if the row cannot be used.
     """
     precision = said["precision"].lower()
     precision = _PRECISIONS.get(precision, precision)

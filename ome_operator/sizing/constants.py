@@ -9,7 +9,7 @@ from ome_operator.util.kubeyaml import document
 
 
 class Constants:
-    """Fitted constants, stored as logarithms. A factor of the model is the product of a base constant and of its
+    """The fitted constants, stored as logarithms. A factor of the model is the product of a base constant and its
     deviations for an engine, a GPU and a precision.
     """
 

@@ -1,5 +1,5 @@
-"""Compute error bars of predictions from data/crossvalidated.csv, in which each row was predicted by constants that were
-fitted without that row.
+"""Compute error bars of predictions from data/crossvalidated.csv. In this file, each row is predicted with constants that
+were fitted without that row.
 """
 
 import csv
@@ -16,17 +16,18 @@ from ome_operator.util import package_data
 
 FIGURES = ("ttft", "tpot", "tokens")
 NARROW = 8
-"""Largest number of GPUs of a worker in the class width `narrow`."""
+"""Largest number of GPUs of a worker for which a run has the width `narrow`; runs with larger workers have the width
+`wide`."""
 DEPLOYMENT, GPU, ENGINE, MODEL = "deployment", "gpu", "engine", "model"
-"""What one fit of the cross-validation leaves out: all rows of a deployment, of a GPU, of an engine, or of a model
+"""The kinds of groups that cross-validation leaves out: all rows of a deployment, of a GPU, of an engine, or of a model
 family."""
 ENOUGH = 8
-"""Fewest rows for which a class gets its own error bars."""
+"""Minimum number of rows for which a class has its own error bars."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """The distribution of |predicted / measured - 1| of a figure over some rows."""
+    """The distribution of the error |predicted / measured - 1| of a figure over several rows."""
 
     rows: int
     median: float
@@ -37,7 +38,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Held:
-    """A row of the cross-validation: predicted by constants that were fitted without it."""
+    """A row of the cross-validation, predicted with constants that were fitted without this row."""
 
     id: str
     left_out: str
@@ -83,7 +84,9 @@ def bar(errors: Sequence[float]) -> Bar:
 
 @cache
 def by_class() -> Mapping[str, Mapping[str, Bar]]:
-    """Return class -> figure -> error bar, from the fits that left out a deployment each."""
+    """Return the error bars by class, and in each class by figure. They come from the fits that left out one deployment
+    each.
+    """
     rows = {row.id: class_of(row.place, (row.prefill, row.decode)) for row in shipped()}
     found: dict[str, list[Mapping[str, float]]] = {}
     for each in held():
@@ -94,8 +97,8 @@ def by_class() -> Mapping[str, Mapping[str, Bar]]:
 
 @cache
 def left_out(what: str) -> Mapping[str, Bar]:
-    """Return figure -> error bar over all rows, from the fits that left out `what`: one of DEPLOYMENT, GPU, ENGINE,
-    MODEL.
+    """Return the error bar of each figure over all rows, from the fits that left out the rows of one group. `what` is the
+    kind of the groups: DEPLOYMENT, GPU, ENGINE or MODEL.
     """
     return bars(each.ratios for each in held() if each.left_out == what)
 
@@ -106,7 +109,7 @@ class Trust:
 
     bars: Mapping[str, Bar]
     basis: str
-    """The rows that the error bars are computed from, as a phrase."""
+    """A phrase that describes the rows from which the error bars are computed."""
     extrapolated: str
     """Why no calibration row is similar to the prediction; empty if there is a similar row."""
 
@@ -114,8 +117,8 @@ class Trust:
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
     """Return the error bars of a prediction for these roles and this load.
 
-    Error bars of the same class are used if a similar row exists. Otherwise the prediction is an extrapolation, and the
-    error bars are those of rows whose engine, GPU or model was left out of the fit.
+    If a similar calibration row exists, the error bars are those of its class. Otherwise the prediction is an extrapolation,
+    and its error bars are those of rows whose engine, GPU or model was left out of the fit.
     """
     rows = shipped()
     if place.engine not in {row.place.engine for row in rows}:

@@ -7,11 +7,13 @@ from ome_operator.errors import OmeError
 
 
 class PlanRefused(OmeError):
-    """The reason why `ome plan` has no answer, as a sentence that names the closest supported value where there is one."""
+    """An error that explains why `ome plan` has no answer. Its message names the closest supported value if there is one."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that names the known name closest to `word`, or all known names if none is similar."""
+    """Return a clause for the end of a message. It contains the known name that is closest to `word`, or all known names
+    if no name is similar.
+    """
     names = list(known)
     found = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.4)
     if found:

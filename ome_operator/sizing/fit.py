@@ -2,8 +2,8 @@
 data/fitted.yaml and data/crossvalidated.csv.
 
 The method is Gauss-Newton least squares on the logarithms of predicted / measured, with numerical derivatives. A prior pulls
-each deviation towards 0. An error beyond `BEND` counts linearly instead of squared, because some runs include waiting times
-whose cause is not in the file.
+each deviation towards 0. An error above `BEND` is weighted linearly instead of squared, because some runs include waiting
+times that the file does not explain.
 """
 
 import math
@@ -23,28 +23,28 @@ from ome_operator.sizing.validate import figures
 
 DATA = Path(__file__).parent / "data"
 BEND = 0.15
-"""Size of a logarithmic error above which it counts linearly instead of squared."""
+"""Size of a logarithmic error above which the error is weighted linearly instead of squared."""
 NOISE = 0.06
-"""Typical logarithmic error of a good row, which scales the weight of the priors."""
+"""Typical logarithmic error of a row without outliers. It scales the weight of the priors."""
 STEP = 1e-4
 ROUNDS = 15
 WEIGHT = {"tpot": 1.0, "ttft": 0.3, "tokens": 1.0}
-"""Weight of the error of each figure. TTFT weighs less, because it depends on waiting times whose cause is not in the
-file."""
+"""Weight of the error of each figure. The weight of TTFT is lower, because TTFT includes waiting times that the file does
+not explain."""
 Errors = list[tuple[float, float]]
-"""Pairs of the logarithm of predicted / measured and its weight."""
+"""Pairs of two numbers: the logarithm of predicted / measured of a figure, and the weight of this error."""
 _TERMS = {"weights": 1.3, "cache": 1.3, "attention": 1.5, "matrices": 2.0}
 _LADDER = (0.1, 0.15, 0.15, 0.2, 0.2, 0.2, 0.2, 0.15, 0.1)
-"""Standard deviations of the priors of the names from `steps.ServingStack.keys`, from the most general to the most
-specific."""
+"""Standard deviations of the priors for the names that `steps.ServingStack.keys` returns after the base constant, from
+the most general to the most specific."""
 
 _SLOTS = (0.7, 0.3, 1.5, 0.5)
-"""Standard deviations of the priors of the names from `queueing.slots_keys`."""
+"""Standard deviations of the priors for the names that `queueing.slots_keys` returns."""
 
 
 def priors(rows: Sequence[Row]) -> dict[str, tuple[float, float, set[int]]]:
-    """Return for each constant the expected logarithm, its standard deviation, and the indexes of the rows that depend on
-    it.
+    """Return the prior of each constant: the expected logarithm, its standard deviation, and the indexes of the rows that
+    depend on the constant.
     """
     out: dict[str, tuple[float, float, set[int]]] = {}
 
@@ -91,8 +91,8 @@ def residuals(row: Row, c: Constants) -> Errors:
 
 
 def fit(rows: Sequence[Row], start: Mapping[str, float] | None = None, rounds: int = ROUNDS) -> Constants:
-    """Return the constants fitted to these rows. `start` holds initial logarithms, and `rounds` is the largest number of
-    steps.
+    """Return the constants fitted to these rows. `start` holds the initial logarithms of constants. `rounds` is the
+    largest number of iterations.
     """
     return _fitted(rows, priors(rows), start or {}, rounds)
 
@@ -124,8 +124,8 @@ def _fitted(
 
 
 def learn(rows: Sequence[Row], known: Constants) -> Constants:
-    """Return known constants adapted to additional rows, such as those of the user's own cluster. The standard deviations
-    of the priors are half of those of a full fit.
+    """Return the constants `known`, adapted to additional rows, such as those of the user's own cluster. The standard
+    deviations of the priors are half of those of a full fit.
     """
     prior = {name: (known.logs.get(name, mean), spread / 2, of) for name, (mean, spread, of) in priors(rows).items()}
     return Constants({**known.logs, **_fitted(rows, prior, {}, ROUNDS).logs})
@@ -149,8 +149,8 @@ def _bent(error: float) -> float:
 def _normal(
     rows: Sequence[Row], at: Mapping[str, float], found: Sequence[Errors], prior: Mapping[str, tuple[float, float, set[int]]]
 ) -> tuple[list[list[float]], list[float]]:
-    """Return the matrix and the right side of the normal equations of one step, from the derivative of each row with
-    respect to each constant that it depends on.
+    """Return the matrix and the right side of the normal equations for one step of the fit. They are computed from the
+    derivatives of each row's errors with respect to the constants on which the row depends.
     """
     names = list(prior)
     slopes: list[dict[int, list[float]]] = [{} for _ in rows]
@@ -206,8 +206,12 @@ def _left_out(row: Row, what: str) -> str:
 
 
 def held_out(rows: Sequence[Row], whole: Constants, what: str, only: str = "") -> dict[str, Prediction]:
-    """Return the prediction of each row, by id, from constants that were fitted without all rows that have the same
-    `what` (a deployment, a GPU, an engine or a model family). With `only`, this is done for a single value of `what`.
+    """Predict each row with constants fitted without the rows of its own group, and return the predictions by id of the
+    row.
+
+    A group consists of the rows with the same `what`: a deployment, a GPU, an engine or a model family. With `only`, predict
+    only the rows of this group. `whole` holds the constants fitted to all rows, from which each fit starts. Rows that cannot
+    be predicted are left out.
     """
     out = {}
     for group in [only] if only else dict.fromkeys(_left_out(row, what) for row in rows):
@@ -240,8 +244,8 @@ def main() -> None:
 
 
 def lines_of(rows: Sequence[Row], whole: Constants, what: str) -> list[str]:
-    """Return the lines of crossvalidated.csv for one kind of left-out rows. A model family with at least half of all rows
-    is not left out, because too few rows would remain for the fit.
+    """Return the lines of crossvalidated.csv for the groups of kind `what`. A model family with at least half of all rows
+    is not left out of a fit, because too few rows would remain.
     """
     few = {_left_out(row, what) for row in rows if _count(rows, row, what) < len(rows) / 2}
     out = []

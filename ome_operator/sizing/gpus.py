@@ -28,7 +28,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU model. All rates are hardware peaks; the fraction that an engine reaches is a fitted constant."""
+    """A GPU model. All rates are hardware peaks. The fraction of a peak that an engine reaches is a fitted constant."""
 
     name: str
     family: str
@@ -41,9 +41,9 @@ class Gpu:
     link: float
     """Bandwidth of the link (such as NVLink) to GPUs of the same link domain, in bytes per second and direction."""
     domain: int
-    """Number of GPUs in a link domain."""
+    """Number of GPUs in a link domain, the group of GPUs that are connected by links such as NVLink."""
     network: float
-    """Network bandwidth of a GPU to other link domains, in bytes per second and direction."""
+    """Network bandwidth of a GPU to GPUs of other link domains, in bytes per second and direction."""
     node: int
     """Number of GPUs in a node."""
     price: Price | None
@@ -52,11 +52,13 @@ class Gpu:
     """The source against which the values were checked."""
 
     def wire(self, gpus: int) -> float:
-        """Return the bandwidth in bytes per second and direction from a GPU to the other GPUs of a group of `gpus`."""
+        """Return the bandwidth from a GPU to the other GPUs of a group of `gpus` GPUs, in bytes per second and direction."""
         return self.link if gpus <= self.domain else self.network
 
     def rate(self, precision: str) -> float:
-        """Return the operations per second in this precision, or in the next wider precision if the GPU does not have it."""
+        """Return the operations per second in this precision, or in the next wider precision if the GPU does not support
+        it.
+        """
         for name in ("fp4", "fp8", "bf16")[("fp4", "fp8", "bf16").index(precision) :]:
             if name in self.flops:
                 return self.flops[name]
@@ -65,7 +67,7 @@ class Gpu:
 
 @cache
 def gpus() -> Mapping[str, Gpu]:
-    """Return all supported GPUs by each of their names."""
+    """Return all supported GPUs by name. A GPU with several names occurs under each of them."""
     text = package_data.text("ome_operator.sizing", "gpus.yaml")
     data: dict[str, dict[str, Any]] = document(text)
     return {
@@ -74,7 +76,7 @@ def gpus() -> Mapping[str, Gpu]:
 
 
 def gpu(name: str) -> Gpu:
-    """Return the GPU with this name, which may be the name of an AcceleratorClass or the spelling of a calibration file.
+    """Return the GPU with this name. The name may also be that of an AcceleratorClass, or one that calibration files use.
 
     Raises PlanRefused for an unknown name.
     """

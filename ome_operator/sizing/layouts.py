@@ -1,4 +1,4 @@
-"""Find the layouts of a model on a number of nodes that fit into memory and keep the requested bounds, best first."""
+"""Find the layouts of a model on a number of nodes that fit into memory and keep the bounds of the request, best first."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,19 +19,20 @@ from ome_operator.sizing.steps import ServingStack
 from ome_operator.sizing.workers import Worker
 
 WIDEST_TP = 16
-"""Largest TP size that is planned: beyond it, each layer waits for the network twice."""
+"""Largest TP size of a planned worker. With a larger size, each layer waits for the network twice."""
 _BLOCK = 128
-"""Width of a quantization block in columns, assumed for models in every precision."""
+"""Assumed width of a quantization block, in columns, for models in every precision."""
 _MOST_SPLITS = 24
 _BATCHES = (1.0, 32.0, 512.0)
-"""Requests per GPU at which decode sides are compared before prefill and decode sides are paired."""
+"""Numbers of requests per GPU for which the decode sides are compared, before each decode side is combined with prefill
+sides."""
 MOST_BATCH = 1024
-"""Largest number of requests of an attention rank, which is above that of every published run."""
+"""Largest planned number of concurrent requests of an attention rank. No published run has more."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A role on a number of nodes."""
+    """The nodes of a layout that do prefill, decode or both, and how the workers on these nodes divide the model."""
 
     nodes: int
     role: Role
@@ -51,13 +52,13 @@ class Layout:
     """A layout with its predicted steady state."""
 
     prefill: Side | None
-    """None if the same engines do prefill and decode."""
+    """The prefill side of the layout; None if the decode side does both prefill and decode."""
     decode: Side
     state: SteadyState
 
     @property
     def nodes(self) -> int:
-        """The number of nodes of both roles."""
+        """The number of nodes of the layout."""
         return (self.prefill.nodes if self.prefill else 0) + self.decode.nodes
 
     @property
@@ -67,16 +68,18 @@ class Layout:
 
 
 class Tried(NamedTuple):
-    """All layouts of a number of nodes that have a steady state."""
+    """The layouts on a number of nodes for which a steady state was computed."""
 
     good: list[Layout]
     """The layouts that keep the bounds of the request, best first."""
     missed: list[Layout]
-    """The layouts that exceed a bound."""
+    """The layouts that exceed a bound of the request."""
 
 
 def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
-    """Return all layouts that can work and keep the bounds, best first; raise PlanRefused if there is none."""
+    """Return all layouts that fit and keep the bounds of the request, best first. Raises PlanRefused if there is no such
+    layout.
+    """
     check(request)
     tried = try_all(request, c)
     if not tried.good:
@@ -85,7 +88,7 @@ def layouts(request: PlanRequest, c: Constants) -> list[Layout]:
 
 
 def try_all(request: PlanRequest, c: Constants) -> Tried:
-    """Compute the steady state of every layout of the request's nodes."""
+    """Compute the steady state of every layout on the nodes of the request."""
     found = [*_pairs(request, c), *_both(request, c)]
     good = [layout for layout in found if _good(request, layout.state)]
     missed = [layout for layout in found if not _good(request, layout.state)]
@@ -113,8 +116,8 @@ def _both(request: PlanRequest, c: Constants) -> Iterator[Layout]:
 
 
 def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
-    """Return the sort key of a layout, where smaller is better. Layouts whose engines do prefill and decode come last,
-    because no calibration row shows how accurate their predictions are.
+    """Return the sort key of a layout; better layouts have smaller keys. Layouts whose engines do both prefill and decode
+    are sorted last, because no calibration row shows how accurate their predictions are.
     """
     state, behind = layout.state, layout.prefill is None
     if request.rate is not None:
@@ -123,8 +126,8 @@ def _rank(request: PlanRequest, layout: Layout) -> tuple[float, ...]:
 
 
 def check(request: PlanRequest) -> None:
-    """Raise PlanRefused if no layout can serve the request: a prompt beyond the context length, or more nodes than
-    experts.
+    """Raise PlanRefused if no layout can serve the request, because a prompt exceeds the context length or there are more
+    nodes than experts.
     """
     shape = request.place.shape
     longest = max(load.prompt + load.answer for load in request.loads)
@@ -172,8 +175,8 @@ def _cuts(widths: Iterable[int], size: int) -> bool:
 
 
 def _fits(place: ServingStack, stage: str) -> Callable[[Worker], Fit]:
-    """Return a function from a worker to how it fits into memory. Results are cached, because the same worker is checked
-    for many numbers of nodes.
+    """Return a function that computes how a worker fits into memory. Its results are cached, because the same worker is
+    checked for many numbers of nodes.
     """
     part = share(place, stage)
     return cache(lambda worker: fit(place.shape, place.gpu, worker, stage, part))
@@ -190,13 +193,17 @@ def _sides(request: PlanRequest, nodes: int, fits: Callable[[Worker], Fit]) -> l
 
 
 def share(place: ServingStack, stage: str) -> float:
-    """Return the fraction of GPU memory for weights and KV cache that `ome generate` writes for SGLang in this stage."""
+    """Return the fraction of GPU memory for weights and KV cache that `ome generate` writes for SGLang. `stage` is
+    prefill, decode or both.
+    """
     chosen = recipe("sglang")
     return chosen.shares.get(stage, chosen.shares["default"])
 
 
 def _undominated(request: PlanRequest, stage: str, nodes: int, fits: Callable[[Worker], Fit], c: Constants) -> list[Side]:
-    """Return the sides of a stage for which no other side is at least as good in every cost."""
+    """Return the best sides of a stage on `nodes` nodes. A side is left out if another side is at least as good in every
+    cost.
+    """
     sides = _sides(request, nodes, fits)
     costs = [_costs(request, stage, side, c) for side in sides]
     keep = []
@@ -222,7 +229,7 @@ def _costs(request: PlanRequest, stage: str, side: Side, c: Constants) -> tuple[
 
 
 def _room(request: PlanRequest, side: Side) -> float:
-    """Return the number of requests that the KV cache of decode holds, over all workers."""
+    """Return the number of requests for which the KV cache of the side has space, over all workers."""
     weights = [load.share * load.answer for load in request.loads]
     each = sum(w * (load.prompt + load.answer) for w, load in zip(weights, request.loads, strict=True)) / sum(weights)
     return min(MOST_BATCH, side.fit.tokens / each) * side.role.worker.dp * side.role.copies
@@ -257,7 +264,9 @@ def _good(request: PlanRequest, state: SteadyState) -> bool:
 
 
 def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
-    """Return why no layout that was tried is good, and the smallest change that helps, as a text of sentences."""
+    """Return the reason why none of the layouts keeps the bounds of the request, and the smallest change that helps, as
+    sentences.
+    """
     name, machines = request.place.shape.name, _machines(request)
     if not _sides(request, request.nodes, _fits(request.place, BOTH)):
         return _too_little_memory(request)
@@ -277,7 +286,7 @@ def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
 
 
 def _nearest(request: PlanRequest, missed: Sequence[Layout]) -> str:
-    """Return how near the best of these layouts comes to the bounds of the request."""
+    """Return a text with the latencies of the layout among `missed` that is closest to the bounds of the request."""
     fastest = min(missed, key=lambda layout: max(layout.state.ttft / request.ttft, layout.state.tpot / request.tpot))
     state = fastest.state
     return (
@@ -293,7 +302,7 @@ def _machines(request: PlanRequest) -> str:
 
 
 def _too_little_memory(request: PlanRequest) -> str:
-    """Return what a rank lacks, and the smallest number of nodes on which the model fits."""
+    """Return a text that states how much memory a rank lacks, and the smallest number of nodes on which the model fits."""
     place = request.place
     name, title = place.shape.name, place.gpu.name.upper()
     least, worker = min(_tight(place, request.nodes), key=lambda item: item[0].missing)
@@ -314,6 +323,8 @@ def _too_little_memory(request: PlanRequest) -> str:
 
 
 def _tight(place: ServingStack, nodes: int) -> Iterator[tuple[Fit, Worker]]:
-    """Yield every worker of an engine on these nodes and how it fits, without copies of busy experts."""
+    """Yield every worker that is possible on these nodes, and how it fits into memory without redundant experts. The
+    workers do both prefill and decode.
+    """
     for worker in workers(place, nodes * place.gpu.node):
         yield fit(place.shape, place.gpu, worker, BOTH, share(place, BOTH), 0), worker

@@ -13,26 +13,26 @@ from ome_operator.sizing.workers import Worker
 
 @dataclass(frozen=True)
 class Fit:
-    """The result of fitting a rank into one GPU."""
+    """The result of a check whether a rank fits into the memory of a GPU."""
 
     memory: Memory
     """The memory that the rank needs."""
     missing: float
-    """Bytes by which the need exceeds the available memory; 0 or less if the rank fits."""
+    """Bytes by which the needed memory exceeds the available memory; 0 or less if the rank fits."""
     tokens: int
     """Number of tokens that the KV cache of an attention rank can hold."""
     redundant: int
-    """Number of redundant copies of busy experts, over all GPUs of the worker."""
+    """Total number of redundant copies of busy experts in the worker."""
     share: float
     """Fraction of the GPU's memory for weights and KV cache (--mem-fraction-static)."""
 
 
 def fit(shape: Shape, gpu: Gpu, worker: Worker, stage: str, share: float = SHARES[0], spare: int = 1) -> Fit:
-    """Fit a rank of a worker into its GPU.
+    """Compute how a rank of a worker fits into the memory of its GPU.
 
-    `share` is the smallest fraction of GPU memory to try; larger fractions of SHARES are tried if the rank does not fit.
-    `spare` is the number of redundant experts on each GPU of a decode worker; fewer are used if memory is short. If nothing
-    fits, the last attempt is returned, with `missing` above 0.
+    `share` is the smallest fraction of GPU memory to use for weights and KV cache. If the rank does not fit, larger
+    fractions of SHARES are used. `spare` is the number of redundant experts on each GPU of a decode worker; if memory is
+    short, fewer are used. If no combination fits, the result is that of the last combination, whose `missing` is above 0.
     """
     tries = [
         (copies, part) for copies in range(spare, -1, -1) for part in (share, *(more for more in SHARES if more > share))

@@ -12,8 +12,8 @@ STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96
 
 
 def found_layouts(request: PlanRequest, nodes: int | None, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
-    """Return the request with its number of nodes, and its layouts, best first. Without `nodes`, use the smallest number
-    that works.
+    """Return the request with its number of nodes, and its layouts, best first. If `nodes` is None, the number is the
+    smallest one that has a layout.
 
     Raises PlanRefused with the reason if there is no layout.
     """
@@ -24,9 +24,10 @@ def found_layouts(request: PlanRequest, nodes: int | None, c: Constants) -> tupl
 
 
 def smallest(request: PlanRequest, c: Constants) -> tuple[PlanRequest, Sequence[Layout]]:
-    """Return the request with the smallest number of nodes in STEPS that has a good layout, and its layouts, best first.
+    """Return the request with the smallest number of nodes in STEPS that has a layout within the bounds, and its layouts,
+    best first.
 
-    Raises PlanRefused if no number of nodes has a good layout; the reason is that of the largest number.
+    Raises PlanRefused if no number of nodes has such a layout. The reason in the message is that for the largest number.
     """
     most = request.place.shape.experts or 256
     check(request)

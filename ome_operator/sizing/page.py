@@ -1,4 +1,4 @@
-"""Write the tables of docs/sizing.md from the data: `python -m ome_operator.sizing.page` replaces them in the page."""
+"""Write the tables of docs/sizing.md: `python -m ome_operator.sizing.page` replaces them by tables of the current data."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ TERMS = {
 
 
 def tables() -> dict[str, str]:
-    """Return each table of the page as Markdown, by the name of its marker."""
+    """Return each table of the page as Markdown, by the name of the marker that precedes it."""
     return {
         "classes": _table(("class", "rows", "throughput", "TPOT", "TTFT, waits", "TTFT, others"), _classes()),
         "left-out": _table(("left out", "figure", "rows", "median", "nine of ten", "worst"), _left_out()),
@@ -103,7 +103,7 @@ def _classes() -> Iterator[tuple[str, ...]]:
 
 
 def _waits(row: Row) -> bool:
-    """Return whether the measured TTFT is more than half of a request's time."""
+    """Return whether the measured TTFT of a row is more than half of the total time of a request."""
     assert row.ttft is not None and row.tpot is not None
     return row.ttft > (row.load.answer - 1) * row.tpot
 

@@ -11,22 +11,26 @@ from ome_operator.sizing.queueing import Pair, Together
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted means of a row. A value is None if the row's run has no such phase."""
+    """The predicted means of a row. A value is None if the run of the row does not include the value's phase (prefill or
+    decode).
+    """
 
     ttft: float | None
     tpot: float | None
     read: float | None
-    """Prompt tokens per second and prefill GPU."""
+    """Predicted prompt tokens per second for each prefill GPU."""
     written: float | None
-    """Output tokens per second and decode GPU."""
+    """Predicted output tokens per second for each decode GPU."""
     regime: str = ""
-    """The dominant part of TTFT: `waits`, `queues` or `reads`, as in SteadyState.regime; empty for a row with one phase."""
+    """The dominant part of TTFT: `waits`, `queues` or `reads`, as SteadyState.regime defines them; empty if the row has
+    only prefill or only the steps of decode."""
 
 
 def predict(row: Row, c: Constants) -> Prediction:
-    """Predict a row from its layout, its lengths and its concurrency; its measured values are not used.
+    """Predict the figures of a row from its layout, the lengths of its requests and its concurrency. Its measured values
+    are not used.
 
-    Raises PlanRefused for a row of decode alone without a concurrency.
+    Raises PlanRefused for a row that has decode alone and no concurrency.
     """
     load = row.load
     if row.decode is None and row.prefill is not None:

@@ -1,7 +1,7 @@
-"""Explain the published figures of Kimi K2 on 128 H200: how each is computed, and what the model predicts for it.
+"""Explain the published figures of Kimi K2 on 128 H200: how each figure is computed, and what the model predicts for it.
 
 The figures come from the announcement (LMSYS, 2025-07-20), from a shorter text that repeats it, and from an earlier blog
-post (DeepSeek R1 on 96 H100, 2025-05-05); cookbook/data/published.yaml has their addresses.
+post (DeepSeek R1 on 96 H100, 2025-05-05). The addresses are in cookbook/data/published.yaml.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def figures(c: Constants) -> Iterator[Figure]:
 
 
 def _sizes(here: ServingStack) -> Iterator[Figure]:
-    """Yield the figures about experts on each GPU and about the tensor parallelism of attention."""
+    """Yield the figures about the number of experts on each GPU and about the tensor parallelism of attention."""
     experts = here.shape.experts
     yield Figure(
         "EP 32 with 12 experts a GPU", f"{experts} experts over 4 nodes of 8 GPUs: {experts} / 32 = {experts // 32}"
@@ -79,7 +79,7 @@ def _sizes(here: ServingStack) -> Iterator[Figure]:
 
 
 def _sums() -> Iterator[Figure]:
-    """Yield the token rates of the cluster, computed from those of a node."""
+    """Yield the token rates of the whole cluster, computed from the rates of a node."""
     yield Figure(
         "224k tokens/s of prefill, 288k of decode",
         f"{PREFILL_NODES} nodes x {NODE_IN:,} = {PREFILL_NODES * NODE_IN:,}; "
@@ -107,7 +107,9 @@ def _rates(here: ServingStack, c: Constants) -> Iterator[Figure]:
 
 
 def _batch(here: ServingStack, c: Constants) -> Iterator[Figure]:
-    """Yield the figures about a batch of 480 requests, which the sources state for a rank and for the whole deployment."""
+    """Yield the figures about a batch of 480 requests. Some sources state this batch for a rank, others for the whole
+    deployment.
+    """
     room = fit(here.shape, here.gpu, DECODE_96, DECODE, 0.8).tokens
     yield Figure(
         f"a batch of {BATCH}",
@@ -122,7 +124,7 @@ def _batch(here: ServingStack, c: Constants) -> Iterator[Figure]:
 
 
 def _ratio(here: ServingStack, c: Constants) -> Figure:
-    """Return why the deployment has 4 nodes of prefill and 12 of decode."""
+    """Return the figure that explains why the deployment has 4 nodes of prefill and 12 nodes of decode."""
     feed, eat = PREFILL_NODES * NODE_IN / IN, DECODE_NODES * NODE_OUT / OUT
     even = (NODE_OUT / OUT) / (NODE_IN / IN)
     return Figure(
@@ -134,8 +136,8 @@ def _ratio(here: ServingStack, c: Constants) -> Figure:
 
 
 def _agents(here: ServingStack, c: Constants) -> Iterator[Figure]:
-    """Yield the best ratio of prefill and decode nodes for long prompts, with different fractions of the prompt in the
-    cache.
+    """Yield the best ratio of prefill nodes to decode nodes for long prompts, for several fractions of the prompt that
+    the prefix cache holds.
     """
     for prompt, answer in LONG:
         for hit in HITS:
@@ -173,7 +175,9 @@ def _prices(here: ServingStack) -> Iterator[Figure]:
 
 
 def _balance(here: ServingStack, load: Load, c: Constants) -> str:
-    """Return a sentence with the best split of 16 nodes for this load and its predicted performance."""
+    """Return a sentence that states the best division of 16 nodes into prefill and decode for this load, and the
+    predicted performance.
+    """
     try:
         best = layouts(PlanRequest(here, (load,), NODES), c)[0]
     except PlanRefused as error:

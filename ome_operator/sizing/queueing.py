@@ -1,5 +1,5 @@
-"""Compute the steady state of a deployment under load, for a closed loop (a fixed number of requests is always in
-progress) and for an open loop (requests arrive at random at a given rate).
+"""Compute the steady state of a deployment under load. In a closed loop, a fixed number of requests is always in
+progress; in an open loop, requests arrive at random at a given rate.
 """
 
 import math
@@ -16,20 +16,20 @@ _HALVINGS = 40
 _MOST_REQUESTS = 1e9
 """An upper limit for the number of requests in decode."""
 BURST = 0.1
-"""Wait caused by the initial burst, averaged over all requests of a run, as a fraction of the time that prefill needs for
-all concurrent requests; a fitted factor multiplies it."""
+"""Waiting time that is caused by the initial burst of requests, averaged over all requests of a run. The unit is the time
+that prefill needs for all concurrent requests. A fitted factor multiplies the constant."""
 VERIFIED, ACCEPTED = 2.0, 1.8
-"""Tokens that a decode step with multi-token prediction verifies and yields for each request. Source: the DeepSeek-V3
-report, section 5.4.3 (85 to 90 % of second tokens accepted, 1.8 times the speed). No calibration row states that
-multi-token prediction was on."""
+"""Numbers of tokens that a decode step with multi-token prediction verifies and yields for each request. Source: the
+DeepSeek-V3 report, section 5.4.3 (85 to 90 % of second tokens accepted, 1.8 times the speed). No calibration row
+states that multi-token prediction was on."""
 BUSY = 0.9
-"""Largest utilization of prefill that is planned if no request rate is given: the waiting time grows without limit
-towards 1."""
+"""Largest planned utilization of prefill if the request gives no request rate. As the utilization approaches 1, the
+waiting time grows without limit."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """A number of identical workers of one role."""
+    """The workers of one role (prefill, decode or both): their number, and the worker, which is the same for all."""
 
     copies: int
     worker: Worker
@@ -42,18 +42,18 @@ class Role:
 
 @dataclass(frozen=True)
 class Load:
-    """The mean lengths of a kind of request, in tokens."""
+    """The mean lengths of one kind of request, in tokens."""
 
     prompt: float
     answer: float
     hit: float = 0.0
-    """Fraction of the prompt tokens that the prefix cache holds, and that prefill does not compute."""
+    """Fraction of the prompt tokens that the prefix cache holds. Prefill does not compute these tokens."""
     share: float = 1.0
     """Fraction of all requests that are of this kind."""
 
     @property
     def read(self) -> float:
-        """Prompt tokens that prefill computes."""
+        """Number of prompt tokens of a request that prefill computes."""
         return self.prompt * (1 - self.hit)
 
 
@@ -62,13 +62,13 @@ class SteadyState:
     """The steady state of a deployment. All values are means over all requests."""
 
     rate: float
-    """Requests per second."""
+    """Requests per second that the deployment completes."""
     ttft: float
     """Time to first token, in seconds."""
     tpot: float
     """Time per output token, in seconds."""
     batch: float
-    """Requests in decode, over all workers."""
+    """Number of requests in decode, over all workers."""
     most_prefill: float
     """Largest number of requests per second that prefill can compute."""
     own: float
@@ -79,8 +79,8 @@ class SteadyState:
 
     @property
     def regime(self) -> str:
-        """The dominant part of TTFT: `waits` if TTFT is more than half of the request's time, `queues` if most of TTFT is
-        waiting, `reads` if most of it is prefill.
+        """The dominant part of TTFT: `waits` if TTFT is more than half of the request's total time, otherwise `queues` if
+        most of TTFT is waiting time, or `reads` if most of TTFT is prefill.
         """
         if self.ttft > self.whole / 2:
             return "waits"
@@ -88,26 +88,24 @@ class SteadyState:
 
 
 def slots(place: ServingStack, role: Role, c: Constants) -> float:
-    """Return how long a request waits for a free slot in decode, as a fraction of the time that a request spends in
-    decode.
+    """Return the time that a request waits for a free slot in decode, as a fraction of the time that the request spends
+    in decode.
 
-    The fraction holds for one request per worker; `closed` divides it by the square root of the requests per worker. The
-    router assigns requests to workers at random, so some requests wait at a full worker while another worker has free
-    slots. A deployment with a single worker has no such wait.
+    The fraction is that of a load of one request per worker; `closed` divides it by the square root of the requests per
+    worker. The waiting time exists because the router assigns requests to workers at random, so that some requests wait at a
+    full worker while another worker has free slots. A deployment with a single worker has no such waiting time.
     """
     return c.factor(*slots_keys(place, role.worker)) * (1 - 1 / role.copies)
 
 
 def slots_keys(place: ServingStack, worker: Worker) -> tuple[str, ...]:
-    """Return the names of the constants that `slots` multiplies, from the most general to the most specific."""
+    """Return the names of the constants whose product is a factor of `slots`, from the most general to the most specific."""
     engine, gpu, precision, kind = place.engine, place.gpu.name, place.shape.precision, worker.kind
     return "slots", f"slots.{engine}", f"slots.{engine}.{precision}.{kind}", f"slots.{engine}.{gpu}.{precision}.{kind}"
 
 
 class _Loop(ABC):
-    """Shared computation of both kinds of deployment. The number of requests in decode determines all other values of the
-    steady state.
-    """
+    """The common base of Pair and Together. All values of a steady state follow from the number of requests in decode."""
 
     most: float
     """Largest number of requests per second that prefill can compute."""
@@ -142,13 +140,15 @@ class _Loop(ABC):
 
     @abstractmethod
     def _pace(self, batch: float) -> tuple[float, float]:
-        """Return the requests per second and the TPOT in seconds that keep `batch` requests in decode, over all workers."""
+        """Return the requests per second and the TPOT in seconds at which `batch` requests are in decode, over all
+        workers.
+        """
 
     def _at(self, batch: float, base: float, share: float) -> tuple[float, float, float]:
-        """Return the requests per second, TTFT and TPOT at this number of requests in decode.
+        """Return the requests per second, TTFT and TPOT if `batch` requests are in decode.
 
-        `base` is the part of TTFT in seconds that does not depend on the batch. `share` is the wait for a decode slot as a
-        fraction of the time that a request spends in decode. TTFT is infinite if prefill cannot keep up.
+        `base` is the part of TTFT in seconds that does not depend on the batch. `share` is the waiting time for a decode
+        slot, as a fraction of the time that a request spends in decode. TTFT is infinite if prefill cannot keep up.
         """
         rate, tpot = self._pace(batch)
         busy = rate / self.most
@@ -156,8 +156,8 @@ class _Loop(ABC):
         return rate, ttft, tpot
 
     def closed(self, concurrency: float) -> SteadyState:
-        """Return the steady state in which `concurrency` requests are always in progress: each finished request is
-        followed by the next.
+        """Return the steady state of a closed loop, in which `concurrency` requests are always in progress. The end of
+        each request is followed by a new request.
         """
         base = self.own + concurrency * self._burst
         share = self._slots / math.sqrt(max(1.0, concurrency / self._copies))
@@ -171,8 +171,8 @@ class _Loop(ABC):
         return SteadyState(rate, (concurrency - batch) / rate, tpot, batch, self.most, self.own, concurrency / rate)
 
     def opened(self, wanted: float) -> SteadyState | None:
-        """Return the steady state in which `wanted` requests per second arrive at random; None if the deployment cannot
-        serve that rate.
+        """Return the steady state in which `wanted` requests per second arrive at random. Return None if the deployment
+        cannot serve that rate.
         """
         found = self.highest(rate=wanted, busy=1 - 1e-6)
         return found if found.rate >= wanted * (1 - 1e-6) else None
@@ -180,8 +180,8 @@ class _Loop(ABC):
     def highest(
         self, tpot: float = math.inf, ttft: float = math.inf, rate: float = math.inf, busy: float = BUSY
     ) -> SteadyState:
-        """Return the steady state with the most requests per second whose TPOT and TTFT (in seconds), rate and prefill
-        utilization stay within these limits.
+        """Return the steady state with the most requests per second within the limits. `tpot` and `ttft` are limits in
+        seconds, `rate` is the largest number of requests per second, and `busy` the largest utilization of prefill.
         """
         most = min(rate, self.most * busy)
         low, high = 0.0, min(self._cache_capacity, _MOST_REQUESTS)
@@ -218,7 +218,7 @@ class Pair(_Loop):
 
 
 class Together(_Loop):
-    """A deployment whose engines do prefill and decode: a prefill step stops decode on the same GPUs."""
+    """A deployment whose engines do both prefill and decode. A prefill step interrupts decode on the same GPUs."""
 
     def __init__(
         self,

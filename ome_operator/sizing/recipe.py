@@ -1,5 +1,5 @@
-"""Turn a layout of `ome plan` into a request to the cookbook, which answers with manifests or with the reason why it has
-none.
+"""Convert a layout of `ome plan` to a request to the cookbook. The cookbook returns manifests, or the reason why it has
+no recipe for the request.
 """
 
 import shlex
@@ -20,8 +20,8 @@ _ENGINES = {"trtllm": "tensorrt-llm"}
 _PRECISIONS = {"fp8": "fp8", "int4": "fp4", "": "bf16"}
 """The name of a model's quantization in the cookbook -> the precision in `ome plan`."""
 _BATCH, _STEP = 480, 8
-"""Largest batch of a decode rank for which CUDA graphs are captured, as in the published recipe, and the multiple that
-the batch is rounded to."""
+"""Largest batch of a decode rank for which CUDA graphs are captured, as in the published recipe; and the number to a
+multiple of which batches are rounded."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ def _option(name: str, value: Any) -> Iterator[str]:
 
 
 def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
-    """Return the cookbook's recipe for a layout. Raises RecipeRefused with the reason if the cookbook has none."""
+    """Return the cookbook's recipe for a layout. Raises RecipeRefused with the reason if the cookbook has no recipe for
+    it.
+    """
     served = shelf.model(request.place.shape.name)
     stored = served.facts.quantization
     weights = _PRECISIONS.get(stored.name if stored else "", "others")
@@ -63,10 +65,10 @@ def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
 
 
 def chosen_recipe(request: PlanRequest, layouts: Sequence[Layout], number: int, shelf: Library) -> Recipe:
-    """Return the recipe of the layout with this number, counted from 1.
+    """Return the recipe of the layout with this number; the first layout has the number 1.
 
-    Raises PlanRefused if there is no such layout or it has no recipe; the message then names the best layout that has a
-    recipe.
+    Raises PlanRefused if there is no such layout or the cookbook has no recipe for it. In the second case, the message names
+    the best layout that has a recipe.
     """
     if number > len(layouts):
         raise PlanRefused(f"There is no --layout {number}: only {len(layouts)} layouts work.")
@@ -98,8 +100,8 @@ def _place(place: ServingStack) -> dict[str, Any]:
 
 
 def _disaggregated(request: PlanRequest, layout: Layout) -> dict[str, Any]:
-    """Return the options of `ome generate` for a layout with prefill-decode disaggregation. Raises RecipeRefused if no
-    recipe matches.
+    """Return the options of `ome generate` for a layout with disaggregation of prefill and decode. Raises RecipeRefused
+    if no recipe matches the layout.
     """
     chosen = engine(_ENGINES.get(request.place.engine, request.place.engine))
     if WIDE not in chosen.strategies:
@@ -124,7 +126,7 @@ def _disaggregated(request: PlanRequest, layout: Layout) -> dict[str, Any]:
 
 
 def _check(request: PlanRequest, stage: str, side: Side) -> None:
-    """Raise RecipeRefused if a role of a disaggregated layout has a form that no recipe has."""
+    """Raise RecipeRefused if the workers of a side in a disaggregated layout do not have the form that recipes have."""
     worker = side.role.worker
     if worker.ep != worker.gpus or worker.gpus == 1:
         raise RecipeRefused(
@@ -135,8 +137,8 @@ def _check(request: PlanRequest, stage: str, side: Side) -> None:
 
 
 def batch(request: PlanRequest, decode: Side) -> int:
-    """Return the batch of a decode rank: the number of requests of these lengths that its KV cache holds, rounded up to a
-    multiple of 8 and at most 480.
+    """Return the batch of a decode rank: the number of requests of these lengths for which its KV cache has space,
+    rounded up to a multiple of 8, and at most 480.
     """
     weight = sum(load.share * load.answer for load in request.loads)
     tokens = sum(load.share * load.answer * (load.prompt + load.answer) for load in request.loads) / weight
@@ -144,7 +146,7 @@ def batch(request: PlanRequest, decode: Side) -> int:
 
 
 def _together(request: PlanRequest, both: Side) -> dict[str, Any]:
-    """Return the options of `ome generate` for a layout whose engines do prefill and decode."""
+    """Return the options of `ome generate` for a layout whose engines do both prefill and decode."""
     worker: Worker = both.role.worker
     sizes = {"tp": worker.gpus, "nodes": both.nodes}
     if worker.kind in ("tp", "alone"):

@@ -26,7 +26,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def plan_text(request: PlanRequest, layouts: Sequence[Layout], price: Price | None, shelf: Library) -> str:
-    """Return the text of a plan: a table of the first layouts, best first, and the details of the first layout."""
+    """Return the text of a plan. It contains a table of the best layouts and the details of the first one."""
     load = means(request.loads)
     documents = [document(request, layout, price, shelf) for layout in layouts[:SHOWN]]
     head = (

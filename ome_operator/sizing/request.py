@@ -1,4 +1,4 @@
-"""The request to `ome plan`: a model on GPUs, the load, and bounds for TTFT and TPOT."""
+"""The request to `ome plan`: a model on GPUs, the load, and upper bounds for TTFT and TPOT."""
 
 import math
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ _MOST = 1e9
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The load and the bounds of a service, and the number of nodes that it may use."""
+    """A request to `ome plan`: a model on GPUs, the load, the upper bounds for TTFT and TPOT, and the number of nodes."""
 
     place: ServingStack
     loads: tuple[Load, ...]
     nodes: int
     rate: float | None = None
-    """Requests per second that arrive at random. None if `concurrency` is given, or if the largest possible rate is
-    wanted."""
+    """Number of requests per second, which arrive at random. None if `concurrency` is given, or if the plan should reach
+    the largest possible rate."""
     concurrency: float | None = None
-    """Number of requests that are always in progress. None if requests arrive at random."""
+    """Number of requests that are always in progress. None if requests arrive at random, or if the plan should reach the
+    largest possible rate."""
     ttft: float = math.inf
     """Upper bound of the mean time to first token, in seconds."""
     tpot: float = math.inf
@@ -36,7 +37,7 @@ class PlanRequest:
 
     @property
     def title(self) -> str:
-        """The model, GPUs and engine as the first line of a plan."""
+        """The title of a plan, which names the model, the GPUs and the engine."""
         place = self.place
         return (
             f"{place.shape.name} ({place.shape.precision}) on {counted(self.nodes)} of {place.gpu.node} "
@@ -53,10 +54,10 @@ def plan_request(
     ttft: str | None,
     tpot: str | None,
 ) -> PlanRequest:
-    """Return the request for these options of `ome plan`. Raises PlanRefused for an invalid value.
+    """Return the request for the values of the options of `ome plan`. Raises PlanRefused for an invalid value.
 
-    `rate` is in requests per second. `ttft` and `tpot` are written as 2, 2s or 500ms: a number without a unit is in seconds
-    for `ttft`, in milliseconds for `tpot`.
+    `rate` is in requests per second. `ttft` and `tpot` are texts such as 2, 2s or 500ms. A number without a unit is in
+    seconds for `ttft`, and in milliseconds for `tpot`.
     """
     _check_positive("--requests-per-second", rate)
     _check_positive("--concurrency", concurrency)
@@ -74,8 +75,8 @@ def plan_request(
 
 
 def gpu_price(place: ServingStack, usd: float | None) -> Price | None:
-    """Return `usd` as the price of a GPU for an hour; without it, the published price, or None if there is no published
-    price.
+    """Return the price of a GPU for an hour. This is `usd` if it is given, otherwise the published price, or None if
+    there is no published price.
     """
     _check_positive("--price", usd)
     return place.gpu.price if usd is None else Price(usd, "as given", "--price")

@@ -1,4 +1,4 @@
-"""Compute the work of a model for each token: the bytes that are read, the operations, and the size of the KV cache."""
+"""Compute the work of a model for each token: the bytes that the GPUs read, the operations, and the size of the KV cache."""
 
 import json
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
 }
 PRECISIONS = tuple(_QUANTIZED)
 _FP4 = 0.5 + 1 / 16
-"""Bytes of an FP4 number, including its part of the scale of its group."""
+"""Bytes of an FP4 number, including the number's part of the scale that its group shares."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a model in one precision."""
+    """The sizes of a model in one precision, and the work for each token."""
 
     name: str
     precision: str
@@ -44,18 +44,18 @@ class Shape:
     rest_bytes: float
     """Bytes of all weights except routed experts and the input embedding."""
     routed_flops: float
-    """Operations for one token in routed experts."""
+    """Number of operations for one token in routed experts."""
     rest_flops: float
-    """Operations for one token outside routed experts, except attention to other tokens."""
+    """Number of operations for one token outside routed experts, without attention to other tokens."""
     pair_flops: float
-    """Operations of attention in prefill, for a token and each earlier token that it attends to."""
+    """Number of operations of attention in prefill, for each pair of a token and an earlier token to which it attends."""
     folded_flops: float
-    """Operations of attention in decode, for a token and each earlier token. With latent attention (MLA), decode computes
-    on the latent vectors, which needs more operations than prefill."""
+    """Number of operations of attention in decode, for each pair of a token and an earlier token. With latent attention
+    (MLA), decode computes on the latent vectors, which needs more operations than prefill."""
     cache_numbers: int
-    """Numbers stored in the KV cache for one token, over all layers."""
+    """Number of values in the KV cache for one token, over all layers."""
     cache_heads: int
-    """Largest number of GPUs that can divide the KV cache of a token; 1 for latent attention (MLA)."""
+    """Largest number of GPUs among which the KV cache of a token can be divided; 1 for latent attention (MLA)."""
     longest: int
     """Context length of the model, in tokens; 0 if unknown."""
 
@@ -67,7 +67,8 @@ class Shape:
 
 @cache
 def shape(name: str, precision: str = "") -> Shape:
-    """Return a known model by its name or its repository. Without `precision`, that of the published weights is used.
+    """Return the Shape of a known model by the model's name or repository. If `precision` is empty, it is the precision
+    of the published weights.
 
     Raises PlanRefused for an unknown model or precision.
     """
@@ -96,7 +97,8 @@ def _known() -> Mapping[str, dict[str, Any]]:
 
 
 def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Shape:
-    """Return a model from its config.json. Without `precision`, that of the stored weights is used.
+    """Return the Shape of a model from its config.json. If `precision` is empty, it is the precision of the stored
+    weights.
 
     Raises PlanRefused for an unknown precision or model family.
     """
@@ -110,7 +112,9 @@ def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Sh
 
 
 def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
-    """Return a model in this precision from its config.json. Raises PlanRefused for an unknown model family."""
+    """Return the Shape of a model in this precision, from its config.json. Raises PlanRefused for an unknown model
+    family.
+    """
     read, sizes = facts({CONFIG: json.dumps(config)}), weight_bytes(config)
     mixture, seen = read.experts, read.attention
     count = architecture.count_parameters(config, seen, mixture, tied=bool(config.get("tie_word_embeddings")))

@@ -1,7 +1,7 @@
-"""Compute how long a prefill or decode step takes, from operations, memory traffic and messages between GPUs.
+"""Compute the duration of a prefill or decode step from operations, memory traffic and messages between GPUs.
 
-All times are in seconds. A term is the time at the hardware's peak rate, multiplied by a fitted factor from `constants`.
-Terms are added up; the fitted factors include the effect of overlap.
+All times are in seconds. A step is a sum of terms. Each term is the time at the hardware's peak rate, multiplied by a fitted
+factor from `constants`. The fitted factors include the effect of overlap between terms.
 """
 
 import math
@@ -14,21 +14,22 @@ from ome_operator.sizing.shapes import Shape
 from ome_operator.sizing.workers import Worker
 
 LAYER = 10e-6
-"""Seconds for the kernel launches and small kernels of a layer; a fitted factor multiplies it."""
+"""Seconds for the kernel launches and small kernels of a layer. A fitted factor multiplies this constant."""
 HOP, FAR = 10e-6, 30e-6
-"""Seconds for a collective operation without data, within a link domain and beyond it; a fitted factor multiplies it."""
+"""Seconds for a collective operation without data, within a link domain and between link domains. A fitted factor
+multiplies them."""
 REQUEST = 1e-6
-"""Seconds of each step that a request adds beside the model's computation (sampling, scheduling); a fitted factor
-multiplies it."""
+"""Seconds that a request adds to each step besides the computation of the model (sampling, scheduling). A fitted factor
+multiplies this constant."""
 FIRST = 0.1
-"""Seconds of TTFT that are not the prefill step; a fitted factor multiplies it."""
+"""Seconds of TTFT that are not part of the prefill step. A fitted factor multiplies this constant."""
 SENT, RETURNED = 1.0, 2.0
-"""Bytes of a number on its way to an expert (FP8), and on its way back (BF16)."""
+"""Bytes of a number that is sent to an expert (FP8), and of a number that is returned from an expert (BF16)."""
 
 
 @dataclass(frozen=True)
 class ServingStack:
-    """A model on a GPU model with an engine."""
+    """A model, the GPU model on which it runs, and the engine."""
 
     shape: Shape
     gpu: Gpu
@@ -36,8 +37,8 @@ class ServingStack:
     version: str = ""
 
     def keys(self, term: str, worker: Worker) -> tuple[str, ...]:
-        """Return the names of the constants of a term: the base constant, then its deviations, from the most general to
-        those of this kind and size of worker.
+        """Return the names of the constants of a term. The base constant is first; then follow its deviations, from the
+        most general to those for this kind and size of worker.
         """
         engine, gpu, precision, family = self.engine, self.gpu.name, self.shape.precision, self.gpu.family
         return (
@@ -55,17 +56,19 @@ class ServingStack:
 
 
 def touched(shape: Shape, tokens: float) -> float:
-    """Return the expected fraction of the experts that at least one of `tokens` tokens chooses, if tokens choose evenly."""
+    """Return the expected fraction of the experts that at least one of `tokens` tokens selects, if all experts are
+    equally likely.
+    """
     if not shape.experts:
         return 0.0
     return float(1.0 - (1.0 - shape.per_token / shape.experts) ** tokens)
 
 
 def busiest(shape: Shape, worker: Worker, batch: float) -> float:
-    """Return the load of the busiest GPU beyond the mean, in the unit of `batch`.
+    """Return the load of the busiest GPU beyond the mean load of the GPUs, in the unit of `batch`.
 
     Formula: with m balls in each of g bins on average, the fullest bin has about m + sqrt(2 m ln g) (Raab and Steger, 1998).
-    The fitted factors account for experts that are chosen more often than others.
+    The fitted factors account for experts that are selected more often than others.
     """
     if worker.ep == 1 or not shape.experts:
         return 0.0
@@ -74,7 +77,7 @@ def busiest(shape: Shape, worker: Worker, batch: float) -> float:
 
 def _elsewhere(shape: Shape, gpu: Gpu, gpus: int) -> float:
     """Return the expected number of transfers of a token to other link domains in prefill. A token is sent to each domain
-    at most once, and is forwarded over the links of that domain (DeepEP).
+    at most once, and is forwarded over the links inside that domain (DeepEP).
     """
     domains = gpus / gpu.domain
     if domains <= 1:
@@ -85,7 +88,7 @@ def _elsewhere(shape: Shape, gpu: Gpu, gpus: int) -> float:
 def decode_terms(place: ServingStack, worker: Worker, batch: float, context: float) -> dict[str, float]:
     """Return the seconds of each term of a decode step at peak rates.
 
-    `batch` is the number of requests of the worker, `context` the number of tokens that each attends to.
+    `batch` is the number of requests of the worker. `context` is the number of tokens to which each request attends.
     """
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     rank, gpus = batch / worker.dp, worker.gpus
@@ -122,7 +125,7 @@ def decode_factors(place: ServingStack, worker: Worker, c: Constants) -> dict[st
 
 
 def decoder(place: ServingStack, worker: Worker, context: float, c: Constants) -> Callable[[float], float]:
-    """Return a function from the batch of a worker (requests) to the seconds of a decode step."""
+    """Return a function that maps the batch of a worker (a number of requests) to the seconds of a decode step."""
     factors = decode_factors(place, worker, c)
     none, some = (decode_terms(place, worker, batch, context) for batch in (0.0, 1.0))
     shape = place.shape
@@ -138,7 +141,8 @@ def decoder(place: ServingStack, worker: Worker, context: float, c: Constants) -
 def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: float) -> dict[str, float]:
     """Return the seconds of each term of prefill at peak rates, if all ranks of the worker have work.
 
-    `length` is the number of tokens at the end of the prompt that are computed, `prompt` the length of the whole prompt.
+    `length` is the number of tokens at the end of the prompt that prefill computes. `prompt` is the length of the whole
+    prompt.
     """
     shape, gpu, kind = place.shape, place.gpu, worker.kind
     gpus, wire = worker.gpus, gpu.wire(worker.gpus)
@@ -153,7 +157,7 @@ def prefill_terms(place: ServingStack, worker: Worker, length: float, prompt: fl
 
 
 def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants) -> float:
-    """Return the seconds that a worker needs for each prompt while prompts are queued."""
+    """Return the mean seconds of a worker for each prompt, while further prompts are queued."""
     return c.factor(*place.keys("prefill", worker)) * sum(
         time * c.factor(f"prefill.{name}", f"prefill.{name}.{place.engine}")
         for name, time in prefill_terms(place, worker, length, prompt).items()
@@ -161,8 +165,8 @@ def prefill(place: ServingStack, worker: Worker, length: float, prompt: float, c
 
 
 def alone(place: ServingStack, worker: Worker, length: float, prompt: float, c: Constants) -> float:
-    """Return the TTFT in seconds of a prompt that does not share the worker with other prompts. The work of an attention
-    rank is not divided among the other ranks, so it takes longer for each prompt than in a queue.
+    """Return the TTFT in seconds of a prompt that is the only one on the worker. The work of its attention rank is not
+    divided among the other ranks, so the prompt takes longer than the mean time for each prompt of a queue.
     """
     ranks: float = worker.dp ** min(1.0, c.factor("alone.ranks"))
     return FIRST * c.factor("alone.fixed", f"alone.fixed.{place.engine}") + ranks * prefill(place, worker, length, prompt, c)

@@ -1,4 +1,4 @@
-"""Compare predictions of the rows of a calibration file with the measured values, by row and by class."""
+"""Compare predictions for the rows of a calibration file with the measured values, by row and by class."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,21 +10,21 @@ from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.predict import Prediction, predict
 
 BEYOND = 2.0
-"""Factor by which a predicted throughput or TPOT of a known engine should be off at most."""
+"""Largest acceptable factor between the predicted and the measured throughput or TPOT of a known engine."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A row with its prediction."""
+    """A row of a calibration file with its prediction."""
 
     id: str
     row_class: str
     regime: str
-    """The dominant part of TTFT: `waits`, `queues` or `reads`, as in SteadyState.regime."""
+    """The dominant part of TTFT: `waits`, `queues` or `reads`, as SteadyState.regime defines them."""
     taught: bool
     """Whether the constants were fitted on this row."""
     predicted: Mapping[str, float]
-    """Figure -> predicted value: ttft and tpot in seconds, tokens in tokens per second and GPU."""
+    """Predicted value of each figure: ttft and tpot in seconds, tokens in tokens per second for each GPU."""
     measured: Mapping[str, float]
 
     @property
@@ -41,7 +41,7 @@ class Report:
     refused: Mapping[str, str]
     """Id of a row that could not be predicted -> the reason."""
     classes: Mapping[str, Mapping[str, Bar]] = field(default_factory=dict)
-    """Class -> figure -> error bar."""
+    """Error bars by class, and in each class by figure."""
 
     @property
     def rows(self) -> int:
@@ -59,8 +59,8 @@ def _beyond(ratio: float) -> bool:
 
 
 def figures(row: Row, said: Prediction) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the predicted and the measured value of each figure. `tokens` counts output tokens, or prompt tokens for a
-    row of prefill alone.
+    """Return the predicted and the measured value of each figure. The figure `tokens` is the rate of output tokens, or of
+    prompt tokens for a row of prefill alone.
     """
     pairs = {
         "ttft": (said.ttft, row.ttft),

@@ -1,4 +1,4 @@
-"""The worker: a group of GPUs that holds the model together, and the parallelism by which it divides the model."""
+"""The worker: a group of GPUs that together hold the model, and the parallelism by which they divide it."""
 
 import re
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ _WRITTEN = re.compile(r"(\d+)x\(tp(\d+) dp(\d+) etp(\d+) ep(\d+)\)(?: b(\d+))?")
 _SHORT = re.compile(r"(\d+)x(DEP|TEP|TP|DTP)(\d+)")
 _MOST = 10_000
 NODE_OF_EXPERTS = 8
-"""Largest number of GPUs over which an expert is cut. A calibration row with a larger number is mislabelled: its experts
-are complete on their GPUs, as the calibration file notes."""
+"""Largest number of GPUs over which engines cut an expert. A calibration row with a larger number is mislabelled: its
+experts are complete on their GPUs, as a note in the calibration file states."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """An engine over some GPUs. A role consists of several identical workers."""
+    """A group of GPUs that runs one instance of an engine. A role consists of several identical workers."""
 
     tp: int
     """Number of GPUs that share the attention of a token (tensor parallelism of attention)."""
@@ -75,6 +75,6 @@ def workers(text: str) -> tuple[int, Worker]:
 
 
 def mislabelled(text: str) -> bool:
-    """Return whether a layout states that experts are cut over more GPUs than an engine supports."""
+    """Return whether the text of a layout states that experts are cut over more GPUs than an engine supports."""
     found = _WRITTEN.fullmatch(text.strip())
     return found is not None and int(found[4]) > NODE_OF_EXPERTS and int(found[3]) > 1

@@ -1,4 +1,4 @@
-"""Parse what users write in the options of `ome plan`: lengths, workloads and times. Invalid values raise PlanRefused."""
+"""Parse the options of `ome plan`: lengths, workloads and times. Invalid values raise PlanRefused."""
 
 import math
 import re
@@ -18,7 +18,9 @@ _FIELDS = ("in", "out", "share", "hit")
 
 
 def workload(text: str, cached: float = 0.0) -> Load:
-    """Return the load for a text such as `2000/100` or `30k/2k`: input and output tokens."""
+    """Return the load for a text such as `2000/100` or `30k/2k`, which contains the numbers of input and output tokens.
+    `cached` is the hit rate of the prefix cache.
+    """
     parts = text.split("/")
     if len(parts) != 2:
         raise PlanRefused(f"The workload {text!r} is not IN/OUT: write tokens in and out, such as 2000/100 or 30k/2k.")
@@ -26,8 +28,8 @@ def workload(text: str, cached: float = 0.0) -> Load:
 
 
 def mix(data: Any, name: str) -> tuple[Load, ...]:
-    """Return the loads of a workload file: a list of maps with `in`, `out`, `share` and, for prompts with a cached
-    prefix, `hit`.
+    """Return the loads of a workload file. The file contains a list of maps with the fields `in`, `out`, `share` and, for
+    prompts with a cached prefix, `hit`. `name` is the name of the file for messages.
     """
     if not isinstance(data, list) or not data or not all(isinstance(each, Mapping) for each in data):
         raise PlanRefused(f"{name} is not a list of workloads: write, for example, - {{in: 2000, out: 100, share: 1}}.")
@@ -53,7 +55,9 @@ def _load(said: Mapping[str, Any]) -> Load:
 
 
 def hit(value: Any) -> float:
-    """Return the hit rate as a number: the fraction of the prompt tokens that the prefix cache holds, from 0 to below 1."""
+    """Return the hit rate as a number from 0 to below 1. It is the fraction of the prompt tokens that the prefix cache
+    holds.
+    """
     found = _share(value, "hit")
     if found >= 1:
         raise PlanRefused("A hit rate must be below 1, because the last token of a prompt is always computed.")
@@ -82,8 +86,8 @@ def tokens(text: str) -> float:
 
 
 def seconds(text: str, default: str, what: str) -> float:
-    """Return the seconds of a text such as 2, 2s or 500ms. A number without a unit is in the unit `default`; `what` names
-    the option in messages.
+    """Return the number of seconds for a text such as 2, 2s or 500ms. A number without a unit is in the unit `default`.
+    `what` is the name of the option for messages.
     """
     number = _amount(text, {"": _SECONDS[default], **_SECONDS}, what)
     if number <= 0:
