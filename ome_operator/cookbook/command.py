@@ -1,4 +1,4 @@
-"""Write the launch commands of a plan as text for a shell, and list the reasons for every flag."""
+"""Write the launch commands of a plan as text for a shell, with the reason for every flag."""
 
 import re
 import shlex
@@ -9,12 +9,13 @@ from ome_operator.cookbook.layout import Proposal
 from ome_operator.cookbook.preset import RANK, Launch, Word, in_pods, in_shell
 
 _PLAIN = re.compile(r"[\w@%+=:,./${}-]+|\$\(\([\w *]+\)\)")
-"""Words that need no quotes in a shell, including variables and products of variables."""
+"""Pattern of the words that need no quotes in a shell. It includes variables and products of variables."""
 
 
 def commands(plan: Proposal) -> str:
-    """Return the launch commands of a plan: a command for each of one or two nodes; for more nodes, a command with $RANK
-    that all nodes share. The command of a load balancer is appended if several engines need one.
+    """Return the launch commands of a plan as text. In a group of at most two nodes, each node has its own command. In a
+    larger group, nodes with the same launch share a command that contains $RANK. If several engines need a load
+    balancer, its command is appended.
     """
     out = []
     filled = in_shell(plan)
@@ -28,14 +29,14 @@ def commands(plan: Proposal) -> str:
 
 
 def _ranks(role: RoleFit, launch: Launch) -> tuple[str, ...]:
-    """Return the ranks that get their own command; RANK stands for all nodes that share a command."""
+    """Return the ranks that have their own command. The rank "$RANK" stands for all nodes that share a command."""
     if launch.worker:
         return ("0", "1") if role.nodes == 2 else ("0", RANK)
     return ("0", "1") if role.nodes == 2 else (RANK,)
 
 
 def _title(plan: Proposal, role: RoleFit, rank: str, alike: bool) -> str:
-    """Return a comment line that states where a command runs; empty if there is only one place."""
+    """Return a comment line that states where a command runs; "" if all commands of the plan run at the same place."""
     parts = [role.stage.capitalize()] if role.stage else []
     if plan.copies > 1:
         parts.append(f"each of {plan.copies} copies")
@@ -77,8 +78,8 @@ def _meaning(name: str) -> str:
 
 
 def reasons(plan: Proposal) -> str:
-    """Return every flag and variable with its reason, by role, and then those that only pods have. A flag that two roles
-    share is listed once.
+    """Return every flag and variable with its reason: first those of each role, then those that only pods have. A flag
+    that two roles share is listed once.
     """
     shell, pods = in_shell(plan).launches, in_pods(plan).launches
     out: list[str] = []
@@ -94,7 +95,7 @@ def reasons(plan: Proposal) -> str:
 
 
 def _all(launch: Launch) -> tuple[Word, ...]:
-    """Return every flag and variable of a launch, with those of the other nodes last."""
+    """Return every flag and variable of a launch. Those that only the other nodes have are last."""
     return (*launch.env, *launch.flags, *(_all(launch.worker) if launch.worker else ()))
 
 
@@ -104,7 +105,7 @@ def _section(title: str, words: list[Word]) -> list[str]:
 
 
 _WIDEST = 44
-"""Width of the column of flags, in characters; the reason of a longer flag is on the next line."""
+"""Width of the column of flags, in characters. The reason for a longer flag is on the next line."""
 
 
 def _reason(one: Word, width: int) -> Iterator[str]:
@@ -122,7 +123,7 @@ def _text(one: Word) -> str:
 
 
 def _command(launch: Launch) -> str:
-    """Return the command over several lines, after the shell lines that run before it."""
+    """Return the command over several lines. The shell lines that run before the command come first."""
     words = [f"{one.name}={_quoted(one.value or '')}" for one in launch.env]
     program = " ".join(_quoted(one) for one in launch.program)
     head = " ".join((*words, program)) if len(words) < 2 else " \\\n".join((" ".join(words), program))

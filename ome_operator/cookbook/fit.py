@@ -1,4 +1,4 @@
-"""Check whether a model fits: whether its parts divide evenly, and how much memory remains for the KV cache."""
+"""Check whether a model fits: whether its parts divide evenly, and how much GPU memory remains for the KV cache."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from ome_operator.cookbook.library import Engine, Hardware, Served
 
 @dataclass(frozen=True)
 class RoleFit:
-    """A component of the service: the number of nodes in a group, and how the model is divided over them."""
+    """The sizes of a role: the number of nodes in a group, and how the nodes divide the model."""
 
     component: str
-    """`engine` or `decoder`."""
+    """Component of the service that has this role: `engine` or `decoder`."""
     stage: str
-    """`prefill` or `decode`; empty if one engine does both."""
+    """`prefill` or `decode`; "" if the engine does both."""
     nodes: int
     gpus: int
-    """Number of GPUs of a node that the group uses."""
+    """Number of GPUs that the group uses on each of its nodes."""
     tp: int
-    """Number of GPUs that together hold all experts; with a pipeline, those of one stage."""
+    """Number of GPUs that together hold all experts; with a pipeline, the number of these GPUs in a stage."""
     pp: int = 1
     """Number of pipeline stages."""
     dp: int = 1
@@ -46,12 +46,12 @@ class RoleFit:
 
     @property
     def size(self) -> int:
-        """The number of GPUs of a copy."""
+        """The number of GPUs in a copy of the model."""
         return self.tp * self.pp
 
     @property
     def shape(self) -> ParallelShape:
-        """The parallel shape for the functions of `capacity`."""
+        """The parallel shape of the role, for the functions of `capacity`."""
         return ParallelShape(
             tp=self.tp,
             pp=self.pp,
@@ -92,13 +92,13 @@ def gpu_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype
 
 
 def uneven(served: Served, role: RoleFit) -> str:
-    """Return what does not divide evenly, as a clause; empty if everything does."""
+    """Return a clause that names what does not divide evenly; "" if everything divides evenly."""
     found = divides(served.sizes, role.shape)
     return found.sentence if found is not None else ""
 
 
 def lacks_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
-    """Return why the memory is too small, as a clause; empty if it is large enough."""
+    """Return a clause that states why the GPU memory is too small; "" if it is large enough."""
     found = gpu_memory(served, hardware, role, kv_cache_dtype)
     if found.tokens >= FEWEST_TOKENS:
         return ""
@@ -111,12 +111,12 @@ def lacks_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dty
 
 
 def problem(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
-    """Return why a role cannot work, as a clause; empty if it can."""
+    """Return a clause that states why a role of this form cannot work; "" if it can."""
     return uneven(served, role) or lacks_memory(served, hardware, role, kv_cache_dtype)
 
 
 def wide_problem(served: Served, hardware: Hardware, engine: Engine) -> str:
-    """Return why wide expert parallelism cannot work with any sizes, as a clause; empty if it can."""
+    """Return a clause that states why wide expert parallelism cannot work with any sizes; "" if it can."""
     needs = engine.wide
     if needs is None:
         return f"{engine.name} has no recipe for it"

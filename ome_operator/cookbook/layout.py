@@ -1,4 +1,4 @@
-"""Turn a request into a proposal whose sizes fit, or reject it with a message."""
+"""Convert a request to a proposal whose sizes fit the model and the hardware, or reject the request with a message."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Proposal:
     copies: int
     """Number of copies of the service, each with all groups of every role."""
     per_node: int
-    """Number of copies that share a node."""
+    """Number of copies of the service that share a node."""
     notes: tuple[str, ...]
     """Notes for the user, one sentence each."""
 
@@ -52,8 +52,8 @@ class Proposal:
 
     @property
     def published(self) -> tuple[Published, ...]:
-        """Published measurements with these sizes. None apply if prefill caches prompts or the decode batch differs from
-        the published recipe, because the publications did not measure that.
+        """The published measurements of a recipe with these sizes. There are none if prefill caches prompts or the decode
+        batch differs from the published recipe, because the publications did not measure such a configuration.
         """
         if self.request.prefix_cache or self.request.decode_batch not in (None, self.served.wide_batch):
             return ()
@@ -68,7 +68,7 @@ class Proposal:
 
 
 def plan(request: RecipeRequest, known: Library) -> Proposal:
-    """Return the plan for a request. Raises RecipeRefused with the reason if it cannot work."""
+    """Return the plan for a request. Raises RecipeRefused with the reason if the request cannot work."""
     served, hardware, chosen = (
         known.model(request.model),
         known.machine(request.hardware),
@@ -84,8 +84,8 @@ def plan(request: RecipeRequest, known: Library) -> Proposal:
 
 
 def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine, sample: str) -> None:
-    """Raise RecipeRefused if the request cannot work for a reason other than sizes. `sample` is a sentence about an
-    alternative.
+    """Raise RecipeRefused if the request cannot work for a reason other than sizes. `sample` is a sentence that names an
+    alternative, for the message.
     """
     if request.strategy not in STRATEGIES:
         raise RecipeRefused(f"There is no strategy {request.strategy}: the strategies are {', '.join(STRATEGIES)}.")
@@ -130,7 +130,7 @@ def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, c
 
 
 def _together(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
-    """Plan a service in which one engine does prefill and decode."""
+    """Return the plan of a service in which one engine does both prefill and decode."""
     if given := [option for option, was in request.only_disaggregated.items() if was]:
         raise RecipeRefused(f"{given[0]} is only supported with --strategy pd.")
     size = roles.asked(request, chosen)
@@ -152,7 +152,9 @@ def _together(request: RecipeRequest, served: Served, hardware: Hardware, chosen
 
 
 def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> RoleFit:
-    """Return the role with the fewest nodes that fits. Raises RecipeRefused with the reason for each size if none does."""
+    """Return the role with the fewest nodes on which the model fits. Raises RecipeRefused with the reason for each size
+    if the model fits on none.
+    """
     said = []
     for role in roles.candidates(request, chosen):
         if not (why := fit.problem(served, hardware, role, request.kv_cache_dtype)):
@@ -163,7 +165,7 @@ def _smallest(request: RecipeRequest, served: Served, hardware: Hardware, chosen
 
 
 def _instead(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> str:
-    """Return a sentence about a size that works, for the end of a message; empty if there is none."""
+    """Return a sentence that names a size that works, for the end of a message; "" if there is none."""
     works = (
         role for role in roles.candidates(request, chosen) if not fit.problem(served, hardware, role, request.kv_cache_dtype)
     )
@@ -175,7 +177,9 @@ def _instead(request: RecipeRequest, served: Served, hardware: Hardware, chosen:
 
 
 def _disaggregated(request: RecipeRequest, served: Served, hardware: Hardware, chosen: Engine) -> Proposal:
-    """Plan a service with prefill and decode on different GPUs, with the experts of each spread over all its GPUs."""
+    """Return the plan of a service with prefill and decode on different GPUs. Each of the two roles spreads the experts
+    over all its GPUs.
+    """
     if why := fit.wide_problem(served, hardware, chosen):
         raise RecipeRefused(f"--strategy pd cannot work: {why}.")
     if (request.dp, request.ep, request.pp) != (None, None, None):

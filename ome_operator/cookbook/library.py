@@ -1,6 +1,6 @@
-"""The known models, hardware and engines that recipes are made from.
+"""The known models, hardware and engines for which recipes exist.
 
-The facts come from the data files of this package, from config/, and from the command lines of the engines.
+The facts are read from the data files of this package, from config/, and from the command lines of the engines.
 """
 
 import json
@@ -23,30 +23,30 @@ from ome_operator.util.kubeyaml import document
 
 @dataclass(frozen=True)
 class Served:
-    """A model that has recipes."""
+    """A model for which recipes exist."""
 
     name: str
     """The last part of the model's repository, such as Kimi-K2-Instruct."""
     repository: str
     model: Model
     manifest: str
-    """The text of its manifest in config/models."""
+    """The text of the model's manifest in config/models."""
     facts: Facts
     weights: WeightBytes
     widths: tuple[int, ...]
-    """Columns of the matrices that tensor parallelism cuts, for the check of quantization blocks."""
+    """Numbers of columns of the matrices that tensor parallelism cuts. They are needed to check quantization blocks."""
     tool_call_parser: str | None
     reasoning_parser: str | None
     why: str
-    """Why the model has no parser, if it has none."""
+    """The reason why the model has no parser; "" if it has one."""
     strategies: tuple[str, ...]
-    """The strategies that the model has recipes for; empty for all."""
+    """The strategies for which the model has recipes; empty if it has recipes for all."""
     remote_code: bool
     """Whether the model's tokenizer is Python code that is stored with the weights (--trust-remote-code)."""
     wide_nodes: int
-    """Number of nodes of the published recipe with disaggregation; a quarter of them is for prefill."""
+    """Number of nodes in the published recipe with disaggregation. A quarter of them are for prefill."""
     wide_batch: int
-    """Batch of a decode rank in the published recipe, in requests."""
+    """Batch of a decode rank in the published recipe with disaggregation, in requests."""
 
     @property
     def sizes(self) -> ModelFacts:
@@ -55,8 +55,8 @@ class Served:
 
     @property
     def place(self) -> str:
-        """The model in a command that is run by hand: its repository, which the engine downloads; for GGUF files, a
-        directory, because engines do not download them.
+        """The argument that names the model in a command that a user runs by hand. It is the model's repository, which
+        the engine downloads. For GGUF files it is a directory, because engines do not download these files.
         """
         return (self.model.spec.storage.path if self.format == "gguf" else None) or self.repository
 
@@ -96,7 +96,7 @@ class Wide:
 
 @dataclass(frozen=True)
 class Amounts:
-    """CPU and memory that pods request for each GPU."""
+    """The amounts of CPU and memory that pods request for each GPU."""
 
     cpu: int
     memory_gib: int
@@ -104,46 +104,47 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Engine:
-    """A version of an engine."""
+    """A version of an engine, with the facts that recipes need."""
 
     name: str
     version: str
     command_line: CommandLine
     preset: str
-    """Name of the engine's template."""
+    """Name of the file in presets/, the template of the launch command."""
     server: servers.Server
     images: Mapping[str, str]
-    """Vendor → image."""
+    """Vendor of the GPU → image of the engine."""
     shares: Mapping[str, float]
-    """Strategy, or a stage of it → fraction of a GPU's memory for weights and KV cache; `default` applies to the others."""
+    """Strategy, or stage of a strategy → fraction of a GPU's memory for weights and KV cache. The entry `default` applies
+    to all others."""
     strategies: tuple[str, ...]
     format: str
     """Format of the weight files that the engine reads."""
     quantizations: tuple[str, ...]
-    """Quantizations of weights that the engine has a recipe for; empty for all."""
+    """Quantizations of weights for which the engine has recipes; empty if it has recipes for all."""
     ray: bool
-    """Whether Ray starts the ranks on other nodes; otherwise each node starts its own ranks."""
+    """Whether Ray starts the ranks on the other nodes of a group. If false, each node starts its own ranks."""
     router: bool
-    """Whether the operator's router can balance several copies."""
+    """Whether the operator's router can balance requests over several copies."""
     attention_on_all: bool
-    """Whether DP attention has a rank on each GPU by default; otherwise on half of the GPUs."""
+    """Whether DP attention has a rank on each GPU by default. If false, it has a rank on every second GPU."""
     per_gpu: Amounts
     wide: Wide | None
 
 
 @dataclass(frozen=True)
 class Library:
-    """All models, hardware and engines that a request can name."""
+    """The models, hardware and engines that a request can name."""
 
     models: Mapping[str, Served]
-    """Models by name in lower case."""
+    """Models by their name in lower case."""
     hardware: Mapping[str, Hardware]
     elsewhere: Mapping[str, str]
-    """Name in lower case of a model that lacks recipes for some strategies → the file of a service that serves it."""
+    """Name (in lower case) of a model without recipes for some strategies → the file of a service that serves the model."""
 
     def model(self, name: str) -> Served:
-        """Return a model by its name, its repository, or the part of the name after the model family: Kimi-K2-Base,
-        moonshotai/Kimi-K2-Base, base.
+        """Return a model by its name, its repository, or the part of its name after the model family, such as
+        Kimi-K2-Base, moonshotai/Kimi-K2-Base or base.
 
         Raises RecipeRefused for an unknown or ambiguous name.
         """
@@ -157,7 +158,9 @@ class Library:
         return found[0]
 
     def machine(self, name: str) -> Hardware:
-        """Return hardware by the name of its GPU or of its AcceleratorClass. Raises RecipeRefused for an unknown name."""
+        """Return hardware by the name of the GPU or the name of its AcceleratorClass. Raises RecipeRefused for an unknown
+        name.
+        """
         asked = name.lower()
         for key, one in self.hardware.items():
             if asked in (key, one.accelerator.name):
@@ -167,10 +170,10 @@ class Library:
 
 
 def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorClass], samples: Mapping[str, str]) -> Library:
-    """Build the library from models with the text of their files and from accelerator classes. Those that lack a size are
-    left out.
+    """Return the library of these models (each with the text of its file) and accelerator classes. Models and classes
+    with an unknown size are left out.
 
-    `samples` maps the name of a model's object to the file of a service that serves it.
+    `samples` maps the name of a model object to the file of a service that serves the model.
     """
     data = _data("models.yaml")
     served, elsewhere = {}, {}
@@ -189,13 +192,15 @@ def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorCl
 
 
 def engines() -> Mapping[str, tuple[str, ...]]:
-    """Return engine → versions that have presets, the newest first."""
+    """Return the versions for which presets exist, by engine, the newest first."""
     return {name: tuple(one["versions"]) for name, one in _data("engines.yaml").items()}
 
 
 @cache
 def engine(name: str, version: str | None = None) -> Engine:
-    """Return an engine that has presets; without a version, its newest. Raises RecipeRefused if there is no preset."""
+    """Return an engine for which presets exist. Without `version`, return its newest version. Raises RecipeRefused if
+    there is no preset.
+    """
     known = engines()
     if name not in known:
         raise RecipeRefused(f"There is no preset for the engine {name}: the engines are {', '.join(known)}.")
@@ -265,7 +270,7 @@ def _hardware(one: AcceleratorClass) -> Hardware | None:
 
 
 def memory(accelerator: AcceleratorClass) -> int | None:
-    """Return the memory of a GPU of this class in bytes; None if the class does not state it."""
+    """Return the memory in bytes of a GPU of this class; None if the class does not state it."""
     said = accelerator.spec.capabilities.memory_gb
     if said is None:
         return None
@@ -275,7 +280,9 @@ def memory(accelerator: AcceleratorClass) -> int | None:
 
 
 def published_config(repository: str) -> Mapping[str, Any] | None:
-    """Return the sizes from the config.json of a model in config/models, by the last part of its repository."""
+    """Return the sizes of a model in config/models, from the model's config.json. `repository` is the model's repository,
+    of which the last part is compared.
+    """
     name = repository.rpartition("/")[2]
     found: Mapping[str, Any] | None = (_data("models.yaml").get(name) or {}).get("config")
     return found or _data("shapes.yaml").get(name)

@@ -12,8 +12,8 @@ from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.engines import servers
 
 _SHARED_MEMORY = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
-"""Volume for /dev/shm, through which the ranks and tokenizers of a pod share memory. Its use counts towards the memory
-limit of the pod."""
+"""Volume for /dev/shm, through which the ranks and tokenizers of a pod share memory. Memory that is used in this volume
+counts towards the memory limit of the pod."""
 
 
 class Manifests(NamedTuple):
@@ -30,7 +30,7 @@ class Manifests(NamedTuple):
 
 
 def manifests(plan: Proposal, explain: bool = False) -> Manifests:
-    """Return the manifests of a plan; with `explain`, a comment above each flag gives its reason."""
+    """Return the manifests of a plan. If `explain` is true, a comment above each flag gives the reason for the flag."""
     env, filled, server = environment(), in_pods(plan), plan.engine.server
     found = servers.probes(server, server.port)
     probes = {name: {**one, "httpGet": {**one["httpGet"], "port": "http"}} for name, one in found.items()}
@@ -52,7 +52,7 @@ def manifests(plan: Proposal, explain: bool = False) -> Manifests:
 
 
 def _pod(plan: Proposal, role: RoleFit, launch: Launch) -> dict[str, Any]:
-    """Return the values that the template needs for one component."""
+    """Return the values for one component that the template of the runtime needs."""
     each, more = plan.engine.per_gpu, launch.pod
     annotations = {keys.RDMA_INJECT: "true", keys.RDMA_PROFILE: "infiniband", keys.RDMA_CONTAINER: keys.RUNNER}
     return {
@@ -74,8 +74,8 @@ def _pod(plan: Proposal, role: RoleFit, launch: Launch) -> dict[str, Any]:
 
 
 def _words(launch: Launch) -> dict[str, Any]:
-    """Return the command and arguments of a container: a shell with a script if shell lines run first, otherwise the
-    program itself.
+    """Return the command and the arguments of a container. If shell lines run before the program, the command is a shell
+    that runs a script.
     """
     if launch.before:
         words = [script_word(one) for one in (*launch.program, *launch.after)]
@@ -88,8 +88,8 @@ def _words(launch: Launch) -> dict[str, Any]:
 
 
 def _format(plan: Proposal) -> dict[str, Any]:
-    """Return the model format that the runtime supports: this model and similar ones. Automatic selection is off, so only
-    services that name the runtime use it.
+    """Return the model format that the runtime supports, which covers this model and similar models. Automatic selection
+    is off, so only services that name the runtime use it.
     """
     model = profile_of(plan.served.model, False)
     out: dict[str, Any] = {"name": model.format.name if model.format else plan.served.name}

@@ -1,5 +1,5 @@
-"""Fill in presets: sandboxed templates of an engine's launch, rendered for a plan and checked against the flags of the
-engine.
+"""Render presets, which are sandboxed templates of an engine's launch, for a plan. Check the result against the flags of
+the engine.
 """
 
 import json
@@ -24,17 +24,17 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 @dataclass(frozen=True)
 class Word:
-    """A flag or an environment variable, and the reason for it."""
+    """A flag or an environment variable with its value and reason."""
 
     name: str
     value: str | None
-    """None for a flag without a value."""
+    """Value of the flag or variable; None for a flag without a value."""
     why: str
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The launch of a component on one node."""
+    """How a component is launched on a node."""
 
     component: str
     program: tuple[str, ...]
@@ -45,25 +45,26 @@ class Launch:
     after: tuple[str, ...] = ()
     """Arguments after the flags."""
     worker: "Launch | None" = None
-    """The launch on the other nodes of a group; None if it is the same."""
+    """How the component is launched on the other nodes of a group; None if it is launched in the same way."""
     pod: Mapping[str, Any] = field(default_factory=dict)
     """Additional fields of the pod: annotations, volumes, volumeMounts."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """A preset rendered for a plan."""
+    """The result of rendering a preset for a plan."""
 
     launches: tuple[Launch, ...]
-    """A launch for each role of the plan, in the order of the roles."""
+    """One launch for each role of the plan, in the order of the roles."""
     balancer: Launch | None = None
-    """The load balancer of several engines outside of Kubernetes, where the operator's router is not available."""
+    """The load balancer for several engines outside of Kubernetes, where the operator's router is not available; None if
+    none is needed."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Configuration files of the engine, by name; in pods they are mounted from a ConfigMap."""
+    """Configuration files of the engine by name. In pods, they are mounted from a ConfigMap."""
 
 
 RANK = "$RANK"
-"""Shell variable that the user sets on each node before the command."""
+"""Shell variable that contains the rank of a node. The user sets it on each node before running the command."""
 
 
 def in_shell(plan: Proposal) -> Filled:
@@ -82,7 +83,7 @@ def in_shell(plan: Proposal) -> Filled:
 
 
 def in_pods(plan: Proposal) -> Filled:
-    """Return the launches for pods, in which the operator sets the variables."""
+    """Return the launches for pods. In pods, the operator sets the variables."""
     return _filled(
         plan,
         pod=True,
@@ -95,7 +96,9 @@ def in_pods(plan: Proposal) -> Filled:
 
 
 def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
-    """Render the preset with `words`; each role is rendered with the address of its own leader."""
+    """Render the preset with the values in `words`. Each role is rendered with the address of its own leader, from
+    `leaders`.
+    """
     request, served, line = plan.request, plan.served, plan.engine.command_line
     experts = served.facts.experts
     text = (
@@ -134,8 +137,8 @@ def _filled(plan: Proposal, *, leaders: list[str], **words: Any) -> Filled:
 
 
 def _parser(asked: bool | str, own: str | None) -> str | None:
-    """Return the requested parser name, or the model's own parser if the request names none; None if no parser was
-    requested.
+    """Return the parser name in the request. If `asked` is true, return the model's own parser `own`. Return None if the
+    request asks for no parser.
     """
     return (asked if isinstance(asked, str) else own) if asked else None
 
@@ -155,8 +158,8 @@ def _launch(component: str, data: Mapping[str, Any]) -> Launch:
 
 
 def _check(engine: Engine, flag: Word) -> None:
-    """Raise RecipeRefused unless this version of the engine has the flag and, where the flag has fixed choices, the
-    value.
+    """Raise RecipeRefused unless this version of the engine has the flag. If the flag has fixed choices, its value must
+    be one of them.
     """
     known = engine.command_line.find(flag.name)
     if known is None:
@@ -170,8 +173,8 @@ def _check(engine: Engine, flag: Word) -> None:
 
 @cache
 def environment() -> ImmutableSandboxedEnvironment:
-    """Return the sandboxed template environment. Templates can only use the values that they are given, and an undefined
-    name is an error.
+    """Return the sandboxed template environment. Templates can use only the values that are passed to them, and an
+    undefined name is an error.
     """
     made = ImmutableSandboxedEnvironment(
         loader=FunctionLoader(source),

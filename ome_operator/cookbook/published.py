@@ -1,4 +1,6 @@
-"""Published measurements of recipes by others, with their source. None of them was measured in this project."""
+"""Measurements of recipes that others have published, with their sources. This project did not make any of these
+measurements.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,32 +14,34 @@ from ome_operator.util.kubeyaml import document
 
 @dataclass(frozen=True)
 class Published:
-    """Published measurements of a recipe."""
+    """The published measurements of a recipe."""
 
     asked: dict[str, str]
-    """The model, hardware, engine and strategy."""
+    """The recipe's model, hardware, engine and strategy, under these names."""
     roles: tuple[dict[str, int], ...]
-    """The sizes of each role."""
+    """The sizes of each role, as fields of RoleFit by name."""
     load: str
-    """The load of the measurement."""
+    """The load under which the recipe was measured, as text."""
     figures: tuple[str, ...]
     remark: str
     by: str
     date: str
     source: str
     runtimes: tuple[str, ...]
-    """Files in config/runtimes that implement the recipe."""
+    """Names of the files in config/runtimes that implement the recipe."""
 
     @property
     def sentence(self) -> str:
-        """The measurements as a sentence for the user."""
+        """The measurements and their source as a sentence for the user."""
         said = f"{self.by}, {self.date}; {self.load}"
         return (
             f"Published for these sizes ({said}): {'; '.join(self.figures)}. {self.remark} Not measured here: {self.source}"
         )
 
     def matches(self, asked: Mapping[str, str], roles: Sequence[RoleFit]) -> bool:
-        """Return whether a plan has the same model, hardware, engine, strategy and sizes as this recipe."""
+        """Return whether a plan has the same model, hardware, engine and strategy (`asked`) and the same sizes (`roles`)
+        as this recipe.
+        """
         if asked != self.asked or len(roles) != len(self.roles) or any(role.groups > 1 for role in roles):
             return False
         wanted = [(role, name, size) for role, sizes in zip(roles, self.roles, strict=True) for name, size in sizes.items()]

@@ -1,4 +1,4 @@
-"""The request to the cookbook, and the error for a request that cannot work."""
+"""The request to the cookbook, and the error for a request that no recipe can satisfy."""
 
 from dataclasses import dataclass
 
@@ -15,20 +15,22 @@ STRATEGIES = {
     "cpu+amx": "the same, with kernels for CPUs that have AMX",
     "pd": "prefill and decode apart, experts spread over all GPUs of each",
 }
-"""Strategy → its description."""
+"""The known strategies, each with its description."""
 WIDE, SPREAD = "pd", "dp+ep"
-"""The strategies that spread complete experts over all GPUs: disaggregation (prefill and decode on different GPUs), and a
+"""The strategies that place complete experts on all GPUs: disaggregation (prefill and decode on different GPUs), and a
 single engine."""
 PIPELINE = "tp+pp"
 
 
 class RecipeRefused(OmeError):
-    """The reason why a request cannot work, as a sentence that also names what would work where that is known."""
+    """The error for a request that cannot work. Its message is a sentence with the reason, and names an alternative that
+    works if one is known.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeRequest:
-    """The request of `ome generate`. None means that the cookbook chooses the value."""
+    """The options of `ome generate`. For an option that is None, the cookbook chooses the value."""
 
     hardware: str
     model: str
@@ -44,35 +46,37 @@ class RecipeRequest:
     decode_nodes: int | None = None
     prefill_groups: int = 1
     decode_groups: int = 1
-    """Number of groups into which the nodes of a role are divided, each with all experts; only with `pd`."""
+    """Number of groups into which the decode nodes are divided, each of which has all experts; only with `pd`."""
     decode_batch: int | None = None
     """Largest batch of a decode rank for which CUDA graphs are captured, in requests; only with `pd`."""
     prefix_cache: bool = False
     """Whether prefill caches prompts for later requests with the same prefix; only with `pd`."""
     gpus_per_node: int = 8
     tp: int | None = None
-    """Number of GPUs of a copy or of a pipeline stage; with `pd`, number of GPUs that share the attention of a token."""
+    """Number of GPUs in a copy of the model or in a pipeline stage. With `pd`, the number of GPUs that share the
+    attention of a token."""
     pp: int | None = None
     """Number of pipeline stages."""
     dp: int | None = None
-    """Number of data-parallel ranks: of attention if the strategy has DP attention, otherwise of complete copies."""
+    """Number of data-parallel ranks. They are ranks of attention if the strategy has DP attention, otherwise complete
+    copies of the model."""
     ep: int | None = None
     context_length: int | None = None
     kv_cache_dtype: str | None = None
     model_type: str | None = None
-    """Model type that the engine assumes instead of the one in config.json."""
+    """Model type that the engine uses instead of the type in config.json."""
     host_network: bool = False
     """Whether pods use the network of their node (hostNetwork)."""
     model_path: str | None = None
-    """Path of the model in the launch command; pods use the directory of the model instead."""
+    """Path of the model in the launch command. Pods use the directory of the model instead of this path."""
     host: str | None = None
     port: int | None = None
     name: str | None = None
-    """Name of the service, of its runtime and of its namespace."""
+    """Name of the service, which is also the base of the name of its runtime and the name of its namespace."""
 
     @property
     def only_disaggregated(self) -> dict[str, bool]:
-        """Whether each of the options that only `--strategy pd` has was given, by option."""
+        """The options that only `--strategy pd` accepts, each with whether the request sets it."""
         return {
             "--prefill-nodes": self.prefill_nodes is not None,
             "--decode-nodes": self.decode_nodes is not None,
@@ -89,5 +93,5 @@ class RecipeRequest:
 
     @property
     def spreads_experts(self) -> bool:
-        """Whether each expert is complete on one GPU instead of cut over all GPUs."""
+        """Whether each expert is on one GPU. If false, each expert is cut over all GPUs."""
         return self.strategy == WIDE or "ep" in self.strategy.split("+")

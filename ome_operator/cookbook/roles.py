@@ -1,4 +1,4 @@
-"""Compute the sizes of each role of a strategy from the request and the engine."""
+"""Compute the sizes of each role from the request and the engine."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,12 @@ from ome_operator.cookbook.library import Engine, Served
 from ome_operator.cookbook.request import PIPELINE, SPREAD, RecipeRefused, RecipeRequest
 
 MOST_NODES = 8
-"""Largest number of nodes of a copy that the cookbook chooses by itself."""
+"""Largest number of nodes in a copy of the model that the cookbook chooses itself."""
 
 
 def asked(request: RecipeRequest, chosen: Engine) -> int | None:
-    """Return the number of GPUs of a copy if the request gives it. Raises RecipeRefused for an option that the strategy
-    does not have.
+    """Return the number of GPUs in a copy of the model if the request sets it, otherwise None. Raises RecipeRefused for
+    an option that the strategy does not accept.
     """
     parts = request.strategy.split("+")
     for option, value in (("tp", request.tp), ("pp", request.pp), ("ep", request.ep), ("dp", request.dp)):
@@ -30,7 +30,7 @@ def asked(request: RecipeRequest, chosen: Engine) -> int | None:
 
 
 def _stage(request: RecipeRequest) -> int:
-    """Return the number of GPUs of a pipeline stage."""
+    """Return the number of GPUs in a pipeline stage."""
     return request.tp or request.gpus_per_node
 
 
@@ -51,7 +51,7 @@ def candidates(request: RecipeRequest, chosen: Engine) -> Iterator[RoleFit]:
 
 
 def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
-    """Return the role of one engine on `size` GPUs. Raises RecipeRefused if they do not fill complete nodes."""
+    """Return the role of a single engine on `size` GPUs. Raises RecipeRefused if these GPUs do not fill complete nodes."""
     gpus, share = request.gpus_per_node, _share(chosen, request.strategy)
     if request.strategy.startswith("cpu"):
         return RoleFit(keys.ENGINE, "", nodes=1, gpus=1, tp=1, experts_on_cpus=True, share=share)
@@ -85,8 +85,8 @@ def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
 
 
 def disaggregated(request: RecipeRequest, chosen: Engine, served: Served) -> tuple[RoleFit, RoleFit]:
-    """Return the roles of prefill and decode. Experts are spread over all GPUs of a group; an attention rank has one GPU,
-    or the number of the request.
+    """Return the roles of prefill and decode. The experts are spread over all GPUs of a group. An attention rank has one
+    GPU, or the number of GPUs that the request sets.
     """
     prefill, decode = _halves(request, served.wide_nodes)
     experts = served.facts.experts.routed if served.facts.experts else 0
@@ -97,7 +97,7 @@ def disaggregated(request: RecipeRequest, chosen: Engine, served: Served) -> tup
 
 
 def _group(stage: str, nodes: int, groups: int) -> tuple[int, int]:
-    """Return the number of nodes in a group, and the number of groups."""
+    """Return the number of nodes in a group, and the number of groups, for a role with `nodes` nodes."""
     if nodes % groups:
         raise RecipeRefused(
             f"{nodes} nodes of {stage} cannot be divided into {groups} groups: "
@@ -107,8 +107,8 @@ def _group(stage: str, nodes: int, groups: int) -> tuple[int, int]:
 
 
 def _halves(request: RecipeRequest, usual: int) -> tuple[int, int]:
-    """Return the number of nodes for prefill and for decode; together `usual` nodes if the request does not give a
-    number.
+    """Return the number of prefill nodes and the number of decode nodes. A number that the request does not set is chosen
+    so that both together are `usual`.
     """
     prefill, decode = request.prefill_nodes, request.decode_nodes
     whole = request.nodes or (prefill + decode if prefill and decode else usual)
@@ -122,7 +122,9 @@ def _halves(request: RecipeRequest, usual: int) -> tuple[int, int]:
 def _wide(
     request: RecipeRequest, chosen: Engine, component: str, stage: str, size: tuple[int, int], experts: int
 ) -> RoleFit:
-    """Return a role of disaggregation; `size` is the number of nodes of a group, and the number of groups."""
+    """Return the role of prefill or decode in disaggregation. `size` holds the number of nodes in a group, and the number
+    of groups.
+    """
     nodes, groups = size
     gpus, together = nodes * request.gpus_per_node, request.tp or 1
     if gpus % together:
@@ -146,5 +148,5 @@ def _wide(
 
 
 def _share(chosen: Engine, name: str) -> float:
-    """Return the fraction of a GPU's memory for weights and KV cache, by strategy or stage."""
+    """Return the fraction of a GPU's memory for weights and KV cache. `name` is a strategy or a stage."""
     return chosen.shares.get(name, chosen.shares["default"])
