@@ -1,4 +1,4 @@
-"""Check what has to divide evenly if GPUs share a model: attention ranks, heads, experts, quantization blocks."""
+"""Check that sizes divide evenly when GPUs share a model: attention groups, heads, experts and quantization blocks."""
 
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -9,20 +9,20 @@ from ome_operator.capacity.shape import ParallelShape
 
 
 class Division(Enum):
-    """The rule of divisibility that a size breaks."""
+    """A rule of divisibility, as the reason in an Uneven."""
 
     SIZES = auto()
     """A size is 0 or less."""
     STAGES = auto()
-    """The layers do not divide into pipeline stages."""
+    """The layers do not divide evenly into pipeline stages."""
     ATTENTION = auto()
-    """The GPUs of TP do not divide into attention groups."""
+    """The TP size is not a multiple of the number of attention groups."""
     HEADS = auto()
-    """The attention heads do not divide among the GPUs."""
+    """The attention heads do not divide evenly among the GPUs."""
     EXPERT_GROUPS = auto()
-    """The GPUs of TP do not divide into expert groups."""
+    """The TP size is not a multiple of the number of expert groups."""
     EXPERTS = auto()
-    """The experts and their redundant copies do not divide among the expert groups."""
+    """The experts and their redundant copies do not divide evenly among the expert groups."""
     BLOCKS = auto()
     """A matrix does not divide into pieces of complete quantization blocks."""
 
@@ -36,7 +36,7 @@ class Uneven(NamedTuple):
 
 
 def divides(model: ModelFacts, shape: ParallelShape) -> Uneven | None:
-    """Return the first size of the shape that does not divide; None if all do."""
+    """Return the first size of the shape that does not divide evenly; None if all sizes do."""
     return next(_uneven(model, shape), None)
 
 
@@ -58,7 +58,7 @@ def _uneven(model: ModelFacts, shape: ParallelShape) -> Iterator[Uneven]:
 
 
 def attention_groups(tp: int, groups: int) -> Uneven | None:
-    """Check that the GPUs of TP divide into `groups` of data-parallel attention."""
+    """Check that the TP size is a multiple of the number of data-parallel attention groups. Return None if it is."""
     if tp % groups == 0:
         return None
     said = f"TP {tp} is no multiple of DP {groups}, which divides its GPUs into ranks of attention"
@@ -66,7 +66,9 @@ def attention_groups(tp: int, groups: int) -> Uneven | None:
 
 
 def heads(model: ModelFacts, gpus: int) -> Uneven | None:
-    """Check that `gpus` GPUs can share the model's attention heads. Returns None also if the number of heads is unknown."""
+    """Check that `gpus` GPUs can share the model's attention heads evenly. Return None if they can, or if the number of
+    heads is unknown.
+    """
     attention = model.facts.attention
     if attention is None or (gpus and attention.heads % gpus == 0):
         return None
@@ -74,14 +76,16 @@ def heads(model: ModelFacts, gpus: int) -> Uneven | None:
 
 
 def expert_groups(tp: int, ep: int) -> Uneven | None:
-    """Check that the GPUs of TP divide into `ep` groups of experts."""
+    """Check that the TP size `tp` is a multiple of `ep`, the number of expert groups. Return None if it is."""
     if tp % ep == 0:
         return None
     return Uneven(Division.EXPERT_GROUPS, f"TP {tp} is no multiple of EP {ep}, which divides the same GPUs")
 
 
 def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:
-    """Check that `ep` groups hold equally many of the model's experts and of their `redundant` copies."""
+    """Check that `ep` groups hold equally many of the model's experts and their `redundant` copies. Return None if they
+    do.
+    """
     total = model.experts + redundant
     if ep == 1 or not model.experts or total % ep == 0:
         return None
@@ -90,18 +94,19 @@ def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:
 
 
 def redundant_experts(experts: int, gpus: int, spare: int) -> int:
-    """Return how many redundant experts are needed so that all GPUs hold the same number of experts.
+    """Return the number of redundant experts with which all GPUs hold the same number of experts.
 
-    If the experts divide evenly without copies, each GPU gets `spare` copies of busy experts.
+    If the experts divide evenly without redundant copies, the result gives each GPU `spare` copies of busy experts.
     """
     return -experts % gpus + (0 if experts % gpus else spare * gpus)
 
 
 def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices") -> Uneven | None:
-    """Check that a matrix of `width` columns can be cut into `pieces` of complete quantization blocks.
+    """Check that a matrix of `width` columns can be cut into `pieces` pieces of complete quantization blocks. Return None
+    if it can.
 
-    The values of a block share a scale, so a block cannot be divided between two GPUs. A model without blocks always passes.
-    `matrices` is the name of the matrix in the message.
+    The values of a block share a scale, so a block cannot be divided between two GPUs. The check always passes for a model
+    without blocks. `matrices` is the name of the matrix in the message.
     """
     quantization = model.facts.quantization
     if quantization is None or not quantization.block or whole_blocks(width, pieces, quantization.block[1]):
@@ -111,7 +116,7 @@ def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices"
 
 
 def whole_blocks(width: int, pieces: int, columns: int) -> bool:
-    """Return whether a matrix of `width` columns divides into `pieces` of complete blocks of `columns`; always True for
-    one piece.
+    """Return whether a matrix of `width` columns divides into `pieces` pieces of complete blocks, each with `columns`
+    columns. The result is always true for one piece.
     """
     return pieces <= 1 or (width % pieces == 0 and width // pieces % columns == 0)

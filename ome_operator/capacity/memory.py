@@ -10,32 +10,32 @@ from ome_operator.capacity.shape import ParallelShape
 
 GIB = 2**30
 FEWEST_TOKENS = 8192
-"""Smallest useful KV cache, in tokens: one chunk of a prompt."""
+"""Smallest useful size of the KV cache, in tokens. It is one chunk of a prompt."""
 DEFAULT_SHARE = 0.9
-"""Fraction of a GPU's memory for weights and KV cache if no argument gives it; SGLang computes about this value for GPUs
-of 80 GB and more."""
+"""Fraction of a GPU's memory for weights and KV cache if no argument sets it. SGLang computes about this value for GPUs
+with 80 GB or more."""
 SHARES = (0.85, 0.88, DEFAULT_SHARE, 0.93)
-"""Fractions to try, in this order, if a smaller fraction is not enough."""
+"""Fractions of a GPU's memory for weights and KV cache to use, in this order, if a smaller fraction is not enough."""
 PREFILL, DECODE, BOTH = "prefill", "decode", "null"
-"""Stages of disaggregated serving, as in --disaggregation-mode; `BOTH` is an engine that does prefill and decode."""
+"""Stages of disaggregated serving, named as in --disaggregation-mode. `BOTH` stands for an engine that does both prefill
+and decode."""
 
 
 class EngineOptions(NamedTuple):
-    """Arguments of an engine that change its memory, other than the sizes of its parallelism. The defaults are those of
-    SGLang.
-    """
+    """The arguments of an engine that change its memory, other than its parallel sizes. The defaults are those of SGLang."""
 
     cache_type: str = BF16
-    """Type of the KV cache."""
+    """Data type of the KV cache."""
     stage: str = BOTH
     chunk: int = 8192
-    """Tokens of a prompt that all attention ranks together compute in a step (--chunked-prefill-size)."""
+    """Number of tokens of prompts that all attention ranks together compute in a step (--chunked-prefill-size)."""
     graph_batch: int = 0
-    """Largest batch for which decode captures CUDA graphs, in requests; 0 if there is none or no argument gives it."""
+    """Largest batch for which decode captures CUDA graphs, in requests; 0 if it captures none or no argument sets the
+    batch."""
     all_to_all: str = ""
-    """Back end of the all-to-all exchange of tokens between experts; empty for none."""
+    """Backend of the all-to-all exchange of tokens between experts; "" if there is none."""
     deepep_mode: str = ""
-    """`normal`, `low_latency` or `auto`; empty without DeepEP."""
+    """Mode of DeepEP: `normal`, `low_latency` or `auto`; "" without DeepEP."""
 
 
 class Allocation(NamedTuple):
@@ -49,18 +49,18 @@ class Memory(NamedTuple):
     """The memory that a rank needs on its GPU, in bytes."""
 
     routed: float
-    """Weights of routed experts."""
+    """Bytes of the weights of routed experts."""
     copies: float
-    """Weights of redundant copies of busy experts."""
+    """Bytes of the weights of redundant copies of busy experts."""
     rest: float
-    """All other weights: attention, dense layers, shared experts, embeddings."""
+    """Bytes of all other weights: attention, dense layers, shared experts and embeddings."""
     cache_per_token: int
-    """KV cache of a token; 0 if unknown."""
+    """Bytes of the KV cache for one token; 0 if unknown."""
     activations: float
     graphs: float
-    """Buffers of CUDA graphs."""
+    """Bytes of the buffers of CUDA graphs."""
     deepep: float
-    """Buffers of DeepEP."""
+    """Bytes of the buffers of DeepEP."""
 
     @property
     def weights(self) -> float:
@@ -74,7 +74,7 @@ class Memory(NamedTuple):
 
     @property
     def needed(self) -> float:
-        """Bytes that have to fit into the fraction of GPU memory for weights and KV cache."""
+        """Bytes that have to fit into the fraction of GPU memory that is reserved for weights and KV cache."""
         return self.weights + self.smallest_cache
 
     @property
@@ -98,8 +98,8 @@ class Memory(NamedTuple):
         return _parts(("activations", self.activations), ("CUDA graphs", self.graphs), ("DeepEP's buffers", self.deepep))
 
     def cache_tokens(self, available: float) -> int:
-        """Return the number of tokens for which the KV cache has space, if `available` bytes are available for weights
-        and KV cache.
+        """Return the number of tokens for which the KV cache has space if `available` bytes can be used for weights and
+        KV cache.
         """
         if not self.cache_per_token:
             return 0
@@ -116,7 +116,7 @@ def in_gib(parts: Iterable[Allocation]) -> str:
 
 
 def memory(model: ModelFacts, shape: ParallelShape, options: EngineOptions) -> Memory | None:
-    """Return the memory that a rank of an engine of this shape needs; None if the bytes of the model's weights are
+    """Return the memory that a rank of an engine with this shape needs. Return None if the size of the model's weights is
     unknown.
 
     Weights other than routed experts are divided evenly by the number of pipeline stages.
@@ -140,14 +140,16 @@ def memory(model: ModelFacts, shape: ParallelShape, options: EngineOptions) -> M
 
 
 def _activations(shape: ParallelShape, options: EngineOptions) -> float:
-    """Return the bytes of activations: 1.5 MiB for each token, the formula of SGLang 0.5.23 (arg_groups/memory_hook.py)."""
+    """Return the bytes of activations, which are 1.5 MiB for each token. The formula is that of SGLang 0.5.23
+    (arg_groups/memory_hook.py).
+    """
     tokens = options.graph_batch if options.stage == DECODE else options.chunk // shape.attention_dp
     return max(2048, tokens) * 1.5 * 2**20
 
 
 def _decode_buffers(options: EngineOptions) -> tuple[float, float]:
-    """Return the bytes of CUDA graphs (2 MiB for each request, by the same formula) and of DeepEP's buffers
-    (docs/gpu.md).
+    """Return the bytes of CUDA graphs and the bytes of DeepEP's buffers. CUDA graphs need 2 MiB for each request, by a
+    formula in the same file of SGLang; DeepEP's buffers are explained in docs/gpu.md.
 
     Both are 0 for prefill and for DeepEP's `normal` kernels, which run without CUDA graphs.
     """

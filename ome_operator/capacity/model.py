@@ -1,4 +1,6 @@
-"""The facts of a model that are known before it is served: sizes, bytes of weights, widths of matrices."""
+"""The facts of a model that are known before it is served: its sizes, the bytes of its weights, and the widths of its
+matrices.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +10,7 @@ from ome_operator.api.learned import Facts
 from ome_operator.modelinfo.weight_sizes import WeightBytes
 
 BF16, FP8 = "bfloat16", "fp8"
-"""Types of the KV cache, named as in `Facts.kv_bytes_per_token`."""
+"""Data types of the KV cache, named as in `Facts.kv_bytes_per_token`."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class ModelFacts:
     facts: Facts
     weights: WeightBytes | None
     widths: tuple[int, ...]
-    """Columns of the matrices that tensor parallelism cuts."""
+    """Numbers of columns of the matrices that tensor parallelism cuts."""
 
     @property
     def layers(self) -> int:
@@ -42,19 +44,21 @@ class ModelFacts:
         return 1 if attention is None or attention.kv_lora_rank else attention.kv_heads
 
     def cache_bytes(self, cache_type: str) -> int:
-        """Return the bytes of a KV cache of this type for a token over all layers and heads; 0 if unknown."""
+        """Return the bytes of the KV cache for one token, over all layers and heads, if the cache has this data type; 0
+        if unknown.
+        """
         return (self.facts.kv_bytes_per_token or {}).get(cache_type, 0)
 
 
 def cache_type(written: str | None) -> str:
-    """Return the type of the KV cache for a value of --kv-cache-dtype. Every 8-bit floating-point type has the size of
-    FP8.
+    """Return the data type of the KV cache for a value of --kv-cache-dtype. All 8-bit floating-point types are
+    represented by FP8, because they have the same size.
     """
     return FP8 if (written or "").startswith(FP8) else BF16
 
 
 def matrix_widths(config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the columns of the matrices that tensor parallelism cuts, from a config.json."""
+    """Return the numbers of columns of the matrices that tensor parallelism cuts, from the content of a config.json."""
     return tuple(
         config[name] for name in ("moe_intermediate_size", "intermediate_size") if isinstance(config.get(name), int)
     )

@@ -1,4 +1,4 @@
-"""How the GPUs of an engine share a model."""
+"""The parallel sizes by which the GPUs of an engine share a model."""
 
 from typing import NamedTuple
 
@@ -7,22 +7,23 @@ class ParallelShape(NamedTuple):
     """The sizes of an engine's parallelism, as SGLang counts them."""
 
     tp: int
-    """Number of GPUs that together hold all routed experts; with a pipeline, those of a single stage."""
+    """Number of GPUs that together hold all routed experts; with a pipeline, the number of these GPUs in a stage."""
     pp: int = 1
     """Number of pipeline stages."""
     attention_dp: int = 1
-    """Number of GPU groups inside TP whose attention has its own requests; 1 without data-parallel attention."""
+    """Number of attention groups, each of which serves its own requests. They are groups of GPUs inside TP; 1 without
+    data-parallel attention."""
     attention_cp: int = 1
     """Number of GPUs that share the tokens of a prompt; 1 without context parallelism."""
     copies: int = 1
     """Number of complete copies of the model."""
     ep: int = 1
-    """Number of GPU groups inside TP among which complete experts are distributed; 1 if every expert is cut over all
+    """Number of groups of GPUs inside TP among which complete experts are distributed; 1 if every expert is cut over all
     GPUs."""
     redundant: int = 0
     """Number of redundant copies of busy experts in a layer."""
     cut: int = 1
-    """Number of pieces into which a quantized matrix is cut."""
+    """Number of pieces into which each quantized matrix is cut."""
 
     @property
     def attention_tp(self) -> int:
@@ -31,8 +32,8 @@ class ParallelShape(NamedTuple):
 
     @property
     def dense(self) -> int:
-        """The number of GPUs that share the weights other than routed experts: with data-parallel attention, those that
-        share the attention of a token.
+        """The number of GPUs that share the weights other than routed experts. With data-parallel attention, these are
+        the GPUs that share the attention of a token.
         """
         return self.tp if self.attention_dp == 1 else self.attention_tp
 
