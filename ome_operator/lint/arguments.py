@@ -1,4 +1,4 @@
-"""Rules about single arguments: flags that a version does not have, will remove, or interprets differently."""
+"""Rules about single arguments: flags that a version lacks, will remove, or interprets in another way."""
 
 import re
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from ome_operator.lint.subject import Role, Subject
 PARSER = "The argument parser of the version itself, which `ome_operator/engines/extract.py` reads; `make e2e` verifies it."
 _INSIDE = re.compile(r"\s--[a-z][\w-]+.{0,80}", re.S)
 _HOLDS_FLAGS = frozenset({"--sidecar-args", "--chat-template", "--completion-template"})
-"""Flags whose value may contain words that look like flags."""
+"""Flags whose value may contain words that have the form of flags."""
 ENDS = "The engine exits at once with code 2 and `unrecognized arguments`, and its group is recycled."
 
 
 def known(subject: Subject) -> Iterator[tuple[Role, Launch, Argument]]:
-    """Yield every argument, on all ranks, of programs whose flags are known exactly."""
+    """Yield every argument of every program whose version has known flags, on rank 0 and on the other ranks."""
     for role, start in all_launches(subject):
         if start.line is not None:
             yield from ((role, start, given) for given in start.arguments if given.word.startswith("--"))
 
 
 def all_launches(subject: Subject) -> Iterator[tuple[Role, Launch]]:
-    """Yield every known program of rank 0 and of the other ranks."""
+    """Yield every known program, both that of rank 0 and that of the other ranks of a role."""
     for role in subject.roles:
         yield from ((role, start) for start in (role.launch, role.others) if start is not None)
 
@@ -54,7 +54,7 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
 
 
 def _gone(subject: Subject, start: Launch, given: Argument) -> tuple[str, ...]:
-    """Return the other versions that have a flag which this version lacks."""
+    """Return the other versions that have the flag of this argument, which the program's version lacks."""
     return subject.versions.elsewhere(start.engine, given.word)
 
 
@@ -166,7 +166,7 @@ def flag_joined(subject: Subject) -> Iterator[Hit]:
 
 
 def _more(given: Argument) -> str:
-    """Return the flags inside the value of an argument; "" if there are none."""
+    """Return the flags that the value of an argument contains; "" if it contains none."""
     found = (_INSIDE.search(value) for value in given.values if given.word not in _HOLDS_FLAGS)
     return next((item[0].strip() for item in found if item), "")
 

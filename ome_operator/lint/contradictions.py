@@ -1,4 +1,4 @@
-"""Rules about combinations of arguments that SGLang accepts separately and rejects together."""
+"""Rules about combinations of arguments that SGLang rejects although it accepts each argument alone."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Contradiction(NamedTuple):
     """A combination of arguments that SGLang rejects."""
 
     flag: str
-    """The flag whose location is reported."""
+    """The flag whose location a finding reports."""
     holds: Callable[[Launch, Sizes], bool]
     says: str
     remedy: str

@@ -1,5 +1,5 @@
-"""Rules about disaggregation: settings on which prefill and decode must agree, and the transfer of KV caches between them.
-They apply to SGLang.
+"""Rules about disaggregation of SGLang: settings that must be the same for prefill and decode, and the transfer of KV
+caches between them.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,14 @@ from ome_operator.lint.subject import Role, Subject
 
 _WAITING = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
 _PLAIN = frozenset({"", "auto", "bf16", "bfloat16"})
-"""Data types of the KV cache that are usually equal: `auto` is the type of the model unless its files name another."""
+"""Data types of the KV cache that are usually equal. `auto` is the type of the model unless the model's files name
+another type."""
 _CONN = "SGLang 0.5.23, disaggregation/common/conn.py: decode compares it with what prefill registered"
 
 
 def _differ(subject: Subject, flag: str) -> tuple[Role, Launch, str, str] | None:
-    """Return (decode role, its launch, value of prefill, value of decode) if the two values of a flag differ; otherwise
-    None.
+    """Return (decode role, its launch, value of prefill, value of decode) if the values of a flag differ between prefill
+    and decode; otherwise None.
     """
     if subject.apart is None:
         return None

@@ -1,5 +1,5 @@
-"""Rules about sizes that must divide evenly: GPUs, nodes, attention groups, heads, experts, quantization blocks. They apply
-to SGLang.
+"""Rules about sizes of SGLang that must divide evenly: GPUs, nodes, attention groups, heads, experts and quantization
+blocks.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,9 @@ def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
 
 
 def locate(role: Role, start: Launch, *names: str) -> Location:
-    """Return the location of the first of these flags that is given, or where arguments can be added."""
+    """Return the location of the first flag among `names` that is given. If none is given, return the location where
+    arguments can be added.
+    """
     given = next((given for name in names if (given := start.given(name)) is not None), None)
     return locations.argument(role, given) if given is not None else locations.arguments(role)
 

@@ -1,4 +1,4 @@
-"""Rules about expert parallelism and its all-to-all communication. They apply to SGLang."""
+"""Rules about expert parallelism of SGLang and its all-to-all communication."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from ome_operator.lint.subject import Subject
 
 TOKENS = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
 UNSET = 128
-"""Default of TOKENS in SGLang 0.4.9 to 0.5.23."""
+"""Default of the environment variable that TOKENS names, in SGLang 0.4.9 to 0.5.23."""
 MOST = 1024
-"""Maximum of TOKENS that SGLang accepts."""
+"""Maximum value that SGLang accepts for the environment variable that TOKENS names."""
 FLASHINFER_MOST = 450
-"""Maximum number of requests of a CUDA graph on a rank that is known to work with FlashInfer's all-to-all."""
+"""Maximum number of requests of a CUDA graph on a rank with which FlashInfer's all-to-all is known to work."""
 
 
 def _tokens(value: str) -> int | None:

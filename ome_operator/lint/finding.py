@@ -9,7 +9,7 @@ from ome_operator.lint.subject import Subject
 
 
 class Severity(StrEnum):
-    """How serious a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """The service does not start, or it answers wrongly."""
@@ -20,17 +20,17 @@ class Severity(StrEnum):
 
 
 class Fix(NamedTuple):
-    """An automatic fix: an argument is replaced by another text."""
+    """An automatic fix, which replaces an argument by another text."""
 
     old: str
     new: str
 
 
 class Location(NamedTuple):
-    """The object and the field where a setting is written, or should be."""
+    """The object and the field in which a setting is written or has to be written."""
 
     object: str
-    """Kind and name."""
+    """Kind and name of the object."""
     field: str
 
 
@@ -39,9 +39,9 @@ class Hit(NamedTuple):
 
     place: Location
     says: str
-    """What is wrong, as a sentence without its full stop."""
+    """A statement of what is wrong, as a sentence without its full stop."""
     remedy: str
-    """What to do, as an imperative sentence without capital letter and full stop."""
+    """The instruction how to correct it, as an imperative sentence without capital letter and full stop."""
     fix: Fix | None = None
 
 
@@ -56,21 +56,21 @@ class Rule:
     severity: Severity
     title: str
     ignored: str
-    """What happens if the finding is ignored."""
+    """A statement of what happens if the finding is ignored."""
     evidence: str
-    """How this is known: a place in the engine's source, a report, or a measurement."""
+    """The source of the rule: a place in the engine's source code, a report, or a measurement."""
     check: Check
 
 
 class Finding(NamedTuple):
-    """A hit together with its rule and the service."""
+    """A hit together with its rule and the service in which it was found."""
 
     rule: Rule
     service: str
-    """Namespace and name; "" for a runtime that is checked by itself."""
+    """Namespace and name of the service; "" for a runtime that is checked without a service."""
     hit: Hit
 
 
 def rule(id: str, severity: Severity, title: str, *, ignored: str, evidence: str) -> Callable[[Check], Rule]:
-    """Turn the function that performs the check into a Rule. Used as a decorator."""
+    """Return a decorator that turns a check function into a Rule."""
     return lambda check: Rule(id, severity, title, ignored, evidence, check)

@@ -1,4 +1,4 @@
-"""Rules about pods from the point of view of Kubernetes: what the API server rejects, DNS, locked memory, probes."""
+"""Rules about pods that concern Kubernetes: fields that the API server rejects, DNS, locked memory and probes."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -14,9 +14,9 @@ from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _ABSENT = frozenset({"/readiness", "/liveness", "/healthz", "/readyz", "/livez", "/healthcheck"})
-"""Paths that users often probe and that SGLang does not serve."""
+"""Paths that probes often request although SGLang does not serve them."""
 _OF_WORKERS = frozenset({"/health", "/health_generate", "/ping"})
-"""The paths that SGLang's ranks above 0 serve."""
+"""The paths that SGLang serves on ranks above 0."""
 _SLOW = frozenset({"/health", "/health_generate"})
 
 
@@ -135,7 +135,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _shared(role: Role) -> Any:
-    """Return the sizeLimit of the volume that is mounted at /dev/shm, or None."""
+    """Return the sizeLimit of the volume that is mounted at /dev/shm; None if there is none."""
     mounts = {str(mount.get("name")) for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
     named = (volume for volume in items(role.leader["spec"], "volumes") if str(volume.get("name")) in mounts)
     return next((below(volume, "emptyDir").get("sizeLimit") for volume in named), None)

@@ -1,4 +1,6 @@
-"""Parses how a container starts an engine or a router: the program, its version, its arguments and its variables."""
+"""Parses how a container starts an engine or a router. The result contains the program, its version, its arguments and
+its environment variables.
+"""
 
 import re
 import shlex
@@ -13,14 +15,15 @@ from ome_operator.engines.routers import WITH_CONTROL_KEYS, is_program, parts
 
 ROUTER = "sglang-router"
 STRICT = frozenset({"sglang", ROUTER})
-"""Programs whose parser rejects a word that belongs to no flag. Other programs accept it, for example as the model."""
+"""Programs whose parser rejects a word that belongs to no flag. Other programs accept such a word, for example as the
+model."""
 _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
-"""Kind of flag → maximum number of words that follow it."""
+"""Kind of a flag → maximum number of words that follow the flag."""
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
-"""A reference to a variable that the kubelet expands."""
+"""Pattern of a reference to an environment variable that the kubelet expands."""
 _IN_SHELL = re.compile(r"\$\{?([A-Za-z_]\w*)\b\}?")
 _OPERATORS = frozenset({";", "&", "&&", "|", "||", "fi", "done", ">", ">>", "2>&1"})
-"""Words in a line of a shell script after which another command or a redirection follows."""
+"""Words in a shell script that end a command: another command or a redirection follows them."""
 _SIZES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -28,19 +31,19 @@ class Argument(NamedTuple):
     """A flag with the words that follow it."""
 
     written: str
-    """The word as it is written, with its value if that is in the same word."""
+    """The word as the user writes it. If the flag's value is in the same word, it includes the value."""
     word: str
     """The flag without its value."""
     values: tuple[str, ...]
     flag: Flag | None
-    """The flag's definition in this version; None if the version does not define it."""
+    """The definition of the flag in the program's version; None if the version does not define the flag."""
     joined: bool = False
-    """Whether the flag's value follows a space in the same word, so that the program does not recognise the flag."""
+    """Whether flag and value are in the same word, separated by a space. The program then does not recognise the flag."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A program with its arguments."""
+    """A program as a container starts it, with its arguments and environment variables."""
 
     engine: str
     """Name of the program: sglang, vllm, …, or sglang-router."""
@@ -48,42 +51,47 @@ class Launch:
     version: str
     """Version of the program; "" if unknown."""
     line: CommandLine | None
-    """The flags of exactly this version; None if they are unknown."""
+    """The command line of exactly the program's version; None if its flags are unknown."""
     read_as: CommandLine | None
-    """The flags by which arguments are parsed: those of this version, or else of the nearest known version."""
+    """The command line by which the arguments are parsed: that of the program's version, or else that of the nearest
+    known version."""
     words: tuple[str, ...]
     """The words after the program, with known variables expanded."""
     env: Mapping[str, str]
-    """Variables with a known value."""
+    """Environment variables with a known value."""
     names: frozenset[str]
-    """Names of all variables, also of those without a known value."""
+    """Names of all environment variables, including those without a known value."""
     open: bool
-    """Whether variables may also come from other objects (`envFrom`)."""
+    """Whether the container may have environment variables from other objects (`envFrom`)."""
     shell: bool
-    """Whether a shell starts the program. A shell expands variables of its own."""
+    """Whether a shell starts the program. A shell may expand variables that are not in `env`."""
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """The arguments in their order."""
+        """The arguments in the order in which they are written."""
         return tuple(_arguments(self.words, self.read_as, self.engine in STRICT))
 
     def given(self, name: str) -> Argument | None:
-        """Return the last argument that sets this flag, under any name that the version has for it; None if it is not
-        set.
+        """Return the last argument that sets the flag `name`, under any name that the version has for the flag. Return
+        None if no argument sets it.
         """
         flag = self._flag(name)
         return self._last.get(flag.name if flag is not None else name)
 
     @cached_property
     def _last(self) -> Mapping[str, Argument]:
-        """Flag → its last argument. Cached because the rules look it up hundreds of times."""
+        """Name of each given flag → the last argument that sets it. The map is cached because rules look up flags
+        hundreds of times.
+        """
         return {given.flag.name if given.flag else given.word: given for given in self.arguments}
 
     def _flag(self, name: str) -> Flag | None:
         return self.read_as.flags.get(name) if self.read_as is not None else None
 
     def text(self, name: str) -> str:
-        """Return the value of a flag: the given value, or else the version's default; "" if there is neither."""
+        """Return the value of a flag. If it is not given, return the default of the version, or "" if the version has
+        none.
+        """
         given = self.given(name)
         if given is not None:
             return given.values[0] if given.values else ""
@@ -91,16 +99,20 @@ class Launch:
         return "" if flag is None or flag.default is None else str(flag.default)
 
     def whole(self, name: str) -> int | None:
-        """Return the value of a flag as a whole number; None if it is not a number or depends on a variable."""
+        """Return the value of a flag as a whole number. Return None if the value is not a number or depends on a
+        variable.
+        """
         return number(self.text(name))
 
     def on(self, name: str) -> bool:
-        """Return whether a switch is given and not negated."""
+        """Return whether a switch is on. It is on if it is given and its last occurrence is not a negation."""
         given = self.given(name)
         return given is not None and not (given.flag is not None and given.word in given.flag.negations)
 
     def variable(self, name: str) -> str:
-        """Return the value of a variable: the given value, or else the version's default; "" if there is neither."""
+        """Return the value of an environment variable. If it is not set, return the default of the version, or "" if the
+        version has none.
+        """
         default = self.read_as.variables.get(name) if self.read_as else None
         return self.env.get(name, "" if default is None or name in self.names else str(default))
 
@@ -114,7 +126,7 @@ def number(text: str) -> int | None:
 
 
 def launch(container: Mapping[str, Any], annotations: Mapping[str, str], versions: Versions) -> Launch | None:
-    """Return how a container starts a known program; None if its command does not show one."""
+    """Return how a container starts a known program. Return None if the container's command starts no known program."""
     engine, words, shell = _program(container)
     if not engine:
         return None
@@ -143,7 +155,9 @@ def references(words: Iterable[str]) -> frozenset[str]:
 
 
 def _program(container: Mapping[str, Any]) -> tuple[str, list[str], bool]:
-    """Return (engine, the words after it, whether a shell starts it); the engine is "" for an unknown program."""
+    """Return the name of the engine, the words after the program, and whether a shell starts the program. The name is ""
+    for an unknown program.
+    """
     lines = [[*parts(container)], *([*_split(line)] for part in parts(container) for line in _lines(part))]
     for number_, line in enumerate(lines):
         for at, word in enumerate(line):
@@ -160,7 +174,9 @@ def _program(container: Mapping[str, Any]) -> tuple[str, list[str], bool]:
 
 
 def _lines(part: str) -> list[str]:
-    """Return the lines of a shell script; none for a word without white space, which is not a script."""
+    """Return the lines of a shell script. Return none for a word without white space, because such a word is not a
+    script.
+    """
     return part.replace("\\\n", " ").splitlines() if re.search(r"\s", part.strip()) else []
 
 
@@ -172,7 +188,9 @@ def _split(line: str) -> list[str]:
 
 
 def _ours(words: Sequence[str], shell: bool) -> list[str]:
-    """Return the words that belong to the program: all of them, or in a shell the words before the next operator."""
+    """Return the words that belong to the program. These are all words, or, if `shell` is true, the words before the next
+    shell operator.
+    """
     if not shell:
         return list(words)
     out: list[str] = []
@@ -186,8 +204,8 @@ def _ours(words: Sequence[str], shell: bool) -> list[str]:
 
 
 def _filled(word: str, env: Mapping[str, str], shell: bool = False) -> str:
-    """Return a word with known variables expanded as the kubelet does it, and as a shell does it if `shell`. Unknown
-    variables stay.
+    """Return a word in which known variables are expanded as the kubelet does it. If `shell` is true, they are also
+    expanded as a shell does it. Unknown variables are not replaced.
     """
     if "$" not in word:
         return word
@@ -196,7 +214,7 @@ def _filled(word: str, env: Mapping[str, str], shell: bool = False) -> str:
 
 
 def _arguments(words: Sequence[str], line: CommandLine | None, strict: bool) -> Iterable[Argument]:
-    """Split words into arguments as argparse does: a flag, and the words after it that are not flags."""
+    """Split words into arguments as argparse does. An argument is a flag and the words after it that are not flags."""
     written, word, values, joined = "", "", list[str](), False
     for item in [*words, "--"]:
         if not item.startswith("-") or re.fullmatch(r"-\d.*", item):

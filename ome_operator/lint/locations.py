@@ -1,4 +1,4 @@
-"""Finds where a setting of a role is written: the object and the field that the user has to edit."""
+"""Finds where a setting of a role is written, which is the object and the field that the user has to edit."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,12 +21,12 @@ def argument(role: Role, given: Argument) -> Location:
 
 
 def arguments(role: Role) -> Location:
-    """Return the location where an argument can be added."""
+    """Return the location at which an argument can be added."""
     return _runner(role, lambda runner: bool(runner.get("args") or runner.get("command")), "args")
 
 
 def variable(role: Role, name: str) -> Location:
-    """Return the location of a variable, or where it can be added."""
+    """Return the location of an environment variable. If it is not set, return the location at which it can be added."""
 
     def says(runner: Runner) -> bool:
         return any(isinstance(item, Mapping) and item.get("name") == name for item in runner.get("env") or ())
@@ -35,26 +35,28 @@ def variable(role: Role, name: str) -> Location:
 
 
 def field(role: Role, name: str) -> Location:
-    """Return the location of a field of the main container, or where it can be added."""
+    """Return the location of a field of the main container. If the field is not set, return the location at which it can
+    be added.
+    """
     return _runner(
         role, lambda runner: name in runner, name, lambda runner: bool(runner.get("args") or runner.get("command"))
     )
 
 
 def whole(role: Role) -> Location:
-    """Return the location of a component."""
+    """Return the location of the role's component in the lowest layer that contains it."""
     object_, path, _ = role.written[-1] if role.written else ("", role.component, None)
     return Location(object_, path)
 
 
 def service(subject: Subject) -> Location:
-    """Return the location of the service, or of the runtime if it is checked by itself."""
+    """Return the location of the service's spec, or of the runtime's spec if the runtime is checked without a service."""
     return Location(f"InferenceService {subject.service}" if subject.service else subject.runtime, "spec")
 
 
 def _runner(role: Role, *says: Callable[[Runner], bool] | str) -> Location:
-    """Return the location in the topmost layer whose runner satisfies a test. `says` are tests in order of preference, and
-    the name of the field. Without a match, return the location of the component.
+    """Return the location of a field in the topmost layer whose runner satisfies a test. `says` contains the tests in
+    order of preference, and the name of the field. If no test is satisfied, return the location of the component.
     """
     name = next(item for item in says if isinstance(item, str))
     for asks in (item for item in says if not isinstance(item, str)):

@@ -1,4 +1,4 @@
-"""Rules about the memory of a rank of SGLang: whether weights, cache and buffers fit into a GPU."""
+"""Rules about the memory of an SGLang rank: whether weights, KV cache and buffers fit into a GPU."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,13 +13,13 @@ from ome_operator.lint.subject import Role, Subject, below
 
 
 def needs(model: ModelFacts, start: Launch, found: Sizes) -> Memory | None:
-    """Return what a rank of a server needs; None if a size or the model is not known well enough."""
+    """Return the memory that a rank of a server needs. Return None if a size or the model is not known well enough."""
     shape = found.shape
     return memory(model, shape, options(start, found)) if shape is not None else None
 
 
 def share(start: Launch) -> float | None:
-    """Return the fraction of a GPU's memory for weights and KV cache; None if it depends on a variable."""
+    """Return the fraction of a GPU's memory for weights and KV cache. Return None if it depends on a variable."""
     text = start.text("--mem-fraction-static")
     try:
         return float(text) if text else DEFAULT_SHARE
@@ -28,8 +28,8 @@ def share(start: Launch) -> float | None:
 
 
 def _most(subject: Subject, role: Role) -> tuple[str, int] | None:
-    """Return name and memory of the largest GPU on which a role may run, considering the named class and the node selector
-    of its pods.
+    """Return the accelerator class and the memory in bytes of the largest GPU on which a role may run; None if no GPU is
+    known. The role's accelerator class and the node selector of its pods restrict the GPUs.
     """
     selected = below(role.leader, "spec", "nodeSelector")
     fitting = (
@@ -41,7 +41,7 @@ def _most(subject: Subject, role: Role) -> tuple[str, int] | None:
 
 
 class _Rank(NamedTuple):
-    """A server whose memory is known, and the GPU that it is compared with."""
+    """A server whose memory is known, and the GPU with which its memory is compared."""
 
     role: Role
     start: Launch
@@ -56,7 +56,7 @@ class _Rank(NamedTuple):
 
 
 def _ranks(subject: Subject) -> Iterator[_Rank]:
-    """Yield every server whose memory is known, except those that keep weights or cache outside of GPUs."""
+    """Yield every server whose memory is known. Servers that keep weights or KV cache outside of GPUs are left out."""
     for role, start, found in engines(subject):
         part, most = share(start), _most(subject, role)
         if most is None or part is None or subject.model is None or start.text("--device") == "cpu":
@@ -93,7 +93,7 @@ def memory_short(subject: Subject) -> Iterator[Hit]:
 
 
 def _change(model: ModelFacts, rank: _Rank) -> str:
-    """Return the smallest change with which the rank fits: a larger share, more GPUs, or other GPUs."""
+    """Return the smallest change with which the rank fits: a larger fraction of memory, more GPUs, or other GPUs."""
     needed, sizes = rank.memory, rank.sizes
     for more in SHARES:
         if more > rank.share and needed.needed <= rank.bytes * more and needed.beside <= rank.bytes * (1 - more):

@@ -1,4 +1,6 @@
-"""Collects what is known of a model without its files: from its status, the configuration in its spec, or a known recipe."""
+"""Collects what is known of a model without reading its files. The sources are the model's status, the configuration in
+its spec, and known recipes.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,8 +30,8 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
 
 
 def _config(model: Model) -> Mapping[str, Any] | None:
-    """Return the config.json of a model from its spec, or the published one if a recipe knows the model; None if neither
-    exists.
+    """Return the config.json of a model. It is the configuration in the model's spec, or the published one if a recipe
+    contains the model. Return None if there is neither.
     """
     own = model.spec.model_configuration
     if isinstance(own, Mapping) and own.get("num_hidden_layers"):
@@ -49,8 +51,8 @@ def gpu_memory(
     parts: Iterable[RenderedComponent],
     classes: Mapping[str, AcceleratorClass],
 ) -> dict[str, int]:
-    """Map the name of each accelerator class on which a revision with these inputs may run to the bytes of memory of one
-    GPU.
+    """Return the memory in bytes of one GPU, by name of the accelerator class, for the classes on which a revision with
+    these inputs may run.
     """
     chosen = {part["class"] for part in (inputs.get("accelerator") or {}).values() if "class" in part}
     required = runtime.spec.accelerator_requirements if runtime is not None else None
@@ -63,8 +65,8 @@ def gpu_memory(
 
 
 def memories(classes: Mapping[str, AcceleratorClass], named: frozenset[str], resources: frozenset[str]) -> dict[str, int]:
-    """Map the name of each accelerator class to the bytes of memory of one GPU. The classes are the named ones, or else all
-    that provide one of the resources of the pods. Classes of unknown memory are left out.
+    """Return the memory in bytes of one GPU, by name of the accelerator class. The classes are those in `named`, or, if
+    it is empty, all that provide a resource in `resources`. Classes with an unknown memory are left out.
     """
     fitting = {
         name: accelerator

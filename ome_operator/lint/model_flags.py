@@ -1,4 +1,4 @@
-"""Rules about the compatibility of arguments with the model. They apply to SGLang."""
+"""Rules about arguments of SGLang that must be compatible with the model."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -15,11 +15,11 @@ _OTHERS = {
     "awq": frozenset({"fp8", "gptq", "gptq_marlin", "bitsandbytes", "gguf", "w8a8_int8", "w8a8_fp8"}),
     "gptq": frozenset({"fp8", "awq", "awq_marlin", "bitsandbytes", "gguf", "w8a8_int8", "w8a8_fp8"}),
 }
-"""Quantization method of the weights → values of --quantization that certainly differ from it."""
+"""Quantization method of the weights → values of --quantization that are certainly incompatible with it."""
 _CODE = frozenset({"kimi_k2"})
-"""Values of `model_type` whose tokenizer is Python code that is shipped with the weights."""
+"""Values of `model_type` of models whose tokenizer is Python code that is shipped with the weights."""
 _OWN_DRAFT = frozenset({"DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM", "Glm4MoeForCausalLM"})
-"""Architectures whose weights contain a draft model."""
+"""Architectures of models whose weights contain a draft model."""
 
 
 @rule(

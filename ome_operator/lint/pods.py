@@ -12,7 +12,7 @@ from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 SHM, DEVICES = "/dev/shm", "/dev/infiniband"
 _RDMA = ("rdma", "infiniband", "ib", "roce", "hca", "efa", "sriov")
-"""Parts of the names of extended resources that give a container an RDMA network device."""
+"""Parts of the names of extended resources that give a container an RDMA device."""
 
 
 def _mooncake(start: Launch) -> bool:
@@ -22,7 +22,7 @@ def _mooncake(start: Launch) -> bool:
 
 
 def _tcp(start: Launch) -> str:
-    """Return the setting that makes Mooncake use TCP; "" if there is none."""
+    """Return the setting with which Mooncake uses TCP; "" if there is none."""
     if start.text("--disaggregation-transfer-backend") == "mooncake_tcp":
         return "--disaggregation-transfer-backend=mooncake_tcp"
     forced = start.env.get("MC_FORCE_TCP", "") == "1"
@@ -40,7 +40,7 @@ def _on_gpus(role: Role, start: Launch) -> bool:
 
 
 def needs_rdma(role: Role, start: Launch) -> bool:
-    """Return whether KV caches or tokens are transferred over RDMA."""
+    """Return whether the server transfers KV caches or tokens over RDMA."""
     far = role.size > 1 and start.text("--moe-a2a-backend").startswith("deepep")
     return (_mooncake(start) or far) and _on_gpus(role, start) and not _tcp(start)
 
@@ -135,7 +135,7 @@ def shm_small(subject: Subject) -> Iterator[Hit]:
 
 
 def _tiny(role: Role) -> str:
-    """Return the sizeLimit of the volume at /dev/shm if it is below 1 GiB, else ""."""
+    """Return the sizeLimit of the volume at /dev/shm if it is below 1 GiB; otherwise ""."""
     mounted = {mount.get("name") for mount in items(role.container, "volumeMounts") if mount.get("mountPath") == SHM}
     for volume in items(role.leader["spec"], "volumes"):
         limit = below(volume, "emptyDir").get("sizeLimit")

@@ -1,4 +1,4 @@
-"""Rules about the rendezvous of the ranks of a group. They apply to SGLang."""
+"""Rules about the rendezvous of the ranks of a group in SGLang."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from ome_operator.lint.finding import Hit, Rule, Severity, rule
 from ome_operator.lint.subject import Subject
 
 _OWN = re.compile(r"(127\.0\.0\.1|localhost|0\.0\.0\.0|\[?::1\]?|\$[({]?(POD_IP|POD_NAME|HOSTNAME|HOST_IP)[)}]?)(:\d+)?")
-"""Addresses that lead each pod to itself."""
+"""Pattern of the addresses with which each pod reaches only itself."""
 
 
 @rule(

@@ -14,13 +14,13 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def link(finding: Finding) -> str:
-    """Return the address of the rule's explanation."""
+    """Return the URL of the explanation of the finding's rule."""
     return f"{PAGE}#{finding.rule.id}"
 
 
 def text_report(findings: Sequence[Finding]) -> str:
-    """Return the findings as text for people, each with its location, its consequence and its fix, followed by their
-    number.
+    """Return the findings as text for people. Each finding has its location, its consequence and its fix; the number of
+    findings is at the end.
     """
     out = [_paragraph(finding) for finding in findings]
     counted = Counter(finding.rule.severity for finding in findings)
@@ -43,7 +43,7 @@ def _paragraph(finding: Finding) -> str:
 
 
 def json_report(findings: Iterable[Finding], files: Mapping[str, str]) -> str:
-    """Return the findings as a JSON list for programs."""
+    """Return the findings as a JSON list for programs. `files` maps the path of each checked file to its text."""
     return document([_plain(finding, files) for finding in findings], indent=2) + "\n"
 
 

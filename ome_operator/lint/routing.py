@@ -1,4 +1,4 @@
-"""Rules about routers: whether they find the engines of their service, and pair prefill with decode."""
+"""Rules about routers: whether a router finds the engines of its service, and pairs prefill with decode."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from ome_operator.lint.launch import ROUTER, Launch, number
 from ome_operator.lint.subject import Role, Subject, below
 
 _ASKS = {"--prefill-selector": ("prefill",), "--decode-selector": ("decode",), "--selector": ("engine", "prefill", "decode")}
-"""Selector flag → titles of the roles of which the selector must match a leader."""
+"""Selector flag → titles of the roles whose leaders the selector has to match."""
 _OURS = frozenset({keys.COMPONENT, keys.SERVICE, keys.WORKER_INDEX})
 
 
@@ -58,7 +58,9 @@ def selector_misses(subject: Subject) -> Iterator[Hit]:
 
 
 def _wanted(start: Launch, flag: str) -> Mapping[str, str]:
-    """Map each label of the selector to its value. Words with a variable of unknown value are left out."""
+    """Return the labels in the selector that the flag sets, with their values. Words that contain a variable, and the
+    label of the revision, are left out.
+    """
     given = start.given(flag)
     words = " ".join(given.values).split() if given is not None else []
     pairs = (word.partition("=") for word in words if "=" in word and "$" not in word)
@@ -120,7 +122,7 @@ def router_hurried(subject: Subject) -> Iterator[Hit]:
 
 
 def _start(engine: Role) -> int:
-    """Return the seconds that the startup probe of rank 0 allows; 0 without a startup probe."""
+    """Return the seconds that the startup probe of rank 0 allows; 0 if there is no startup probe."""
     probe = below(engine.container, "startupProbe")
     parts = [probe.get("periodSeconds", 10), probe.get("failureThreshold", 3)]
     whole = [int(part) for part in parts if re.fullmatch(r"\d{1,9}", str(part))]

@@ -1,4 +1,4 @@
-"""The list of all rules, and the function that runs them on a service."""
+"""The list of all rules, and the function that applies them to a service."""
 
 from collections.abc import Collection, Iterator
 from itertools import islice
@@ -29,14 +29,14 @@ from ome_operator.lint.subject import Subject
     evidence="docs/troubleshooting.md lists every reason.",
 )
 def refused(subject: Subject) -> Iterator[Hit]:
-    """Report what is already in the conditions of the service."""
+    """Yield a hit for each problem that the operator itself reports in the conditions of the service."""
     for sentence in subject.problems:
         said, _, remedy = sentence.partition(": ")
         yield Hit(locations.service(subject), said.rstrip("."), remedy.rstrip(".") or "see docs/troubleshooting.md")
 
 
 _ELSEWHERE = ("nothing scales", "a probe of the workers")
-"""Beginnings of advice that is not a mistake, or that another rule reports."""
+"""Beginnings of advice that is left out, because it describes no mistake or another rule reports it."""
 
 
 @rule(
@@ -47,7 +47,7 @@ _ELSEWHERE = ("nothing scales", "a probe of the workers")
     evidence="docs/troubleshooting.md, and the pages named in the sentences.",
 )
 def advice(subject: Subject) -> Iterator[Hit]:
-    """Report what is already in the condition Advice."""
+    """Yield a hit for each advice that the operator itself reports in the condition Advice."""
     told = [part for part in subject.advice.split("; ") if part and not part.startswith(_ELSEWHERE)]
     if told:
         yield Hit(locations.service(subject), "; ".join(told).rstrip("."), "follow the advice, or remove the field")
@@ -67,13 +67,12 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Pods": pods.RULES,
     "Pods as Kubernetes sees them": kubernetes.RULES,
 }
-"""Title of a family → its rules."""
+"""Title of a family of rules → the rules of the family."""
 RULES: dict[str, Rule] = {rule.id: rule for family in FAMILIES.values() for rule in family}
-"""ID → rule."""
+"""ID of each rule → the rule."""
 MOST, LONGEST = 50, 1000
-"""Maximum number of findings of a rule in a service, and maximum number of characters of a sentence. More would not help a
-reader.
-"""
+"""Maximum number of findings of a rule in a service, and maximum number of characters of a sentence. More output would
+not help the user."""
 _ORDER = [*Severity]
 
 
@@ -84,8 +83,8 @@ def _short(hit: Hit) -> Hit:
 
 
 def check(subject: Subject, ignored: Collection[str] = ()) -> list[Finding]:
-    """Return the findings in a service, the worst first, at most `MOST` of each rule. `ignored` names the IDs of rules to
-    skip, in addition to those that the service itself names.
+    """Return the findings in a service, the most severe first, at most `MOST` of each rule. `ignored` contains the IDs of
+    rules to skip, in addition to those that the service's annotation names.
     """
     asked = [rule for name, rule in RULES.items() if name not in subject.ignored.union(ignored)]
     hits = ((rule, hit) for rule in asked for hit in islice(rule.check(subject), MOST))

@@ -1,4 +1,4 @@
-"""Computes from its arguments how SGLang divides a model, with the same formulas as SGLang."""
+"""Computes how SGLang divides a model from the arguments of the server. The formulas are those of SGLang."""
 
 from typing import NamedTuple
 
@@ -14,17 +14,17 @@ SPANNING = frozenset(
         "pplx",
     }
 )  # fmt: skip
-"""All-to-all back ends that distribute experts over all GPUs of TP (SGLang 0.5.23, arg_groups/overrides.py:
+"""All-to-all backends that distribute experts over all GPUs of TP (SGLang 0.5.23, arg_groups/overrides.py:
 `_a2a_ep_size`)."""
 
 
 class Sizes(NamedTuple):
-    """Parallel sizes of a server. None means that the value depends on an unknown variable."""
+    """The parallel sizes of a server. A size is None if it depends on a variable with an unknown value."""
 
     tp: int | None
     pp: int | None
     attention_dp: int | None
-    """Number of DP attention groups inside TP; 1 without DP attention."""
+    """Number of attention groups inside TP; 1 without DP attention."""
     attention_cp: int | None
     """Number of GPUs that share the tokens of a prompt (context parallelism); 1 without it."""
     copies: int | None
@@ -33,21 +33,21 @@ class Sizes(NamedTuple):
     nnodes: int | None
     redundant: int | None
     backend: str
-    """All-to-all back end of the experts; "" for none."""
+    """All-to-all backend of the experts; "" if there is none."""
     deepep_mode: str
-    """normal, low_latency or auto; "" if the back end is not DeepEP."""
+    """Mode of DeepEP: normal, low_latency or auto; "" if the backend is not DeepEP."""
 
     @property
     def attention_tp(self) -> int | None:
-        """Number of GPUs that share the attention of a token: TP / (attention DP x attention CP). None if it is unknown or
-        does not divide.
+        """Number of GPUs that share the attention of a token: TP / (attention DP x attention CP). None if it is unknown
+        or not a whole number.
         """
         groups = (self.attention_dp or 0) * (self.attention_cp or 0)
         return self.tp // groups if self.tp and groups and self.tp % groups == 0 else None
 
     @property
     def shape(self) -> ParallelShape | None:
-        """The parallel shape for the functions of `capacity`; None if a size is unknown, 0, or does not divide."""
+        """The parallel shape for the functions of `capacity`. None if a size is unknown or 0, or does not divide evenly."""
         if not (self.tp and self.pp and self.attention_dp and self.attention_cp and self.ep and self.attention_tp):
             return None
         if self.redundant is None:
@@ -64,7 +64,7 @@ class Sizes(NamedTuple):
 
     @property
     def gpus(self) -> int | None:
-        """Number of GPUs that the server needs: TP x PP x copies. None if unknown."""
+        """Number of GPUs that the server needs: TP x PP x copies. None if a size is unknown."""
         if self.tp is None or self.pp is None or self.copies is None:
             return None
         return self.tp * self.pp * self.copies
@@ -72,7 +72,7 @@ class Sizes(NamedTuple):
 
 @memoize_by_identity(64, grows=False)
 def sizes(start: Launch) -> Sizes:
-    """Return the parallel sizes of a server. Cached, because a dozen rules need them."""
+    """Return the parallel sizes of a server. The result is cached, because a dozen rules need it."""
     tp, pp, dp = (_size(start, name) for name in ("--tp-size", "--pp-size", "--dp-size"))
     attention, copies = _size(start, "--attn-dp-size"), dp
     if start.on("--enable-dp-attention") and attention in (None, 1):
@@ -94,20 +94,20 @@ def sizes(start: Launch) -> Sizes:
 
 
 def _size(start: Launch, name: str) -> int | None:
-    """Return a number of ranks; 1 if the version has no such flag."""
+    """Return the number of ranks that the flag `name` sets; 1 if this SGLang version lacks the flag."""
     text = start.text(name)
     return number(text) if text else 1
 
 
 def requests(start: Launch, found: Sizes) -> int | None:
-    """Return the maximum number of requests that an attention group may run at a time; None without a limit."""
+    """Return the maximum number of concurrent requests of an attention group; None if there is no limit."""
     most = number(start.text("--max-running-requests"))
     return None if most is None or not found.attention_dp else most // found.attention_dp
 
 
 def graph_batch(start: Launch) -> int | None:
-    """Return the largest batch for which decode captures CUDA graphs, in requests; None if no argument sets it, 0 if
-    graphs are disabled.
+    """Return the largest batch for which decode captures CUDA graphs, in requests. Return None if no argument sets it,
+    and 0 if CUDA graphs are disabled.
     """
     disabled = start.on("--disable-cuda-graph") or start.text("--cuda-graph-backend-decode") == "disabled"
     if disabled:
@@ -121,7 +121,7 @@ def graph_batch(start: Launch) -> int | None:
 
 
 def options(start: Launch, found: Sizes) -> EngineOptions:
-    """Return the arguments of a server that change its memory, with SGLang's defaults for those that are not given."""
+    """Return the arguments of a server that change its memory. Arguments that are not given have SGLang's defaults."""
     return EngineOptions(
         cache_type=cache_type(start.text("--kv-cache-dtype")),
         stage=start.text("--disaggregation-mode") or BOTH,

@@ -1,4 +1,4 @@
-"""Locates findings in the files that the user named, and writes a diff of the automatic fixes."""
+"""Locates findings in the files that the user named, and creates a diff with the automatic fixes."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ _INLINE = re.compile(r"^metadata:\s*\{.*?\bname:\s*[\"']?([\w.-]+)", re.M)
 
 
 class Spot(NamedTuple):
-    """A line of a file; the first line is 1."""
+    """A line of a file. The first line has the number 1."""
 
     file: str
     line: int
@@ -20,15 +20,15 @@ class Spot(NamedTuple):
 
 class _Document(NamedTuple):
     object: str
-    """Kind and name."""
+    """Kind and name of the object in the document."""
     first: int
-    """Index of its first line, from 0."""
+    """Index of the document's first line in the file; the first line of the file has the index 0."""
     lines: list[str]
 
 
 def spot(files: Mapping[str, str], hit: Hit) -> Spot | None:
-    """Return the position of a hit: the line of the word that the fix replaces, or else the first line of its object; None
-    if the object is in none of the files.
+    """Return the position of a hit. It is the line of the word that the fix replaces, or else the first line of the hit's
+    object. Return None if the object is in none of the files.
     """
     for file, text in files.items():
         for document in _documents(text):
@@ -62,7 +62,7 @@ def _fixed(text: str, hits: Iterable[Hit]) -> str:
 
 
 def _documents(text: str) -> Iterator[_Document]:
-    """Yield the documents of a file that are objects. Objects inside a List are not found."""
+    """Yield the documents of a file that contain an object. Objects inside a List are left out."""
     lines, first = text.splitlines(True), 0
     for at in [*(number for number, line in enumerate(lines) if line.startswith("---")), len(lines)]:
         part = "".join(lines[first:at])
@@ -73,7 +73,7 @@ def _documents(text: str) -> Iterator[_Document]:
 
 
 def _object(hit: Hit) -> str:
-    """Return kind and name of the object of a hit, without its namespace."""
+    """Return kind and name of the object of a hit, without the object's namespace."""
     kind, _, name = hit.place.object.partition(" ")
     return f"{kind} {name.rpartition('/')[2]}"
 

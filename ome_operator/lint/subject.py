@@ -1,4 +1,4 @@
-"""The input of the rules: a service as the operator would run it, and what is known of its model."""
+"""The input of the rules: a service in the form in which the operator would run it, and what is known of its model."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,23 +19,23 @@ _PART = {keys.ENGINE: "engine_config", keys.DECODER: "decoder_config", keys.ROUT
 
 @dataclass(frozen=True)
 class Role:
-    """A component of a service."""
+    """A component of a service, with its pods and how they start the program."""
 
     component: str
     title: str
     """Name of the role: prefill, decode, engine or router."""
     size: int
-    """Number of pods of a group."""
+    """Number of pods in a group."""
     leader: Manifest
-    """Pod of rank 0, or of the router."""
+    """The pod of rank 0, or the pod of the router."""
     worker: Manifest | None
     launch: Launch | None
-    """How rank 0 starts its program; None for an unknown program."""
+    """How the pod of rank 0 starts its program; None for an unknown program."""
     others: Launch | None
-    """How the other ranks start their program."""
+    """How the pods of the other ranks start their program; None for an unknown program or if there are no other ranks."""
     written: tuple[tuple[str, str, Component], ...]
-    """(object, field, component as it is written there) of all layers that the component is merged from, the topmost
-    first."""
+    """The layers that the component is merged from, the topmost first. Each layer consists of the object, the field, and
+    the component as it is written in that field."""
 
     @property
     def container(self) -> Manifest:
@@ -44,17 +44,17 @@ class Role:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Annotations of the pod of rank 0."""
+        """The annotations of the pod of rank 0."""
         return self.leader["metadata"].get("annotations") or {}
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs of a group."""
+        """Number of GPUs in a group."""
         return _gpus(self.leader) + (_gpus(self.worker) * (self.size - 1) if self.worker is not None else 0)
 
     @property
     def per_pod(self) -> int:
-        """Number of GPUs of the pod of rank 0."""
+        """Number of GPUs that the pod of rank 0 requests."""
         return _gpus(self.leader)
 
     @property
@@ -65,32 +65,34 @@ class Role:
 
 @dataclass(frozen=True)
 class Subject:
-    """A service, or a runtime by itself, that is checked."""
+    """A service that is checked, or a runtime that is checked without a service."""
 
     service: str
     """Namespace and name; empty for a runtime that is checked without a service."""
     runtime: str
-    """Kind and name of the runtime; "" if there is none."""
+    """Kind and name of the runtime; "" if the service has none."""
     roles: tuple[Role, ...]
     model: ModelFacts | None
     problems: tuple[str, ...]
-    """Reasons why the operator itself would not start the service."""
+    """The reasons why the operator itself would not start the service."""
     versions: Versions
     memory: Mapping[str, int]
-    """Accelerator class → bytes of memory of one GPU, for the classes on which the service may run."""
+    """Name of each accelerator class on which the service may run → memory of one GPU in bytes."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Accelerator class → labels of its nodes."""
+    """Name of each accelerator class → labels of the nodes of this class."""
     advice: str = ""
-    """The operator's message in the condition Advice."""
+    """The operator's message in the condition Advice of the service."""
     ignored: frozenset[str] = frozenset()
-    """IDs of the rules that are skipped for this service."""
+    """IDs of the rules that are not applied to this service."""
 
     def role(self, title: str) -> Role | None:
-        """Return the role with this title, or None."""
+        """Return the role with this title; None if there is none."""
         return next((role for role in self.roles if role.title == title), None)
 
     def launched(self, *engines: str) -> tuple[tuple[Role, Launch], ...]:
-        """Return the roles that start a known program, or one of the given engines."""
+        """Return the roles that start a known program, each with its launch. With `engines`, return only roles that start
+        one of these programs.
+        """
         found = ((role, role.launch) for role in self.roles)
         return tuple(
             (role, start) for role, start in found if start is not None and (not engines or start.engine in engines)
@@ -98,20 +100,20 @@ class Subject:
 
     @cached_property
     def apart(self) -> tuple[tuple[Role, Launch], tuple[Role, Launch]] | None:
-        """The prefill and decode roles if SGLang runs both; otherwise None."""
+        """The prefill and decode roles, each with its launch, if SGLang runs both; otherwise None."""
         found = {role.title: (role, start) for role, start in self.launched("sglang")}
         return (found["prefill"], found["decode"]) if {"prefill", "decode"} <= found.keys() else None
 
 
 def below(value: Any, *names: str) -> Manifest:
-    """Return the map at the path `names` below a value; an empty map if there is none."""
+    """Return the map at the path `names` below a value. Return an empty map if there is no map at this path."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: Any, name: str) -> list[Manifest]:
-    """Return the maps in the list of this name. Entries that are not maps are left out."""
+    """Return the maps in the list at the key `name`. Entries that are not maps are left out."""
     found = value.get(name) if isinstance(value, Mapping) else None
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
@@ -126,8 +128,8 @@ def subject(
     labels: Mapping[str, Mapping[str, str]],
     alone: bool = False,
 ) -> Subject:
-    """Build the subject of a service from the pods that the operator would create for it. `alone`: the service was made up
-    to check its runtime.
+    """Return the subject for a service, built from the pods that the operator would create for it. If `alone` is true,
+    the service was created only to check its runtime.
 
     The caller adds what the operator itself reports of the service (`problems`, `advice`).
     """
@@ -145,7 +147,7 @@ def subject(
 
 
 def ignored(annotations: Mapping[str, str]) -> frozenset[str]:
-    """Return the IDs of the rules that a service excludes by its annotation."""
+    """Return the IDs of the rules that the annotation of a service disables."""
     return frozenset(re.split(r"[\s,]+", annotations.get(keys.LINT_IGNORE, ""))) - {""}
 
 
@@ -177,7 +179,9 @@ def _gpus(pod: Manifest) -> int:
 def _written(
     service: InferenceService, runtime: Runtime | None, component: str, alone: bool
 ) -> Iterable[tuple[str, str, Component]]:
-    """Yield the layers in which a component is written. The service comes first, because it overrides the runtime."""
+    """Yield the layers in which a component is written, the topmost first. The service is the topmost layer, because it
+    overrides the runtime.
+    """
     own: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, _PART[component]) if runtime is not None else None
     if own is not None and not alone:

@@ -1,4 +1,4 @@
-"""Apply the rules of `ome lint` to revisions: return advice, and the reasons why a new revision must not start.
+"""Apply the rules of `ome lint` to revisions. The result is advice, and the reasons why a new revision must not start.
 
 A revision is rejected only for arguments that SGLang's own argument parser rejects, in a version whose flags are known
 exactly. All other findings are advice.
@@ -25,36 +25,41 @@ from ome_operator.util.visible import visible
 REFUSING = frozenset(
     rule.id for rule in (arguments.flag_unknown, arguments.flag_removed, arguments.flag_value, arguments.flag_joined)
 )
-"""Rules whose violation makes SGLang's own parser end the engine. `make e2e` verifies this with the parser."""
+"""Rules that find arguments with which SGLang's own parser ends the engine. `make e2e` verifies these rules with the
+parser."""
 ADVISED, LONGEST = 5, 240
-"""Number of findings that a condition shows, and maximum characters of each. `ome lint SERVICE` shows all."""
+"""Number of findings that a condition shows, and maximum number of characters of each finding. `ome lint SERVICE` shows
+all findings."""
 KEPT = 4096
-"""Number of results that are cached."""
+"""Maximum number of cached results."""
 SAID_ALREADY = frozenset({"refused", "advice"})
-"""Rules that repeat the operator's own problems and advice."""
+"""Rules that repeat problems and advice of the operator itself."""
 TOLD = frozenset(name for name, rule in RULES.items() if rule.severity != Severity.NOTE) - SAID_ALREADY
-"""Rules that are shown in the condition Advice."""
+"""Rules whose findings are shown in the condition Advice."""
 UNCHECKED = frozenset({arguments.version_unknown.id})
-"""Rules of severity NOTE that are shown anyway: that the flags of an engine's version are unknown. For routers it is not
-shown, because few images name the version of their router."""
+"""Rules of severity NOTE whose findings are shown in the condition Advice nevertheless. They report that the flags of an
+engine's version are unknown. For routers these findings are not shown, because few images name the version of their
+router."""
 _ON_SERVICE = (keys.ENGINE_VERSION, keys.LINT_IGNORE)
-"""Annotations of a service that change the result."""
+"""Annotations of a service that change the result of the validation."""
 
 
 class Validator:
     """Validates revisions, and caches the results.
 
-    The rules run once for a revision, as long as its router and what is known of its model and its GPUs do not change.
+    The rules run once for a revision. They run again if its router changes, or what is known of its model or its GPUs.
     """
 
     def __init__(self, refuse: bool = True) -> None:
         self._refuse = refuse
         self._kept: OrderedDict[tuple[str | int, ...], tuple[tuple[Any, ...], ValidationResult]] = OrderedDict()
         self.looked = 0
-        """The number of times that the rules were run."""
+        """The number of times that the rules were applied to a revision."""
 
     def __call__(self, asked: RevisionUnderTest) -> ValidationResult:
-        """Return the result for a revision. Never raises, because a bug in a rule must not stop a service."""
+        """Return the result of the validation of a revision. Never raises, because a bug in a rule must not stop a
+        service.
+        """
         try:
             return self._looked_up(asked)
         except Exception as error:
@@ -115,7 +120,7 @@ def _bug(what: str) -> str:
 
 
 def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Iterator[tuple[Rule, Hit]]:
-    """Yield the findings of the rules in `only`. The name of a rule that raises an error is appended to `failed`, and the
+    """Yield the findings of the rules in `only`. If a rule raises an error, its name is appended to `failed`, and the
     other rules still run.
     """
     for name, rule in RULES.items():
@@ -128,8 +133,8 @@ def _found(looked_at: Subject, only: frozenset[str], failed: list[str]) -> Itera
 
 
 def certain(looked_at: Subject) -> Subject:
-    """Return the part of a service that may be refused: SGLang engines whose version is known exactly and that no shell
-    starts.
+    """Return the part of a service for which a revision may be rejected: SGLang engines whose version is known exactly
+    and that are not started by a shell.
     """
 
     def sure(start: Launch | None) -> Launch | None:
@@ -146,8 +151,8 @@ def certain(looked_at: Subject) -> Subject:
 def _ends(rule: Rule, hit: Hit) -> bool:
     """Return whether SGLang's parser rejects the argument of this hit.
 
-    A value that contains flags may be intended. SGLang's parser certainly rejects a flag and its value in a single word;
-    such a hit has a fix.
+    A value that contains flags may be intended. But SGLang's parser certainly rejects a flag and its value in a single word;
+    a hit of this kind has a fix.
     """
     return rule is not arguments.flag_joined or hit.fix is not None
 
@@ -163,6 +168,6 @@ def _refused(rule: Rule, hit: Hit) -> Objection:
 
 
 def _short(text: str) -> str:
-    """Shorten a sentence to LONGEST characters for a condition, and make control characters visible."""
+    """Return a sentence for a condition: shortened to LONGEST characters, and with control characters made visible."""
     text = visible(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"
