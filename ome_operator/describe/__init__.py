@@ -1,3 +1,3 @@
-"""Texts and views for users: the state of a service, the effect of an edit, and why something is not ready. Pure
-functions.
+"""Texts and views for users. They describe the state of a service, the effect of an edit, and why a service is not ready.
+All functions are pure.
 """

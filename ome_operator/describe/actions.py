@@ -1,4 +1,4 @@
-"""The actions that a user can take on a service, as commands to copy. Nothing here runs a command."""
+"""The actions that a user can take on a service, as commands to copy. This module runs no command."""
 
 import re
 import shlex
@@ -9,11 +9,11 @@ from ome_operator import keys
 from ome_operator.describe.tree import Tree
 
 _COMMAND = re.compile(r"(.*?)(?:: )?(\b(?:ome|kubectl) [a-z][^;]*)", re.DOTALL)
-"""A next step of `describe/diagnosis.py`: a sentence, and the command at its end."""
+"""Pattern of a next step that `describe/diagnosis.py` returns: a sentence, and the command at its end."""
 
 
 class Shell(NamedTuple):
-    """Builds commands that reach the same cluster as the program that shows them."""
+    """A function object that builds commands for the cluster that the current program uses."""
 
     flags: tuple[str, ...] = ()
     """Flags such as `--context prod`, which `ome` and `kubectl` share."""
@@ -23,7 +23,7 @@ class Shell(NamedTuple):
         return shlex.join([*words, *self.flags])
 
     def step(self, said: str) -> tuple[str, str]:
-        """Split a next step into its sentence and the command at its end; "" for a part that is missing."""
+        """Split a next step into its sentence and the command at its end. Return "" for a part that is missing."""
         match = _COMMAND.fullmatch(said)
         if match is None:
             return said, ""
@@ -36,11 +36,13 @@ class Action(NamedTuple):
     title: str
     command: str
     edits: bool = False
-    """Whether the command changes something on the cluster; otherwise it only reads."""
+    """Whether the command changes an object on the cluster. If false, the command only reads."""
 
 
 def of_service(tree: Tree, shell: Shell, *, paused: bool, frozen: bool, rejected: bool, back: str) -> Iterator[Action]:
-    """Yield the actions for a service. `back` is the revision to which an undo would go; "" if there is none."""
+    """Yield the actions for a service. The flags state whether the service is paused, is frozen, and has a rejected
+    revision. `back` is the revision to which an undo would return; "" if there is none.
+    """
     name, where = tree.name, ("-n", tree.namespace)
     yield Action("Watch it in a terminal", shell("ome", "status", name, *where, "-w"))
     yield Action("Why it is in this state", shell("ome", "explain", name, *where))
@@ -67,7 +69,9 @@ def of_service(tree: Tree, shell: Shell, *, paused: bool, frozen: bool, rejected
 
 
 def of_rank(tree: Tree, role: str, group: int, rank: int, shell: Shell, *, previous: bool = False) -> str:
-    """Return the command that shows the log of a rank, or for the router the logs of all its pods."""
+    """Return the command that shows the log of a rank. For the router, the command shows the logs of all pods. If
+    `previous` is true, it shows the log of the container that ended last.
+    """
     place = () if role == keys.ROUTER else ("--group", str(group), "--rank", str(rank))
     last = ("--previous",) if previous else ()
     return shell("ome", "logs", tree.name, "-n", tree.namespace, "--role", role, *place, *last)

@@ -1,5 +1,5 @@
-"""Explains why a service is not ready, as chains from the service down to the reason. Ranks of a group with the same reason
-share a chain.
+"""Explains why a service is not ready, as chains of links from the service down to the reason. Ranks of a group with the
+same reason share a chain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,52 +15,52 @@ from ome_operator.describe.text import count, numbers, together
 from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, SliceView, Tree
 
 OLD = "old"
-"""State of a slice that is being replaced by another one."""
+"""State of a slice that another slice replaces."""
 _LEAVES = frozenset({MISSING, Reason.TERMINATING})
-"""Reasons that explain nothing about a slice that is being removed."""
+"""Reasons of ranks that are normal while their slice is being removed."""
 SHOWN = 12
-"""Number of chains that are shown, the worst first. The rest is counted."""
+"""Maximum number of chains that are shown, the worst first. The others are only counted."""
 
 
 class Link(NamedTuple):
-    """A link of a chain, from the service down to the problem."""
+    """A link of a chain. The chain leads from the service down to the reason."""
 
     kind: str
     name: str
     said: str
-    """State of the object in a few words."""
+    """State of the link's object in a few words."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A chain, and what to do about it."""
+    """A chain of links that explains why a service is not ready, and what to do about it."""
 
     state: State
     links: tuple[Link, ...]
     reason: str
     message: str
     lacks: tuple[str, ...]
-    """Why nodes were rejected by the scheduler, the most frequent reason first."""
+    """The reasons why the scheduler rejected nodes, the most frequent reason first."""
     advice: str
     """What to do, as a sentence; "" if `command` is enough or no advice is known."""
     command: str
-    """The command to run next; "" if there is none."""
+    """The next command to run; "" if there is none."""
     pods: tuple[str, ...] = ()
-    """Names of the affected pods. Pods with a container that has run come first."""
+    """Names of the affected pods. Pods with a container that has already run come first."""
     restarts: int = 0
-    """The highest number of restarts among the ranks."""
+    """The highest number of restarts of an affected rank."""
     log: str = ""
-    """The command that shows the log of the first of the pods."""
+    """The command that shows the log of the first pod in `pods`."""
 
     @property
     def place(self) -> str:
-        """The location of the problem in a few words, such as role, group and rank."""
+        """The location of the problem in a few words, such as its role, group and rank."""
         shown = (link for link in self.links[2:-1] if link.kind not in ("node", "nodes"))
         return " ".join(link.name if link.kind == "role" else f"{link.kind} {link.name}" for link in shown)
 
 
 def causes(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> list[Cause]:
-    """Return all causes, the worst first."""
+    """Return all causes why a service is not ready, the worst first."""
     found = [*_pods(tree, shell), *_conditions(tree, conditions, shell)]
     return sorted(found, key=lambda cause: (cause.state.order, not cause.pods, -cause.restarts))
 
@@ -118,13 +118,15 @@ def _restarts(ranks: Iterable[Rank]) -> str:
 
 
 def _replaces(reason: str) -> bool:
-    """Return whether pods of the rollout start or end, which is shown next to the causes."""
+    """Return whether this reason of a condition means that pods of a rollout start or end. These pods are shown next to
+    the causes.
+    """
     record = record_of(reason)
     return record.moves and record.stage in (RolloutStage.READY, RolloutStage.ALONE)
 
 
 def _conditions(tree: Tree, conditions: Iterable[Mapping[str, Any]], shell: Shell) -> Iterator[Cause]:
-    """Yield the causes that only conditions report, with the next step of `ome explain`."""
+    """Yield the causes that only conditions report. Each has the next step that `ome explain` prints."""
     found = trouble(tree, tuple(conditions), ())
     head = Link("service", tree.name, tree.reason if not tree.ready else "serves")
     for finding in found.findings:

@@ -1,4 +1,4 @@
-"""Compares two outcomes of a service: which objects differ, and how."""
+"""Compares two outcomes of a service. The result states which objects differ, and how."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import unified_diff
@@ -24,11 +24,11 @@ class Change(NamedTuple):
     mark: str
     kind: str
     before: tuple[str, ...]
-    """Current names; () for added objects."""
+    """Names of the objects before the change; () for added objects."""
     after: tuple[str, ...]
-    """New names; () for removed objects."""
+    """Names of the objects after the change; () for removed objects."""
     lines: tuple[str, ...] = ()
-    """A unified diff of the change. The revision's name is left out, because it differs everywhere."""
+    """A unified diff of the change. The name of the revision is left out of it, because it differs in every object."""
 
     @property
     def title(self) -> str:
@@ -40,8 +40,8 @@ class Change(NamedTuple):
 
 
 def changes(before: Outcome | None, after: Outcome | None) -> tuple[Change, ...]:
-    """Return what is added, changed and removed. Two objects of different revisions with the same function count as one that
-    changes.
+    """Return the objects that are added, changed and removed. Two objects of different revisions with the same function
+    are returned as one changed object.
     """
     old, new = _parts(before), _parts(after)
     found = [*_one_by_one(old, new, before.revision if before else "", after.revision if after else "")]
@@ -73,7 +73,7 @@ def _name(manifest: Manifest) -> str:
 
 
 def _parts(item: Outcome | None) -> dict[Key, Manifest]:
-    """Map the function of each object, which is the same in every revision, to the object.
+    """Return the objects by function. The function of an object is the same in every revision.
 
     Stored revisions are left out, because they repeat the content of the StatefulSets.
     """
@@ -90,7 +90,7 @@ def _part(manifest: Manifest) -> Key:
 
 
 def _text(manifest: Manifest, revision: str) -> list[str]:
-    """Return the lines of the object's YAML without the parts that differ between groups of a role."""
+    """Return the lines of an object's YAML, without the parts that differ between the groups of a role."""
     metadata = {name: value for name, value in manifest["metadata"].items() if name not in _HIDDEN}
     notes = {name: value for name, value in (metadata.pop("annotations", None) or {}).items() if name != keys.HASH}
     group = metadata.get("labels", {}).get(keys.GROUP_INDEX)
@@ -103,7 +103,7 @@ def _text(manifest: Manifest, revision: str) -> list[str]:
 
 
 def count_changes(found: Iterable[Change]) -> str:
-    """Return the number of changes, such as `2 objects added, 1 changed`; "" for none."""
+    """Return a text with the numbers of changes, such as `2 objects added, 1 changed`; "" for no changes."""
     counts = {ADDED: 0, CHANGED: 0, REMOVED: 0}
     for item in found:
         counts[item.mark] += max(len(item.before), len(item.after))

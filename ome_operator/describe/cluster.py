@@ -1,4 +1,4 @@
-"""Nodes with their groups and weights, models over all nodes, and the services that wait for something."""
+"""Describes nodes with their groups and weights, the weights of each model on all nodes, and the services that wait."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,11 +25,11 @@ class Use(NamedTuple):
     namespace: str
     service: str
     place: str
-    """Role, group and ranks, as text."""
+    """The role, the group and the ranks, as text."""
     gpus: int
     state: State
     reason: str
-    """Reason of a rank that is not ready; "" if all are ready."""
+    """The reason why a rank is not ready; "" if all of the ranks are ready."""
 
 
 @dataclass(frozen=True)
@@ -37,38 +37,40 @@ class ModelHolding:
     """The weights of a model on a node, or over all nodes."""
 
     model: str
-    """Name of the model, with its namespace if it has one."""
+    """Name of the model. It includes the namespace if the model has one."""
     state: State
     word: str
-    """Ready, Updating or Failed. For a model over all nodes this is a summary."""
+    """State of the weights: Ready, Updating or Failed. For a model over all nodes, the text is a summary."""
     part: float
-    """Share of the bytes that is present, from 0 to 1."""
+    """Fraction of the weights' bytes that is present, from 0 to 1."""
     said: str
-    """Bytes, speed and remaining time, or the error."""
+    """The bytes that are present, the speed and the remaining time, or the error."""
 
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A row of the table of nodes."""
+    """A row in the table of nodes."""
 
     name: str
     state: State
     word: str
-    """ready, cordoned, lost, or `not known` if the user may not list nodes."""
+    """State of the node: ready, cordoned or lost; `not known` if the user may not list nodes."""
     product: str
     gpus: int
-    """Allocatable GPUs; -1 if unknown."""
+    """Number of allocatable GPUs of the node; -1 if unknown."""
     uses: tuple[Use, ...]
     weights: tuple[ModelHolding, ...]
 
     @property
     def held(self) -> int:
-        """Number of GPUs that pods of services hold."""
+        """Number of GPUs on the node that pods of services use."""
         return sum(use.gpus for use in self.uses)
 
 
 def node_rows(trees: Iterable[Tree], nodes: Iterable[Node], records: Iterable[NodeRecord]) -> list[NodeRow]:
-    """Return the nodes with GPUs, services or weights, ordered by name; nodes without GPUs come last."""
+    """Return a row for each node with GPUs, services or weights. The rows are sorted by name, and nodes without GPUs are
+    last.
+    """
     uses, known = _uses(trees), {node.name: node for node in nodes}
     held = {record.node: record.holdings for record in records}
     names = sorted({*uses, *held, *(name for name, node in known.items() if node.gpus)})
@@ -94,7 +96,7 @@ def _row(name: str, node: Node | None, uses: Iterable[Use], holdings: Iterable[H
 
 
 def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:
-    """Map the name of each node to the ranks of services on it."""
+    """Return the ranks of services on each node, by name of the node."""
     found = defaultdict[str, list[Use]](list)
     for tree in trees:
         for _, role, group in tree.groups():
@@ -149,7 +151,7 @@ def format_bytes(amount: int) -> str:
 
 
 def models(records: Iterable[NodeRecord]) -> list[ModelHolding]:
-    """Return a summary of each model over all nodes whose agents manage it."""
+    """Return a summary of each model over all nodes on which agents manage the model."""
     by_model = defaultdict[Ref, list[Holding]](list)
     for record in records:
         for held in record.holdings:
@@ -170,23 +172,23 @@ def _over_nodes(ref: Ref, holdings: list[Holding]) -> ModelHolding:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums of the GPUs of all known nodes."""
+    """Sums of GPUs over all nodes with a known number of GPUs."""
 
     gpus: int
     serving: int
-    """GPUs of ready groups."""
+    """Number of GPUs in ready groups."""
     idle_held: int
-    """GPUs that groups hold which are not ready and therefore serve no requests."""
+    """Number of GPUs that pods of other groups use. These groups are not ready, so the GPUs serve no requests."""
     free: int
-    """Free GPUs of nodes that accept pods. Pods that belong to no service are not counted as users."""
+    """Number of free GPUs on nodes that accept pods. GPUs of pods that belong to no service are counted as free."""
     away: int
-    """Free GPUs of nodes that are cordoned or lost."""
+    """Number of free GPUs on nodes that are cordoned or lost."""
     nodes: int
     nodes_ready: int
 
 
 def totals(found: Iterable[NodeRow]) -> Totals:
-    """Return the sums over these nodes."""
+    """Return the sums of GPUs over these nodes."""
     known = [row for row in found if row.gpus > 0]
     serving = sum(use.gpus for row in known for use in row.uses if use.state in (State.READY, State.ROLLING))
     free = {row.name: max(0, row.gpus - row.held) for row in known}
@@ -203,22 +205,22 @@ def totals(found: Iterable[NodeRow]) -> Totals:
 
 
 class Wait(NamedTuple):
-    """What a service waits for."""
+    """A service that waits, and the reason for which it waits."""
 
     namespace: str
     service: str
     place: str
     gpus: int
-    """GPUs of the service's groups that are not ready."""
+    """Number of GPUs in groups of the service that are not ready."""
     reason: str
     said: tuple[str, ...]
     since: str
-    """Time since when it waits, in RFC 3339; "" if unknown."""
+    """Time at which the service began to wait, in RFC 3339; "" if unknown."""
     command: str
 
 
 def waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: Shell) -> Iterator[Wait]:
-    """Yield the services that wait for something outside their control, the longest waiting first."""
+    """Yield the services that wait for something outside their control. Services that have waited longest come first."""
     found = [wait for tree, body in seen for wait in _waits(tree, body, shell)]
     yield from sorted(found, key=lambda wait: (wait.since or "9", wait.namespace, wait.service))
 

@@ -1,4 +1,6 @@
-"""Explains why a service is not ready: groups what its conditions, pods and events report, each with a next step."""
+"""Explains why a service is not ready. It groups the problems in the service's conditions, pods and events, and adds the
+next step to each.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,19 +14,19 @@ from ome_operator.describe.text import count
 from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
 
 EVENTS = 8
-"""Number of newest events that are shown."""
+"""Maximum number of events that are shown. They are the newest ones."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """An event about a service or one of its objects."""
+    """An event about a service or about an object of the service."""
 
     when: datetime
     type: str
-    """Normal or Warning."""
+    """Type of the event: Normal or Warning."""
     reason: str
     about: str
-    """Kind and name of the object."""
+    """Kind and name of the object that the event is about."""
     message: str
     count: int
 
@@ -37,9 +39,9 @@ class Symptom:
     reason: str
     message: str
     since: str
-    """Time since when, in RFC 3339; "" if unknown."""
+    """Time at which the condition changed, in RFC 3339; "" if unknown."""
     next: str
-    """What to do; "" if the message already contains it."""
+    """The next step of the user; "" if the message already contains it."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,15 @@ class Stuck:
     reason: str
     message: str
     pods: tuple[str, ...]
-    """Names of the pods; "" for pods that do not exist."""
+    """Names of the pods. A pod that does not exist has the name ""."""
     lacks: tuple[str, ...]
-    """Why the scheduler rejected nodes, in its own words, the most frequent reason first."""
+    """The reasons why the scheduler rejected nodes, in the scheduler's words, the most frequent reason first."""
     next: str
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Everything that keeps a service from being ready."""
+    """All problems that keep a service from being ready, from its conditions, pods and events."""
 
     namespace: str
     name: str
@@ -69,13 +71,14 @@ class Trouble:
     pods: tuple[Stuck, ...]
     events: tuple[Seen, ...]
     pin: str = ""
-    """The revision that the service is pinned to; "" without a pin."""
+    """The revision to which the service is pinned; "" if it is not pinned."""
 
 
 def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterable[Seen]) -> Trouble:
-    """Return what keeps a service from being ready. `events` are those about the service and its objects.
+    """Return the problems that keep a service from being ready. `events` are the events about the service and its
+    objects.
 
-    For a ready service only events after it became ready are shown, because earlier problems are over.
+    For a ready service, only events after the service became ready are returned, because earlier problems are over.
     """
     pods = tuple(_stuck(tree))
     told = [stuck.message for stuck in pods if stuck.message]
@@ -95,7 +98,7 @@ def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterabl
 
 
 def _ready_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the time of the last change of the condition Ready; None if it has none."""
+    """Return the time at which the condition Ready changed last; None if there is no such time."""
     said = next((found.get("lastTransitionTime") for found in conditions if found.get("type") == READY), None)
     try:
         when = datetime.fromisoformat(str(said or ""))
@@ -105,7 +108,9 @@ def _ready_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
 
 
 def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[Symptom]:
-    """Yield the problems in reading order. The condition Ready is left out, because it repeats the others."""
+    """Yield the problems that conditions report, in reading order. The condition Ready is left out, because it repeats
+    other conditions.
+    """
     found = {item.get("type"): item for item in conditions}
     shown = {(CONDITION[role.component], rank.reason) for role, _, rank in _unready(tree)}
     for name in dict.fromkeys((ANOTHER, *ORDER)):
@@ -138,7 +143,7 @@ def _unready(tree: Tree) -> Iterator[tuple[RoleView, GroupView, Rank]]:
 
 
 def lacks(message: str) -> list[str]:
-    """Return the scheduler's reasons with the number of nodes for each, parsed from its message, the most frequent first."""
+    """Return the reasons in a message of the scheduler, each with its number of nodes. The most frequent reason is first."""
     head, found, rest = message.partition(" nodes are available: ")
     if not found or not re.fullmatch(r"\d+/\d+", head):
         return []
@@ -150,7 +155,7 @@ def lacks(message: str) -> list[str]:
 
 
 def _news(events: Iterable[Seen]) -> list[Seen]:
-    """Return the warnings, newest first. Equal messages about several objects are merged into one."""
+    """Return the warnings, newest first. Warnings with equal messages about several objects are merged into one."""
     found: dict[tuple[str, str], Seen] = {}
     for item in sorted(events, key=lambda item: item.when):
         if item.type != "Warning":
@@ -162,9 +167,10 @@ def _news(events: Iterable[Seen]) -> list[Seen]:
 
 
 def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:
-    """Return what to do about a reason, with the names filled in; "" where the message of the condition contains it.
+    """Return the next step for a reason, with the names of the service's objects filled in; "" if the message of the
+    condition already contains the step.
 
-    `which`: options of `ome logs` that select the pods. `role`: that of the pods, "" for a condition.
+    `which` contains the options of `ome logs` that select the pods. `role` is the role of the pods, or "" for a condition.
     """
     return _remedy(reason, router=role == keys.ROUTER).format(
         service=f"{tree.name} -n {tree.namespace}",
@@ -175,7 +181,9 @@ def step(reason: str, tree: Tree, which: str = "", role: str = "") -> str:
 
 
 def _remedy(reason: str, *, router: bool) -> str:
-    """Return the remedy with the placeholders of `core/reasons/record.py:ReasonRecord.remedy`."""
+    """Return the remedy for a reason, with the placeholders of `core/reasons/record.py:ReasonRecord.remedy`. `router` is
+    whether the reason is that of a router's pod.
+    """
     record = record_of(reason)
     if not record.printed:
         return _OTHERS.get(reason, "")
@@ -187,4 +195,4 @@ _OTHERS: Mapping[str, str] = {
     "OOMKilled": "the container needs more memory: raise resources.limits.memory of its runner",
     MISSING: "its StatefulSet creates it; if it stays missing, the events have the cause",
 }
-"""Remedies for words without a record: the exit reasons of containers, and the reason for a missing pod."""
+"""Remedies for reasons without a record. They are the exit reasons of containers, and the reason for a missing pod."""

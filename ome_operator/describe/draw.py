@@ -17,12 +17,14 @@ from ome_operator.describe.tree import MISSING, GroupView, Rank, RoleView, Tree
 from ome_operator.quantity import moment
 
 MANY = 4
-"""Minimum length of a sequence of ready groups that is drawn as one line."""
+"""Minimum number of consecutive ready groups that are drawn as one line."""
 _COLOURS = {ADDED: "green", CHANGED: "yellow", REMOVED: "red"}
 
 
 def service(tree: Tree, *, every: bool = False) -> Drawn:
-    """Return the tree of a service, with `every` rank or only the ranks that are not ready."""
+    """Return the tree of a service for a terminal. If `every` is true, it contains every rank, otherwise only the ranks
+    that are not ready, have restarted or are draining.
+    """
     head = Text.assemble(_mark(tree.ready), " ", (tree.name, "bold"), (f"  in {tree.namespace}", "dim"))
     drawn = Drawn(head, guide_style="dim")
     if tree.ready:
@@ -63,7 +65,9 @@ def _role(branch: Drawn, role: RoleView, width: int, every: bool, said_above: st
 
 
 def _runs(groups: Sequence[GroupView]) -> Iterator[list[GroupView]]:
-    """Yield the groups in order. Consecutive ready groups are combined if there are at least MANY."""
+    """Yield the groups in their order. At least MANY consecutive ready groups are yielded as one list; all other groups
+    are yielded in lists of one.
+    """
     run: list[GroupView] = []
     for item in (*groups, None):
         if (
@@ -94,7 +98,9 @@ def _groups(below: Drawn, groups: Sequence[GroupView], every: bool) -> None:
 
 
 def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, what: str) -> None:
-    """Add a line for each rank, or only for ranks that are not ready, restarted or draining, with equal ones combined."""
+    """Add lines for ranks below a group. If `every` is true, each rank has a line; otherwise only ranks that are not
+    ready, have restarted or are draining have lines, and ranks in the same state share a line.
+    """
     if every:
         width = max((len(str(rank.rank)) for rank in ranks), default=0)
         for rank in ranks:
@@ -111,7 +117,7 @@ def _ranks(below: Drawn, ranks: Sequence[Rank], every: bool, what: str) -> None:
 
 
 def _how(ranks: Sequence[Rank]) -> Text:
-    """Return the description of ranks in the same state."""
+    """Return a text that describes the state that these ranks share."""
     item, text = ranks[0], Text()
     if item.restarts:
         text.append(f"  {count(item.restarts, 'restart')}{' each' if len(ranks) > 1 else ''}", "yellow")

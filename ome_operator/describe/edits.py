@@ -1,4 +1,4 @@
-"""Compares two versions of a spec, and describes the differences in the terms of the spec."""
+"""Compares two versions of a spec, and describes the differences with the names of the spec's fields."""
 
 import json
 from collections import Counter
@@ -14,19 +14,19 @@ _ABSENT = object()
 
 
 class Edit(NamedTuple):
-    """A value that differs."""
+    """A difference in one value of a spec."""
 
     path: str
-    """Path of the value, such as `engineConfig.runner.args`."""
+    """Path of the value in the spec, such as `engineConfig.runner.args`."""
     what: str
-    """The difference, such as `--mem-fraction-static 0.7 → 0.8`, `4 → 8`, `added`."""
+    """The difference as text, such as `--mem-fraction-static 0.7 → 0.8`, `4 → 8`, `added`."""
 
     def __str__(self) -> str:
         return f"{self.path} {self.what}".strip()
 
 
 def edits(old: Any, new: Any, path: str = "") -> Iterator[Edit]:
-    """Yield every difference from `old` to `new`, which are both JSON data."""
+    """Yield every difference between `old` and `new`, which are JSON data. `path` is the path of both in the spec."""
     if old == new:
         return
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -42,7 +42,7 @@ def edits(old: Any, new: Any, path: str = "") -> Iterator[Edit]:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a line of YAML, cut to SHOWN characters."""
+    """Return a value as text on one line, shortened to SHOWN characters."""
     plain = isinstance(value, str) and value and value.isprintable() and value == value.strip()
     text = str(value) if plain else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
@@ -77,7 +77,7 @@ def _lists(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Edit]:
 
 
 def _named(items: Sequence[Any]) -> dict[str, Any] | None:
-    """Map the items of a list by their identifying key; None if no key identifies all of them."""
+    """Return the items of a list by the key that identifies each item. Return None if no key identifies all items."""
     for key in ("name", "mountPath", "containerPort", "key"):
         found = {str(item[key]): item for item in items if isinstance(item, Mapping) and key in item}
         if len(found) == len(items):
@@ -86,7 +86,9 @@ def _named(items: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def _words(old: Sequence[str], new: Sequence[str], path: str) -> Iterator[Edit]:
-    """Compare command lines: flags by name if they occur once, other words by position."""
+    """Yield the differences between two command lines. Flags that occur once are compared by name, other words by
+    position.
+    """
     before, after = _flags(old), _flags(new)
     once = _once(before) & _once(after)
     left, right = dict(before), dict(after)
@@ -114,7 +116,9 @@ def _replaced(old: str, new: str) -> str:
 
 
 def _flags(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Split words into (flag, value) pairs in order. Words that belong to no flag become ("", word)."""
+    """Return the pairs (flag, value) of a command line in order. A word that belongs to no flag is returned as ("",
+    word).
+    """
     found: list[tuple[str, str]] = []
     for word in words:
         if word.startswith("--"):

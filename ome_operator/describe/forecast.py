@@ -1,4 +1,4 @@
-"""Predicts what an edit would do to a service: which objects change, which groups restart, and why."""
+"""Predicts the effect of an edit on a service: which objects change, which groups restart, and why."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ome_operator.describe.outcome import Outcome, RoleOutcome
 from ome_operator.describe.text import count
 
 SAID = 3
-"""Maximum number of reasons in a sentence."""
+"""Maximum number of reasons that a sentence lists."""
 
 
 @dataclass(frozen=True)
@@ -20,24 +20,25 @@ class Forecast:
 
     service: Ref
     sentence: str
-    """The effect as a sentence, with the reason."""
+    """The effect of the edit as a sentence, with its reason."""
     restarts: tuple[RoleOutcome, ...]
-    """Roles of which every group restarts."""
+    """The roles in which every group restarts."""
     why: tuple[str, ...]
-    """All inputs of the revision that differ."""
+    """The differences between the inputs of the current and the new revision."""
     changes: tuple[Change, ...]
     before: str
     """Name of the current revision; "" if there is none."""
     after: str
     """Name of the new revision; "" if it cannot be rendered."""
     gpus: int = 0
-    """Number of GPUs whose pods restart."""
+    """Number of GPUs in the pods that restart."""
 
 
 def forecast(service: Ref, before: Outcome | None, after: Outcome | None, waits: str = "") -> Forecast | None:
-    """Return the difference between the current outcome and the outcome after the edit; None if they are equal.
+    """Return the effect of an edit, which is the difference between the current outcome and the outcome after the edit.
+    Return None if both are equal.
 
-    `waits` is a sentence about what the new revision would have to wait for.
+    `waits` is a sentence that states what the new revision would have to wait for.
     """
     made = changes(before, after) if after is None or after.manifests or not before else ()
     old, new = before or _NOTHING, after or _NOTHING
@@ -87,8 +88,8 @@ def _sentence(
 
 
 def _how(before: Outcome, after: Outcome) -> str:
-    """Describe the steps of the rollout, the GPUs that it needs, and whether the service keeps serving
-    (docs/rollouts.md).
+    """Return a text that describes the steps of the rollout, the GPUs that it needs, and whether the service keeps
+    serving (docs/rollouts.md).
     """
     bounds, roles = after.bounds, [role for role in after.roles if role.groups]
     if bounds.alone or {role.component for role in before.roles} != {role.component for role in after.roles}:
@@ -106,12 +107,12 @@ def _how(before: Outcome, after: Outcome) -> str:
 
 
 def _router(item: Outcome) -> Any:
-    """Return the pod template of the routers, or None."""
+    """Return the pod template of the routers; None if there are no routers."""
     return next((each["spec"]["template"] for each in item.manifests if each["kind"] == "Deployment"), None)
 
 
 def _listed(roles: Iterable[RoleOutcome]) -> str:
-    """List roles, such as `prefill (1 group of 4 pods, 32 GPUs) and decode (…)`."""
+    """Return a text that lists roles, such as `prefill (1 group of 4 pods, 32 GPUs) and decode (…)`."""
     return " and ".join(
         f"{item.title} ({count(item.groups, 'group')} of {count(item.size, 'pod')}{_gpus(item.groups * item.gpus, ', ')})"
         for item in roles
@@ -123,7 +124,7 @@ def _in_all(roles: Sequence[RoleOutcome]) -> str:
 
 
 def _sum(roles: Iterable[RoleOutcome]) -> int:
-    """Return the number of GPUs of all groups."""
+    """Return the number of GPUs in all groups of these roles."""
     return sum(item.groups * item.gpus for item in roles)
 
 
@@ -132,7 +133,7 @@ def _gpus(number: int, before: str = "", behind: str = "") -> str:
 
 
 def _scaled(old: Iterable[RoleOutcome], new: Iterable[RoleOutcome]) -> list[str]:
-    """Describe which pods start or end because the number of groups changes."""
+    """Return sentences that state which pods start or end because the number of groups changes."""
     before = {role.component: role for role in old}
     said = []
     for role in new:

@@ -1,4 +1,4 @@
-"""The stored revisions of a service as a list: what changed between them, and which of them runs."""
+"""Lists the stored revisions of a service. The list shows what changed in each revision, and which revisions run."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -15,18 +15,18 @@ NAMED = 3
 
 
 class HistoryEntry(NamedTuple):
-    """A stored revision."""
+    """A stored revision in the list of revisions."""
 
     number: int
     revision: str
     state: str
-    """Its state, such as running or pinned; "" if it is only stored."""
+    """State of the revision, such as running or pinned; "" if the revision is only stored."""
     changed: str
-    """How its inputs differ from those of the revision before it."""
+    """The differences between the inputs of this revision and those of the previous revision, as text."""
 
 
 def history_entries(known: list[Revision], aim: TargetRevision, slices: Iterable[Mapping[str, Any]]) -> list[HistoryEntry]:
-    """Return the stored revisions, oldest first. `slices` is the field of that name in the service's status."""
+    """Return an entry for each stored revision, oldest first. `slices` is the field `slices` of the service's status."""
     inputs = [item.data.get("inputs") or {} for item in known]
     pairs = zip(known, [None, *inputs], inputs, strict=False)
     return [
@@ -35,8 +35,8 @@ def history_entries(known: list[Revision], aim: TargetRevision, slices: Iterable
 
 
 def before(known: list[Revision], aim: TargetRevision) -> str:
-    """Return the revision to which an undo goes: the last complete revision, or else the one before the revision that the
-    user requests; "" if there is none.
+    """Return the revision to which an undo would return: the last revision that was complete, or else the newest revision
+    before the requested one that was not rejected; "" if there is none.
     """
     rejected = {item["revision"] for item in aim.rejected}
     older = itertools.takewhile(lambda item: item.name != aim.wish, known)
@@ -44,7 +44,9 @@ def before(known: list[Revision], aim: TargetRevision) -> str:
 
 
 def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
-    """Summarise the differences between the inputs of two revisions. `before` is None for the oldest stored revision."""
+    """Return a summary of the differences between the inputs of two revisions. `before` is None for the oldest stored
+    revision.
+    """
     if before is None:
         return "the oldest stored revision"
     said = differences(before, after)
@@ -53,7 +55,7 @@ def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return every difference between the inputs of two revisions, each prefixed with its source."""
+    """Return every difference between the inputs of two revisions. Each is prefixed with the input that contains it."""
     called = {part: (_name(part, before), _name(part, after)) for part in ("runtime", "model")}
     found = [f"{part} {was} → {will}" for part, (was, will) in called.items() if was and will and was != will]
     for part in [*before, *(part for part in after if part not in before)]:
@@ -68,7 +70,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 
 
 def _name(part: str, inputs: Mapping[str, Any]) -> str:
-    """Return the name of the runtime, which is stored next to its parts, or of the model."""
+    """Return the name of the runtime or model to which a part of the inputs belongs."""
     return str((inputs.get(CHOSEN if part == "runtime" else part) or {}).get("name") or "")
 
 

@@ -1,4 +1,4 @@
-"""Selects the pods whose logs are shown, and their labels."""
+"""Selects the pods whose logs are shown, and defines their labels."""
 
 import re
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ from ome_operator.names import title
 
 @dataclass(frozen=True)
 class Choice:
-    """The user's choice of pods; None means all."""
+    """The user's choice of pods. A field that is None does not restrict the choice."""
 
     role: str | None = None
-    """prefill, decode, engine, decoder or router."""
+    """The chosen role: prefill, decode, engine, decoder or router."""
     group: int | None = None
     rank: int | None = None
 
     def takes(self, pod: Pod, role: str) -> bool:
-        """Return whether the choice includes a pod of this role."""
+        """Return whether the choice includes a pod that has this role."""
         engine = pod.component != keys.ROUTER
         return (
             self.role in (None, role, pod.component)
@@ -30,8 +30,8 @@ class Choice:
 
 
 def labelled(pods: Iterable[Pod], choice: Choice) -> dict[str, str]:
-    """Map the name of each chosen pod to its label, `role/group/rank`, sorted. Labels contain the revision if there are
-    several.
+    """Return the label of each chosen pod, by name of the pod and in sorted order. A label is `role/group/rank`; it
+    contains the revision if there are pods of several revisions.
     """
     every = list(pods)
     both = any(pod.component == keys.DECODER for pod in every)
@@ -51,7 +51,7 @@ _ORDER = {keys.ENGINE: "a", keys.DECODER: "b", keys.ROUTER: "c"}
 
 
 def explain_no_pods(pods: Iterable[Pod], choice: Choice) -> str:
-    """Return why no pod was chosen, and what could be chosen."""
+    """Return a text that states why no pod was chosen, and what the user could choose."""
     every = list(pods)
     both = any(pod.component == keys.DECODER for pod in every)
     roles: dict[str, list[Pod]] = {}
@@ -69,15 +69,15 @@ def explain_no_pods(pods: Iterable[Pod], choice: Choice) -> str:
 
 
 def parse_seconds(text: str) -> int | None:
-    """Parse a duration such as `90`, `30s`, `5m` or `1h30m` to seconds; None if it is invalid."""
+    """Return the seconds of a duration such as `90`, `30s`, `5m` or `1h30m`; None if the text is invalid."""
     if not re.fullmatch(r"(\d+[hms])+|\d+", text):
         return None
     return int(text) if text.isdigit() else int(quantity.seconds(text))
 
 
 def sort_key(when: str) -> tuple[str, str]:
-    """Return a sort key for times in UTC: RFC 3339 without its zone, and the fraction. Times of one log, and of nodes that
-    write UTC, can be compared.
+    """Return a sort key for a time in UTC. The key consists of the RFC 3339 text up to the seconds, and the fraction of
+    the second. Keys of lines of one log can be compared, and so can keys from different nodes that log in UTC.
     """
     match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?", when)
     return (match[1], (match[2] or "").ljust(9, "0")) if match else ("", "")

@@ -1,5 +1,5 @@
-"""The outcome of a service: the objects of its target revision once everything has settled, without those of older
-revisions.
+"""The outcome of a service: the objects of its target revision after all changes are done. It does not contain objects of
+older revisions.
 """
 
 from collections import Counter
@@ -33,21 +33,21 @@ from ome_operator.core.rollout.strategy import strategy
 from ome_operator.names import title
 
 SURVIVES = frozenset({"ControllerRevision", "RoleScale"})
-"""Kinds of existing objects that influence the outcome: stored revisions and scaled replicas."""
+"""Kinds of existing objects that change the outcome: stored revisions and scaled numbers of groups."""
 _NEVER = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True)
 class RoleOutcome:
-    """A role of the target revision."""
+    """A role in the target revision of a service."""
 
     component: str
     title: str
     groups: int
     size: int
-    """Number of pods of a group."""
+    """Number of pods in a group."""
     gpus: int
-    """Number of GPUs of a group."""
+    """Number of GPUs in a group."""
 
 
 @dataclass(frozen=True)
@@ -57,23 +57,23 @@ class Outcome:
     revision: str
     """Name of the target revision; "" if it cannot be rendered."""
     inputs: Mapping[str, Any]
-    """The inputs of the revision."""
+    """The inputs of the target revision."""
     manifests: tuple[Manifest, ...]
-    """All objects that the operator writes, in order; empty if something required is missing."""
+    """All objects that the operator writes for the service, in order; empty if a required object is missing."""
     roles: tuple[RoleOutcome, ...]
-    """Engine and decoder."""
+    """The roles of the components engine and decoder."""
     problems: tuple[str, ...]
-    """Why it cannot start, each with what to do."""
+    """The reasons why the service cannot start, each with the next step."""
     advice: str = ""
     bounds: Bounds = field(default_factory=lambda: Bounds({}, {}))
-    """The limits of a rollout to this revision."""
+    """The limits of a rollout to the target revision."""
     workloads: Mapping[str, Stored] = field(default_factory=dict)
-    """Stored templates of engine and decoder. They exist also if there are no groups."""
+    """The stored templates of the components engine and decoder. They exist even if a component has no groups."""
 
 
 def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = ()) -> Outcome:
-    """Return the outcome of a service. `children` are its existing objects. A freeze or a pause does not change the outcome,
-    only its time.
+    """Return the outcome of a service. `children` are the existing objects of the service. A freeze or a pause is
+    ignored, because it only delays the outcome.
     """
     notes = {name: value for name, value in service.annotations.items() if name not in hold.ANNOTATIONS}
     service = replace(service, spec=_unpaused(service), annotations=notes, deleting=False)
@@ -103,14 +103,14 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
 
 
 def _runtime(data: Mapping[str, Any], deps: Deps) -> Runtime | None:
-    """Return the runtime of a revision."""
+    """Return the runtime from the data of a stored revision."""
     chosen = (data.get("inputs") or {}).get(CHOSEN)
     found = deps.runtimes.get(Ref(**chosen)) if chosen else None
     return found if isinstance(found, Runtime) else None
 
 
 def _unpaused(service: InferenceService) -> Any:
-    """Return the spec without `rollout.paused`, because a pause changes only the time of a rollout."""
+    """Return the service's spec without `rollout.paused`, because a pause only delays a rollout."""
     spec = migrate(service.spec)
     if spec.rollout is None or not spec.rollout.paused:
         return spec
@@ -127,7 +127,7 @@ def _scale(service: InferenceService, child: Child) -> Manifest:
 
 
 def _data(revision: str, written: Iterable[Manifest], known: Iterable[Child]) -> Mapping[str, Any]:
-    """Return the data of the ControllerRevision of a revision."""
+    """Return the data in the ControllerRevision of a revision."""
     for item in written:
         if item["kind"] == "ControllerRevision" and item["metadata"]["labels"][keys.REVISION] == revision:
             new: Mapping[str, Any] = item["data"]
@@ -154,7 +154,9 @@ def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[Ro
 
 
 def _problems(said: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the problems that a user has to solve before anything can start: the messages that contain a remedy."""
+    """Return the problems that a user has to solve before the service can start. They are the messages of conditions that
+    contain a remedy.
+    """
     ready = said[READY]
     failing = [item for name, item in said.items() if name in _GRAVE and item["status"] == "False"]
     failing = [item for item in failing if item["reason"] not in _PATIENCE]
@@ -167,4 +169,4 @@ _GRAVE = (MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY,
 _PATIENCE = frozenset(
     {Reason.CREATING, Reason.PROGRESSING, Reason.WAITING_FOR_NODES, Reason.SCALED_TO_ZERO, Reason.NOTHING_TO_RUN}
 )
-"""Reasons that only say that nothing exists yet, which is true for every computed outcome."""
+"""Reasons that only report that no pods exist yet, which is true for every computed outcome."""

@@ -1,4 +1,4 @@
-"""All services as rows of a table, and the rollout waves of edits to shared objects."""
+"""Lists all services as rows of a table, and the rollout waves of edits to shared objects."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from ome_operator.describe.tree import Tree
 
 
 class RoleCount(NamedTuple):
-    """Groups of a role over all revisions on the cluster; for the router, its pods."""
+    """Numbers of groups of a role, over all revisions on the cluster. For the router, they are numbers of pods."""
 
     role: str
     ready: int
@@ -24,27 +24,27 @@ class RoleCount(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table of services."""
+    """A row in the table of services."""
 
     namespace: str
     name: str
     state: State
     reason: str
-    """Reason why the service is not ready; "" if it is."""
+    """The reason why the service is not ready; "" if it is ready."""
     where: str
-    """Role, group and rank to which the reason applies; "" if it applies to the whole service."""
+    """The role, group and rank to which `reason` applies; "" if it applies to the whole service."""
     message: str
     roles: tuple[RoleCount, ...]
     gpus: int
-    """GPUs of all its pods, including pods that do not run yet."""
+    """Number of GPUs of all pods of the service, including pods that do not run yet."""
     idle: int
-    """Of these, the GPUs of groups that are not ready."""
+    """Number of GPUs of the service's groups that are not ready."""
     created: str
-    """Time of creation, in RFC 3339."""
+    """Time at which the service was created, in RFC 3339."""
     revisions: tuple[str, ...]
-    """Revisions on the cluster, the target revision last."""
+    """Names of the revisions with objects on the cluster, the target revision last."""
     rollout: str
-    """Progress of the rollout; "" if there is none."""
+    """The progress of the rollout as text; "" if there is no rollout."""
     model: str
     runtime: str
     pin: str
@@ -89,7 +89,7 @@ def _roles(tree: Tree) -> Iterable[RoleCount]:
 
 
 def ordered(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows sorted by state, the worst first, then by name."""
+    """Return the rows sorted by state, the worst state first, and then by name."""
     return sorted(rows, key=lambda row: (row.state.order, row.namespace, row.name))
 
 
@@ -101,7 +101,7 @@ def counted(rows: Iterable[Row]) -> dict[State, int]:
 
 @dataclass(frozen=True)
 class Wave:
-    """An edit of a shared object that has not reached all of its services yet."""
+    """The rollout of an edit of a shared object that has not reached all services of the object yet."""
 
     title: str
     state: State
@@ -118,7 +118,7 @@ _WORDS = {"runtime": "Runtime", "acceleratorclass": "AcceleratorClass"}
 
 
 def active_waves(shared: Iterable[Mapping[str, Any]], shell: Shell) -> list[Wave]:
-    """Return the rollout waves of these objects, stopped ones first."""
+    """Return the rollout waves of edits to these objects. Stopped rollouts come first."""
     found = []
     for body in shared:
         rollout = (body.get("status") or {}).get("rollout")

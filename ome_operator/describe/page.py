@@ -1,6 +1,7 @@
-"""`python -m ome_operator.describe.page` writes the tables of reasons in docs/troubleshooting.md from the records.
+"""`python -m ome_operator.describe.page` writes the tables of reasons in docs/troubleshooting.md from the records in
+`core/reasons/`.
 
-The records are in `core/reasons/`. Whatever stands outside of the two marks is written by hand.
+The text outside of the two marks is written by hand.
 """
 
 from pathlib import Path
@@ -24,17 +25,17 @@ _NAMES = {
     "columns": " -L LABEL",
     "holders": " -l LABEL=Ready",
 }
-"""Placeholders of a printed remedy -> the words that stand for them on the page."""
+"""Placeholders of a printed remedy -> the words that replace them on the page."""
 
 
 def page_text() -> str:
-    """Return the page with current tables."""
+    """Return the text of the page with tables of the current records."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return before + BEGIN + tables() + END + rest.partition(END)[2]
 
 
 def tables() -> str:
-    """Return a table for each family of reasons."""
+    """Return the tables of reasons as Markdown, one for each family of reasons."""
     parts = [_HEAD]
     for title, family in FAMILIES.items():
         records = (record for record in vars(family).values() if isinstance(record, ReasonRecord))

@@ -1,4 +1,4 @@
-"""Small plots of a service's traffic from the metrics of its engines. Values that are not numbers are left out."""
+"""Creates small plots of a service's traffic from the metrics of its engines. Values that are not numbers are left out."""
 
 import math
 import re
@@ -17,40 +17,42 @@ _SERIES: Mapping[str, str] = {
     "time_to_first_token_seconds_sum": FIRST_SUM,
     "time_to_first_token_seconds_count": FIRST_COUNT,
 }
-"""Metrics of SGLang and vLLM without the prefix of the engine → series."""
+"""Names of metrics of SGLang and vLLM, without the prefix of the engine → series."""
 _LINE = re.compile(r"^(?:sglang|vllm)[:_](\w+)(?:\{[^\n]*\})? +(\S+)", re.MULTILINE)
 GAUGES = frozenset({WAITS})
 WIDTH, HEIGHT = 120, 30
-"""Size of a plot in SVG units."""
+"""Width and height of a plot, in SVG units."""
 KEPT = 120
-"""Number of samples that are kept for a service."""
+"""Maximum number of samples that are stored for a service."""
 
 
 class Sample(NamedTuple):
-    """Sums over the pods of a service at one moment."""
+    """Values of a service's metrics at one time, summed over its pods."""
 
     at: float
-    """Seconds of a monotonic clock."""
+    """Time of the sample in seconds, from a monotonic clock."""
     values: Mapping[str, float]
     pods: frozenset[str]
-    """Names of the pods that answered. A rate needs two samples of the same pods."""
+    """Names of the pods whose metrics are in the sums. A rate can be computed only from two samples of the same pods."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot of a value over time."""
+    """A plot of a value over time, as text for a page."""
 
     title: str
     now: str
-    """The newest value with its unit; "–" if there is none."""
+    """The newest value with its unit; "–" if there is no newest value."""
     points: str
-    """Points of an SVG polyline; "" with less than two points."""
+    """The points of an SVG polyline; "" if there are fewer than two points."""
     most: str
-    """The largest value that is shown."""
+    """The largest value in the plot, as text."""
 
 
 def read_metrics(text: str) -> dict[str, float]:
-    """Parse the metrics page of an engine, summed over labels. Values that are not finite numbers are left out."""
+    """Return the values of the known series in the metrics page of an engine, summed over labels. Values that are not
+    finite numbers are left out.
+    """
     found: dict[str, float] = {}
     for name, value in _LINE.findall(text):
         series = _SERIES.get(name)
@@ -64,9 +66,10 @@ def read_metrics(text: str) -> dict[str, float]:
 
 
 def summed(at: float, pages: Mapping[str, Mapping[str, float]], counting: Iterable[str]) -> Sample:
-    """Sum the pages of the pods that answered: gauges over all pods, and counters over the pods in `counting`.
+    """Return the sample at the time `at` from the metrics pages of the pods that answered. Gauges are summed over all
+    pods, and counters over the pods in `counting`.
 
-    With disaggregation every request passes prefill and decode, but must be counted once.
+    With disaggregation, every request passes through prefill and decode, but must be counted once.
     """
     once, values = set(counting), dict[str, float]()
     for pod, page in pages.items():
@@ -77,7 +80,7 @@ def summed(at: float, pages: Mapping[str, Mapping[str, float]], counting: Iterab
 
 
 def plots(samples: Sequence[Sample]) -> list[Plot]:
-    """Return plots of requests and tokens per second, seconds to the first token, and waiting requests."""
+    """Return plots of requests per second, tokens per second, seconds to the first token, and waiting requests."""
     return [
         _plot("Requests", "/s", _rates(samples, REQUESTS)),
         _plot("Tokens generated", "/s", _rates(samples, TOKENS)),
@@ -87,7 +90,9 @@ def plots(samples: Sequence[Sample]) -> list[Plot]:
 
 
 def _grown(before: Sample, after: Sample, series: str) -> float | None:
-    """Return the growth of a counter; None if other pods answered, or if an engine has restarted."""
+    """Return the increase of a counter between two samples. Return None if the samples contain different pods, or if an
+    engine has restarted.
+    """
     if before.pods != after.pods or series not in before.values or series not in after.values:
         return None
     grown = after.values[series] - before.values[series]

@@ -1,5 +1,5 @@
-"""Formats the results of `ome preflight`: the rank, its node, the cause and the remedy of each finding, and the ranks that
-were not checked.
+"""Formats the results of `ome preflight`. The report contains the rank, node, cause and remedy of each finding, and the
+ranks without a result.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,28 +17,28 @@ from ome_operator.util.visible import visible
 
 
 class Checkup(NamedTuple):
-    """The state of the check of a rank."""
+    """The preflight check of one rank, and its state."""
 
     service: str
-    """Service, as `namespace/name`."""
+    """The service of the rank, as `namespace/name`."""
     role: str
-    """prefill, decode or engine."""
+    """The role of the rank: prefill, decode or engine."""
     group: int
     rank: int
     node: str
-    """Name of the node; "" while there is none."""
+    """Name of the node on which the check runs; "" while the check has no node."""
     checked: Checked | None
-    """Result of the check; None until it has ended."""
+    """Result of the check; None until the check has ended."""
     runs: bool
-    """Whether the check has started and not ended."""
+    """Whether the check has started and has not ended."""
     over: bool
-    """Whether no further result is expected."""
+    """Whether no further result of the check is expected."""
     why: str
-    """Why the check has not started, or how it went; "" if there is nothing to report."""
+    """A text about why the check has not started, or about how it went; "" if there is nothing to report."""
 
 
 class FoundOnRank(NamedTuple):
-    """A problem that the check found on a rank."""
+    """A problem that a check found on a rank."""
 
     service: str
     role: str
@@ -51,7 +51,7 @@ class FoundOnRank(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A rank without a result."""
+    """A rank whose check has no result."""
 
     service: str
     role: str
@@ -69,13 +69,13 @@ class PreflightReport(NamedTuple):
     looked: int
     """Number of ranks whose check has ended."""
     nodes: tuple[str, ...]
-    """Names of the nodes of these ranks."""
+    """Names of the nodes on which these checks ended."""
     findings: tuple[FoundOnRank, ...]
     missed: tuple[Missed, ...]
 
 
 def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checkup:
-    """Return the state of a rank's check. `body` is its pod; None if the pod no longer exists."""
+    """Return the check of a rank and its state. `body` is the check pod of the rank; None if this pod no longer exists."""
     service, role = f"{trial.namespace}/{trial.service}", title(place.component, trial.disaggregated)
     if body is None:
         return Checkup(service, role, place.group, place.rank, "", None, runs=False, over=True, why="its pod was removed")
@@ -91,7 +91,9 @@ def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checku
 
 
 def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
-    """Combine the results of all ranks. A rank reported as absent by its peers is left out if its pod did not run."""
+    """Combine the checks of all ranks into a report. `seconds` is the duration of the checks. The finding that a rank is
+    absent is left out if the check of this rank has no result.
+    """
     groups: dict[tuple[str, str, int], dict[int, Checkup]] = {}
     for each in ranks:
         groups.setdefault((each.service, each.role, each.group), {})[each.rank] = each
@@ -114,7 +116,7 @@ def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
 
 
 def report_lines(seen: PreflightReport) -> list[str]:
-    """Return the report as lines for people."""
+    """Return the lines of the report for people."""
     every: list[FoundOnRank | Missed] = [*seen.findings, *seen.missed]
     services = {each.service for each in every}
     several = {(each.service, each.role) for each in every if each.group}
@@ -140,7 +142,7 @@ def report_lines(seen: PreflightReport) -> list[str]:
 
 
 def summary(seen: PreflightReport) -> str:
-    """Return how many ranks were checked, and how many findings there are."""
+    """Return a sentence with the number of ranks that were checked, and the number of findings."""
     if not seen.looked:
         return f"none of {count(seen.ranks, 'rank')} was looked at in {seen.seconds:g} s"
     ranks = count(seen.ranks, "rank") if seen.looked == seen.ranks else f"{seen.looked} of {count(seen.ranks, 'rank')}"
@@ -149,7 +151,7 @@ def summary(seen: PreflightReport) -> str:
 
 
 def progress(ranks: Sequence[Checkup]) -> str:
-    """Return the progress while ranks have not started; "" if all have started."""
+    """Return a sentence about the ranks that have not started; "" if all ranks have started."""
     waits = [each for each in ranks if not (each.runs or each.over)]
     if not waits:
         return ""
@@ -160,8 +162,8 @@ def progress(ranks: Sequence[Checkup]) -> str:
 
 
 def in_place(service: str, namespace: str, stored: bool) -> str:
-    """Return what to do if the service's nodes are in use: the check that runs before each engine. `stored`: the cluster has
-    the service.
+    """Return what to do if pods of the service occupy the nodes: let the check run on these nodes, before each engine
+    starts. `stored` is whether the service exists on the cluster.
     """
     mode = f"{keys.PREFLIGHT}: Warn"
     held = f"The nodes are held: the check runs in place, before each engine, at the next start with the annotation {mode}."

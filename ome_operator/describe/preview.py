@@ -1,4 +1,4 @@
-"""The effect of editing several objects: the objects themselves, and every service that the edits affect."""
+"""Computes the effect of editing several objects: the differences in these objects, and the effect on every service."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ome_operator.describe.outcome import Outcome, outcome
 
 @dataclass(frozen=True)
 class Edited:
-    """An object of the files that differs from the cluster."""
+    """An object in the user's files that differs from the object on the cluster."""
 
     object: Ref
     new: bool
@@ -27,21 +27,21 @@ class Preview:
     objects: tuple[Edited, ...]
     services: tuple[Forecast, ...]
     problems: tuple[str, ...] = ()
-    """Objects of the files that cannot be parsed, as sentences."""
+    """Sentences about the objects in the files that cannot be parsed."""
     lint: tuple[str, ...] = ()
-    """Findings of `ome lint` in the services, one sentence each."""
+    """Findings of `ome lint` in the affected services, one sentence each."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Services and the objects that they may refer to, before or after the edit."""
+    """The services and the objects to which they may refer, either before or after the edit."""
 
     services: Mapping[Ref, InferenceService | Invalid]
     deps: Deps
 
 
 def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
-    """Compare two parsed objects of the operator's kinds; None if they are equal. `before` is None for a new object."""
+    """Compare two versions of an object. Return None if they are equal. `before` is None for a new object."""
     if before is None:
         return Edited(ref, True, ())
     if isinstance(before, Invalid):
@@ -53,7 +53,9 @@ def edited(ref: Ref, before: Any, after: Any) -> Edited | None:
 def forecasts(
     before: Side, after: Side, children: Mapping[Ref, Iterable[Child]], waits: Mapping[Ref, str] | None = None
 ) -> tuple[Forecast, ...]:
-    """Return the forecast of every affected service. `waits` maps some services to what they would have to wait for."""
+    """Return the forecast of every service that the edit affects. `waits` maps a service to a sentence that states what
+    its new revision would have to wait for.
+    """
     found = []
     for ref, new in sorted(after.services.items()):
         old, there = before.services.get(ref), tuple(children.get(ref, ()))

@@ -1,4 +1,4 @@
-"""The steps of a rollout to the target revision, with the progress of each."""
+"""Lists the steps of a rollout to the target revision, with the progress of each step."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -10,12 +10,12 @@ from ome_operator.describe.tree import Tree
 
 
 class StageState(StrEnum):
-    """Progress of a step."""
+    """Progress of a step in a rollout."""
 
     DONE = "done"
     NOW = "now"
     STOPPED = "stopped"
-    """The step needs an action of the user to continue."""
+    """The step continues only after an action of the user."""
     LATER = "later"
 
 
@@ -25,11 +25,11 @@ class Stage(NamedTuple):
     title: str
     progress: StageState
     said: str
-    """Message about its current state; "" if there is none."""
+    """Message about the current state of the step; "" if there is none."""
 
 
 def steps(body: Mapping[str, Any]) -> list[Stage]:
-    """Return the steps of the last edit; [] if the operator has not reported a rollout yet."""
+    """Return the steps of the rollout of the last edit; [] if the operator has not reported a rollout yet."""
     told = {said.get("type"): said for said in (body.get("status") or {}).get("conditions") or ()}
     rolled = told.get(ROLLED_OUT)
     if rolled is None:
@@ -50,7 +50,7 @@ def steps(body: Mapping[str, Any]) -> list[Stage]:
 
 
 class RoleShare(NamedTuple):
-    """A role of a revision on the cluster."""
+    """Numbers of groups and pods that a revision has of a role."""
 
     role: str
     ready: int
@@ -60,7 +60,7 @@ class RoleShare(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A revision on the cluster, with its share of each role."""
+    """A revision with objects on the cluster, and its numbers of groups and pods of each role."""
 
     revision: str
     state: str
@@ -68,7 +68,7 @@ class Share(NamedTuple):
 
 
 def shares(tree: Tree) -> Iterator[Share]:
-    """Yield the roles of each revision on the cluster, the target revision last."""
+    """Yield the revisions with objects on the cluster, the target revision last."""
     for part in tree.slices:
         roles = (
             RoleShare(

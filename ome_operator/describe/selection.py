@@ -1,4 +1,4 @@
-"""Explains the choice of a runtime: every candidate, and every rule that excludes it."""
+"""Explains the choice of a runtime. It lists every candidate, and every rule that excludes a candidate."""
 
 from collections.abc import Collection, Iterator
 
@@ -11,9 +11,9 @@ from ome_operator.core.selection.runtime import runtime_title, select
 
 
 def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> Iterator[str]:
-    """Yield lines that state which runtime a new service would get, and why no other.
+    """Yield lines that state which runtime a new service would get, and why the other runtimes are excluded.
 
-    `draft`: the service gets its components from the runtime, so their absence is not a problem.
+    If `draft` is true, the service gets its components from the runtime, so that their absence is not reported as a problem.
     """
     quiet = (Reason.NO_RUNTIME_FITS, Reason.NO_ENGINE) if draft else (Reason.NO_RUNTIME_FITS,)
     found = next((deps.models[ref] for ref in model_refs(service) if ref in deps.models), None)

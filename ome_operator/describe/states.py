@@ -1,4 +1,4 @@
-"""The state of a service in one word. Lists are sorted by it, the worst first."""
+"""Determines the state of a service as one word. Lists are sorted by state, the worst first."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,17 +8,17 @@ from ome_operator.core.reasons import FROZEN, ROLLED_OUT, State, record_of
 from ome_operator.describe.tree import MISSING, Tree
 
 _OTHERS: Mapping[str, State] = {"NotSeen": State.WAITING, MISSING: State.STARTING, "Outdated": State.STARTING}
-"""Words in trees that are not reasons of a condition."""
+"""States for reasons in trees that are not reasons of a condition."""
 
 
 def for_reason(reason: str) -> State:
-    """Return what a reason for not being ready means; a word that has no record is for a person."""
+    """Return the state that a reason means. A reason without a record means that a person has to act."""
     return _OTHERS.get(reason) or record_of(reason).state
 
 
 def service_state(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
-    """Return the state of a service. The reasons of its pods take precedence over that of its condition Ready, which repeats
-    one of them.
+    """Return the state of a service. The reasons of its pods take precedence over the reason of its condition Ready,
+    which repeats the reason of one pod.
     """
     told = {said.get("type"): said for said in conditions}
     rolled = told.get(ROLLED_OUT) or {}
@@ -35,7 +35,7 @@ def service_state(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
 
 
 def revisions(tree: Tree) -> int:
-    """Return the number of revisions with engines on the cluster."""
+    """Return the number of revisions that have pods of the engine or decoder on the cluster."""
     return sum(any(role.component != keys.ROUTER for role in part.roles) for part in tree.slices)
 
 

@@ -1,4 +1,4 @@
-"""Shortens lists: ranges of numbers and of names."""
+"""Formats lists of numbers and names in a short form."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ def numbers(found: Iterable[int]) -> str:
 
 
 def _runs(found: Iterable[int]) -> list[tuple[int, ...]]:
-    """Return (first, last) of every run of consecutive numbers; (number,) for a run of length 1."""
+    """Return the runs of consecutive numbers. A run is (first, last), or (number,) if it has a single number."""
     runs: list[list[int]] = []
     for number in sorted(found):
         if runs and number == runs[-1][-1] + 1:
@@ -21,7 +21,9 @@ def _runs(found: Iterable[int]) -> list[tuple[int, ...]]:
 
 
 def together(found: Iterable[str], shown: int = 3) -> str:
-    """Combine names that differ only in the number at their end, such as `h200-[0-3,7]`, and name only the first few."""
+    """Return a list of names as text. Names that differ only in the number at their end are combined, such as
+    `h200-[0-3,7]`. The text contains at most `shown` items, and the number of further items.
+    """
     stems: dict[tuple[str, int], list[int]] = {}
     for name in dict.fromkeys(found):
         stem, digits = re.fullmatch(r"(.*?)(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -31,7 +33,9 @@ def together(found: Iterable[str], shown: int = 3) -> str:
 
 
 def _unpadded(stems: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], list[int]]:
-    """Group `n9` and `n10` under one stem of width 1, but keep `n09` and `n10` together at width 2."""
+    """Combine numbers with and without leading zeros as people expect. `n9` and `n10` get the same stem with width 1, but
+    `n09` and `n10` the same stem with width 2. The keys are pairs of stem and width.
+    """
     padded = {stem for (stem, width), ends in stems.items() if width > 1 and min(ends) < 10 ** (width - 1)}
     found: dict[tuple[str, int], list[int]] = {}
     for (stem, width), ends in stems.items():

@@ -1,7 +1,7 @@
-"""A service as a tree of slices, roles, groups and ranks, each with its state and the reason for it.
+"""Describes a service as a tree of slices, roles, groups and ranks, each with its state and the reason for that state.
 
-The tree is built from existing objects (workloads, pods, stored revisions). The service's status adds facts that the objects
-do not show.
+The tree is built from existing objects (workloads, pods, stored revisions). The service's status adds facts that these
+objects do not contain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,38 +35,40 @@ from ome_operator.names import title
 
 ROLES = (keys.ENGINE, keys.DECODER, keys.ROUTER)
 WHEN_TRUE = (ANOTHER, FROZEN, *DRIFTED.values(), ADVICE)
-"""Conditions that report a problem if they are True. All other conditions report one if they are False."""
+"""Conditions that report a problem if their status is True. All other conditions report a problem if their status is
+False."""
 MISSING = "NotCreated"
 """Reason of a rank whose pod does not exist."""
 
 
 @dataclass(frozen=True)
 class Rank:
-    """A pod of a group. The pods of a router are the ranks of one group."""
+    """A pod of a group. The pods of a router are shown as the ranks of one group."""
 
     rank: int
     pod: str
-    """Name of the pod; "" if it does not exist."""
+    """Name of the rank's pod; "" if the pod does not exist."""
     node: str
     ready: bool
     restarts: int
     gpus: int
     reason: str
-    """Why it is not ready; "" if it is."""
+    """The reason why the rank is not ready; "" if it is ready."""
     message: str
     draining: bool = False
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """An instance of an engine, or all routers of a slice."""
+    """A group of ranks, which is an instance of an engine. All routers of a slice form one group."""
 
     group: int
     ready: bool
-    """Whether every rank is ready."""
+    """Whether every rank of the group is ready."""
     gpus: int
     note: str
-    """What the operator recorded about the group: recycles, and its last failure while it is recent."""
+    """A note from the service's status: the number of recycles of the group, and its last failure while that failure is
+    recent."""
     ranks: tuple[Rank, ...]
 
 
@@ -75,26 +77,26 @@ class RoleView:
     """A component of a slice."""
 
     role: str
-    """prefill, decode, engine or router."""
+    """Name of the role: prefill, decode, engine or router."""
     component: str
     wanted: int
-    """Number of groups, or of pods for a router."""
+    """Number of groups that the role should have; for a router, the number of pods."""
     ready: int
     pods: int
     ready_pods: int
     gpus: int
     why: str
-    """Message of the service's condition if pods are missing."""
+    """The message of the role's condition if pods of the role are missing, otherwise ""."""
     groups: tuple[GroupView, ...]
 
 
 @dataclass(frozen=True)
 class SliceView:
-    """A revision on the cluster."""
+    """A revision with objects on the cluster."""
 
     revision: str
     state: str
-    """`wanted` for the target revision, or `old`."""
+    """State of the revision: `wanted` for the target revision, otherwise `old`."""
     roles: tuple[RoleView, ...]
 
 
@@ -120,15 +122,17 @@ class Tree:
     runtime: str
     revision: str
     conditions: tuple[Said, ...]
-    """Problems that the slices do not show, and advice."""
+    """Conditions that report problems which the slices do not show, and the condition Advice."""
     slices: tuple[SliceView, ...]
     labels: tuple[str, ...] = ()
-    """Keys of the node labels that must be `Ready` for its pods: one for each model and fine-tuned weight."""
+    """Keys of the node labels that must have the value `Ready` on a node of the service's pods. There is a label for each
+    model and fine-tuned weight."""
     pin: str = ""
-    """The revision to which `spec.rollout.revision` pins the service, so that edits wait; "" without a pin."""
+    """The revision to which `spec.rollout.revision` pins the service, so that edits are not rolled out; "" if it is not
+    pinned."""
 
     def groups(self) -> Iterator[tuple[SliceView, RoleView, GroupView]]:
-        """Yield every group with its slice and role."""
+        """Yield every group with its slice and its role."""
         for part in self.slices:
             for role in part.roles:
                 for group in role.groups:
@@ -136,10 +140,10 @@ class Tree:
 
 
 def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
-    """Return the tree of an InferenceService, or of a Serving from which none has been derived yet, from the body of the API
-    server.
+    """Return the tree of an InferenceService, or of a Serving from which no InferenceService has been derived yet. `body`
+    is the object as the API server returns it.
 
-    Never raises, whatever the status contains or lacks.
+    Never raises, even if the status has unexpected or missing content.
     """
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     told = {entry.get("type"): entry for entry in status.get("conditions") or ()}
@@ -166,7 +170,7 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
 
 
 def _called(reference: Any) -> str:
-    """Return the name in a reference. In a Serving the reference is the name itself."""
+    """Return the name in a reference of the spec. In a Serving, the reference itself is the name."""
     return str((reference.get("name") if isinstance(reference, dict) else reference) or "")
 
 
@@ -181,7 +185,7 @@ def _unseen(body: Mapping[str, Any]) -> str:
 
 
 def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
-    """Yield the conditions with problems that pods do not show."""
+    """Yield the conditions that report problems which the pods do not show."""
     for name in (MODEL_READY, RUNTIME_READY, PREFLIGHT, ROLLED_OUT, *WHEN_TRUE):
         entry = told.get(name)
         bad = "True" if name in WHEN_TRUE else "False"
@@ -190,7 +194,7 @@ def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
 
 
 def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:
-    """Map each revision to the data of its ControllerRevision."""
+    """Return the data of each ControllerRevision of the service with this UID, by name of the revision."""
     return {
         child.labels.get(keys.REVISION, ""): child.content["data"]
         for child in observed.children.values()
@@ -199,7 +203,7 @@ def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:
 
 
 def _labels(data: Mapping[str, Any]) -> Iterable[str]:
-    """Yield the labels that a revision requires of its nodes."""
+    """Yield the labels that a revision requires of its nodes. `data` is the data of the ControllerRevision."""
     identities = mounted_weights(data.get("inputs") or {})
     for identity, directory in with_directories(identities, directories(data)):
         if claim(identity["uri"]) is None:
@@ -227,7 +231,7 @@ def _slice_state(name: str, status: Mapping[str, Any]) -> str:
 def _role(
     component: str, entry: slices.Slice, role: Stored | None, disaggregated: bool, status: Mapping[str, Any]
 ) -> RoleView | None:
-    """Return a role of a slice; None if the slice does not have the role."""
+    """Return a role of a slice; None if the slice has neither pods nor wanted groups of this component."""
     pods = [pod for pod in entry.pods if pod.component == component]
     wanted = _wanted(component, entry)
     if not pods and not wanted:
@@ -259,7 +263,7 @@ def _role(
 
 
 def _wanted(component: str, entry: slices.Slice) -> int:
-    """Return the number of groups that the slice should have now."""
+    """Return the number of groups of a component that the slice should have now."""
     return sum(
         child.replicas
         for child in entry.workloads
@@ -274,7 +278,9 @@ def _condition(component: str, status: Mapping[str, Any]) -> str:
 
 
 def _group(number: int, pods: list[Pod], size: int, role: Stored | None, note: str) -> GroupView:
-    """Return a group. A rank with two pods (while the old one terminates) is represented by the newer one."""
+    """Return a group. If a rank has two pods, because the old pod is still terminating, the newer pod represents the
+    rank.
+    """
     by_rank = {pod.rank: pod for pod in sorted(pods, key=lambda pod: (not pod.deleting, pod.version))}
     ranks = []
     for rank in sorted({*range(size), *by_rank}):
@@ -299,7 +305,7 @@ def _rank(rank: int, pod: Pod | None, gpus: int) -> Rank:
 
 
 def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dict[int, str]:
-    """Map each group number of a role to the note that the status has about it."""
+    """Return the notes about the groups of a component that the service's status contains, by number of the group."""
     found: dict[int, str] = {}
     for entry in status.get("groups") or ():
         if (
@@ -312,7 +318,7 @@ def _remembered(component: str, revision: str, status: Mapping[str, Any]) -> dic
 
 
 _TELLING = frozenset({HELD, NODE_LOST, SYSTEMIC, RESTARTING, RECYCLING, FAILED})
-"""Phases that explain more than the group's pods do."""
+"""Phases of groups that explain more than the states of the groups' pods."""
 
 
 def _note(entry: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Formats how far the last edit of a shared object has been rolled out to its services."""
+"""Formats the progress of rolling out the last edit of a shared object to its services."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from ome_operator.describe.text import count
 
 
 def wave_lines(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about the rollout waves of an object, from its body of the API server."""
+    """Yield lines about the rollout waves of a shared object. `body` is the object as the API server returns it."""
     metadata, rollout = body["metadata"], (body.get("status") or {}).get("rollout")
     where = f" in {metadata['namespace']}" if metadata.get("namespace") else ""
     head = f"{body['kind']} {metadata['name']}{where}"
@@ -34,7 +34,7 @@ def wave_lines(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def rollout_complete(body: Mapping[str, Any]) -> bool:
-    """Return whether every service that the last edit affects has it."""
+    """Return whether the last edit of an object has reached every service that it affects."""
     rollout = (body.get("status") or {}).get("rollout")
     if rollout is None:
         return True
