@@ -54,14 +54,14 @@ from ome_operator.machinery.store import Store
 RECORD = "NodeModels"
 BASE_MODEL = MODELS[1]
 KINDS = (SERVICE, *CATALOG, BENCHMARK, *CHILDREN, JOB, "Pod", "Node", RECORD)
-"""Every kind that is watched from the start. Kinds of group sglang.ai are added if the cluster serves them, kinds of
-ON_DEMAND if the operator creates them."""
+"""Kinds that are watched from the start. Kinds of group sglang.ai are added if the cluster serves them, and kinds of
+ON_DEMAND are added if the operator creates objects of them."""
 LABELLED = frozenset((*CHILDREN, *ON_DEMAND, JOB, "Pod"))
-"""Kinds of which only objects with the operator's label are watched."""
+"""Kinds whose objects are watched only if they have the operator's label."""
 
 
 class ClusterCache:
-    """Facts of all watched objects. `settled` holds the settings, and whether everything is frozen."""
+    """Facts of all watched objects. `settled` contains the operator's settings, and whether everything is frozen."""
 
     def __init__(self, settled: Deps, clock: Callable[[], float] = time.monotonic) -> None:
         self.mounts = MountIndex()
@@ -98,7 +98,9 @@ class ClusterCache:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Mapping[str, Any]) -> FactChange | None:
-        """Store an object that a watch delivered. Return None if the stored version is as new, or if the object is gone."""
+        """Store an object that a watch delivered, and return the change. Return None if the stored version is not older,
+        or if the object was deleted already.
+        """
         store, uid = self._stores[kind], from_api.uid(body)
         if store.stale(uid, from_api.version(body)):
             return None
@@ -113,8 +115,8 @@ class ClusterCache:
         )
 
     def gone(self, kind: str, uid: str, version: int = 0) -> FactChange | None:
-        """Remove an object that does not exist any more, or has lost the operator's label. Return None if nothing is
-        removed.
+        """Remove an object that does not exist any more, or that has lost the operator's label. Return the change, or
+        None if nothing was removed.
         """
         store = self._stores[kind]
         known = store.get(uid)
@@ -128,8 +130,8 @@ class ClusterCache:
         return FactChange(old, None, True, self._requoted(self.quota.gone(uid)) if kind == BASE_MODEL else ())
 
     def wrote(self, kind: str, body: Manifest) -> FactChange | None:
-        """Store the server's answer to a write or a live read of the operator, so that later reconciliations see it
-        before the watch delivers it. Return None for kinds of which answers are not stored.
+        """Store the server's answer to a write or a live read of the operator, so that later reconciliations see the new
+        state before the watch delivers it. Return the change, or None for kinds whose answers are not stored.
         """
         if kind in ("Node", RECORD) or kind not in self._stores:
             return None
@@ -142,14 +144,16 @@ class ClusterCache:
         return FactChange(old, new, newer)
 
     def freeze(self, frozen: str) -> None:
-        """Freeze everything; `frozen` states since when, by whom and why, "" ends the freeze."""
+        """Freeze everything, or end the freeze. `frozen` states since when, by whom and why everything is frozen; "" ends
+        the freeze.
+        """
         self._index.deps = replace(self._index.deps, frozen=frozen)
 
     def moved_models(self) -> list[Ref]:
         """Return the models that nodes have gained or lost since the last call.
 
-        A model is returned once between two calls of `deps`, because the caller of `deps` sees all later changes, too.
-        Models beyond their quota are left out.
+        Each model is returned only once between two calls of `deps`, because the caller of `deps` sees all later changes,
+        too. Models beyond the quota of their namespace are left out.
         """
         moved = {ref for label in self._index.moved() for ref in self._index.models.of(label)}
         found = []
@@ -163,22 +167,26 @@ class ClusterCache:
     # --- queries of reconciliations ---------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Remove what was stored for past events only."""
+        """Discard data that is needed for past events only."""
         for store in self._stores.values():
             store.tidy()
         self.occupancy.tidy(self._index.deps.nodes)
 
     def uids(self, kind: str, namespace: str = "") -> set[str]:
-        """Return the UIDs of the objects of a kind in a namespace, or in all namespaces, for resyncs."""
+        """Return the UIDs of the objects of a kind in a namespace, or in all namespaces (""). Resyncs compare them with a
+        list.
+        """
         store = self._stores[kind]
         return {fact.uid for fact in store if place(fact) == namespace} if namespace else store.uids()
 
     def refs(self, namespace: str) -> list[Ref]:
-        """Return the keys of all objects in a namespace that are reconciled."""
+        """Return the references to all objects in a namespace that are reconciled."""
         return [each.ref for store in self.resources.values() for each in store if each.ref.namespace == namespace]
 
     def find(self, ref: Ref) -> Resource | None:
-        """Return the object of a key; the newest if an older object of the same name is still terminating."""
+        """Return the object that a reference names, or None. If an older object of the same name is still terminating,
+        return the newest object.
+        """
         return max(self.resources[ref.kind].group(ref), key=lambda item: item.version, default=None)
 
     def services(self) -> Iterator[Resource]:
@@ -196,8 +204,10 @@ class ClusterCache:
         return found
 
     def roles(self, namespace: str, service: str, revision: str) -> Mapping[str, Stored]:
-        """Return the roles of a stored revision; {} if there is no such revision. Anybody may write a ControllerRevision
-        with the operator's labels, so reading it may raise AttributeError, KeyError, TypeError or ValueError.
+        """Return the roles of a stored revision; {} if the revision does not exist.
+
+        Anybody may write a ControllerRevision with the operator's labels, so parsing its content may raise AttributeError,
+        KeyError, TypeError or ValueError.
         """
         kept = self.children["ControllerRevision"].group((namespace, service))
         content = next((child.content for child in kept if child.labels.get(keys.REVISION) == revision), None)
@@ -213,9 +223,10 @@ class ClusterCache:
         return tuple(sorted(self.pods.group((namespace, service)), key=lambda pod: pod.name))
 
     def occupies_node(self, body: Mapping[str, Any], namespaces: Collection[str] = ()) -> bool:
-        """Return whether `occupancy` counts a pod once it is bound to a node: a known pod, or a pod with the operator's
-        labels in a watched namespace (no namespaces given: any). An event of the pod, also its deletion, may not have
-        arrived yet.
+        """Return whether `occupancy` counts a pod once the pod is bound to a node.
+
+        It counts known pods, and pods with the operator's labels in a watched namespace. If `namespaces` is empty, all
+        namespaces are watched. An event of the pod, including its deletion, may not have arrived yet.
         """
         metadata = body.get("metadata") or {}
         labels = metadata.get("labels") or {}
@@ -229,11 +240,11 @@ class ClusterCache:
         return [pod for uid in self._index.on_node(node) if (pod := self.pods.get(uid)) is not None]
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
-        """Return the BenchmarkJobs whose Job has this name, or that wait for this service."""
+        """Return the BenchmarkJobs that an object concerns, which is either their Job or the service that they wait for."""
         return self._index.benchmarks(kind, namespace, name)
 
     def unmade(self) -> Iterable[Ref]:
-        """Return the Servings without an address: their service does not exist or is not reachable yet."""
+        """Return the Servings whose status has no address yet, because their service is missing or not reachable."""
         return self._index.unmade
 
     def record(self, node: str) -> NodeRecord | None:
@@ -245,13 +256,13 @@ class ClusterCache:
         return max(self.nodes.group(name), key=lambda item: item.version, default=None)
 
     def holdings(self, ref: Ref) -> Mapping[str, Holding]:
-        """Return what the agent of each node reports about a model, by the node's name. The mapping changes with the next
-        event.
+        """Return what the agent of each node reports about a model, by the node's name. The mapping is updated in place
+        with each event.
         """
         return self._index.holdings.get(ref, {})
 
     def deps(self) -> Deps:
-        """Return the catalog and the nodes. The object changes with the next event, and records what has changed."""
+        """Return the catalog and the nodes. The object is updated in place with each event, and records what has changed."""
         for ref in self._edited:
             found = self.find(ref)
             self._index.refer(ref, None if found is None else self.beyond(found) or found.parsed)
@@ -260,26 +271,26 @@ class ClusterCache:
         return self._index.current_deps()
 
     def terms(self, ref: Ref, default: Terms) -> Terms:
-        """Return the rollout terms of a shared object: how an edit of it goes on from service to service."""
+        """Return the rollout terms of a shared object, which determine the waves in which its edits reach services."""
         resource = self.find(ref)
         return default if resource is None else wave_terms.terms(resource.annotations, default)[0]
 
     def active_hold(self, resource: Resource) -> Hold | None:
-        """Return the freeze that holds an object of the operator's kinds, or None. A service may also be held by its
-        annotations.
+        """Return the freeze or observe mode that applies to an object of the operator's kinds, or None. A service can
+        also be held by its own annotations.
         """
         notes = resource.annotations if resource.ref.kind == SERVICE else {}
         return active_hold(self._index.deps, resource.ref.namespace, resource.ref.name, notes)
 
     def held(self) -> Hold | None:
-        """Return the freeze that holds everything, or None."""
+        """Return the freeze or observe mode that applies to all objects, or None."""
         return active_hold(self._index.deps, "")
 
     # --- stores and indices -----------------------------------------------------------------------------------------
 
     def _fact(self, kind: str, body: Mapping[str, Any], old: Any) -> Any:
-        """Return the facts of a body. `old` is the stored fact of the object; parts of it that did not change are not
-        parsed again.
+        """Return the facts of an object from its JSON. `old` is the stored fact of the object; parts that did not change
+        are not parsed again.
         """
         if kind in self.children:
             return self._owned.child(kind, body, old)
@@ -320,8 +331,8 @@ class ClusterCache:
                 self._index.models.remove(resource.ref)
 
     def beyond(self, resource: Resource) -> Invalid | None:
-        """Return why a model is not reconciled if its namespace has too many models, or None. The message is the same for
-        all of them.
+        """Return the reason why a model is not reconciled because its namespace has too many models, or None. The message
+        is the same for all models of the namespace that are beyond the quota.
         """
         if resource.ref.kind != BASE_MODEL or not self.quota.beyond(resource.uid):
             return None
@@ -333,4 +344,4 @@ class ClusterCache:
 
 
 def _ignored(old: Any, new: Any) -> None:
-    """Do nothing: there is no index of this kind."""
+    """Do nothing, because there is no index of this kind."""

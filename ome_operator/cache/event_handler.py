@@ -1,7 +1,7 @@
-"""Enqueue the keys that a change in the cluster concerns.
+"""Enqueue the keys of the objects that a change in the cluster concerns.
 
-Changes come from the watch, from the answers to the operator's own writes, and from resyncs. Each is stored in the cache
-first.
+Changes come from watches, from the answers to the operator's own writes, and from resyncs. Each change is first stored in
+the cache.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ from ome_operator.core.selection.capability import carries
 
 
 class Urgency(Enum):
-    """How soon a changed object has to be reconciled."""
+    """The urgency of a reconciliation after a change."""
 
     AWAITED = auto()
     """Somebody waits for the result: a person has edited the object, or the last pod of a service has become ready."""
@@ -43,14 +43,14 @@ class Urgency(Enum):
 
 
 Enqueue = Callable[[Ref, Urgency], None]
-"""Called with the key of an object to reconcile."""
+"""Called with the key of an object to reconcile, and the urgency of the reconciliation."""
 
 
 class EventHandler:
-    """Stores changes in a cache, and calls `enqueue` for every key that a change matters to.
+    """Stores changes in the cache, and calls `enqueue` for every object that a change concerns.
 
-    `child_gone` is called with a child that has vanished, whose name is free now; `capacity_freed` is called when a pod of a
-    service has vanished from its node.
+    `child_gone` is called with a child object that has vanished, because its name is free now. `capacity_freed` is called
+    when a pod of a service has vanished from its node.
     """
 
     def __init__(
@@ -113,7 +113,9 @@ class EventHandler:
         self._requoted(change)
 
     def freeze(self, frozen: str) -> None:
-        """Freeze everything, or end the freeze: `frozen` states since when, by whom and why, or is ""."""
+        """Freeze everything, or end the freeze. `frozen` states since when, by whom and why everything is frozen; "" ends
+        the freeze.
+        """
         self.cache.freeze(frozen)
         for kind in (SERVICE, BENCHMARK, *SHORT):
             for resource in self.cache.resources[kind]:
@@ -122,8 +124,8 @@ class EventHandler:
             self._enqueue(Ref(RECORD, "", node), Urgency.SOON)
 
     def waits_for_nodes(self, service: Ref, waits: bool) -> None:
-        """Store whether the last reconciliation of a service depends on which nodes exist: then a change of any node
-        enqueues it.
+        """Store whether the last reconciliation of a service depends on which nodes exist. If `waits` is True, every
+        change of a node enqueues the service.
         """
         if waits:
             self._for_nodes.add(service)
@@ -137,7 +139,7 @@ class EventHandler:
         return self._referrers.of(ref)
 
     def concerned(self, ref: Ref) -> tuple[Ref, ...]:
-        """Return the services that have to be reconciled after an edit of an object."""
+        """Return the services that have to be reconciled after an edit of this object."""
         if ref.kind in ACCELERATORS:
             return tuple(each.ref for each in self.cache.services())
         return self._referrers.concerned(ref)
@@ -149,8 +151,8 @@ class EventHandler:
     # --- answers to the operator's own writes -------------------------------------------------------------------------
 
     def wrote(self, kind: str, body: Manifest) -> Child | Pod | Resource | None:
-        """Store the server's answer to a write or a live read, so that later reconciliations see it before the watch
-        delivers it. Return the stored fact, or None for kinds of which answers are not stored.
+        """Store the server's answer to a write or a live read, so that later reconciliations see the new state before the
+        watch delivers it. Return the stored fact, or None for kinds whose answers are not stored.
         """
         change = self.cache.wrote(kind, body)
         if change is None:
@@ -182,8 +184,8 @@ class EventHandler:
             self._dirty_service(pod_group(old))
 
     def _dirty_owner(self, child: Child) -> None:
-        """Enqueue the service that a child's label names. A Job has no such label: enqueue the BenchmarkJobs whose Job
-        has its name.
+        """Enqueue the service that a child's label names. A Job has no label of a service; for a Job, enqueue the
+        BenchmarkJobs whose Job has its name.
         """
         if child.kind != JOB:
             self._dirty_service(child_group(child))
@@ -192,13 +194,15 @@ class EventHandler:
             self._enqueue(ref, Urgency.SOON)
 
     def _dirty_service(self, group: tuple[str, str], whole: bool = False) -> None:
-        """Enqueue a service whose pods or children changed. `whole`: the last of its pods has become ready."""
+        """Enqueue a service whose pods or children have changed. `whole`: True if the last of its pods has become ready."""
         namespace, name = group
         if name:
             self._enqueue(Ref(SERVICE, namespace, name), Urgency.AWAITED if whole else Urgency.SOON)
 
     def _requoted(self, change: FactChange) -> None:
-        """Process models that have come within, or gone beyond, the quota of their namespace like edited models."""
+        """Process models that are now within, or beyond, the quota of their namespace. They are handled like edited
+        models.
+        """
         for resource in change.requoted:
             self._resource_changed(None, resource)
 
@@ -215,15 +219,18 @@ class EventHandler:
             self._enqueue(resource.ref, Urgency.SHARED)
 
     def _requeue_referred(self, old: Resource | None, new: Resource | None) -> None:
-        """Enqueue objects whose set of users changed: objects that the service refers to, or that were chosen for it."""
+        """Enqueue the objects whose set of users changed when a service changed from `old` to `new`: objects to which the
+        service refers, or that were selected for it.
+        """
         resource = new or old
         if resource is not None and resource.ref.kind == SERVICE:
             for ref in self._referrers.changed(resource.ref, old, new):
                 self._enqueue(ref, Urgency.SOON)
 
     def _enqueue_dependents(self, ref: Ref, edit: bool) -> None:
-        """Enqueue the sglang.ai object that a changed model or service was made for, and the BenchmarkJobs that wait for
-        the service. An edit of the catalog also enqueues every Serving that has no address yet.
+        """Enqueue the sglang.ai object from which a changed model or service was created, and the BenchmarkJobs that wait
+        for the service. `edit`: True if the object was edited; an edit of the catalog also enqueues every Serving
+        without an address.
         """
         keys = [Ref(SERVING, ref.namespace, ref.name), *self.cache.benchmarks(*ref)] if ref.kind == SERVICE else []
         if ref.kind == MODELS[0]:
@@ -235,7 +242,7 @@ class EventHandler:
                 self._enqueue(key, Urgency.SOON)
 
     def _record_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
-        """Enqueue the node of a record, and the models for which the record has changed."""
+        """Enqueue the node of a NodeModels record, and the models whose state in the record has changed."""
         before, after = ({each.ref: each for each in (record.holdings if record else ())} for record in (old, new))
         self._enqueue(Ref(RECORD, "", (new or old).node), Urgency.SOON)  # type: ignore[union-attr]
         for ref in before | after:
@@ -243,11 +250,12 @@ class EventHandler:
                 self._enqueue(ref, Urgency.SOON)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Enqueue whatever a change of a node concerns.
+        """Enqueue the objects that a change of a node concerns.
 
-        A change of its models concerns these models and their users; a change of its labels concerns its record; its
-        appearance or loss concerns the services of its pods. Accelerator classes count the node, and some services wait for
-        any change of a node.
+        A change of the node's models concerns these models and their users. A change of the node's labels concerns its
+        NodeModels record. If the node is gone, or its kubelet stops or resumes reporting, the services of its pods are
+        concerned. Accelerator classes that count the node, and services that wait for any change of a node, are enqueued,
+        too.
         """
         for service in self._for_nodes:
             self._enqueue(service, Urgency.SOON)
@@ -267,8 +275,8 @@ class EventHandler:
 
 
 def _counted(accelerator: Resource, node: Node | None) -> tuple[bool, int] | None:
-    """Return what the status of an accelerator class counts of a node (ready, GPUs); None if the class does not match the
-    node.
+    """Return whether a node is ready and its number of GPUs, as the status of an accelerator class counts them. Return
+    None if the class does not match the node.
     """
     if node is None or isinstance(accelerator.parsed, Invalid) or not carries(node, accelerator.parsed):
         return None

@@ -19,13 +19,12 @@ class FactChange(NamedTuple):
     """A fact before and after an event, or before and after the answer to a write."""
 
     old: Any
-    """The fact that was stored: a Child, Pod, NodeResource, NodeRecord or Resource; None if there was none."""
+    """The fact that was stored before: a Child, Pod, NodeResource, NodeRecord or Resource; None if there was none."""
     new: Any
-    """The fact of the event or answer; None for an object that is gone."""
+    """The fact from the event or the answer; None if the object is gone."""
     matters: bool
-    """For an event: whether anything has changed that a reconciliation reads. For an answer: whether it is newer than what
-    was stored.
-    """
+    """For an event: True if anything has changed that a reconciliation reads. For an answer: True if it is newer than the
+    stored fact."""
     requoted: tuple[Resource, ...] = ()
     """BaseModels that this change has brought within, or beyond, the quota of their namespace."""
 
@@ -36,22 +35,22 @@ def place(fact: Any) -> str:
 
 
 def same_fact(a: Any, b: Any) -> bool:
-    """Return whether two facts differ in nothing but their version."""
+    """Return whether two facts are equal except for their version."""
     return bool(a == b._replace(version=a.version))
 
 
 def same_node(a: NodeResource, b: NodeResource) -> bool:
-    """Return whether two nodes differ in nothing but their version."""
+    """Return whether two nodes are equal except for their version."""
     return same_fact(a.node, b.node)
 
 
 def child_group(child: Child) -> tuple[str, str]:
-    """Return the namespace of a child, and the service that its label names."""
+    """Return the namespace of a child object, and the name of the service in its label."""
     return child.namespace, child.labels.get(keys.SERVICE) or ""
 
 
 def pod_group(pod: Pod) -> tuple[str, str]:
-    """Return the namespace of a pod, and the service that its label names."""
+    """Return the namespace of a pod, and the name of the service in its label."""
     return pod.namespace, pod.service
 
 

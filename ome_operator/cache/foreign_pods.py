@@ -1,6 +1,8 @@
-"""Resource requests of foreign pods on nodes, read live after a failed scheduling try and cached for some minutes.
+"""Read the resource requests of foreign pods on nodes live after a failed placement attempt, and cache them for some
+minutes.
 
-The operator does not watch all pods of a cluster. Nodes are read one after the other, at most `MOST` after a try.
+The operator does not watch all pods of a cluster. Nodes are read one after the other, at most `MOST` nodes after each
+attempt.
 """
 
 import logging
@@ -15,17 +17,18 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 KEPT = 300.0
-"""Seconds for which a result counts. The end of a foreign pod is not watched."""
+"""Seconds for which a result is used. The operator does not watch when foreign pods end."""
 FRESH = 10.0
-"""Seconds in which a node is not read again: a reconciliation may repeat before the status records the end of the try."""
+"""Seconds during which a node is not read again, because a reconciliation may repeat before the status records the end of
+the placement attempt."""
 MOST = 100
 """Maximum number of nodes that are read in one batch."""
 ENDED = ("Succeeded", "Failed")
 
 
 class ForeignPods:
-    """Cached resource requests of foreign pods by node. `counted` returns whether a pod is counted elsewhere, so is not
-    foreign.
+    """Resource requests of foreign pods by node, cached for `KEPT` seconds. `counted` returns whether a pod is counted
+    elsewhere, which means that the pod is not foreign.
     """
 
     def __init__(self, client: Client, clock: Callable[[], float], counted: Callable[[Mapping[str, Any]], bool]) -> None:
@@ -34,11 +37,11 @@ class ForeignPods:
         self._moved: set[str] = set()
 
     def on(self, node: str) -> Mapping[str, int]:
-        """Return the requested amounts by resource on a node; {} if the node was not read recently."""
+        """Return the amounts that foreign pods request on a node, by resource; {} if the node was not read recently."""
         return self._held[node][1] if node in self._held else {}
 
     def known(self, seconds: float = 0.0) -> set[str]:
-        """Return the nodes that were read recently, and whose result still counts in so many seconds."""
+        """Return the nodes that were read recently and whose result is still valid `seconds` seconds from now."""
         return {node for node, (until, _) in self._held.items() if until >= self._clock() + seconds}
 
     def moved(self) -> set[str]:
@@ -50,9 +53,8 @@ class ForeignPods:
         return moved
 
     async def read(self, nodes: Iterable[str]) -> bool:
-        """Read the pods of nodes that were not read recently. Return whether nodes are left beyond the maximum.
-
-        After an error of the API server the remaining nodes are not read.
+        """Read the pods of those nodes that were not read recently, at most `MOST` nodes. Return True if nodes are left
+        to be read. After an error of the API server the remaining nodes are not read.
         """
         read_lately = self._clock() + KEPT - FRESH
         old = [node for node in nodes if self._held.get(node, (0.0, {}))[0] < read_lately]
@@ -68,7 +70,7 @@ class ForeignPods:
 
 
 def held(pods: Iterable[Mapping[str, Any]], counted: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, int]:
-    """Sum up the resource requests of running pods that are not counted elsewhere."""
+    """Return the total resource requests of running pods that are not counted elsewhere, by resource."""
     found: Counter[str] = Counter()
     for pod in pods:
         ended = (pod.get("status") or {}).get("phase") in ENDED

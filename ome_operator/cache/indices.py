@@ -1,4 +1,6 @@
-"""Indices over the stored facts, updated with each change, so that an event and a query cost no walk over all objects."""
+"""Indices over the stored facts. They are updated with each change, so that no event and no query has to visit all
+objects.
+"""
 
 from collections.abc import KeysView
 from dataclasses import replace
@@ -14,7 +16,7 @@ from ome_operator.core.observed.objects import Deps, Holding, Node, NodeRecord, 
 
 class Index:
     """Indices that are updated with each change and queried by name. If several objects have the same name, the newest
-    counts.
+    object is used.
     """
 
     def __init__(self, settled: Deps) -> None:
@@ -25,9 +27,10 @@ class Index:
         self._nodes: dict[str, Node] = {}
         self._nodes_changed = False
         self._holding: dict[str, dict[str, None]] = {}
-        """Node label -> nodes. A dict of 5,000 names takes a fifth of the memory of a set."""
+        """Node label of a model -> names of the nodes that have the model. A dict of 5,000 names takes a fifth of the
+        memory of a set."""
         self._holders: dict[str, KeysView[str]] = {}
-        """The same, as read-only views for `Deps`."""
+        """The content of `_holding` as read-only views, for `Deps.holders`."""
         self._moved: set[str] = set()
         self._on_node: dict[str, dict[str, None]] = {}
         self._records: dict[str, NodeRecord] = {}
@@ -110,7 +113,7 @@ class Index:
                 self._benchmarks.setdefault(key, {})[new.ref] = None
 
     def benchmarks(self, kind: str, namespace: str, name: str) -> tuple[Ref, ...]:
-        """Return the BenchmarkJobs whose Job has this name, or that wait for this service."""
+        """Return the BenchmarkJobs that an object concerns, which is either their Job or the service that they wait for."""
         return tuple(self._benchmarks.get((kind, namespace, name), ()))
 
     def serving(self, old: Resource | None, new: Resource | None) -> None:
@@ -137,7 +140,9 @@ class Index:
 
 
 def _about(benchmark: Resource) -> set[tuple[str, str, str]]:
-    """Return the objects whose changes concern a BenchmarkJob: its Job and, until the benchmark starts, its service."""
+    """Return kind, namespace and name of the objects whose changes concern a BenchmarkJob: its Job and, until the
+    benchmark starts, its service.
+    """
     found = {(JOB, benchmark.ref.namespace, names.benchmark(benchmark.ref.name))}
     if not isinstance(benchmark.parsed, Invalid) and not benchmark.status.get("startedGeneration"):
         service = benchmark.parsed.spec.endpoint.inference_service
@@ -153,6 +158,6 @@ def _put(table: dict[Any, Any], key: Any, now: Any) -> None:
 
 
 def _tidy(table: dict[Any, Any], key: Any) -> None:
-    """Remove a key whose value is empty."""
+    """Remove a key from a table if its value is empty."""
     if not table[key]:
         del table[key]

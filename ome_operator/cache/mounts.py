@@ -1,5 +1,5 @@
-"""Index of the node directories that stored revisions mount, updated with each change: a check of an agent's offer is a
-look-up.
+"""Index of the node directories that stored revisions mount. It is updated with each change, so that a check of the
+directories that an agent offers to remove is a look-up.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from ome_operator.core.weights.mount import host_directories
 
 
 class MountIndex:
-    """Directories that ControllerRevisions mount, and all their parents -> number of revisions."""
+    """Directory that ControllerRevisions mount, or a parent of such a directory -> number of these revisions."""
 
     def __init__(self) -> None:
         self._within: Counter[str] = Counter()
@@ -29,13 +29,13 @@ class MountIndex:
                 del self._within[place]
 
     def reached(self, places: Iterable[str]) -> bool:
-        """Return whether a stored revision mounts one of these directories or a path within one."""
+        """Return whether a stored revision mounts one of the directories `places`, or a path within one of them."""
         return any(normpath(place) in self._within for place in places)
 
 
 def _all(content: Manifest | None) -> set[str]:
-    """Return the directories that a revision mounts, and their parents; nothing if somebody else wrote content that the
-    operator never stores.
+    """Return the directories that a revision mounts, and their parents. Return an empty set if another client wrote
+    content that the operator never stores.
     """
     found: set[str] = set()
     try:

@@ -10,8 +10,8 @@ _CUT = 8
 """Length of the digest that ends a revision's label name if the model's own name is too long for a label."""
 
 _ASKED = 10_000
-"""Maximum number of labels whose models are remembered: nodes of a pool share labels, foreign labels are unbounded in
-number."""
+"""Maximum number of labels whose models are remembered. Nodes of a pool share labels, but the number of foreign labels is
+unbounded."""
 
 
 def concerns(label: str, ref: Ref) -> bool:
@@ -21,8 +21,8 @@ def concerns(label: str, ref: Ref) -> bool:
 
 
 def moves(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
-    """Yield the labels by which a node reports that it now has a model or a revision of it (True), or has it no more
-    (False).
+    """Yield (label, True) for each model or revision that a node has gained, and (label, False) for each that it has
+    lost.
     """
     had, has = (node.labels if node is not None else {} for node in (former, now))
     for label in differing_keys(had, has):
@@ -33,7 +33,7 @@ def moves(former: Node | None, now: Node | None) -> Iterator[tuple[str, bool]]:
 
 
 class LabelIndex:
-    """Models by their node labels. The label and the digest of each model are computed once."""
+    """Index of models by their node labels. The label and the digest of each model are computed only once."""
 
     def __init__(self) -> None:
         self._ends: dict[Ref, tuple[str, str]] = {}

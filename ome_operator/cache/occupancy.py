@@ -1,4 +1,6 @@
-"""Index of the operator's own pods by node, updated with each change: a pod that changes costs only its own node."""
+"""Index of the operator's own pods by node. It is updated with each change; a changed pod costs only the work for its own
+node.
+"""
 
 from collections import Counter
 from collections.abc import Container, Mapping
@@ -9,7 +11,9 @@ from ome_operator.core.observed.objects import Pod
 
 
 class PodOrigin(NamedTuple):
-    """What a pod was made from. Pods of the same origin have the same resource requests."""
+    """The part of a stored revision from which a pod was created. Pods of the same origin have the same resource
+    requests.
+    """
 
     namespace: str
     service: str
@@ -19,7 +23,7 @@ class PodOrigin(NamedTuple):
 
 
 class Occupancy:
-    """Node -> engine pods on the node. Routers are left out: they are small, and their requests are not stored."""
+    """Index of engine pods by node. Routers are left out, because they are small and their requests are not stored."""
 
     def __init__(self) -> None:
         self._held: dict[str, Counter[PodOrigin]] = {}
@@ -45,7 +49,9 @@ class Occupancy:
         return moved
 
     def tidy(self, nodes: Container[str]) -> None:
-        """Forget changes of nodes that do not exist: a node that appears later under such a name is another node."""
+        """Discard recorded changes of nodes that do not exist, because a node that appears later under the same name is
+        another node.
+        """
         self._moved = {node for node in self._moved if node in nodes}
 
     def _add(self, node: str, made: PodOrigin, number: int) -> None:

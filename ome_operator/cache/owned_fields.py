@@ -10,17 +10,17 @@ _STAMPED = ("generation", "labels", "annotations", "ownerReferences")
 
 
 class OwnedFields:
-    """The metadata of each child at the time when its owned fields were read.
+    """The metadata of each child object at the time when its owned fields were read.
 
-    Reading owned fields from managedFields is the most expensive part of a child's facts, and they stay the same while only
-    the status of an object changes.
+    Reading owned fields from managedFields is the most expensive part of a child's facts. The owned fields stay the same
+    while only the status of the object changes.
     """
 
     def __init__(self) -> None:
         self._stamps: dict[str, list[Any]] = {}
 
     def child(self, kind: str, body: Mapping[str, Any], known: Child | None) -> Child:
-        """Return the facts of a child; `known` is the stored fact, or None."""
+        """Return the facts of a child object from its JSON. `known` is the stored fact, or None."""
         metadata = body.get("metadata") or {}
         uid = from_api.uid(body)
         if known is not None and from_api.version(body) < known.version:

@@ -9,14 +9,14 @@ from ome_operator.cache.resources import RUNTIMES, Resource, edited
 from ome_operator.core.observed.objects import Ref
 
 Refs = Callable[[InferenceService], tuple[Ref, ...]]
-"""Returns the objects that a service may refer to, best first; () if it names none."""
+"""Function that returns the objects to which a service may refer, in order of precedence; () if the service names none."""
 
 _ANY_RUNTIME = Ref("ServingRuntime", "", "*")
-"""Stands for the reference of a service that names no runtime, so that any runtime may be chosen for it."""
+"""Placeholder for the reference of a service that names no runtime, because any runtime may be selected for the service."""
 
 
 class ReferenceIndex:
-    """Services by the objects that they refer to. The objects need not exist."""
+    """Index of services by the objects to which they refer. The objects need not exist."""
 
     def __init__(self, models_of: Refs, runtimes_of: Refs) -> None:
         self._models_of, self._runtimes_of = models_of, runtimes_of
@@ -27,8 +27,8 @@ class ReferenceIndex:
         return tuple(self._users.get(ref, ()))
 
     def concerned(self, ref: Ref) -> tuple[Ref, ...]:
-        """Return the services to reconcile after an edit of an object. For a runtime these include services for which it
-        may be chosen.
+        """Return the services to reconcile after an edit of an object. For a runtime, these include services for which it
+        may be selected.
         """
         users = self.of(ref)
         return tuple(dict.fromkeys(users + self.of(_ANY_RUNTIME))) if ref.kind in RUNTIMES else users
@@ -60,6 +60,6 @@ def _same(old: Resource, new: Resource) -> bool:
 
 
 def _chosen(resource: Resource) -> tuple[Ref, ...]:
-    """Return the runtimes that the name in the status of a service may mean."""
+    """Return the runtimes to which the runtime's name in a service's status may refer."""
     name = resource.status.get("runtime")
     return (Ref("ServingRuntime", resource.ref.namespace, name), Ref("ClusterServingRuntime", "", name)) if name else ()

@@ -52,7 +52,7 @@ class Resource(NamedTuple):
     writers: tuple[tuple[str, datetime], ...]
     """Foreign field managers of the status, each with the time of its last write."""
     owner: str = ""
-    """UID of the controller owner, "" without one."""
+    """UID of the controller owner; "" if the object has none."""
     created: str = ""
     """Creation time in RFC 3339."""
 
@@ -70,7 +70,9 @@ _PARSE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource:
-    """Return the resource of a body. An unchanged spec of the `known` resource is not parsed again."""
+    """Return the resource for an object's JSON. If the spec is the same as in `known`, the stored resource, it is not
+    parsed again.
+    """
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     resource = Resource(
         ref=Ref(kind, metadata.get("namespace") or "", metadata.get("name") or ""),
@@ -95,14 +97,14 @@ def keep(kind: str, body: Mapping[str, Any], known: Resource | None) -> Resource
 
 
 def edited(resource: Resource) -> tuple[Any, ...]:
-    """Return what people can change of an object, and the status fields of a model that selection depends on."""
+    """Return the parts of an object that people can edit, and the status fields of a model on which selection depends."""
     weights = resource.status.get("weights") or {}
     facts = resource.status.get("facts")
     return resource.generation, resource.labels, resource.annotations, resource.deleting, facts, weights.get("uri")
 
 
 def same(a: Resource, b: Resource) -> bool:
-    """Return whether two versions do not differ in anything that a reconciliation reads."""
+    """Return whether two versions of an object are equal in everything that a reconciliation reads."""
     return edited(a) == edited(b) and a.status_owned == b.status_owned and _names(a) == _names(b)
 
 

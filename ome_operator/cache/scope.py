@@ -8,7 +8,7 @@ from ome_operator.cache.resources import BENCHMARK, CATALOG, SERVICE, SHORT
 from ome_operator.kube.resources import RESOURCES
 
 CLASSED = frozenset((SERVICE, *CATALOG, BENCHMARK, *SHORT))
-"""Kinds whose objects may name the class of their operator in a label."""
+"""Kinds whose objects may name, in a label, the class of the operator that reconciles them."""
 
 
 class Scope(NamedTuple):
@@ -23,20 +23,21 @@ class Scope(NamedTuple):
     """Whether agents of the same release download weights."""
 
     def kinds(self, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the kinds that this operator reads at all."""
+        """Return those of the given kinds that this operator reads."""
         return tuple(kind for kind in kinds if self.cluster_kinds or RESOURCES[kind].namespaced)
 
     def in_place(self, kinds: Iterable[str], namespace: str) -> tuple[str, ...]:
-        """Return those of the kinds that are watched in a namespace, or cluster-wide ("").
-
-        An operator without named namespaces watches all kinds cluster-wide.
+        """Return those of the given kinds that are watched in a namespace, or cluster-wide if `namespace` is "". An
+        operator without configured namespaces watches all kinds cluster-wide.
         """
         if not self.namespaces:
             return tuple(kinds)
         return tuple(kind for kind in kinds if RESOURCES[kind].namespaced == bool(namespace))
 
     def knows(self, kind: str, body: Mapping[str, Any]) -> bool:
-        """Return whether an object counts: it has this operator's class, or is a catalog object without a class."""
+        """Return whether the operator reads an object: the object has this operator's class, or is a catalog object
+        without a class.
+        """
         if kind not in CLASSED:
             return True
         labels = (body.get("metadata") or {}).get("labels") or {}

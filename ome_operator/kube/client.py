@@ -19,7 +19,8 @@ from ome_operator.util.json_limits import decoded
 
 Manifest = dict[str, Any]
 Count = Callable[[str, str, int, float], None]
-"""Called after each request with verb, kind, status code (0: no answer) and seconds."""
+"""Function that is called after each request with the verb, the kind, the status code (0 without an answer), and the
+seconds that the request took."""
 
 NEVER = "1"
 """A resourceVersion that no live object has: versions are etcd revisions, and the first write is revision 2. With this
@@ -28,7 +29,8 @@ version a server-side apply creates an absent object, and is refused with 409 if
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 METADATA_PAGE = 200
-"""Objects per page of a metadata list. The metadata of a node takes some 25 kB, and a page is decoded as a whole."""
+"""Number of objects per page of a metadata list. The metadata of a node takes some 25 kB, and a page is decoded as a
+whole."""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 METHODS = {"get": "GET", "list": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
@@ -43,16 +45,16 @@ _WARNING = re.compile(r'\s*299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class Applied(NamedTuple):
-    """The answer to an apply."""
+    """The API server's answer to an apply."""
 
     body: Manifest
     warnings: tuple[str, ...]
 
 
 class Client:
-    """The requests of one identity, limited in number and time. `may_write` is called right before each write.
+    """A client of the API server with one identity, whose requests are limited in number and time.
 
-    With `only_statuses` every write except that of a status is refused.
+    `may_write` is called right before each write. With `only_statuses` every write except that of a status is refused.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Client:
     async def list_objects(
         self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = 0
     ) -> list[Manifest]:
-        """Return live objects by a consistent read: at most `limit` of them, or those of all pages without a limit."""
+        """Return live objects by a consistent read: all objects, or at most `limit` objects if a limit is given."""
         found: list[Manifest] = []
         async for items in self._pages(kind, namespace, label_selector, field_selector, limit or 500, "application/json"):
             found += items
@@ -100,7 +102,7 @@ class Client:
         return [item["metadata"] async for items in pages for item in items]
 
     async def list_uids(self, kind: str, namespace: str = "", *, label_selector: str = "") -> set[str]:
-        """Return the UIDs of all live objects, by a consistent read; nothing else of the objects is kept in memory."""
+        """Return the UIDs of all live objects, by a consistent read. No other data of the objects is kept in memory."""
         pages = self._pages(kind, namespace, label_selector, "", METADATA_PAGE, METADATA_LIST)
         return {item["metadata"]["uid"] async for items in pages for item in items}
 
@@ -121,10 +123,10 @@ class Client:
                 return
 
     async def apply(self, manifest: Manifest, uid: str = "", *, subresource: str = "", dry_run: bool = False) -> Applied:
-        """Apply a whole manifest by server-side apply.
+        """Apply a complete manifest by server-side apply.
 
-        Without `uid` the object is only created, and Conflict is raised if it exists. With `uid` only the object of this UID
-        is changed, else Conflict is raised. A status or a dry run may omit the UID.
+        Without `uid` the object is only created, and Conflict is raised if the object exists. With `uid` only the object
+        with this UID is changed; otherwise Conflict is raised. An apply of a status or a dry run may omit the UID.
         """
         kind, metadata = called(manifest["apiVersion"], manifest["kind"]), manifest["metadata"]
         if uid:
@@ -142,30 +144,29 @@ class Client:
         return Applied(body, warnings(headers))
 
     async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
-        """POST a new object; raises AlreadyExists if the name is taken."""
+        """Create a new object by POST. Raises AlreadyExists if the name is taken."""
         kind, namespace = manifest["kind"], manifest["metadata"].get("namespace", "")
         query = {"fieldManager": manager or self._manager}
         body, _ = await self._send("create", kind, path(kind, namespace), query=query, body=manifest)
         return body
 
     async def update(self, manifest: Manifest, manager: str = keys.MANAGER) -> Manifest:
-        """PUT an object; its resourceVersion makes it a compare-and-swap."""
+        """Replace an object by PUT. The resourceVersion in the manifest makes the request a compare-and-swap."""
         kind, metadata = manifest["kind"], manifest["metadata"]
         where, query = path(kind, metadata.get("namespace", ""), metadata["name"]), {"fieldManager": manager}
         body, _ = await self._send("update", kind, where, name=metadata["name"], query=query, body=manifest)
         return body
 
     async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
-        """Apply a JSON merge patch to exactly the object of this UID."""
+        """Apply a JSON merge patch to the object with this UID, and to no other object of the same name."""
         body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
         where, query = path(kind, namespace, name), {"fieldManager": self._manager}
         answer, _ = await self._send("patch", kind, where, name=name, query=query, body=body, content=MERGE)
         return answer
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str, grace: int | None = None) -> Manifest:
-        """Delete exactly the object of this UID; its dependents are deleted in the background.
-
-        Return the object while it is terminating, or a `Status` if it is gone already.
+        """Delete the object with this UID, and no other object of the same name; its dependents are deleted in the
+        background. Return the object while it is terminating, or a `Status` if it is gone already.
         """
         options: Manifest = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         if grace is not None:
@@ -174,7 +175,7 @@ class Client:
         return body
 
     async def request_token(self, namespace: str, account: str, seconds: int) -> Manifest:
-        """Return the status of a TokenRequest: a token of a ServiceAccount, and when it expires."""
+        """Return the status of a TokenRequest, which contains a token of a ServiceAccount and its expiry."""
         where = path("ServiceAccount", namespace, account, "token")
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
         answer, _ = await self._send("create", "ServiceAccount", where, name=account, body=body)
@@ -205,8 +206,8 @@ class Client:
         content: str = "application/json",
         accept: str = "application/json",
     ) -> tuple[Manifest, Any]:
-        """Send a request, and return the answer and its headers. `name` is the name of the object that the request is
-        about, if any.
+        """Send a request, and return the answer and its headers. `name` is the name of the requested object, "" without
+        one.
         """
         method = METHODS[verb]
         if self._only_statuses and method != "GET" and not where.endswith("/status"):
@@ -232,8 +233,8 @@ class Client:
         data: bytes | None,
         headers: Mapping[str, str],
     ) -> tuple[int, bytes, Any]:
-        """Send a request, count it, and return the status code, body and headers of any answer. Raises Transient without
-        an answer.
+        """Send a request, count it, and return the status code, body and headers of the answer, whatever the status code
+        is. Raises Transient if there is no answer.
         """
         method, url = METHODS[verb], self.connection.server + where
         async with self._slots:
@@ -273,8 +274,8 @@ def _fence(may_write: Callable[[], bool]) -> aiohttp.TraceConfig:
 
 
 def encoded(body: Any) -> bytes:
-    """Return JSON that has the same meaning as YAML: the API server parses an apply as YAML, which has no surrogate
-    pairs.
+    """Return the body as JSON that has the same meaning as YAML, because the API server parses an apply as YAML, which
+    has no surrogate pairs.
 
     Output of engines and arguments of users may contain any character. A lone surrogate, which is no character, becomes
     U+FFFD.

@@ -45,7 +45,7 @@ class Connection:
         self._configuration = Configuration()
         self._token = ""
         self.namespace = ""
-        """The namespace of the kubeconfig's context, "" if it names none."""
+        """Namespace of the kubeconfig's context; "" if the context names none."""
         self._loading = asyncio.Lock()
 
     @classmethod
@@ -124,8 +124,8 @@ class Connection:
         traces: Sequence[aiohttp.TraceConfig] = (),
         middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
     ) -> aiohttp.ClientSession:
-        """Return a session with at most `limit` connections (0: any number). `middlewares` see the answers after a token
-        was renewed.
+        """Return a session with at most `limit` connections (0 for any number). `middlewares` receive an answer only
+        after a refused token was renewed.
         """
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=self._tls(), keepalive_timeout=60),
@@ -153,7 +153,7 @@ class Connection:
 
 
 async def _authorization(configuration: Configuration) -> str:
-    """Return the loaded value of the header `Authorization`, "" if there is no token and no password."""
+    """Return the value of the header `Authorization` from the loaded credentials; "" without a token and a password."""
     settings = (await configuration.auth_settings()).values()
     values = (each["value"] for each in settings if each["in"] == "header" and each["key"].lower() == "authorization")
     # A token file may end in a newline, which a header must not contain, and in-cluster loading writes "bearer".

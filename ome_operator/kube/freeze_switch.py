@@ -1,7 +1,8 @@
-"""Read the freeze of the whole operator: an annotation on its own Lease, which it can read in any case (decisions 28).
+"""Read the freeze of the whole operator from an annotation on its own Lease, which the operator can read in any case
+(decisions 28).
 
 The annotation survives restarts, no tool resets it, and it needs no additional right and no watch. Only a Lease without the
-annotation ends a freeze: while the Lease cannot be read, or is gone, the last known state counts.
+annotation ends a freeze. While the Lease cannot be read, or does not exist, the last known state applies.
 """
 
 import asyncio
@@ -14,7 +15,8 @@ from ome_operator.kube.errors import KubeError, NotFound
 logger = logging.getLogger(__name__)
 
 ReadFreeze = Callable[[Mapping[str, str]], str]
-"""Annotations of the Lease -> since when, by whom and why everything is frozen; "" if nothing is frozen."""
+"""Function that maps the annotations of the Lease to a text: since when, by whom and why everything is frozen; "" if
+nothing is frozen."""
 
 
 class FreezeSwitch:
@@ -34,7 +36,7 @@ class FreezeSwitch:
         self._read_freeze, self._changed, self._interval = read_freeze, changed, interval
         self._frozen, self._trouble = "", ""
         self.known = asyncio.Event()
-        """Set once the Lease was read: before that no rollout may begin."""
+        """Set once the Lease has been read. Before that no rollout may begin."""
 
     async def run(self) -> None:
         """Read the Lease periodically, without end."""

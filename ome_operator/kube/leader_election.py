@@ -24,7 +24,7 @@ class Lost(OmeError):
 
 @dataclass(frozen=True)
 class ElectionSettings:
-    """The name, holder and timing of the Lease; see Settings."""
+    """The name, the holder and the timing of the Lease; see Settings."""
 
     namespace: str
     name: str
@@ -38,21 +38,23 @@ class ElectionSettings:
 
 @dataclass
 class Sighting:
-    """The version of the Lease that was seen last, and when it was seen first, by this process's monotonic clock."""
+    """The version of the Lease that was seen last, and the time when this version was first seen, by this process's
+    monotonic clock.
+    """
 
     version: str = ""
     at: float = 0.0
 
     def note(self, lease: Manifest, now: float) -> None:
-        """Store the version of the Lease, and the time if the version is new."""
+        """Store the version of the Lease. If the version is new, store the time `now`, too."""
         version = lease["metadata"].get("resourceVersion", "")
         if version != self.version:
             self.version, self.at = version, now
 
 
 def may_take(lease: Manifest, sighting: Sighting, identity: str, now: float) -> bool:
-    """Return whether this candidate may take the Lease: it holds it, nobody holds it, or the holder has not renewed it in
-    time.
+    """Return whether this candidate may take the Lease: the candidate holds the Lease already, nobody holds it, or the
+    holder has not renewed it in time.
     """
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity") or ""
@@ -60,7 +62,9 @@ def may_take(lease: Manifest, sighting: Sighting, identity: str, now: float) -> 
 
 
 def claimed(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Manifest:
-    """Return the Lease with this candidate as its holder; its resourceVersion makes the write a compare-and-swap."""
+    """Return the Lease with this candidate as its holder. The resourceVersion of the Lease makes its write a
+    compare-and-swap.
+    """
     old = lease.get("spec") or {}
     stamp = wall.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     same = old.get("holderIdentity") == settings.identity
@@ -77,7 +81,7 @@ def claimed(lease: Manifest, settings: ElectionSettings, wall: datetime) -> Mani
 
 
 class Election:
-    """One candidate of the election. The Lease is only renewed while `works` returns True, which means that the process
+    """One candidate of the election. The Lease is renewed only while `works` returns True, which means that the process
     still does its work.
 
     The election may run on the event loop of another thread than the callers of `leads`.
@@ -96,7 +100,7 @@ class Election:
         self._lease: Manifest | None = None
         self._carried: Manifest = {}
         self._holder = ""
-        """The holder when the Lease was read last."""
+        """Holder of the Lease when it was last read."""
         self._until = float("-inf")
 
     def leads(self) -> bool:
@@ -140,13 +144,15 @@ class Election:
                 raise Lost("the Lease could not be renewed in time")
 
     def _patience(self, left: float) -> float:
-        """Return the timeout of a renewal in seconds. A request that hangs, as on a connection that died unnoticed,
-        leaves time for another request. No request outlives the right to lead.
+        """Return the timeout of a renewal in seconds; `left` is the number of seconds until the right to lead ends.
+
+        A request that hangs, such as on a connection that died unnoticed, leaves time for another request. No request
+        outlasts the right to lead.
         """
         return max(0.1, 0.6 * left if left > self._settings.retry else left)
 
     async def release(self) -> None:
-        """Give the Lease up, so that the next candidate can start at once."""
+        """Release the Lease, so that the next candidate can start at once."""
         if self._lease is None:
             return
         try:
@@ -194,7 +200,7 @@ class Election:
             return await self._create(wall)
 
     async def _reread(self) -> bool:
-        """Read the Lease again after somebody else has written it, and return whether this candidate still holds it."""
+        """Read the Lease again after another client has written it. Return whether this candidate still holds it."""
         lease = await self._client.get("Lease", self._settings.namespace, self._settings.name)
         self._carry(lease)
         mine = (lease.get("spec") or {}).get("holderIdentity") == self._settings.identity

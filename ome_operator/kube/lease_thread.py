@@ -12,9 +12,9 @@ from ome_operator.kube.leader_election import Election, Lost
 T = TypeVar("T")
 
 CHECK = 1.0
-"""Seconds between two checks by the other event loop."""
+"""Seconds between two checks of the lease thread by the operator's own event loop."""
 PATIENCE = 5.0
-"""Timeout in seconds of each step of the shutdown."""
+"""Timeout of each step of the shutdown, in seconds."""
 
 
 class LeaseThread:
@@ -24,7 +24,7 @@ class LeaseThread:
 
     def __init__(self) -> None:
         self.stack = AsyncExitStack()
-        """Resources that are closed at the end, in the thread."""
+        """Resources that are closed when the thread ends, in the thread itself."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lease", daemon=True)
         self._thread.start()
@@ -34,8 +34,8 @@ class LeaseThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def hold(self, election: Election, grace: float) -> None:
-        """Renew the Lease without end. Raises Lost, also if the thread has died or hangs: when this process has not led
-        for `grace` seconds.
+        """Renew the Lease without end. Raises Lost when this process has not led for `grace` seconds, even if the thread
+        has died or hangs.
         """
         holding = asyncio.ensure_future(self.run(election.hold()))
         late = 0.0
@@ -50,7 +50,7 @@ class LeaseThread:
             holding.cancel()
 
     async def close(self) -> None:
-        """Close the resources of `stack` and end the thread. A thread that hangs is left behind."""
+        """Close the resources of `stack` and end the thread. A thread that hangs is abandoned."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 await self.run(self.stack.aclose())

@@ -11,9 +11,10 @@ from ome_operator.kube.resources import RESOURCES, spelled
 async def listed(
     client: Client, kinds: Iterable[str], namespace: str = "", selector: str = "", *, optional: Collection[str] = ()
 ) -> list[Manifest]:
-    """Return all objects of these kinds, each with its kind. Kinds that the cluster does not serve are left out.
+    """Return all objects of these kinds. Each object contains its kind. Kinds that the cluster does not serve are left
+    out.
 
-    Raises Forbidden for a kind that the user may not list, unless it is `optional`.
+    Raises Forbidden for a kind that the user may not list, unless the kind is in `optional`.
     """
 
     async def of(kind: str) -> list[Manifest]:
@@ -41,9 +42,10 @@ async def listed_around(
 
 
 async def why_unwatchable(client: Client, namespace: str) -> str:
-    """Return why a namespace cannot be watched; "" if it exists and grants rights. Raises KubeError if that is not known.
+    """Return the reason why a namespace cannot be watched; "" if it exists and the operator has rights there. Raises
+    KubeError if the answer is not known.
 
-    For an operator with rights in some namespaces only, an absent namespace looks like one that does not grant rights.
+    To an operator with rights in some namespaces only, an absent namespace looks like a namespace without rights.
     """
     try:
         await client.get("Namespace", "", namespace)

@@ -11,14 +11,14 @@ from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import path
 
 _PATIENCE = 30.0
-"""Seconds without a byte after which a stream that is not followed counts as broken."""
+"""Seconds without a received byte after which a stream that does not follow the log is considered broken."""
 
 
 class LogLine(NamedTuple):
     """One line of a log."""
 
     when: str
-    """RFC 3339 with nanoseconds, as written by the node."""
+    """Time of the line in RFC 3339 with nanoseconds, as the node has written it."""
     text: str
 
 
@@ -31,9 +31,10 @@ class Wanted:
     """Whether to read the log of the container before its last restart."""
     tail: int | None = None
     since: int | None = None
-    """Seconds before now."""
+    """Maximum age of the lines in seconds."""
     since_time: str | None = None
-    """RFC 3339; the API server compares whole seconds, so the result also has older lines of that second."""
+    """Time of the oldest line in RFC 3339. The API server compares whole seconds, so the result also contains older lines
+    of that second."""
 
     def query(self, container: str) -> dict[str, str]:
         """Return the query parameters of the request."""
@@ -50,7 +51,7 @@ class Wanted:
 
 
 class Logs:
-    """Reads logs over one connection; close it at the end."""
+    """Reads logs over one connection, which the caller has to close at the end."""
 
     def __init__(self, connection: Connection) -> None:
         self._server = connection.server

@@ -10,13 +10,13 @@ from ome_operator.kube.resources import path
 from ome_operator.util.json_limits import decoded
 
 LARGEST = 4 * 2**20
-"""Maximum number of bytes that are read of a page; a pod may send any number."""
+"""Maximum number of bytes of a page that are read, because a pod may send any number of bytes."""
 PATIENCE = 5.0
-"""Timeout of a page in seconds."""
+"""Timeout of a request for a page, in seconds."""
 
 
 class PodPages:
-    """Reads pages over one connection; close it at the end."""
+    """Reads pages over one connection, which the caller has to close at the end."""
 
     def __init__(self, connection: Connection) -> None:
         self._server = connection.server

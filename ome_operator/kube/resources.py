@@ -90,12 +90,12 @@ CHILDREN: tuple[str, ...] = (
     "Role",
     "RoleBinding",
 )
-"""Kinds that the operator creates for a service, and watches by its label."""
+"""Kinds that the operator creates for a service, and watches by the operator's label."""
 
 EXPOSED: tuple[str, ...] = ("Ingress", "HTTPRoute")
 """Kinds that expose services outside of the cluster. The operator creates and watches at most one of them."""
 ON_DEMAND: tuple[str, ...] = (*EXPOSED, "NetworkPolicy")
-"""Kinds that the operator creates for services, and watches, only if it is configured to."""
+"""Kinds that the operator creates for services and watches only if its configuration enables them."""
 
 
 SHORT_API = "sglang.ai/v1"
@@ -103,17 +103,19 @@ _NAMES = {(SHORT_API, "ClusterBaseModel"): "SglangModel"}
 
 
 def called(api_version: str, kind: str) -> str:
-    """Return the name in RESOURCES of a kind, as objects write it."""
+    """Return the name in RESOURCES for the `apiVersion` and `kind` of an object."""
     return _NAMES.get((api_version, kind), kind)
 
 
 def spelled(kind: str) -> str:
-    """Return the kind, as objects write it, of a name in RESOURCES."""
+    """Return the `kind` of objects for a name in RESOURCES."""
     return next((there for (_, there), name in _NAMES.items() if name == kind), kind)
 
 
 def path(kind: str, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """Return the path below the server's address. A namespaced kind without a namespace means all namespaces."""
+    """Return the path of an object or a list, below the server's address. A namespaced kind without a namespace means all
+    namespaces.
+    """
     resource = RESOURCES[kind]
     prefix = f"/apis/{resource.api_version}" if "/" in resource.api_version else f"/api/{resource.api_version}"
     if namespace and resource.namespaced:

@@ -1,7 +1,8 @@
-"""Watch all namespaces, or only the configured ones besides cluster-wide kinds.
+"""Watch all namespaces, or the configured namespaces together with cluster-wide kinds.
 
-A configured namespace may be absent, vanish, and come again. Each has its own lists and watches, so the others continue
-meanwhile. kopf gets all names once, at the start; its requests to an absent namespace are held here, and not sent.
+A configured namespace may be absent, vanish, and come again. Each namespace has its own lists and watches, so that the
+others continue meanwhile. kopf gets the names of all namespaces once, at the start. Its requests to an absent namespace are
+delayed here, and not sent.
 """
 
 import asyncio
@@ -22,32 +23,34 @@ from ome_operator.watch.sink import Body, Sink, Watched
 logger = logging.getLogger(__name__)
 
 CHECK_ABSENT_EVERY, CHECK_WATCHED_EVERY = 10.0, 60.0
-"""Seconds between two checks of an absent namespace, and of a watched namespace."""
+"""Seconds between two checks of an absent namespace, and between two checks of a watched namespace."""
 HOLD_KOPF_REQUEST = 20.0
-"""Seconds that a request of kopf is held for its namespace. kopf itself would time out after 30, and log that each time."""
+"""Seconds for which a request of kopf waits for its namespace. kopf itself would time out after 30 s, and log each
+timeout."""
 LISTED_AT_ONCE = 8
-"""Number of namespaces that are listed at the same time: each needs a dozen lists, and the API server has other clients,
-too."""
+"""Number of namespaces that are listed at the same time. Each namespace needs a dozen lists, and the API server has other
+clients, too."""
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)/")
 
 CheckNamespace = Callable[[str], Awaitable[str]]
-"""Returns why a namespace cannot be watched, "" if it can. A KubeError means that this is not known."""
+"""Function that returns the reason why a namespace cannot be watched; "" if it can. It raises KubeError if the answer is
+not known."""
 
 
 class NamespacedSink(Sink, Protocol):
-    """A sink for watches of single namespaces."""
+    """Receives the objects and events of watches in single namespaces."""
 
     def relisted(self, kind: str, namespace: str = "") -> None:
-        """A list of this kind was repeated, so objects may have been deleted unnoticed."""
+        """Called when a list of this kind was repeated, so that objects may have been deleted unnoticed."""
 
     async def listed(self, kind: str, namespace: str = "") -> set[str]:
         """Return the UIDs of all objects of a kind, by a consistent list."""
 
     def namespace_listed(self, namespace: str) -> None:
-        """All existing objects of the namespace were delivered."""
+        """Called when all existing objects of the namespace have been delivered."""
 
     def namespace_unwatched(self, namespace: str) -> None:
-        """The namespace is not watched any more, so the facts about it are old."""
+        """Called when the namespace is not watched any more, so that the facts about it are outdated."""
 
 
 class WatchSettings(NamedTuple):
@@ -57,11 +60,11 @@ class WatchSettings(NamedTuple):
     server: str
     server_timeout: int
     interval: float
-    """Seconds between two comparisons of kopf's events with lists."""
+    """Seconds between two comparisons of the objects that kopf has delivered with lists."""
 
 
 class NamespaceWatch:
-    """The lists and watches of a namespace, or of all cluster-wide kinds ("")."""
+    """The lists and watches of one namespace, or of all cluster-wide kinds (namespace "")."""
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class NamespaceWatch:
         self._kinds = [watched.kind for watched in kinds]
         self.kopf = KopfEvents(by_people, self, lambda kind: sink.listed(kind, namespace), interval=settings.interval)
         self.watching = asyncio.Event()
-        """Set while the namespace is watched: only then are kopf's requests sent."""
+        """Set while the namespace is watched. Requests of kopf are sent only then."""
         self.listed = False
         self.informer = self._informer()
         self._before = False
@@ -90,12 +93,12 @@ class NamespaceWatch:
         )
 
     def open(self, group: asyncio.TaskGroup, slots: asyncio.Semaphore, done: Callable[[], None]) -> None:
-        """Begin to watch; `done` is called when all existing objects were delivered."""
+        """Begin to watch. `done` is called when all existing objects have been delivered."""
         self._tasks = [group.create_task(self._begin(group, slots, done), name=f"list {self.namespace}")]
 
     @property
     def opened(self) -> bool:
-        """Whether the namespace is watched, or about to be."""
+        """Whether the namespace is watched or is about to be watched."""
         return bool(self._tasks)
 
     async def _begin(self, group: asyncio.TaskGroup, slots: asyncio.Semaphore, done: Callable[[], None]) -> None:
@@ -160,7 +163,7 @@ class Coverage:
         self.absent: dict[str, str] = {}
         """Configured namespaces that are not watched, each with the reason."""
         self.complete = asyncio.Event()
-        """Set when all objects were delivered of every namespace that can be watched."""
+        """Set when all objects of every watchable namespace have been delivered."""
 
     async def run(self) -> None:
         """Watch without end."""
@@ -202,14 +205,14 @@ class Coverage:
                 part.open(self._group, self._slots, self._done)
 
     def _done(self) -> None:
-        """Set `complete` if nothing is left to be listed. The operator does not wait for absent namespaces."""
+        """Set `complete` if no namespace remains to be listed. Absent namespaces are not waited for."""
         if all(part.listed or name in self.absent for name, part in self._parts.items()):
             self.complete.set()
 
     # --- kopf -------------------------------------------------------------------------------------------------------
 
     def event(self, group: str, plural: str, what: str | None, body: Body) -> None:
-        """Deliver an event of kopf; `what` is None for an object of a list."""
+        """Deliver an event of kopf. `what` is the type of the event; None for an object of a list."""
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
         self._parts[namespace if namespace in self._parts else ""].kopf.event(group, plural, what, body)
 
@@ -218,8 +221,9 @@ class Coverage:
         return traced([part.kopf for part in self._parts.values()])
 
     async def can_watch(self, path: str, *, refused: bool = False) -> bool:
-        """Return whether the target of a kopf request can be watched, waiting some seconds for its namespace. If the
-        request was `refused`, check the namespace again instead of waiting.
+        """Return whether the target of a kopf request can be watched. Wait some seconds for its namespace if necessary.
+
+        `refused`: True if the API server refused the request; then check the namespace again instead of waiting.
         """
         match = _NAMESPACE.search(path)
         name = match[1] if match is not None else ""
@@ -243,7 +247,9 @@ class Coverage:
 
     @property
     def last_event(self) -> Mapping[str, float]:
-        """Kind -> monotonic time of the last sign of life of its watch, in the namespace where that is the longest ago."""
+        """Kind -> monotonic time of the last sign of life of its watch. If a kind is watched in several namespaces, the
+        oldest time is used.
+        """
         found: dict[str, float] = {}
         for part in self._parts.values():
             if part.opened:
@@ -253,13 +259,13 @@ class Coverage:
 
     @property
     def events(self) -> Counter[str]:
-        """Kind -> number of events."""
+        """Kind -> number of received events."""
         both = [count for part in self._parts.values() for count in (part.informer.events, part.kopf.events)]
         return sum(both, Counter())
 
     @property
     def unread(self) -> Counter[str]:
-        """Kind -> number of objects and events that could not be read."""
+        """Kind -> number of objects and events that could not be parsed."""
         return sum((part.informer.unread for part in self._parts.values()), Counter())
 
     @property

@@ -20,13 +20,13 @@ from ome_operator.watch.informer import lines
 from ome_operator.watch.sink import Watched
 
 PERMANENT = kopf.ErrorsMode.PERMANENT
-"""An error in a handler ends the process instead of being tried again after a minute, as kopf does by default."""
+"""Setting with which an error in a handler ends the process. By default kopf would try the handler again after a minute."""
 REFUSED = 1.0
-"""Seconds until a request whose token was refused is sent again."""
+"""Seconds before a request is sent again whose token was refused."""
 
 
 class Process(Protocol):
-    """The part of the operator that kopf hosts."""
+    """The part of the operator's process that kopf hosts."""
 
     @property
     def coverage(self) -> Coverage:
@@ -111,15 +111,13 @@ def shield(coverage: Coverage) -> aiohttp.ClientMiddlewareType:
 
 
 async def event(memo: Memo, event: kopf.RawEvent, resource: kopf.Resource, **_: Any) -> None:
-    """Deliver an object that exists or was deleted. Objects of group sglang.ai are delivered here, too, if the cluster
-    serves them.
-    """
+    """Deliver an object that exists or was deleted. Objects of group sglang.ai are included if the cluster serves them."""
     memo.process.coverage.event(resource.group, resource.plural, event["type"], event["object"])
 
 
 async def operate(process: Process, stop: asyncio.Event, server_timeout: int = 600, namespaces: Sequence[str] = ()) -> None:
-    """Run until `stop` is set or a signal arrives. Raises the error that made it impossible to watch. `namespaces`: ()
-    for all.
+    """Run the operator under kopf until `stop` is set or a signal arrives. Raises the error that made it impossible to
+    watch. `namespaces` are the namespaces to watch; () for all.
     """
     tuning.quiet()
     registry = kopf.OperatorRegistry()
@@ -138,7 +136,9 @@ async def operate(process: Process, stop: asyncio.Event, server_timeout: int = 6
 
 
 class DepthLimitedContent:
-    """The content of an answer without JSON that is nested too deep: kopf's decoder would fail on it and end the process."""
+    """The content of a response without JSON that is nested too deep, because kopf's decoder would fail on such JSON and
+    end the process.
+    """
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -147,7 +147,7 @@ class DepthLimitedContent:
         return getattr(self._content, name)
 
     async def read(self, n: int = -1) -> bytes:
-        """Return a whole list."""
+        """Return the content of a list response."""
         return shallow(await self._content.read(n))
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:

@@ -27,23 +27,24 @@ from ome_operator.watch.sink import CannotWatch, Sink, Watched
 logger = logging.getLogger(__name__)
 
 BACKOFFS = (0.2, 0.5, *[1.0] * 10, *[2.0] * 10, *[5.0] * 20)
-"""Seconds between two tries of a request: two minutes in all, because an API server that restarts answers 403, 404 and
-503 for some seconds. After that the error ends the process, and its restart costs lists only."""
+"""Seconds between two attempts at a request. They last two minutes in all, because an API server that restarts answers
+403, 404 and 503 for some seconds. After the last attempt the error ends the process, and its restart costs only lists."""
 NOT_SERVED_TRIES = 12
-"""A kind that is not served for ten seconds is gone, because its CRD was deleted."""
+"""Number of attempts to list or watch a kind that is not served. After about ten seconds the kind is considered gone,
+because its CRD was deleted."""
 PAGE = 500
-"""Objects per page."""
+"""Number of objects per page of a list."""
 SILENCE = 70.0
-"""Seconds after which a silent connection is closed and opened again. Bookmarks come every minute if there is a newer
-version, so a longer silence means that the connection is dead, or that nothing has changed."""
+"""Seconds after which a silent connection is closed and opened again. The API server sends a bookmark every minute if
+there is a newer version, so a longer silence means that the connection is dead, or that nothing has changed."""
 PAUSE = 0.1
-"""Seconds between two watches, in case something ends each of them at once."""
+"""Seconds between two watches, in case each watch is ended at once."""
 HEALTHY_AFTER = 60.0
-"""Seconds after which a watch counts as healthy, so that a later failure is a new one."""
+"""Seconds after which a watch is considered healthy, so that a later failure is a new one."""
 
 
 class _Again(OmeError):
-    """A list has to begin again; the message states why."""
+    """Error that makes a list begin again; the message states why."""
 
 
 class Informer:
@@ -67,15 +68,15 @@ class Informer:
         self._watch_query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(server_timeout)}
         self._unlisted = {each.kind for each in kinds}
         self.complete = asyncio.Event()
-        """Set when a whole list of each kind was delivered to the sink."""
+        """Set when a complete list of each kind has been delivered to the sink."""
         if not kinds:
             self.complete.set()
         self.last_event: dict[str, float] = {}
         """Kind -> monotonic time of the last sign of life of its watch."""
         self.events: Counter[str] = Counter()
-        """Kind -> number of events."""
+        """Kind -> number of received events."""
         self.unread: Counter[str] = Counter()
-        """Kind -> number of objects and events that could not be read."""
+        """Kind -> number of objects and events that could not be parsed."""
         self._unread_at: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -130,7 +131,7 @@ class Informer:
     async def _deliver_page(self, watched: Watched, page: bytes) -> dict[str, Any]:
         """Deliver each object of a page as soon as it is decoded, while other tasks run. Return the metadata of the page.
 
-        If a page turns out to be broken, some of its objects have already been delivered: its list begins again.
+        If a page turns out to be broken, some of its objects have already been delivered; the list begins again.
         """
         found: dict[str, Any] = {}
         delivered = 0
@@ -151,7 +152,7 @@ class Informer:
         return metadata
 
     def _deliver_item(self, watched: Watched, api_version: str | None, item: Any) -> None:
-        """Deliver an object of a list. Unlike objects of events it lacks an apiVersion, which the list has."""
+        """Deliver an object of a list. Unlike an object of an event, it has no apiVersion, which is taken from the list."""
         self.events[watched.kind] += 1
         if not isinstance(item, dict):
             self._cannot_read(watched, "an item of its list is not an object")
@@ -204,8 +205,8 @@ class Informer:
         return str(version)
 
     def _skip(self, watched: Watched, why: str) -> str:
-        """Skip an unreadable event, which has no version. Its content is lost, so the kind is listed again, unless it was
-        listed for this reason within the last minute.
+        """Skip an unreadable event, which contains no version. Its content is lost, so the kind is listed again, unless
+        it was listed for this reason within the last minute.
         """
         self._cannot_read(watched, why)
         before, now = self._unread_at.get(watched.kind, -HEALTHY_AFTER), time.monotonic()
@@ -215,7 +216,7 @@ class Informer:
         return ""
 
     def _cannot_read(self, watched: Watched, why: str) -> None:
-        """Count an unreadable object or event, and log the first of a kind."""
+        """Count an unreadable object or event, and log the first one of each kind."""
         self.unread[watched.kind] += 1
         if self.unread[watched.kind] == 1:
             logger.warning("watching %s: %s; further ones are counted as ome_watch_unread_total", watched.plural, why)
@@ -223,7 +224,7 @@ class Informer:
     # --- a request --------------------------------------------------------------------------------------------------
 
     async def _open(self, watched: Watched, query: dict[str, str], limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Return an answer with status 200. Errors that may go away are tried again; others raise _Again, Unauthorized or
+        """Return a response with status 200. Temporary errors are tried again; others raise _Again, Unauthorized or
         CannotWatch.
         """
         selector = {"labelSelector": watched.selector} if watched.selector else {}
@@ -245,7 +246,7 @@ class Informer:
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> errors.KubeError:
-    """Return the error for an answer with another status than 200."""
+    """Return the error for a response whose status is not 200."""
     async with response:
         text = (await response.read()).decode(errors="replace").strip()
     try:

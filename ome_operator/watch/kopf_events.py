@@ -21,16 +21,17 @@ from ome_operator.watch.sink import Body, CannotWatch, Sink, Watched
 logger = logging.getLogger(__name__)
 
 Listed = Callable[[str], Awaitable[set[str]]]
-"""Returns the UIDs of all objects of a kind, by a consistent list."""
+"""Function that returns the UIDs of all objects of a kind, by a consistent list."""
 
 PATIENCE = 150.0
-"""Seconds in which every existing object must have been delivered: kopf itself gives up a request after two minutes."""
+"""Seconds within which every existing object must have been delivered. kopf itself abandons a request after two minutes."""
 LIST_EVERY = 5.0
-"""Seconds between two lists while an object is missing, because it may be deleted meanwhile."""
+"""Seconds between two lists while an object has not been delivered. The list is repeated because the object may be
+deleted meanwhile."""
 
 
 class KopfEvents:
-    """Passes the events of kopf on to the sink."""
+    """Passes the events of kopf on to the sink, and checks that no object is missing."""
 
     def __init__(
         self,
@@ -52,13 +53,13 @@ class KopfEvents:
         self._watchers: set[asyncio.Task[Any]] = set()
         self._last: dict[str, float] = {}
         self.complete = asyncio.Event()
-        """Set when every existing object was delivered to the sink."""
+        """Set when every existing object has been delivered to the sink."""
         self.events: Counter[str] = Counter()
-        """Kind -> number of events."""
+        """Kind -> number of received events."""
 
     async def run(self) -> None:
-        """Compare the delivered objects with lists at the start and then every interval, without end. Raises CannotWatch
-        if an object was never delivered.
+        """Compare the delivered objects with lists at the start and then once per interval, without end. Raises
+        CannotWatch if an object was never delivered.
         """
         for kind in self._uids:
             await self._check_complete(kind)
@@ -71,7 +72,7 @@ class KopfEvents:
     # --- events of kopf -----------------------------------------------------------------------------------------------
 
     def event(self, group: str, plural: str, what: str | None, body: Body) -> None:
-        """Deliver an event of kopf; `what` is None for an object of a list."""
+        """Deliver an event of kopf. `what` is the type of the event; None for an object of a list."""
         kind = self._kinds.get((group, plural))
         if kind is None:
             return
@@ -106,7 +107,7 @@ class KopfEvents:
             self._sink.relisted(kind)  # the event may still arrive; the resync that follows removes the objects
 
     async def _all_delivered(self, kind: str, uids: set[str]) -> bool:
-        """Return whether kopf has listed this kind and delivered all these objects before the next list is due."""
+        """Return whether kopf has listed this kind and delivered all objects with these UIDs before the next list is due."""
         until = time.monotonic() + self._list_every
         while not self._lists[kind] or uids - self._uids[kind]:
             if time.monotonic() > until:
@@ -168,8 +169,8 @@ class KopfEvents:
 
     @property
     def last_event(self) -> Mapping[str, float]:
-        """Kind -> monotonic time of the last sign of life of its watch. Received bytes count, because bookmarks reach no
-        handler.
+        """Kind -> monotonic time of the last sign of life of its watch. Received bytes are included, because handlers do
+        not receive bookmarks.
         """
         for kind in self._streams:
             self._note_bytes(kind)

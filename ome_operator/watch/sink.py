@@ -22,24 +22,26 @@ class Watched(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path of its lists and watches, below the server's address."""
+        """Path of the kind's lists and watches, below the server's address."""
         prefix = f"/apis/{self.group}" if self.group else "/api"
         where = f"/namespaces/{self.namespace}" if self.namespace else ""
         return f"{prefix}/{self.version}{where}/{self.plural}"
 
 
 class Sink(Protocol):
-    """Receives the objects of watches. No method may raise, block, or keep the body."""
+    """Receives the objects of watches. No method may raise, block, or keep a reference to the body."""
 
     def seen(self, kind: str, body: Body) -> None:
-        """The object exists in this state. Called repeatedly with the same state."""
+        """Called when an object exists in this state. May be called repeatedly with the same state."""
 
     def deleted(self, kind: str, body: Body) -> None:
-        """The object was deleted."""
+        """Called when an object was deleted."""
 
     def relisted(self, kind: str) -> None:
-        """A list of this kind was repeated: objects that were delivered before may have been deleted since."""
+        """Called when a list of this kind was repeated. Objects that were delivered before may have been deleted since."""
 
 
 class CannotWatch(OmeError):
-    """A kind cannot be watched any more; the message states which, and why. A new process begins with new lists."""
+    """Raised if a kind cannot be watched any more; the message states the kind and the reason. A new process begins with
+    new lists.
+    """

@@ -9,7 +9,7 @@ import kopf
 from ome_operator.watch.informer import BACKOFFS, SILENCE
 
 PAGE = 100
-"""Objects per page: kopf decodes a page as a whole, after `handlers.py` has limited its depth."""
+"""Number of objects per page of a list. kopf decodes a page as a whole, after `handlers.py` has limited its depth."""
 
 
 def tuned(server_timeout: int) -> kopf.OperatorSettings:
@@ -34,7 +34,9 @@ def tuned(server_timeout: int) -> kopf.OperatorSettings:
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Stores nothing: no handler asks for differences, and copying a body costs more than the rest of an event."""
+    """Storage for kopf that stores nothing. No handler asks for differences, and copying a body costs more than all other
+    work for an event.
+    """
 
     def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
         """Return an empty essence."""
@@ -57,7 +59,7 @@ def quiet() -> None:
 
 
 def expect_an_early_end() -> None:
-    """Suppress kopf's warning that its `startup` was cut off, because a standby is stopped in this way."""
+    """Suppress kopf's warning that its `startup` was cancelled. A standby is stopped in this way."""
     logging.getLogger("kopf").setLevel(logging.ERROR)
 
 
