@@ -1,1 +1,1 @@
-"""The key of an object in, effects out. Reconcilers, and the manager that runs them."""
+"""Reconcilers, and the manager that runs them. A reconciler receives the key of an object, and changes the cluster."""

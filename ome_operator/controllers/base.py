@@ -1,5 +1,7 @@
-"""Base class of reconcilers for kinds whose only output is their status: read the object from the cache, compute the
-status, write what differs, and schedule the next reconciliation.
+"""Base class of reconcilers whose only output is the status of an object.
+
+A reconciliation reads the object from the cache, computes the status, writes it if it differs, and schedules the next
+reconciliation.
 """
 
 import logging
@@ -29,7 +31,8 @@ logger = logging.getLogger(__name__)
 Status = dict[str, Any]
 Sync = Callable[[InferenceService, Deps, Observed, datetime], Plan]
 Refuse = Callable[[dict[str, object], int, str, str, datetime], Plan]
-"""The current status, generation, reason, message and time -> the plan for an object that cannot be read or handled."""
+"""Function that returns the plan for an object that cannot be read or handled. Its arguments are the current status, the
+generation, the reason, the message, and the time."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +52,27 @@ CORE = Core()
 
 
 class StatusReconciler(ABC):
-    """Reconciles kinds whose only output is their status. `resync` is the interval in seconds."""
+    """Reconciles kinds whose only output is their status. `resync` is the interval of repeated reconciliations in
+    seconds.
+    """
 
     def __init__(self, handler: EventHandler, client: Client, queue: WorkQueue[Ref], resync: float, wall: WallClock) -> None:
         self._handler, self._cluster = handler, handler.cache
         self._client, self._queue, self._resync, self._wall = client, queue, resync, wall
         self._last: dict[Ref, status_writer.Written] = {}
         self._bugs: dict[Ref, str] = {}
-        """Objects with a failure whose traceback was logged already, and the failure."""
+        """Object -> the unexpected failure of its reconciliation whose traceback was logged already."""
 
     @abstractmethod
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Reconcile an object, and `write` its status. Return the seconds until the next reconciliation. A KubeError
-        causes a retry.
+        """Reconcile an object, and call `write` with its status. Return the seconds until the next reconciliation. If
+        this method raises a KubeError, the reconciliation is tried again.
         """
 
     @abstractmethod
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """Return the status of an object whose reconciliation failed: InternalError, with the other fields as they are
-        stored.
+        """Return the status of an object whose reconciliation failed: the reason is InternalError, the message is `why`,
+        and the other fields keep their stored values.
         """
 
     def forget(self, ref: Ref) -> None:
@@ -77,7 +82,7 @@ class StatusReconciler(ABC):
         self._queue.forget(ref)
 
     async def reconcile(self, ref: Ref) -> bool:
-        """Reconcile the object of a key. Return whether there was no unexpected error."""
+        """Reconcile the object with this key. Return True if there was no unexpected error."""
         resource = self._cluster.find(ref)
         if resource is None or resource.deleting:
             self.forget(ref)
@@ -109,7 +114,7 @@ class StatusReconciler(ABC):
             logger.info("cannot write the status of %s %s/%s: %s", ref.kind, ref.namespace, ref.name, refused)
 
     def differs(self, resource: Resource, status: Mapping[str, Any]) -> bool:
-        """Return whether this status has to be written."""
+        """Return whether a status differs from the stored status and has to be written."""
         return status_writer.differs(resource, status, self._last.get(resource.ref, ("", "")))
 
     async def write(self, resource: Resource, status: Mapping[str, Any]) -> bool:

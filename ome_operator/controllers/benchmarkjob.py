@@ -1,4 +1,4 @@
-"""Reconcile BenchmarkJobs: create one Job for each, once, and copy its result to the status."""
+"""Reconcile BenchmarkJobs: create exactly one Job for each BenchmarkJob, and copy the Job's result to the status."""
 
 import time
 from collections.abc import Mapping
@@ -21,11 +21,12 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.util.wall_clock import WallClock
 
 LOOK_S = 15.0
-"""Seconds between two checks of the pod of a running Job: a failing image pull causes no event of the Job."""
+"""Seconds between two checks of the pod of a running Job. The checks are necessary because a failing image pull causes no
+event of the Job."""
 SOON_S = 2.0
-"""Seconds after which the pod of a new Job should exist, or the reason why it does not."""
+"""Seconds after which a new Job should have a pod, or a reason why the pod is missing."""
 WAIT_S = 60.0
-"""Seconds until a waiting job is reconciled again if nothing happens."""
+"""Seconds until a waiting BenchmarkJob is reconciled again if nothing happens."""
 
 
 class BenchmarkJobReconciler(StatusReconciler):
@@ -46,7 +47,7 @@ class BenchmarkJobReconciler(StatusReconciler):
         self._start_failures = events.start_failures(client, time.monotonic, wall)
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Create the Job if there is none, and write the status. Returns the seconds until the next pass."""
+        """Create the Job if it does not exist, and write the status. Return the seconds until the next reconciliation."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
             unread = Why(Reason.INVALID_SPEC, resource.parsed.why)
@@ -73,12 +74,12 @@ class BenchmarkJobReconciler(StatusReconciler):
         return LOOK_S if pods or why.reason else SOON_S
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """Return the status after a failure; an earlier result stays."""
+        """Return the status after a failure. A stored result is kept."""
         reason = Why(Reason.INTERNAL_ERROR, why)
         return benchmark_status.unreadable(resource.status, resource.generation, reason, self._wall())
 
     async def _started(self, resource: Resource) -> tuple[Child | None, Why]:
-        """Return the Job if it may run now, or why it may not."""
+        """Return the Job if it may run now, or the reason why it may not run."""
         if (held := self._cluster.active_hold(resource)) is not None:
             return None, Why(held.reason, f"{held.sentence}; would start its Job; {held.ends}")
         manifest, why = job.desired_job(self._images, resource.parsed, self._service(resource), self._cluster.deps())
@@ -109,7 +110,7 @@ class BenchmarkJobReconciler(StatusReconciler):
 
 
 def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> Why:
-    """Return why an existing Job of this name, with this controller, blocks the BenchmarkJob."""
+    """Return the reason why an existing Job of this name, whose controller is `owner`, blocks the BenchmarkJob."""
     if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
         return Why(Reason.WAITING, f"Job {name} of the former {ref.name} is still being deleted")
     return Why(

@@ -1,4 +1,4 @@
-"""Write the statuses of what services refer to: models, runtimes, accelerator classes."""
+"""Write the statuses of the objects to which services refer: models, runtimes and accelerator classes."""
 
 import math
 import time
@@ -49,12 +49,14 @@ class CatalogReconciler(StatusReconciler):
         self._pinned.pop(ref, None)
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """Return the status after a failure; the facts in it stay."""
+        """Return the status after a failure. The stored facts are kept."""
         return self._refused(resource, Reason.INTERNAL_ERROR, why)
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Write the status; the progress of nodes at most once per interval. Objects for all namespaces are left to the
-        operator that owns them.
+        """Write the status of an object. A change that concerns only the progress of nodes is written at most once per
+        interval.
+
+        The statuses of cluster-wide objects are left to the operator that owns them.
         """
         ref, before = resource.ref, resource.status.get("rollout")
         rollout, again = (None, None) if self._waves is None else self._waves.look(ref, before)
@@ -100,7 +102,7 @@ class CatalogReconciler(StatusReconciler):
 
 
 def _only_progress(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Return whether a status differs only in the progress of nodes and services, which can wait."""
+    """Return whether two statuses differ only in the progress of nodes and services, which can be written later."""
     plain = status.keys() - {"nodes", "summary", "conditions", "rollout"}
     if waves_status.steps(status.get("rollout")) != waves_status.steps(before.get("rollout")):
         return False

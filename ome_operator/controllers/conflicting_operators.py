@@ -22,10 +22,12 @@ logger = logging.getLogger(__name__)
 
 
 EVERY, CLAIM_EVERY = 60.0, 300.0
-"""Seconds between two checks: a list costs the same for any number of namespaces, claims cost two requests for each."""
+"""Seconds between two checks, for an operator with cluster-wide rights and for an operator with rights in some
+namespaces. A list of all Leases costs the same for any number of namespaces; claims cost two requests for each
+namespace."""
 WITHOUT = "without a class, like this,"
 LIVES = 3
-"""Number of missed renewals after which an operator counts as gone."""
+"""Number of missed renewals after which an operator is considered gone."""
 
 
 class ConflictingOperators:
@@ -43,7 +45,7 @@ class ConflictingOperators:
         self._namespace, self._name = home
         self._me = "/".join(home)
         self.found: dict[str, str] = {}
-        """Namespace of a Lease -> its holder."""
+        """Namespace of a conflicting operator's Lease -> the Lease's holder."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
         """Register a gauge that is computed when it is scraped."""
@@ -55,7 +57,7 @@ class ConflictingOperators:
         await repeat("the check for other operators", self.check, lambda: every)
 
     async def check(self) -> None:
-        """Check once. Leases that cannot be read now are read by the next check."""
+        """Check once. A Lease that cannot be read now is read by the next check."""
         try:
             found = await (self._listed() if self._scope.cluster_kinds else self._claimed())
         except KubeError as error:
@@ -90,7 +92,7 @@ class ConflictingOperators:
         return f"{metadata['namespace']}/{metadata['name']} of {(lease.get('spec') or {}).get('holderIdentity')}"
 
     def _alive(self, spec: Mapping[str, Any]) -> bool:
-        """Return whether the holder has renewed the Lease recently, by the clock of this process."""
+        """Return whether the holder of a Lease has renewed it recently, by the clock of this process."""
         try:
             renewed = datetime.fromisoformat(str(spec.get("renewTime")))
         except ValueError:
@@ -108,7 +110,7 @@ class ConflictingOperators:
         return found
 
     async def _claim(self, namespace: str) -> str:
-        """Renew this operator's claim on a namespace; return its holder if that is another operator, else ""."""
+        """Renew this operator's claim on a namespace. If another operator holds the claim, return that operator, else ""."""
         name = f"{self._name}-claim"
         try:
             lease = await self._client.get("Lease", namespace, name)

@@ -20,8 +20,8 @@ T = TypeVar("T")
 REPEAT = 600.0
 """Seconds after which the same Event about the same service may be posted again."""
 SHARED = 3.0
-"""Seconds in which a read of a namespace's Events is shared by all services, because the API server scans all Events for
-it."""
+"""Seconds for which one read of a namespace's Events is used for all services. The API server scans all Events for each
+read."""
 _RARE = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason}" for reason in kube_events.FREQUENT)])
 
 
@@ -56,7 +56,7 @@ async def post_event(client: Client, resource: Resource, event: Event, now: date
 
 
 class EventReader(Generic[T]):
-    """Reads the Events of a namespace, at most every few seconds, and extracts a value for each object."""
+    """Reads the Events of a namespace, at most once every few seconds, and extracts a value for each object."""
 
     def __init__(
         self,
@@ -84,15 +84,17 @@ class EventReader(Generic[T]):
 
 
 def create_failures(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[str]:
-    """Return a reader of why controllers could not create pods, by the UID of the workload (decisions 15)."""
+    """Return a reader of the reasons why controllers could not create pods, by the UID of the workload (decisions 15)."""
     return EventReader(client, clock, wall, "reason=FailedCreate", kube_events.newest_messages)
 
 
 def start_failures(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[Why]:
-    """Return a reader of what keeps nodes from starting the containers of a pod, by the UID of the pod."""
+    """Return a reader of the reasons why nodes cannot start the containers of a pod, by the UID of the pod."""
     return EventReader(client, clock, wall, _RARE, kube_events.start_failures)
 
 
 def scale_ups(client: Client, clock: Callable[[], float], wall: Callable[[], datetime]) -> EventReader[datetime]:
-    """Return a reader of when an autoscaler last reported that it creates a node for a pod, by the UID of the pod."""
+    """Return a reader of the time when an autoscaler last reported that it creates a node for a pod, by the UID of the
+    pod.
+    """
     return EventReader(client, clock, wall, _RARE, lambda events, _: kube_events.scale_ups(events))

@@ -1,7 +1,7 @@
 """Delete Ingresses or HTTPRoutes that the operator created under another `exposure.kind` (docs/exposure.md).
 
-An operator only watches the kind that it creates. So when it becomes the leader, it lists once what an operator with another
-setting left behind.
+An operator watches only the kind that it creates. When it becomes the leader, it therefore lists once the objects that an
+operator with another setting has left behind.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from ome_operator.kube.resources import EXPOSED, RESOURCES
 logger = logging.getLogger(__name__)
 
 AFTER_S = 60.0
-"""Seconds before objects of the former kind are deleted if another kind is created now: the new objects come first."""
+"""Seconds until objects of the former kind are deleted if another kind is created now, because the new objects have to
+exist first."""
 AGAIN_S = 10.0
 """Seconds between two attempts while the API server does not answer."""
 _SELECTOR = f"{keys.MANAGED_BY}={keys.MANAGER}"
@@ -80,7 +81,9 @@ async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], b
 
 
 def _service(metadata: Manifest) -> str:
-    """Return the UID of the service that controls the object, "" for none: the label alone proves nothing about a copy."""
+    """Return the UID of the service that controls the object; "" if no service controls it. The label is no proof,
+    because a copy of the object has the label, too.
+    """
     owner = controller(metadata) or {}
     ours = owner.get("kind") == "InferenceService" and str(owner.get("apiVersion")).startswith(f"{keys.GROUP}/")
     return str(owner.get("uid") or "") if ours else ""

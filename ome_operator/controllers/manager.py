@@ -78,7 +78,7 @@ def _well_known(names: str) -> WellKnown:
 
 
 def _settled(settings: Settings) -> Deps:
-    """Return the part of `Deps` that stays the same while the operator runs."""
+    """Return the fields of `Deps` that stay the same while the operator runs."""
     return Deps(
         policy=settings.policy, well_known=_well_known(settings.well_known_models), judge=Validator(settings.lint_refuse)
     )
@@ -99,7 +99,7 @@ def _queue(settings: Settings, is_long: Callable[[Ref], bool]) -> WorkQueue[Ref]
 
 
 class Manager:
-    """Connects watches, cache, queues and reconcilers; the sink of the watches."""
+    """The sink of the leader's watches. It connects watches, cache, queues and reconcilers."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Manager:
         self.scope = scope = scope_of(settings)
         self._kinds = kinds
         self._whole: set[str] = set()
-        """The configured namespaces of which all objects were delivered."""
+        """Configured namespaces whose existing objects were all delivered."""
         self._running = False
         self._settings, self._client, self._metrics = settings, client, metrics
         self.cluster = ClusterCache(_settled(settings))
@@ -157,7 +157,9 @@ class Manager:
     # --- called by watches --------------------------------------------------------------------------------------------
 
     def seen(self, kind: str, body: Body) -> None:
-        """Process the state of an object. An unexpected error costs this object's facts, and does not end the watch."""
+        """Process the current state of an object. After an unexpected error the facts of this object are lost, but the
+        watch continues.
+        """
         try:
             if not self.scope.knows(kind, body):
                 if self.cluster.resources[kind].get(from_api.uid(body)) is not None:  # it had this operator's class before
@@ -176,7 +178,7 @@ class Manager:
             logger.exception("cannot process a deleted %s", kind)
 
     def relisted(self, kind: str, namespace: str = "") -> None:
-        """Schedule a resync, because a watch began anew."""
+        """Schedule a resync of a kind, because its watch began again with a list."""
         self._audit.relisted(Place(kind, namespace))
 
     def namespace_listed(self, namespace: str) -> None:
@@ -191,15 +193,17 @@ class Manager:
             self._enqueue(ref, Urgency.SOON)
 
     def namespace_unwatched(self, namespace: str) -> None:
-        """Stop reconciling a namespace that is not watched any more. Its facts stay in the cache in case it comes again,
-        and progressive rollouts do not wait for its services.
+        """Stop reconciling a namespace that is not watched any more.
+
+        Its facts stay in the cache, because the namespace may be watched again later. Progressive rollouts do not wait for
+        its services.
         """
         self._whole.discard(namespace)
         self._services.namespace_unwatched(namespace)
 
     def _outside(self, namespace: str) -> bool:
-        """Return whether a namespace is not watched now, or not listed completely: an incomplete cache would make
-        reconciliations delete and recycle pods that are in use.
+        """Return whether a namespace is not watched now, or not listed completely. With an incomplete cache,
+        reconciliations would delete and recycle pods that are in use.
         """
         return bool(namespace and self.scope.namespaces) and namespace not in self._whole
 
@@ -207,11 +211,13 @@ class Manager:
         return [Place(kind, namespace) for kind in self.scope.in_place(self._kinds, namespace)]
 
     def _known(self, place: Place) -> set[str]:
-        """Return the cached UIDs that a list can disprove."""
+        """Return the cached UIDs that a list of this kind and namespace has to contain."""
         return set() if self._outside(place.namespace) else self.cluster.uids(*place)
 
     def acts_on_service(self, uid: str) -> bool:
-        """Return whether the service with this UID is in the cache, and so has this operator's class."""
+        """Return whether the service with this UID is in the cache. The cache contains only services of this operator's
+        class.
+        """
         return self.cluster.resources[SERVICE].get(uid) is not None
 
     def _creates_everything(self, ref: Ref) -> bool:
@@ -243,13 +249,15 @@ class Manager:
         return await self._client.list_uids(kind, namespace, label_selector=SELECTORS.get(kind, ""))
 
     def freeze(self, frozen: str) -> None:
-        """Freeze everything, or end the freeze: `frozen` states since when, by whom and why, or is ""."""
+        """Freeze everything, or end the freeze. `frozen` states since when, by whom and why everything is frozen; "" ends
+        the freeze.
+        """
         self._handler.freeze(frozen)
 
     # --- work -----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run reconciliations and resyncs, without end."""
+        """Run reconciliations and resyncs without end."""
         for namespace in self._whole if self.scope.namespaces else ("",):
             self._services.seed(namespace)
         self._running = True
@@ -266,7 +274,7 @@ class Manager:
         await asyncio.gather(*self._tasks)
 
     async def stop(self, grace: float) -> None:
-        """Take no more keys, and let running reconciliations end."""
+        """Accept no more keys, and let running reconciliations end, for at most `grace` seconds."""
         for task in self._tasks:
             task.cancel()
         await self._edits.drain(grace)
@@ -328,8 +336,8 @@ def _by(values: Mapping[str, float], read: Callable[[float], float] = float) -> 
 
 
 def watched(kinds: Iterable[str] = KINDS, namespace: str = "") -> list[Watched]:
-    """Return what to watch of these kinds, in a namespace or in all. Of some kinds, only objects with the operator's
-    label are watched.
+    """Return what to watch for these kinds, in a namespace or in all namespaces (""). Objects of some kinds are watched
+    only if they have the operator's label.
     """
     found = []
     for kind in kinds:

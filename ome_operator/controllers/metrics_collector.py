@@ -21,7 +21,7 @@ from ome_operator.machinery.sums import Key, Slots, Sums
 logger = logging.getLogger(__name__)
 
 NODES = 500
-"""Number of nodes with their own series; the others are summed under an empty label."""
+"""Number of nodes that have their own series. The values of all other nodes are summed under an empty label."""
 _STATES = frozenset({keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED})
 _SUMMED = (
     "ome_advised_services", "ome_groups", "ome_gangs_waiting", "ome_rollouts", "ome_service_ready", "ome_service_groups",
@@ -31,8 +31,8 @@ _SUMMED = (
 
 
 class MetricsCollector:
-    """Numbers of services and nodes, updated by differences: a reconciliation costs only its own object, and a scrape
-    only the series that it returns.
+    """The numbers of services and nodes that metrics report. They are updated by differences, so that a reconciliation
+    costs only the work for its own object, and a scrape only the work for the series that it returns.
     """
 
     def __init__(
@@ -139,8 +139,8 @@ class MetricsCollector:
     # --- when metrics are scraped -------------------------------------------------------------------------------------
 
     def _services(self) -> Mapping[tuple[str, ...], float]:
-        """Return the services by state. Services without a reconciliation so far count as Unknown, so that their total is
-        right from the first scrape on.
+        """Return the number of services by state. Services that have not been reconciled yet count as Unknown, so that
+        the total is right from the first scrape on.
         """
         found = dict(self._sums.totals("ome_services"))
         if (unseen := len(self._cluster.resources[SERVICE]) - len(self._figures)) > 0:
@@ -173,7 +173,9 @@ class MetricsCollector:
         return seconds_since(earliest, self._wall())
 
     def _recycled(self) -> Mapping[tuple[str, ...], float]:
-        """Return the recycles by reason and node, without nodes that are gone: names of nodes come and go without end."""
+        """Return the number of recycles by reason and node. Nodes that are gone are left out, because the number of node
+        names is unbounded.
+        """
         for key in [key for key in self._recycles if key[1] and self._cluster.node(key[1]) is None]:
             del self._recycles[key]
         return {key: float(times) for key, times in self._recycles.items()}

@@ -17,9 +17,9 @@ from ome_operator.machinery.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 OFFERED_AGAIN = 10.0
-"""Seconds until the next check whether anything still refers to what an agent offers to remove."""
+"""Seconds until the next check whether anything still refers to the directories that an agent offers to remove."""
 CROWDED_AGAIN = 60.0
-"""Seconds until the next check whether another model is in use, if not all desired labels fit on the node."""
+"""Seconds until the next check whether other models are in use, if not all desired labels fit on the node."""
 
 
 class NodeModelsReconciler:
@@ -33,8 +33,8 @@ class NodeModelsReconciler:
         self._removals = WeightsGC(handler.cache, client)
 
     async def reconcile(self, ref: Ref) -> bool:
-        """Run one pass. Returns True; unexpected errors propagate. A node whose record disappeared keeps its labels: its
-        files are still there.
+        """Reconcile a node. Return True; unexpected errors propagate to the caller. A node whose record has disappeared
+        keeps its labels, because the files are still on the node.
         """
         record, resource = self._cluster.record(ref.name), self._cluster.node(ref.name)
         if record is None or resource is None or not self._scope.labels_nodes:
@@ -75,9 +75,9 @@ class NodeModelsReconciler:
 
 
 def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
-    """Return the labels to apply: a `Ready` that a person set stays until the agent reports the same.
+    """Return the labels to apply. A label `Ready` that a person set is kept until the agent reports the same state.
 
-    Pods that were created before there were agents require it, and the agent has not checked those files yet.
+    Pods that were created before agents existed require that label, and the agent has not checked the files yet.
     """
     have, ours = resource.node.labels, resource.node.ours
     theirs = {key for key, value in have.items() if value == keys.MODEL_READY and key not in ours}
@@ -85,7 +85,9 @@ def settled(resource: NodeResource, wanted: dict[str, str]) -> dict[str, str]:
 
 
 def differs(resource: NodeResource, wanted: dict[str, str]) -> bool:
-    """Return whether a label of a node is missing, differs or is not ours yet, or whether one of ours is no longer true."""
+    """Return whether a label of a node is missing, differs or is not owned by the operator yet, or whether a label that
+    the operator owns is no longer true.
+    """
     have = resource.node.labels
     ours = {key for key in resource.node.ours if key.startswith(keys.MODEL_LABEL_PREFIX)}
     return ours != wanted.keys() or any(have.get(key) != value for key, value in wanted.items())

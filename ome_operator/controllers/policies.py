@@ -1,9 +1,12 @@
-"""Verify that the chart's admission policies apply to this operator: dry runs try what each policy has to refuse.
+"""Verify that the chart's admission policies apply to this operator, by dry runs of requests that each policy has to
+refuse.
 
-The policies limit what a stolen token of the operator can do (decisions 23). The existence of a policy would prove nothing:
-policies name a user, so an operator that runs with another person's kubeconfig is not limited by any of them. Three policies
-cannot be tried: that of bindings only refuses foreign Roles that exist, and those for agents and tenants' pods apply to
-other users. These are read by name, together with their bindings.
+The policies limit what a stolen token of the operator can do (decisions 23). It would not suffice to check that a policy
+exists: policies name a user, so an operator that runs with another person's kubeconfig is not limited by any of them.
+
+Three policies cannot be tested by a dry run. The policy for bindings refuses only bindings to foreign Roles that exist, and
+the policies for agents and for tenants' pods apply to other users. These policies are read by name, together with their
+bindings.
 """
 
 import logging
@@ -68,7 +71,7 @@ def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> 
 
 
 def stands(policy: Manifest, binding: Manifest, user: str = "") -> bool:
-    """Return whether a policy denies requests, is bound, and names this user (if `user` is given)."""
+    """Return whether a policy is enforced: it denies requests, this binding refers to it, and it names `user` (if given)."""
     spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
     fails = spec.get("failurePolicy", "Fail") == "Fail" and "Deny" in (bound.get("validationActions") or ())
     named = any(f"'{user}'" in str(each.get("expression")) for each in spec.get("matchConditions") or ())
@@ -82,7 +85,7 @@ class Policies:
         self._client, self._scope, self._namespace, self._name = client, scope, namespace, name
         self._interval = interval
         self.found: Mapping[str, str] = {}
-        """Policy -> what is known of it."""
+        """Policy -> its state: binds, absent or unknown."""
 
     def watch_metrics(self, metrics: Metrics) -> None:
         """Register a gauge of policies by state, from the first check on."""
@@ -100,7 +103,7 @@ class Policies:
         return min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval
 
     async def look(self) -> None:
-        """Try every probe, and log what has changed."""
+        """Test every policy, and log the states that have changed."""
         node = await self._any_node() if self._scope.labels_nodes else ""
         tried = probes(self._scope, self._namespace, node, self._name)
         found = {probe.policy: await self._tried(probe) for probe in tried}
@@ -131,7 +134,7 @@ class Policies:
         return ABSENT
 
     async def _read(self) -> dict[str, str]:
-        """Return what is known of the policies that cannot be tried."""
+        """Return the states of the policies that cannot be tested by a dry run."""
         try:
             user = await self._client.who()
         except KubeError:
@@ -142,7 +145,9 @@ class Policies:
         return {name: state for name, state in found.items() if state}
 
     async def _stands(self, name: str, user: str = "") -> str:
-        """Return the state of a policy; "" if it applies to others and may not be read, because then the chart has none."""
+        """Return the state of a policy. Return "" if the policy applies to other users and may not be read, because the
+        chart then does not contain it.
+        """
         try:
             policy = await self._client.get("ValidatingAdmissionPolicy", "", name)
             binding = await self._client.get("ValidatingAdmissionPolicyBinding", "", name)

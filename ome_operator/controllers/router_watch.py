@@ -1,8 +1,10 @@
-"""Read from the registry sidecars of routers how many foreign workers their routers list, one sidecar after the other.
+"""Read the number of foreign workers in the lists of routers from the routers' registry sidecars, one sidecar after the
+other.
 
-A registry may write nothing on the cluster: its ServiceAccount may get, list and watch pods, so that an attacker who takes
-over a router gets no more rights. It therefore exposes two numbers, which the operator reads. The responding pod belongs to
-a tenant: the operator uses no text of the response, bounds its length, follows no redirect, and sends no token.
+A registry must not write anything to the cluster. Its ServiceAccount may only get, list and watch pods, so that an attacker
+who takes over a router gets no more rights. The registry therefore exposes two numbers, which the operator reads. The
+responding pod belongs to a tenant: the operator uses no text of the response, bounds its length, follows no redirect, and
+sends no token.
 """
 
 import asyncio
@@ -22,13 +24,14 @@ from ome_operator.util.wall_clock import WallClock
 logger = logging.getLogger(__name__)
 
 PAGE = 64 * 1024
-"""Bytes of a page that are read."""
+"""Maximum number of bytes of a page that are read."""
 TIMEOUT = aiohttp.ClientTimeout(total=3.0)
 AT_ONCE = 8
 _NUMBER = re.compile(
     rf"^({keys.STRANGERS}_total|{keys.STRANGER_AT}) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII | re.MULTILINE
 )
-"""The two lines that are read. The parser of the Prometheus library raises IndexError for some malformed pages."""
+"""Matches the two lines that are read from a page. The parser of the Prometheus library raises IndexError for some
+malformed pages."""
 
 
 class RouterWatch:
@@ -54,7 +57,7 @@ class RouterWatch:
             await repeat("the look at routers", lambda: self.walk(session), lambda: self._interval)
 
     async def walk(self, session: aiohttp.ClientSession) -> None:
-        """Ask the registry of every router once."""
+        """Query the registry of every router once."""
         routers = [pod for pod in self._pods() if pod.component == keys.ROUTER and pod.ip and not pod.deleting]
         self._found = {pod.uid: self._found[pod.uid] for pod in routers if pod.uid in self._found}
         slots = asyncio.Semaphore(AT_ONCE)
@@ -73,7 +76,7 @@ class RouterWatch:
                 group.create_task(item(pod))
 
     def of(self, pods: Iterable[Pod]) -> dict[str, Strangers]:
-        """Return UID of a router's pod -> the foreign workers in its list."""
+        """Return the foreign workers in the list of each router, by the UID of the router's pod."""
         return {pod.uid: self._found[pod.uid] for pod in pods if pod.uid in self._found}
 
     def _learn(self, pod: Pod, found: Strangers | None) -> None:
@@ -85,7 +88,7 @@ class RouterWatch:
         self._changed(Ref(SERVICE, pod.namespace, pod.service))
 
     async def _ask(self, session: aiohttp.ClientSession, pod: Pod) -> Strangers | None:
-        """Return the numbers of a registry; None if there is no registry, or its response cannot be parsed."""
+        """Return the numbers that a registry exposes; None if there is no registry, or if its response cannot be parsed."""
         url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/metrics"
         try:
             async with session.get(url, allow_redirects=False) as answer:

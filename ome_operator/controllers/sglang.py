@@ -1,4 +1,6 @@
-"""The kinds of sglang.ai: each object creates a model or a service of ours, once for every edit, and reports its status."""
+"""Reconcile the kinds of sglang.ai: create a model or a service of ome.io for each object, write it once for every edit,
+and report its status.
+"""
 
 from datetime import datetime
 
@@ -23,11 +25,11 @@ class SglangReconciler(StatusReconciler):
         return self._resync
 
     def failed_status(self, resource: Resource, why: str) -> Status:
-        """Return the status after a failure; what was created stays."""
+        """Return the status after a failure. Objects that were created are kept."""
         return _refused(resource, Reason.INTERNAL_ERROR, why, self._wall())
 
     async def _status(self, resource: Resource) -> Status:
-        """Create what is missing; return the status that follows."""
+        """Create the object of ome.io if it is missing, and return the resulting status."""
         now = self._wall()
         if isinstance(resource.parsed, Invalid):
             return _refused(resource, Reason.INVALID_SPEC, resource.parsed.why, now)
@@ -44,8 +46,8 @@ class SglangReconciler(StatusReconciler):
         return mirrored_status(resource.parsed, None if made is None else dict(made.status), why, now)
 
     async def _made(self, resource: Resource, made: Resource | None) -> Why:
-        """Write the object unless it was made from this spec already: choices in it are made once for each edit
-        (decisions 2).
+        """Write the created object, unless it was already made from this spec, because choices in it are made once for
+        each edit (decisions 2).
         """
         source = convert.source(resource.parsed)
         if made is not None and made.annotations.get(keys.SOURCE_DIGEST) == source:

@@ -49,8 +49,8 @@ async def short_kinds(client: Client) -> tuple[str, ...]:
 
 
 async def exposed(client: Client, kind: str) -> tuple[str, ...]:
-    """Return the kind that exposes services outside of the cluster, () for none. Raises UserError if the cluster does not
-    serve it.
+    """Return the kind that exposes services outside of the cluster as a tuple; () for none. Raises UserError if the
+    cluster does not serve the kind.
     """
     if kind and RESOURCES[kind].plural not in await client.served(RESOURCES[kind].api_version):
         version = RESOURCES[kind].api_version

@@ -1,7 +1,7 @@
-"""Track which services an edit of a shared object has reached, and which may begin next (decisions 30).
+"""Track which services an edit of a shared object has reached, and which services may begin next (decisions 30).
 
-The state is kept in memory, used by a single thread, and filled by reports of reconciliations. A report costs the same
-however many services there are; only the first report of a new edit visits all services, once.
+The state is kept in memory, used by a single thread, and filled by reports of reconciliations. The cost of a report does not
+depend on the number of services; only the first report of a new edit visits all services, once.
 """
 
 import bisect
@@ -21,13 +21,13 @@ Service = Ref
 
 
 class MemberState(StrEnum):
-    """How a service counts with regard to an edit."""
+    """The state of a service with regard to an edit of a shared object."""
 
     WAITING = "waiting"
     ROLLING = "rolling"
-    """The service was called to begin, or its groups are being replaced."""
+    """The service was admitted, or its groups are being replaced."""
     BROKEN = "broken"
-    """The service has lost a group since it was complete."""
+    """The service has lost a group since it became complete."""
     FAILED = "failed"
     WHOLE = "whole"
     EQUAL = "equal"
@@ -43,16 +43,16 @@ class Member(NamedTuple):
 
 
 class _Object:
-    """The services of a shared object, between two of its edits."""
+    """The services that an edit of a shared object concerns. A new edit starts a new instance."""
 
     def __init__(self, epoch: Epoch, unseen: Iterable[Service]) -> None:
         self.epoch = epoch
         self.unseen = set(unseen)
-        """Services that may be concerned and have reported nothing since the edit."""
+        """Services that the edit may concern and that have not reported since the edit."""
         self._whole: list[datetime] = []
-        """Since when each service that the edit changed has been complete, sorted."""
+        """Times since which the services that the edit changed have been complete, sorted."""
         self._proven: list[datetime] = []
-        """The same, including services that need not change."""
+        """Times since which services have been complete, including services that the edit does not change, sorted."""
         self._failed: set[Service] = set()
         self._narrow: set[Service] = set()
         self._places: dict[Service, Member] = {}
@@ -62,18 +62,18 @@ class _Object:
 
     @property
     def idle(self) -> bool:
-        """Whether no service counts."""
+        """Whether no service has a state, and no report is awaited."""
         return not self._places and not self.unseen
 
     @property
     def total(self) -> int:
-        """The number of services of which each wave is a share."""
+        """The number of services to which the percentages of waves refer."""
         return len(self._places) - (0 if self._equals_count else self._counts[MemberState.EQUAL])
 
     @property
     def _equals_count(self) -> bool:
-        """Whether services that the edit does not change count as proof of it: only while others have to reach the same
-        state.
+        """Whether services that the edit does not change count as proof that the edit works. They count only while other
+        services have to reach the same state.
         """
         counts = self._counts
         return (
@@ -89,11 +89,13 @@ class _Object:
         return self._counts[MemberState.ROLLING] + self._counts[MemberState.BROKEN]
 
     def kind(self, service: Service) -> MemberState | None:
-        """Return how a service counts; None if it does not."""
+        """Return the state of a service; None if the edit does not concern it."""
         return None if (found := self._places.get(service)) is None else found.kind
 
     def put(self, service: Service, after: Member | None) -> bool:
-        """Set how a service counts from now on; return whether that is a change."""
+        """Set the state of a service; None removes the service. Return whether the change may affect the status of the
+        shared object.
+        """
         before = self._places.pop(service, None)
         if before is not None:
             self._count(service, before, -1)
@@ -121,17 +123,19 @@ class _Object:
         return self._counts
 
     def turn(self, terms: Terms, now: datetime) -> CurrentWave | None:
-        """Return the present wave."""
+        """Return the current wave, or None."""
         return decide(terms, self.total, self._done, self._under_way, len(self._failed), now)
 
     def order(self, service: Service) -> int:
-        """Return the position of a service in the order of all services, from 1."""
+        """Return the position of a service in the order in which all services adopt the edit, from 1."""
         ticket = self._tickets.get(service)
         before = len(self._queue) if ticket is None else bisect.bisect_left(self._queue, (ticket,))
         return self.total - self._counts[MemberState.WAITING] + before + 1
 
     def ask(self, service: Service, ticket: int | None) -> None:
-        """Queue a service behind those that are queued already; without a ticket, remove it from the queue."""
+        """Queue a service behind the services that are queued already. If `ticket` is None, remove the service from the
+        queue.
+        """
         if ticket is None and (old := self._tickets.pop(service, None)) is not None:
             del self._queue[bisect.bisect_left(self._queue, (old,))]
         elif ticket is not None and service not in self._tickets:
@@ -139,7 +143,7 @@ class _Object:
             self._queue.append((ticket, service))
 
     def call(self, most: int) -> Iterator[Service]:
-        """Yield up to `most` services from the head of the queue, and remove them from it."""
+        """Remove up to `most` services from the head of the queue, mark them as admitted, and yield them."""
         for _, service in self._queue[:most]:
             self.ask(service, None)
             self.put(service, Member(MemberState.ROLLING, narrow=service in self._narrow))
@@ -164,19 +168,20 @@ class WaveRegistry:
         self._terms, self._wall, self._call, self._changed = terms, wall, call, changed
         self._objects: dict[Ref, _Object] = {}
         self._seen: dict[Service, Mapping[Ref, Epoch]] = {}
-        """The last report of each service."""
+        """Service -> the versions of shared objects in its last report."""
         self._unseen: set[Service] = set()
         """Services that existed before this process and have not reported yet."""
         self._tickets = count()
 
     def expect(self, services: Iterable[Service]) -> None:
-        """Let no service begin before these services have reported."""
+        """Let all services wait until these services have reported."""
         self._unseen |= {service for service in services if service not in self._seen}
 
     def ahead(self, service: Service, pending: Mapping[Ref, Epoch]) -> str:
-        """Return the wave that a service waits for before it rolls out edits of these objects.
+        """Return the wave that a service waits for before it rolls out the edits `pending`, as a text. Return "" if the
+        service may begin, or if it has failed and tries again.
 
-        "" if it may begin, or if it has failed and is tried again. With several objects it follows the waves of the first.
+        If several objects were edited, the service follows the waves of the first object.
         """
         ref, epoch = next(iter(pending.items()))
         shared = self._at(ref, epoch)
@@ -189,8 +194,8 @@ class WaveRegistry:
         return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout says how far it is"
 
     def report(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
-        """Store the state of a service. `asks`: it rolls out an edit, or would if it were admitted; `begun`: it has
-        begun.
+        """Store the state of a service with regard to each shared object. `asks`: True if the service rolls out an edit,
+        or would do so if it were admitted. `begun`: True if the service has begun to replace its groups.
         """
         first = next((ref for ref, stand in stands.items() if stand.state == EditState.PENDING), None)
         called = first is not None and self._kind(service, first, stands[first].epoch) in (
@@ -221,9 +226,9 @@ class WaveRegistry:
         del self._seen[service]
 
     def look(self, ref: Ref, before: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, float | None]:
-        """Return `status.rollout` of an object, and the seconds until it has to be computed again.
+        """Return `status.rollout` of an object, and the seconds until the status has to be computed again.
 
-        Until all of its services have reported, the status stays as it was `before`.
+        Until all services that the edit concerns have reported, the status stays as it was `before`.
         """
         shared = self._objects.get(ref)
         if self._unseen or (shared is not None and shared.unseen):
@@ -238,7 +243,9 @@ class WaveRegistry:
         return waves_status.status(shared.epoch.generation, turn, shared.tally()), turn.again(now)
 
     def edits(self) -> Mapping[str, int]:
-        """Return the number of edits that have not reached all services: under way, and stopped by a failure."""
+        """Return the number of edits that have not reached all services: "rolling" if they continue, "stopped" after a
+        failure.
+        """
         found = {"rolling": 0, "stopped": 0}
         for counts in (shared.counts() for shared in self._objects.values()):
             if counts.get(MemberState.FAILED):
@@ -248,7 +255,7 @@ class WaveRegistry:
         return found
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of services by state, over all edits, without services that need not change."""
+        """Return the number of services by state, over all edits, without services that the edits do not change."""
         found = {str(kind): 0 for kind in MemberState if kind != MemberState.EQUAL}
         for shared in self._objects.values():
             for kind, number in shared.counts().items():
@@ -261,7 +268,7 @@ class WaveRegistry:
         return None if shared is None or shared.epoch != epoch else shared.kind(service)
 
     def _at(self, ref: Ref, epoch: Epoch) -> _Object:
-        """Return the services of an object; for a new edit none of them has reported yet."""
+        """Return the states of the services that an edit concerns. If the edit is new, no service has reported yet."""
         shared = self._objects.get(ref)
         if shared is None or shared.epoch != epoch:
             unseen = (service for service, seen in self._seen.items() if seen.get(ref, epoch) != epoch)
@@ -281,7 +288,7 @@ class WaveRegistry:
             self._changed(ref)
 
     def _settle(self, ref: Ref, now: datetime | None = None) -> None:
-        """Call as many services as the wave allows."""
+        """Admit as many services as the current wave allows."""
         shared = self._objects[ref]
         if self._unseen or shared.unseen:
             return
@@ -300,7 +307,9 @@ def _remove(moments: list[datetime], moment: datetime) -> None:
 
 
 def _place(stand: Stand, on_its_way: bool) -> Member | None:
-    """Return how a service with this state counts."""
+    """Return the service's state in the wave; None if the service is not part of it. `on_its_way`: True if the service
+    has begun or was admitted.
+    """
     if stand.state == EditState.EQUAL:
         return Member(MemberState.EQUAL, stand.since)
     if stand.state == EditState.DONE:

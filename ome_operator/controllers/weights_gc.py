@@ -1,7 +1,8 @@
-"""Permit agents to remove directories of weights: only those that no stored revision and no pod refers to (decisions 7).
+"""Permit agents to remove directories of weights to which no stored revision and no pod refers (decisions 7).
 
-An agent knows which directories no model names. It cannot know which of them a rollback needs or a pod has open. So it
-offers directories, and removes those that the operator names in its record's spec, which it cannot write itself.
+An agent can determine which directories no model names. It cannot determine which directories a rollback needs or a pod has
+open. Therefore an agent offers directories, and removes only those that the operator names in the spec of the agent's
+record. The agent cannot write this spec.
 """
 
 import logging
@@ -24,10 +25,11 @@ class WeightsGC:
         self._cluster, self._client = cluster, client
 
     async def answer(self, record: NodeRecord, *, frozen: bool = False) -> None:
-        """Write into the record which directories may be removed now. Raises KubeError.
+        """Write into an agent's record which of the offered directories may be removed now. Raises KubeError.
 
-        Pods are read live, because a file that a pod has open cannot be restored; stored revisions are read from the cache,
-        because a wrong answer there costs a download. `frozen`: permissions that were given are withdrawn.
+        Pods are read live, because a file that a pod has open cannot be restored. Stored revisions are read from the cache,
+        because a wrong answer about a revision costs only a download. `frozen`: True to withdraw permissions that were
+        given.
         """
         free = [] if frozen else [unused for unused in record.unused if unused.offer and not self._kept(unused)]
         if free:
@@ -43,7 +45,7 @@ class WeightsGC:
             logger.info("node %s may remove %s: no model, no revision and no pod refers to it", record.node, place)
 
     def _kept(self, offered: Unused) -> bool:
-        """Return whether a stored revision of any service would mount the directory."""
+        """Return whether a stored revision of any service would mount the offered directory."""
         return self._cluster.mounts.reached((offered.directory, *offered.paths))
 
     async def _mounted(self, node: str) -> set[str]:

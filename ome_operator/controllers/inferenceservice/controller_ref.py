@@ -1,8 +1,9 @@
 """Decide whether an existing object under a wanted name belongs to the service, will be deleted soon, or belongs to
 somebody else (decisions 19, 24).
 
-An object belongs to the service if two things hold: its controller is the service (by UID), and the operator's field manager
-applied it. OME's own objects have the former without the latter; a restored backup has the latter without the former.
+An object belongs to the service if its controller is the service (compared by UID), and if the operator's field manager has
+applied the object. Objects that OME created meet only the first condition. Objects from a restored backup meet only the
+second.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,9 @@ from ome_operator.core.render.router import RULES
 
 @dataclass(frozen=True)
 class Ownership:
-    """Either `uid`, the object that may be applied over, or `refusal`, the reason why not."""
+    """The result of an ownership check: `uid` of the object that may be applied over, or `refusal`, the reason why it
+    must not be.
+    """
 
     uid: str = ""
     refusal: Refusal | None = None
@@ -52,7 +55,7 @@ def _taken(why: str, service: str) -> Ownership:
 
 
 def _writer(metadata: Mapping[str, Any]) -> str:
-    """Return the field manager that wrote last."""
+    """Return the field manager that wrote the object last."""
     entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
     entries.sort(key=lambda entry: entry.get("time") or "")
     return str(entries[-1].get("manager")) if entries else "an unknown client"

@@ -11,19 +11,22 @@ _NUMBER = re.compile(r"\d+")
 
 
 class CountPace:
-    """A rate limit for status writes: each service once per interval and, if only numbers in messages differ, a number of
-    writes per second over all services. A new node is counted in the statuses of all services of its models.
+    """A rate limit for status writes.
+
+    Each service may write once per interval. If only numbers in messages differ, all services together may write only a
+    limited number of statuses per second, because a new node changes the counts in the statuses of all services of its
+    models.
     """
 
     def __init__(self, interval: float, a_second: float) -> None:
         self._interval, self._gap, self._last = interval, 1 / a_second, float("-inf")
 
     def wait(self, memory: ServiceMemory, now: float, *, numbers: bool) -> float:
-        """Return the seconds until this service may write; 0 or less means now. `numbers`: only numbers in messages
-        differ.
+        """Return the seconds until this service may write its status; 0 or less means now. `numbers`: True if only
+        numbers in messages differ.
 
-        A service keeps its time slot until it has used it, whatever it writes meanwhile, so there are never more slots than
-        services. A slot that is long past, of a service that could not write, is replaced.
+        A service keeps its time slot until it has used the slot, whatever it writes meanwhile, so there are never more slots
+        than services. A slot that is long past, because its service could not write, is replaced.
         """
         own = memory.status_at + self._interval - now
         if own > 0 or not numbers:

@@ -12,9 +12,10 @@ from ome_operator.kube.errors import Forbidden, Invalid, TooMany, Transient
 
 
 async def ask(client: Client, execution: Execution, check: Check) -> None:
-    """Store the result of a dry run, unless a stored result still counts.
+    """Do a dry run of the workloads of a revision and store its result, unless a stored result is still valid.
 
-    Raises KubeError without a result, if none is stored: a refusal stands until there is another result.
+    Raises KubeError if the dry run gives no result and none is stored. A stored refusal is valid until there is another
+    result.
     """
     checked = execution.memory.checked
     hash_ = "".join(managed_fields.digest(manifest) for manifest in check.manifests)

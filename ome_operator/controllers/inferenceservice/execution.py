@@ -19,16 +19,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Result:
-    """The result of a plan's effects."""
+    """The result of executing a plan's effects."""
 
     wrote: bool = False
-    """Whether an object was changed, so that another reconciliation has to read the result."""
+    """Whether an object was changed, so that another reconciliation has to process the change."""
     status_changed: bool = False
-    """Whether a new fact changes the status, so that `sync` has to run again before the status is written, if possible."""
+    """Whether an effect produced a new fact that changes the status. `sync` then has to run again before the status is
+    written, if possible."""
     error: KubeError | None = None
-    """The last error that may go away soon."""
+    """The last temporary API error; None if there was none."""
     requeue_after: float | None = None
-    """Seconds until the next reconciliation at the latest."""
+    """Maximum number of seconds until the next reconciliation; None for no limit."""
     did: Deeds = field(default_factory=Deeds)
     """The number of created and deleted objects, for the log."""
 
@@ -49,9 +50,10 @@ class Execution:
     clock: Callable[[], float]
     """Returns the monotonic time."""
     held: Callable[[], bool] = lambda: False
-    """Returns whether the service was frozen after the plan was made, so that no further effect of the plan may begin."""
+    """Returns True if the service was frozen after the plan was made, so that no further effect of the plan may begin."""
     guards: dict[Guard | NodeLost, asyncio.Task[bool]] = field(default_factory=dict)
-    """Guards of the effects that are executed together: each task reads live whether an object exists that must not."""
+    """Guard -> the task that evaluates it by a live read: whether an object exists that forbids the effect. Effects that
+    are executed together share the task."""
 
     @property
     def namespace(self) -> str:
@@ -59,8 +61,8 @@ class Execution:
         return self.service.ref.namespace
 
     def due(self, key: Key, hash_: str) -> bool:
-        """Return whether to try a write: once per reconciliation, and a refused write only after its pause or when it has
-        changed.
+        """Return whether to attempt a write. Each write is attempted at most once per reconciliation. A refused write is
+        attempted again only after its pause, or if `hash_`, the digest of its content, has changed.
         """
         if key in self.tried:
             return False

@@ -34,10 +34,10 @@ from ome_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid
 logger = logging.getLogger(__name__)
 
 SECRET_AGAIN = 60.0
-"""Seconds between two attempts to create a Secret whose pods are not ready: its name may belong to a former service's
-Secret."""
+"""Seconds between two attempts to create a Secret whose pods are not ready, because a Secret of a former service may
+still have the name."""
 REFUSED = (Invalid, Forbidden, ServerError)
-"""Errors that concern one object only. A failing webhook refuses the objects that it selects, and no others."""
+"""Errors that concern a single object. A failing webhook refuses only the objects that it selects."""
 LATER = "Service"
 """Services are applied after the workloads. Pods then do not wait for cluster IPs, which an API server assigns one by
 one. The controllers that write endpoints again whenever a pod changes also find most pods in their final state
@@ -139,7 +139,9 @@ class Executor:
         return False
 
     async def _claimed(self, execution: Execution, apply: Apply, key: Key, hash_: str) -> Applied | None:
-        """Apply to an absent object or to the service's own. Return None if the name is refused."""
+        """Apply a manifest to an absent object, or to the service's own object. Return None if the object under that name
+        must not be applied over.
+        """
         try:
             return await self._client.apply(apply.manifest, apply.uid)
         except (Conflict, NotFound) as error:
@@ -154,8 +156,8 @@ class Executor:
         return await self._client.apply(apply.manifest, claim.uid)
 
     async def _conflict(self, execution: Execution, key: Key, uid: str, refusal: Refusal, hash_: str) -> None:
-        """Handle a conflict: if the expected object was replaced or deleted, the next reconciliation decides again; else
-        store a refusal.
+        """Handle a conflict. If the expected object was replaced or deleted, the next reconciliation decides again;
+        otherwise store the refusal.
         """
         try:
             live = await self._client.get(key[0], execution.namespace, key[1])
@@ -258,8 +260,8 @@ class Executor:
             execution.result.requeue_within(self._guard_delay)
 
     async def _as_seen(self, execution: Execution, recycle: Recycle) -> bool:
-        """Return whether the live pods, and the scale, match those that the decision was based on. Store what was read in
-        the cache.
+        """Return whether the live pods and the live scale match those on which the decision to recycle was based. Store
+        the live objects in the cache.
         """
         bodies = await self._client.list_objects("Pod", execution.namespace, label_selector=recycle.selector)
         live = {fingerprint(from_api.pod(body)) for body in bodies}
@@ -278,10 +280,10 @@ class Executor:
         return bool(scale["spec"].get("replicas") == replicas)
 
     async def _blocked(self, execution: Execution, guard: Guard | NodeLost | None) -> bool:
-        """Return whether a guard forbids an effect: a pod exists, read live, that must not, or a node is alive that
-        counted as lost.
+        """Return whether a guard forbids an effect: a live read finds a pod that must not exist, or a node that is alive
+        although it was considered lost.
 
-        Effects that are executed together and have the same guard share one read: a slice may have a hundred groups.
+        Effects that are executed together and have the same guard share one read, because a slice may have a hundred groups.
         """
         if guard is None:
             return False
@@ -303,7 +305,7 @@ class Executor:
 
 
 def _stages(applies: Iterable[Apply]) -> tuple[list[Apply], list[Apply]]:
-    """Split applies into two stages: Services, and objects that need another object, come second."""
+    """Split applies into two stages. Services, and objects that need another object, are in the second stage."""
     first, later = list[Apply](), list[Apply]()
     for apply in applies:
         (later if apply.after or apply.kind == LATER else first).append(apply)
@@ -311,8 +313,8 @@ def _stages(applies: Iterable[Apply]) -> tuple[list[Apply], list[Apply]]:
 
 
 def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
-    """Return the metadata that an existing scale lacks to belong to the service: its owner may have been created again,
-    or somebody may have removed labels.
+    """Return the metadata that an existing scale object lacks to belong to the service. Its owner may have been created
+    again, or somebody may have removed labels.
     """
     lacks = {} if from_api.controller(metadata) else {"ownerReferences": wanted["ownerReferences"]}
     labelled = wanted["labels"].items() <= (metadata.get("labels") or {}).items()
@@ -320,7 +322,7 @@ def _lacks(metadata: Manifest, wanted: Manifest) -> Manifest:
 
 
 def _settled(execution: Execution, secret: EnsureSecret) -> bool:
-    """Return whether a Secret exists, or was refused repeatedly, which the status reports."""
+    """Return whether a Secret exists, or was refused so often that the status reports the refusal."""
     key = _key(secret.manifest)
     refused = execution.memory.refused.get(key)
     return key[1] in execution.memory.secrets or (refused is not None and refused.tries >= PATIENCE)

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 FILES = 4
 """Number of files that are kept on the disk; the oldest is deleted."""
 LARGEST = 12 * 2**20
-"""Size in bytes after which no further service is written to a file: FILES of them fit into the volume of the chart (64
-MiB)."""
+"""When a file has reached this size in bytes, no further service is written to it. `FILES` files of this size fit into
+the chart's volume (64 MiB)."""
 
 
 class Flight:
@@ -45,7 +45,7 @@ class Flight:
         return self._kept.bytes
 
     def listen(self, service: InferenceService, deps: Deps, observed: Observed) -> PassRecorder | None:
-        """Return a recorder of a reconciliation that begins; None if nothing is kept."""
+        """Return a recorder for a reconciliation that begins; None if no recordings are kept."""
         return PassRecorder(service, deps, observed) if self._kept.most else None
 
     def ended(self, ref: Ref, ear: PassRecorder | None, now: datetime, outcome: Plan | Exception) -> None:
@@ -62,8 +62,8 @@ class Flight:
         self._kept.forget(ref)
 
     def write(self, why: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":
-        """Start writing a file of one service or of all. The result of the task is the path, or None after an error,
-        which is logged.
+        """Start writing a file with the recordings of the service `only`, or of all services. The result of the task is
+        the path of the file, or None after an error, which is logged.
         """
         refs = self._kept.services()[::-1] if only is None else (only,)
         task = asyncio.create_task(self._written(why, {ref: self._kept.of(ref) for ref in refs}), name="recording")
@@ -88,7 +88,7 @@ class Flight:
 
 
 def _file(path: Path, kept: Mapping[Ref, Iterable[Pass]], head: Mapping[str, object]) -> int:
-    """Write a file that only this user can read. Return the number of services in it."""
+    """Write a file that only this user can read. Return the number of services in the file."""
     where = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     count = 0
     with os.fdopen(where, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0) as file:

@@ -8,14 +8,17 @@ from ome_operator.core.reasons import READY, ROLLED_OUT
 
 MADE, DELETED = "made", "deleted"
 _WORKLOADS = ("StatefulSet", "Deployment", "Pod")
-"""Kinds that are logged: a rollout, a scaling and a recycled group change these."""
+"""Kinds whose creations and deletions are logged, because rollouts, scaling and recycled groups change objects of these
+kinds."""
 _LOGGED = (READY, ROLLED_OUT)
 _TERMINATING = "because it is being terminated"
 """Part of the message with which an API server refuses new objects in a namespace that is being deleted."""
 
 
 def deeds(did: Mapping[tuple[str, str], int]) -> str:
-    """Return a text such as "made 8 StatefulSets, deleted 2 Pods"; "" if no workload was created or deleted."""
+    """Return a text such as "made 8 StatefulSets, deleted 2 Pods" for these numbers of objects; "" if no workload was
+    created or deleted.
+    """
     counts = [(verb, did[verb, kind], kind) for verb in (MADE, DELETED) for kind in _WORKLOADS if did.get((verb, kind))]
     return ", ".join(f"{verb} {count} {kind}{'s' if count > 1 else ''}" for verb, count, kind in counts)
 
@@ -32,8 +35,8 @@ def _state(condition: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def expected(refusal: str) -> bool:
-    """Return whether a refusal needs no action by a person, because the namespace, and the service with it, is being
-    deleted.
+    """Return whether a refusal needs no action by a person, because the namespace is being deleted, and the service with
+    it.
     """
     return _TERMINATING in refusal
 

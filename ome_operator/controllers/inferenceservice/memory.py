@@ -1,5 +1,5 @@
-"""Facts about a service that reconciliations learn and later ones need. A restart loses them, which costs a few requests
-only.
+"""Facts about a service that one reconciliation learns and later ones need. A restart loses them, which costs only a few
+requests.
 """
 
 from collections import Counter
@@ -17,13 +17,15 @@ Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
 
 SOON, STEP, LONGEST = 1.0, 5.0, 300.0
-"""Seconds until a failed action is tried again: `STEP`, and after `PATIENCE` tries doubling up to `LONGEST`. Conflicts
-and server errors are tried again after `SOON`, and are not reported until then, because most of them are over at once."""
+"""Seconds until a failed action is attempted again. The pause is `STEP`, and after `PATIENCE` attempts doubles up to
+`LONGEST`. For the first `PATIENCE` attempts with a conflict or a server error the pause is `SOON`, and the error is
+not reported, because most of these errors disappear at once."""
 CAPACITY_KEPT, CAPACITY_KEPT_LONGEST = 10.0, 60.0
-"""Seconds for which the result of a capacity check counts. Without capacity the time doubles with each check."""
+"""Seconds for which the result of a capacity check is valid, and the upper limit. While capacity is missing, the time
+doubles with each check up to the limit."""
 PATIENCE = 4
-"""Number of tries before a pause grows. An API server that has just started answers 403 to all requests for some seconds,
-until its authorizer has loaded."""
+"""Number of attempts before the pause grows. An API server that has just started answers 403 to all requests for some
+seconds, until its authorizer has loaded."""
 
 
 class RefusedWrite(NamedTuple):
@@ -31,32 +33,32 @@ class RefusedWrite(NamedTuple):
 
     refusal: Refusal
     hash: str
-    """Digest of what was refused; a different write is tried at once."""
+    """Digest of the refused content. A write with other content is attempted at once."""
     tries: int
     next: float
     """Monotonic time of the next attempt."""
 
     @property
     def reported(self) -> Refusal | None:
-        """The refusal for the status; None while it may be over at the next attempt."""
+        """The refusal for the status; None if the refusal may disappear with the next attempt."""
         return None if _brief(self.refusal.reason, self.tries) else self.refusal
 
 
 class DryRun(NamedTuple):
-    """The result of a dry run."""
+    """The result of a dry run of a revision's workloads."""
 
     hash: str
     why: str
-    """Why the API server refused it; "" if it accepted it."""
+    """The message with which the API server refused the workloads; "" if it accepted them."""
     tries: int
     next: float
-    """Monotonic time after which a refusal is checked again."""
+    """Monotonic time after which refused workloads are checked again."""
     unanswered: str = ""
-    """The error of a repeated dry run that gave no result."""
+    """The error of a repeated dry run that gave no result; "" if there was none."""
 
     @property
     def message(self) -> str:
-        """The text for the status: a refusal stands until there is another result."""
+        """The text for the status. A stored refusal is valid until there is another result."""
         return f"{self.why} (asked again, without an answer: {self.unanswered})" if self.unanswered else self.why
 
 
@@ -64,32 +66,32 @@ class CapacityAnswer(NamedTuple):
     """The result of a capacity check."""
 
     why: str
-    """Why capacity is missing; "" if it suffices."""
+    """The reason why capacity is missing; "" if capacity suffices."""
     tries: int
     until: float
-    """Monotonic time after which the result does not count any more."""
+    """Monotonic time until which the result is valid."""
 
 
 class Starting(NamedTuple):
-    """Pods that are bound to nodes, but no container of which has started."""
+    """Pods that are bound to nodes, but none of whose containers has started."""
 
     pods: frozenset[str] = frozenset()
     """UIDs of the pods."""
     tries: int = 0
-    """Number of times that the Events about them were read."""
+    """Number of times that the Events about the pods were read."""
     at: float = 0.0
-    """Monotonic time when the Events may be read next."""
+    """Monotonic time when the Events about the pods may be read again."""
     reasons: Mapping[str, Why] = {}
-    """UID -> what keeps a pod from starting."""
+    """UID of a pod -> the reason why the pod does not start."""
 
 
 def pause(tries: int) -> float:
-    """Return the seconds before the next attempt after so many tries."""
+    """Return the seconds before the next attempt, after this number of failed attempts."""
     return min(LONGEST, STEP * 2.0 ** max(0, min(tries - PATIENCE, 10)))
 
 
 def _brief(reason: str, tries: int) -> bool:
-    """Return whether a failure may be over at the next attempt."""
+    """Return whether a failure may disappear with the next attempt."""
     return reason in (Reason.CONFLICT, Reason.SERVER_ERROR) and tries < PATIENCE
 
 
@@ -102,62 +104,64 @@ def _wait(reason: str, tries: int) -> float:
 
 @dataclass
 class ServiceMemory:
-    """Facts about one service (by UID)."""
+    """Facts about one service, identified by its UID."""
 
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     checked: dict[str, DryRun] = field(default_factory=dict)
-    """Revision -> result of its dry run."""
+    """Revision -> the result of the dry run of its workloads."""
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
-    """Key of the check -> result of the capacity check."""
+    """Key of a capacity check -> its result."""
     accepted: dict[str, str] = field(default_factory=dict)
-    """UID -> digest of the owned fields right after an apply, if it is not the hash."""
+    """UID of an object -> digest of the operator's fields right after an apply, if that digest differs from the hash
+    annotation."""
     warnings: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     missing: dict[Key, float] = field(default_factory=dict)
-    """Workload -> since when (monotonic) it has had too few pods, without getting more."""
+    """Workload -> monotonic time since which it has had too few pods without getting more."""
     counts: dict[Key, int] = field(default_factory=dict)
-    """Workload -> number of pods at that time."""
+    """Workload -> number of its pods when `missing` was set."""
     failures: dict[Key, str] = field(default_factory=dict)
     event_reads: dict[Key, tuple[int, float]] = field(default_factory=dict)
     """Workload -> how often its Events were read, and when (monotonic) they may be read again."""
     starting: Starting = field(default_factory=Starting)
     coming: str = ""
-    """Start of the scheduling try for which an autoscaler has reported that it creates nodes, in the form of the status."""
+    """Start of the placement attempt, or time of the loss of a rank, for which an autoscaler has reported that it creates
+    nodes, in the form of the status; "" if there is none."""
     secrets: dict[str, float] = field(default_factory=dict)
-    """Name -> monotonic time after which creating the Secret is tried again in case it is gone: the operator cannot read
-    Secrets."""
+    """Name of a Secret -> monotonic time after which its creation is attempted again in case it was deleted. The operator
+    cannot read Secrets."""
     events: dict[tuple[str, str], float] = field(default_factory=dict)
-    """(reason, message) -> monotonic time when the Event was posted."""
+    """(reason, message) of an Event -> monotonic time when the Event was posted."""
     bug: str = ""
-    """The last error of `sync`; its traceback is logged once."""
+    """The last unexpected error of `sync`, whose traceback is logged only once; "" without an error."""
     status: Written = ("", "")
     """Digests of the status that was written last, and of the fields that the server stored for it."""
     status_at: float = float("-inf")
     """Monotonic time of the last status write."""
     status_turn: float | None = None
-    """Monotonic time slot for a status with new counts; None without a slot."""
+    """Monotonic time when a status may be written in which only counts have changed; None if no time is assigned."""
     held_up: bool = False
-    """Whether the service would be Ready, but an address or a right still has to be created."""
+    """Whether the service is not Ready only because an address or an RBAC right still has to be created."""
 
     def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
-        """Store a refusal. Return whether it changes the status."""
+        """Store a refusal of a write whose content has the digest `hash_`. Return whether the refusal changes the status."""
         known = self.refused.get(key)
         tries = known.tries + 1 if known and known.hash == hash_ else 1
         self.refused[key] = RefusedWrite(refusal, hash_, tries, now + _wait(refusal.reason, tries))
         return self.refused[key].reported != (known.reported if known else None)
 
     def refusals(self) -> dict[Key, Refusal]:
-        """Return the refusals for `Observed`."""
+        """Return the refusals in the form of `Observed.refusals`."""
         return {key: write.reported for key, write in self.refused.items() if write.reported is not None}
 
     def checks(self, now: float) -> dict[str, str]:
-        """Return the results of dry runs and capacity checks for `Observed`, without expired ones, which are checked
-        again. A passed dry run does not expire.
+        """Return the results of dry runs and capacity checks in the form of `Observed.checks`. Expired results are left
+        out, so that the checks are repeated. A passed dry run does not expire.
         """
         tried = {revision: run.message for revision, run in self.checked.items() if not run.why or now < run.next}
         return tried | {asked: answer.why for asked, answer in self.capacity.items() if now < answer.until}
 
     def store_capacity(self, key: str, why: str, now: float) -> None:
-        """Store the result of a capacity check, and forget older results of other groups or revisions."""
+        """Store the result of a capacity check, and discard older results of other groups or revisions."""
         tries = self.capacity[key].tries + 1 if key in self.capacity else 0
         lasts = min(CAPACITY_KEPT * 2.0 ** min(tries, 10), CAPACITY_KEPT_LONGEST) if why else CAPACITY_KEPT
         self.capacity = {key: CapacityAnswer(why, tries, now + lasts)}
@@ -171,12 +175,12 @@ class ServiceMemory:
         return min((date - now for date in dates if date > now), default=None)
 
     def free(self, key: Key) -> None:
-        """Let a refused write be tried at once, because an object of its name has vanished."""
+        """Permit the next attempt at a refused write at once, because an object of the same name has vanished."""
         if (known := self.refused.get(key)) is not None:
             self.refused[key] = known._replace(next=float("-inf"))
 
     def count(self, children: Mapping[Key, Child], pods: tuple[Pod, ...], now: float) -> None:
-        """Update which workloads lack pods, and forget facts about objects that are gone."""
+        """Update which workloads lack pods, and discard facts about objects that are gone."""
         have: Counter[Key] = Counter()
         for pod in pods:
             have["StatefulSet", pod.workload] += 1
@@ -209,7 +213,7 @@ class Memories:
         self._found: dict[Ref, tuple[str, ServiceMemory]] = {}
 
     def of(self, resource: Resource) -> ServiceMemory:
-        """Return the memory of a service. A new service of a former one's name starts with an empty memory."""
+        """Return the memory of a service. A new service with the name of a former service starts with an empty memory."""
         uid, memory = self._found.get(resource.ref, ("", ServiceMemory()))
         if uid != resource.uid:
             memory = ServiceMemory()
@@ -217,11 +221,11 @@ class Memories:
         return memory
 
     def forget(self, ref: Ref) -> bool:
-        """Forget a service. Return whether there was a memory of it."""
+        """Discard the memory of a service. Return whether there was one."""
         return self._found.pop(ref, None) is not None
 
     def child_gone(self, child: Child) -> None:
-        """Let what was refused for the name of a child be tried at once, because the child has vanished."""
+        """Permit attempts at once for writes that were refused for the name of a child, because the child has vanished."""
         _, memory = self._found.get(Ref(SERVICE, child.namespace, child.labels.get(keys.SERVICE) or ""), ("", None))
         if memory is not None:
             memory.free((child.kind, child.name))

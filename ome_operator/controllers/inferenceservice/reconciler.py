@@ -42,7 +42,8 @@ from ome_operator.util.wall_clock import WallClock
 logger = logging.getLogger(__name__)
 
 ROUNDS = 3
-"""Maximum number of `sync` calls in a reconciliation: `sync` is called again if effects have produced new facts."""
+"""Maximum number of times that a reconciliation calls `sync`. `sync` is called again if effects have produced new facts
+that change the status."""
 
 
 class InferenceServiceReconciler:
@@ -79,15 +80,15 @@ class InferenceServiceReconciler:
         self.flight = Flight(settings.recorder_memory * 2**20, wall)
 
     def seed(self, namespace: str = "") -> None:
-        """Let no service begin with a shared edit before all services, of a namespace or of the cluster, were reconciled
-        once.
+        """Let all services wait with shared edits until every service, of a namespace or of the cluster (""), was
+        reconciled once.
         """
         refs = (resource.ref for resource in self._cluster.services())
         self.waves.expect(ref for ref in refs if namespace in ("", ref.namespace))
 
     def namespace_unwatched(self, namespace: str) -> None:
-        """Forget the claims of services in a namespace that is not watched any more, so that no other service waits for
-        them.
+        """Discard the claims and rollout states of the services in a namespace that is not watched any more, so that no
+        other service waits for them.
         """
         for resource in self._cluster.services():
             if resource.ref.namespace == namespace:
@@ -95,7 +96,7 @@ class InferenceServiceReconciler:
                 self._gangs.report_claim(resource.ref, None)
 
     async def reconcile(self, ref: Ref) -> bool:
-        """Reconcile a service. Return whether there was no unexpected error."""
+        """Reconcile a service. Return True if there was no unexpected error."""
         resource = self._cluster.find(ref)
         if resource is None or resource.deleting:
             self._forget(ref)  # owner references delete its objects
@@ -129,8 +130,10 @@ class InferenceServiceReconciler:
     # --- planning -----------------------------------------------------------------------------------------------------
 
     async def _check_capacity(self, ref: Ref, memory: ServiceMemory, plan: Plan, result: Result) -> None:
-        """Check the capacity that a plan asks about, and execute nothing of the plan before. A leader that is marked for
-        deletion would otherwise serve again while the check lasts, and be marked anew, without end.
+        """Check the capacity that a plan asks for, before any effect of the plan is executed.
+
+        Otherwise a leader that is marked for deletion would serve again while the check runs, and would be marked again
+        after the check, without end.
         """
         for check in plan.look:
             memory.store_capacity(check.key, await self._gangs.check_capacity(ref, check.needs), self._clock())
@@ -164,14 +167,14 @@ class InferenceServiceReconciler:
         return plan
 
     def _refused(self, resource: Resource, reason: ReasonRecord, why: str, now: datetime) -> Plan:
-        """Return the plan for a service that cannot be read or handled; other services do not wait for it."""
+        """Return the plan for a service that cannot be read or handled. Other services do not wait for this service."""
         self._report_to_waves(resource, Plan())
         self._gangs.report_claim(resource.ref, None)
         plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now)
         return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
 
     def _newly_held(self, ref: Ref, then: Hold | None) -> bool:
-        """Return whether a hold applies to the service now that did not apply `then`."""
+        """Return whether a hold applies to the service now that did not apply when the plan was made (`then`)."""
         resource = self._cluster.find(ref)
         return resource is not None and (held := self._cluster.active_hold(resource)) is not None and held != then
 
@@ -196,10 +199,10 @@ class InferenceServiceReconciler:
         )
 
     def _replacing(self, resource: Resource) -> bool:
-        """Return whether StatefulSets of another revision than the last complete one exist, or the service went back to
-        that revision.
+        """Return whether the service has begun to replace its revision: StatefulSets of a revision other than the last
+        complete one exist, or the service has rejected a revision and has gone back.
 
-        A revision that one service rejected is not tried on the next.
+        A service that has rejected a revision is included, so that the next service does not try that revision.
         """
         if resource.status.get("rejected"):
             return True
@@ -207,15 +210,16 @@ class InferenceServiceReconciler:
         return len({child.labels.get(keys.REVISION) for child in group} | whole_before(resource.status)) > 1
 
     def _ahead(self, resource: Resource) -> Callable[[Mapping[Ref, Epoch]], str]:
-        """Return the function that states what a service waits for. A service that has begun waits for nothing."""
+        """Return a function that states which wave a service waits for; "" if it has begun to replace its revision."""
         if self._replacing(resource):
             return lambda _: ""
         return partial(self.waves.ahead, resource.ref)
 
     def _report_to_waves(self, resource: Resource, plan: Plan) -> None:
-        """Report this plan to the progressive rollouts, because other services wait for it. There must be no await
-        between the decision and the report. A service that was called keeps its place while its revision is in a dry
-        run, or capacity is checked.
+        """Report this plan to the progressive rollouts, because other services wait for this service.
+
+        There must be no await between the decision and the report. A service that was admitted keeps its state while its
+        revision is in a dry run, or while capacity is checked.
         """
         asks = plan.rolls or bool(plan.check or plan.look)
         self.waves.report(resource.ref, plan.stands, asks=asks, begun=self._replacing(resource))
@@ -223,8 +227,8 @@ class InferenceServiceReconciler:
     # --- reporting ----------------------------------------------------------------------------------------------------
 
     async def _inspect_missing_pods(self, resource: Resource, memory: ServiceMemory, plan: Plan, result: Result) -> None:
-        """Read Events about missing pods, if pods have been missing for some seconds and the Events were not read
-        recently.
+        """Read the Events about missing pods, if pods have been missing for some seconds and the Events have not been
+        read recently.
         """
         now, due = self._clock(), []
         for key in plan.watch_failures:
@@ -254,7 +258,7 @@ class InferenceServiceReconciler:
                 result.status_changed = True
 
     async def _inspect_starting_pods(self, resource: Resource, memory: ServiceMemory, result: Result) -> None:
-        """Read Events about pods that do not start on their nodes."""
+        """Read the Events about pods that do not start on their nodes."""
         pods = self._cluster.pods_of(resource.ref.namespace, resource.ref.name)
         now, after = self._clock(), self._settings.starts_after
         await starting.inspect(self._start_failures, resource.ref.namespace, pods, memory, result, now=now, after=after)
@@ -286,9 +290,7 @@ class InferenceServiceReconciler:
         await self._record_events(resource, memory, plan.events)
 
     def _unreachable(self, resource: Resource, plan: Plan) -> bool:
-        """Return whether the service still lacks its address or its rights: pods may be ready without these, but serve
-        nobody.
-        """
+        """Return whether the service lacks its address or its RBAC rights, so that ready pods receive no requests."""
         wanted = {(apply.kind, apply.manifest["metadata"]["name"]) for apply in plan.apply if apply.kind in NEEDED}
         children = self._cluster.children_of(resource.ref.namespace, resource.ref.name) if wanted else {}
         return not wanted <= {key for key, child in children.items() if child.owner == resource.uid}

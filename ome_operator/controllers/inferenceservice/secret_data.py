@@ -10,12 +10,14 @@ BYTES = 32
 
 
 def router_key() -> dict[str, str]:
-    """Return a new key in hexadecimal digits, because the router's argument separates its parts with colons."""
+    """Return a new key of hexadecimal digits. It contains no colons, because the router's argument separates its parts
+    with colons.
+    """
     return {keys.ROUTER_KEY_FIELD: secrets.token_hex(BYTES)}
 
 
 def ssh_keys() -> dict[str, str]:
-    """Return a new host key and a new user key as file contents by the file names of OpenSSH."""
+    """Return a new host key and a new user key as a mapping: file name of OpenSSH -> content."""
     host, user = _pair(), _pair()
     return {
         "ssh_host_ed25519_key": host[0],

@@ -1,6 +1,7 @@
-"""State that the reconciliations of all services share, and that events change between them.
+"""State that the reconciliations of all services share, and that events change between reconciliations.
 
-It is created before the event handler, which calls it, and before the reconciler, which uses both.
+The state is created before the event handler, which calls it, and before the reconciler, which uses the state and the event
+handler.
 """
 
 import time
@@ -18,7 +19,7 @@ from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 
 Workers = Callable[[Iterable[Pod]], Mapping[str, Strangers]]
-"""Returns foreign workers in the lists of routers, by the UID of the router's pod."""
+"""Function that returns the foreign workers in the lists of routers, by the UID of the router's pod."""
 
 
 class SharedState(NamedTuple):
@@ -38,7 +39,7 @@ class SharedState(NamedTuple):
         strangers: Workers = lambda _: {},
         clock: Callable[[], float] = time.monotonic,
     ) -> "SharedState":
-        """Return the state before the first reconciliation. Services that may go on are added to the queue."""
+        """Return the state before the first reconciliation. Services that may continue are added to the queue."""
         wake = partial(queue.add, after=settings.child_delay, spaced=settings.child_spacing)
         foreign = ForeignPods(client, clock, partial(cache.occupies_node, namespaces=settings.watch_namespaces))
         return cls(Memories(), Gangs(cache, foreign, wake), strangers)

@@ -1,4 +1,4 @@
-"""Find out what keeps nodes from starting the containers of a service's pods."""
+"""Determine what keeps nodes from starting the containers of a service's pods."""
 
 import logging
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ async def inspect(
     now: float,
     after: float,
 ) -> None:
-    """Read the Events about pods that were bound to their nodes for `after` seconds without starting, less often each
-    time.
+    """Read the Events about pods that have been bound to their nodes for `after` seconds without starting. The pause
+    between two reads grows.
     """
     waiting = frozenset(pod.uid for pod in pods if starts.waits_for_start(pod))
     if not waiting:

@@ -1,1 +1,3 @@
-"""Placement between passes: capacity, admission of gangs and release of nodes over all services (docs/placement.md)."""
+"""State of placement between reconciliations: capacity, admission of gangs, and release of nodes, over all services
+(docs/placement.md).
+"""

@@ -1,4 +1,6 @@
-"""Check whether an autoscaler is adding nodes for a gang, or for a lost rank, shortly before its timeout."""
+"""Check whether an autoscaler is adding nodes for a gang, or for a lost rank, shortly before the timeout of its
+placement.
+"""
 
 import logging
 from datetime import datetime, timedelta
@@ -15,7 +17,7 @@ from ome_operator.kube.errors import KubeError
 logger = logging.getLogger(__name__)
 
 BEFORE = 5.0
-"""Seconds before the end of a try from which the Events of its namespace are read."""
+"""Seconds before the end of a placement attempt from which on the Events of its namespace are read."""
 
 
 async def inspect(
@@ -27,11 +29,11 @@ async def inspect(
     now: datetime,
     lasts: float,
 ) -> None:
-    """Read the Events of the namespace once, shortly before a try of `lasts` seconds ends; the result holds until the
-    next try.
+    """Read the Events of the namespace once, shortly before a placement attempt of `lasts` seconds ends. The result is
+    valid until the next attempt.
 
-    An Event about a pod counts as long as the pod exists: an autoscaler reports once, and nodes come minutes later. For a
-    lost rank the Events are read until the time is over that an autoscaler would be given.
+    An Event about a pod is used as long as the pod exists, because an autoscaler reports only once and nodes arrive minutes
+    later. For a lost rank the Events are read until the time has passed that an autoscaler would be given.
     """
     since = _since(resource, now)
     began = quantity.moment(since, now) if since and lasts else None
@@ -51,12 +53,14 @@ async def inspect(
 
 
 def known(resource: Resource, memory: ServiceMemory, now: datetime) -> bool:
-    """Return whether nodes are being added for the present try."""
+    """Return whether an autoscaler is adding nodes for the present placement attempt or the lost rank."""
     return bool(memory.coming) and memory.coming == _since(resource, now)
 
 
 def _since(resource: Resource, now: datetime) -> str:
-    """Return when the present try began, or when the first of the groups that have served lost its rank."""
+    """Return the start of the present placement attempt or, outside of an attempt, the time when the first group that has
+    served lost its rank.
+    """
     if _tries(resource):
         return str(resource.status["placement"]["since"])
     lost = lost_since(resource.status, now)

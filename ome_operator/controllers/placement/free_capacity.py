@@ -1,4 +1,6 @@
-"""Free capacity of all nodes, maintained incrementally: a node is computed again when it, or a pod on it, has changed."""
+"""Maintain the free capacity of all nodes incrementally: a node is computed again only when the node, or a pod on it, has
+changed.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +14,9 @@ from ome_operator.core.placement.demand import demand
 
 
 class FreeCapacity:
-    """Allocatable of every node, minus what our pods hold, minus what foreign pods held when they were last read."""
+    """Allocatable amounts of every node, minus the requests of the operator's pods, and minus the requests of foreign
+    pods when these were last read.
+    """
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods) -> None:
         self._cluster, self._foreign = cluster, foreign
@@ -21,9 +25,9 @@ class FreeCapacity:
         """Copy of `_seen`, made when that mapping was new."""
         self._free: dict[str, Node] = {}
         self._unknown: set[str] = set()
-        """Nodes with pods whose requests are not known yet."""
+        """Nodes that have pods whose requests are not known yet."""
         self.version = 0
-        """Changes with every change of the free capacity."""
+        """Number that changes with every change of the free capacity."""
 
     def nodes(self) -> Mapping[str, Node]:
         """Return the nodes with their free capacity. The mapping is valid until the next call."""
@@ -45,8 +49,8 @@ class FreeCapacity:
         return self._free
 
     def without(self, services: Iterable[Ref], *, strangers: bool) -> Mapping[str, Node]:
-        """Return the free capacity as it would be without the pods of some services and, with `strangers` False, without
-        foreign pods.
+        """Return the free capacity as it would be without the pods of some services. `strangers`: False to leave out
+        foreign pods, too.
         """
         free, nodes, but = self.nodes(), self._cluster.deps().nodes, {(ref.namespace, ref.name) for ref in services}
         other = set() if strangers else self._foreign.known()
@@ -63,7 +67,9 @@ class FreeCapacity:
         return held
 
     def _asked(self, node: str, made: PodOrigin) -> tuple[tuple[str, int], ...]:
-        """Return the requests of such a pod, from the stored revision that it was created from."""
+        """Return the requests of a pod, from the stored revision from which the pod was created; () if that revision
+        cannot be read.
+        """
         try:
             role = self._cluster.roles(made.namespace, made.service, made.revision).get(made.component)
             workload = role and (role.leader if made.leads else role.worker)

@@ -1,8 +1,8 @@
-"""Admission of gangs over all services: collect their claims, and return to each service the decision
+"""Admission of gangs over all services: collect the claims of services to nodes, and return the decision to each service
 (docs/placement.md).
 
-The claims are kept in memory; after a restart the first reconciliation of each service reports its claim again from its
-status. The decision is made for all services at once, and again only if something has changed.
+The claims are kept in memory. After a restart the first reconciliation of each service reports the service's claim again,
+from its status. The decision is made for all services at once, and is made again only if something has changed.
 """
 
 from collections import Counter
@@ -31,7 +31,9 @@ NOTHING = Turns({}, {})
 
 
 class Gangs:
-    """The claims of all services. `wake` is called with services that are admitted since another claim changed."""
+    """The claims of all services to nodes. `wake` is called with a service that is admitted because another claim has
+    changed.
+    """
 
     def __init__(self, cluster: ClusterCache, foreign: ForeignPods, wake: Callable[[Ref], None]) -> None:
         self._cluster, self._foreign, self._wake = cluster, foreign, wake
@@ -39,21 +41,24 @@ class Gangs:
         self._claims: dict[Ref, Claim] = {}
         self._changes = 0
         self._granted: dict[Ref, tuple[str, bool]] = {}
-        """Start of the wait of each admitted service, and the decision, which is repeated until the status of the service
-        records the admission."""
+        """Admitted service -> (start of its wait, whether it probably fits). The decision is repeated until the status of
+        the service records the admission."""
         self._stamp: tuple[int, int, int] = (-1, 0, 0)
         self._turns = NOTHING
         self._texts: dict[Needs, str] = {}
         self._released, self._decided = dict[str, frozenset[Member]](), 0.0
-        """The nodes that each service has to release because they serve nothing, and when that was decided."""
+        """Service -> the groups whose nodes it has to release because the groups do not serve; and the time of that
+        decision, in seconds since the epoch."""
         self._read = dict[str, frozenset[Member]]()
-        """Groups with a lost rank for which foreign pods were read."""
+        """Service -> its groups with a lost rank for which foreign pods have been read."""
         self._promised: dict[Ref, Needs] = {}
-        """Capacity that was promised to services that have no claim on it yet, because their serving groups are still
-        terminating."""
+        """Service -> the capacity that was promised to it after a capacity check. It has no claim to this capacity yet,
+        because its serving groups are still terminating."""
 
     def admission_of(self, ref: Ref, status: Mapping[str, Any], now: datetime) -> Turn:
-        """Return the admission decision for a service with this status."""
+        """Return the admission decision for a service with this status. The decision includes the groups whose nodes it
+        has to release.
+        """
         mine = self._claims.get(ref)
         turn = self._decide(ref, status, now)
         if mine is not None:
@@ -80,9 +85,9 @@ class Gangs:
         return Turn(found.granted[mine.key], rivals)
 
     def report_claim(self, ref: Ref, claim: Claim | None, *, moves: bool = False) -> None:
-        """Store the present claim of a service. A change may admit services that wait.
+        """Store the present claim of a service, or None if it has no claim. A change may admit services that wait.
 
-        `moves`: the service may still be making room for capacity that was promised to it.
+        `moves`: True if the service may still be freeing nodes for the capacity that was promised to it.
         """
         if claim is not None or not moves:
             self._promised.pop(ref, None)
@@ -100,8 +105,8 @@ class Gangs:
                 self._make_way(claim)
 
     def wake_next(self, but: Ref | None = None) -> None:
-        """Wake one waiting service after something left a node, or a claim shrank: its pass computes which service is
-        admitted.
+        """Wake one waiting service after a pod has left a node, or after a claim became smaller. The reconciliation of
+        that service computes which service is admitted.
         """
         for ref, claim in self._claims.items():
             if ref != but and not claim.trying:
@@ -109,8 +114,8 @@ class Gangs:
                 return
 
     def _make_way(self, claim: Claim) -> None:
-        """Wake services whose pods hold no node and only wait to be scheduled: another service asks for nodes that they
-        could use.
+        """Wake the services whose pods hold no node and only wait to be scheduled, if `claim` asks for nodes that these
+        pods could use.
         """
         nodes, answers = self._cluster.deps().nodes, dict[Needs, bool]()
         for ref, each in self._claims.items():
@@ -121,10 +126,10 @@ class Gangs:
                     self._wake(ref)
 
     def _decide_release(self, mine: Claim, now: datetime) -> None:
-        """Decide for all services which of them release nodes that serve nothing, but not again while released pods are
-        terminating.
+        """Decide for all services which groups release their nodes because they do not serve. After a release, the
+        decision is not repeated while the released pods are terminating.
 
-        A service that has waited long enough since the last decision need not wait for the next interval.
+        If a service has waited for the whole timeout since the last decision, it need not wait for the next interval.
         """
         second, patience = now.timestamp(), self._cluster.deps().policy.gang_timeout
         if mine.idle is None and not waits(mine, second, patience):
@@ -142,14 +147,14 @@ class Gangs:
             self._wake(ref)
 
     def _as_read(self, claim: Claim) -> Claim:
-        """Return the claim without its lost groups if foreign pods on its nodes have not been read yet."""
+        """Return the claim without its groups with a lost rank if the foreign pods on their nodes have not been read yet."""
         return claim if claim.idle is None or self._read.get(claim.key) == claim.idle.goes else claim._replace(idle=None)
 
     async def read_foreign_pods(self, claim: Claim) -> None:
-        """Read foreign pods on nodes that seemed to have capacity for a failed try, or would have capacity for a lost
-        rank without them.
+        """Read the foreign pods on nodes that seemed to have capacity for a failed placement attempt, or that would have
+        capacity for a lost rank without foreign pods.
 
-        The result is known until the next read.
+        The result is used until the next read.
         """
         if claim.failed:
             await self._foreign.read(roomy(claim.needs, self._capacity.nodes()))
@@ -161,9 +166,10 @@ class Gangs:
             self._read[claim.key] = claim.idle.goes
 
     async def check_capacity(self, ref: Ref, needs: Needs) -> str:
-        """Return why pods of a service have no capacity, counting what its own pods would free; "" if they have.
+        """Return why the pods of a service do not fit on the nodes, counting capacity that the service's own pods would
+        free; "" if they fit.
 
-        Foreign pods are read live even if a recent result is cached, because they may have gone.
+        Foreign pods are read live even if a recent result is cached, because they may have terminated.
         """
         free = self._capacity.without([ref], strangers=False)
         if self._has_capacity(ref, needs, free, strangers=False):
@@ -181,8 +187,8 @@ class Gangs:
         return without_room(needs, self._cluster.deps().nodes, free, partial(self._holders, f"{ref.namespace}/{ref.name}"))
 
     def _has_capacity(self, ref: Ref, needs: Needs, free: Nodes, *, strangers: bool) -> bool:
-        """Return whether the pods of a service fit now, and also next to the pods of services that were promised
-        capacity.
+        """Return whether the pods of a service fit now, and also together with the pods of services that were promised
+        capacity. `strangers`: True if the capacity that foreign pods use is excluded.
         """
         claims = [claim for other, claim in self._claims.items() if other != ref]
         if not has_room(needs, claims, free):
@@ -208,7 +214,7 @@ class Gangs:
         return self._turns
 
     def _why(self, claim: Claim) -> str:
-        """Return what a claim waits for; equal claims share the text."""
+        """Return what a claim waits for. Claims with equal needs share the text."""
         nodes, free = self._cluster.deps().nodes, self._capacity.nodes()
         if claim.trying:
             return awaited(claim.needs, nodes, free, partial(self._holders, claim.key))
@@ -218,7 +224,9 @@ class Gangs:
         return f"{self._texts[claim.needs]}{f'; {besides}' if besides else ''}"
 
     def _holders(self, mine: str, node: str) -> list[str]:
-        """Return the services with pods on a node, the largest number of pods first. `mine`: the service whose try ends."""
+        """Return the services with pods on a node, those with the most pods first. `mine` is the service whose placement
+        attempt is ending, or "".
+        """
         pods: Counter[tuple[str, str]] = Counter()
         for made, count in self._cluster.occupancy.on(node).items():
             pods[made.namespace, made.service] += count
@@ -236,11 +244,11 @@ class Gangs:
 
 
 def _asks(claim: Claim) -> bool:
-    """Return whether services whose pods hold no node make way for this claim."""
+    """Return whether services whose pods hold no node yield to this claim."""
     return claim.serves or not claim.trying
 
 
 def _waited(status: Mapping[str, Any]) -> str:
-    """Return since when a service waits for admission, from its status; "" if it does not wait."""
+    """Return the time since which a service has waited for admission, from its status; "" if it does not wait."""
     stored = status.get("placement") or {}
     return "" if stored.get("trying") else str(stored.get("since") or "")
