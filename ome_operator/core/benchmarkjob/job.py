@@ -25,10 +25,9 @@ PLAN = "OME_BENCHMARK"
 """Environment variable that contains the work plan of the containers, as JSON."""
 DAY_S = 86_400
 BESIDE_S = 3600
-"""Seconds that are allowed for pulling images, downloading a data set and importing SGLang, in addition to the runs."""
+"""Seconds that a Job may take in addition to the runs, for pulling images, downloading a data set and importing SGLang."""
 EACH_S = 120
-"""Seconds that are allowed for each run in addition to its time, for the preparation of prompts and the counting of
-tokens."""
+"""Seconds that each run may take in addition to its configured time, for preparing prompts and counting tokens."""
 SECRETS = "/ome/secrets"
 _NO_TOOLS = (
     "the operator was started without --tools-image, the image that downloads data sets and writes reports: build "
@@ -126,7 +125,7 @@ def _plan(
 
 
 def _remote(place: PodPath | None, storage: Storage | None) -> Manifest:
-    """Return what to download from, or upload to, a remote location; {} if the location is mounted."""
+    """Return the arguments for downloading from, or uploading to, a remote location; {} if the location is mounted."""
     if place is None or storage is None or not place.remote:
         return {}
     return {"uri": place.remote, "path": place.path, "parameters": dict(storage.parameters or {})}
@@ -196,7 +195,7 @@ _RESTRICTED: dict[str, Any] = {
 
 
 def _sglang(image: str, env: list[Manifest], mounts: list[Manifest], more: Manifest) -> Manifest:
-    """Return the container that sends requests; `more` is spec.podOverride."""
+    """Return the container that sends requests. `more` is the value of spec.podOverride."""
     return {
         "name": RUN,
         "image": more.get("image") or image,
@@ -250,8 +249,8 @@ def _volumes(benchmark: BenchmarkJob, server: ServerUnderTest, data: PodPath | N
 
 
 def _where(benchmark: BenchmarkJob, server: ServerUnderTest, more: Manifest) -> Manifest:
-    """Return the node selection of the pod: nodes with the model, the data set and the results, restricted further by
-    podOverride.
+    """Return the node selection of the pod. It requires the model, the data set and the results on the node, and is
+    restricted further by podOverride (`more`).
     """
     places = [place for place in (benchmark.spec.dataset, benchmark.spec.output_location) if place is not None]
     selector: dict[str, str] = {}

@@ -19,17 +19,17 @@ COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending
 
 
 class PodProgress(NamedTuple):
-    """The state of the pod."""
+    """The state of the benchmark's pod."""
 
     running: bool = False
-    """Whether the benchmark is running or has run."""
+    """Whether the benchmark is running, or has run."""
     reason: str = ""
     message: str = ""
     report: BenchmarkReport | None = None
 
 
 def started(status: Mapping[str, Any]) -> bool:
-    """Return whether the only Job of this object was created: it is never created again."""
+    """Return whether the Job of this BenchmarkJob was created. A Job is never created again."""
     return bool(status.get("startedGeneration")) or is_final(status)
 
 
@@ -55,8 +55,8 @@ def pod_progress(pods: Iterable[Mapping[str, Any]]) -> PodProgress:
 
 
 def _report(text: str) -> BenchmarkReport | None:
-    """Return the summary, or None if the container ended before it wrote a summary and the message contains log lines
-    instead.
+    """Return the parsed summary. Return None if the container ended before it wrote a summary, so that the message
+    contains log lines instead.
     """
     try:
         return BenchmarkReport.model_validate_json(text, by_alias=True, by_name=False)
@@ -139,7 +139,9 @@ def _status(
 
 
 def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[str, Any]], now: datetime) -> dict[str, Any]:
-    """Add advice about an edit after the start, and about fields without effect."""
+    """Return the complete status: `shared` and the conditions, with advice about an edit after the start and about fields
+    without effect.
+    """
     started = shared.get("startedGeneration")
     advice = cond.advice(ignored(job))
     if started and started != job.generation:

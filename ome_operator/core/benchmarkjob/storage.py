@@ -11,13 +11,13 @@ from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.core.weights.mount import claim
 
 WORK = "/ome/work"
-"""Directory that the containers of the pod share; it is deleted with the pod."""
+"""Directory that the containers of the pod share. It is deleted together with the pod."""
 STORES = ("s3", "gs", "az", "oci")
 _WEB = ("http", "https")
 
 
 class PodPath(NamedTuple):
-    """A file or directory in the pod."""
+    """The location of a file or directory in the pod."""
 
     path: str
     """Path in the pod. For results in an object store it is the directory in which they are written before the upload."""
@@ -28,7 +28,9 @@ class PodPath(NamedTuple):
 
 
 def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
-    """Return the file of the data set, or None without one. Raises ProblemError for an unsupported location."""
+    """Return the location of the data set in the pod, or None without a data set. Raises ProblemError for an unsupported
+    location.
+    """
     if storage is None:
         return None
     field, uri = "spec.dataset.storageUri", storage.storage_uri
@@ -45,7 +47,7 @@ def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
 
 
 def output(storage: Storage, folder: str, namespace: str) -> PodPath:
-    """Return the directory of the results. Raises ProblemError for an unsupported location."""
+    """Return the directory in the pod to which the results are written. Raises ProblemError for an unsupported location."""
     field, uri = "spec.outputLocation.storageUri", storage.storage_uri
     if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
         raise _refused(f"spec.resultFolderName {folder} is outside of the output location: write a name")
@@ -59,7 +61,7 @@ def output(storage: Storage, folder: str, namespace: str) -> PodPath:
 
 
 def _file(field: str, uri: str) -> str:
-    """Return the name for a downloaded file. Raises ProblemError if the URI is invalid."""
+    """Return the file name for a downloaded file. Raises ProblemError if the URI is invalid."""
     try:
         return PurePosixPath(urlsplit(uri).path).name or "data"
     except ValueError as error:
@@ -67,8 +69,8 @@ def _file(field: str, uri: str) -> str:
 
 
 def _inside(field: str, uri: str) -> str:
-    """Return the path in a volume claim or on a node. Raises ProblemError for a path that leaves it, or an unsupported
-    scheme.
+    """Return the path within a volume claim or a node's file system. Raises ProblemError for a path that leads out of it,
+    or for an unsupported scheme.
     """
     if ".." in PurePosixPath(uri.partition("://")[2]).parts:
         raise _refused(f"{field} {uri} contains `..`: write a path without it")

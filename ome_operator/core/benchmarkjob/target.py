@@ -23,17 +23,16 @@ class ServerUnderTest(NamedTuple):
     url: str
     backend: str
     model: str
-    """Name of the model for the server; "" if the benchmark shall query it from the server."""
+    """Name of the model for the server; "" if the benchmark has to query the name from the server."""
     tokenizer: str
     """Name of a tokenizer on the hub, or a path in the pod."""
     weights: Mount | None = None
-    """Mount of the model's files, if the tokenizer of the service's model is used."""
+    """Mount of the model's files; None unless the tokenizer of the service's model is used."""
 
 
 def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: Deps) -> ServerUnderTest:
-    """Return the server that a job measures. Raises ProblemError if there is none (yet).
-
-    `service` is the current state of the service that the job names.
+    """Return the server that a job measures. Raises ProblemError if there is no such server (yet). `service` is the
+    current state of the service that the job names.
     """
     if job.spec.endpoint.endpoint is not None:
         return _endpoint(job)
@@ -73,7 +72,7 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
 
 def _lets_in(service: InferenceService | Invalid | None, namespace: str) -> bool:
     """Return whether a service allows jobs of another namespace to measure it, and to mount its model's files for the
-    tokenizer.
+    tokenizer. `namespace` is the namespace of the job.
     """
     if service is None or isinstance(service, Invalid):
         return False
@@ -87,7 +86,7 @@ def _ready(service: InferenceService) -> bool:
 
 
 def _endpoint(job: BenchmarkJob) -> ServerUnderTest:
-    """Return the server of a URL, with or without a trailing `/v1`, which the benchmark appends itself."""
+    """Return the server at the URL that a job names. The URL may end with `/v1`, which the benchmark appends itself."""
     given = job.spec.endpoint.endpoint
     assert given is not None
     if given.api_format not in _FORMATS:

@@ -15,12 +15,13 @@ from ome_operator.core.reasons import COMPLETE, Reason
 from ome_operator.util.json_limits import deeper
 
 SCENARIOS = ("N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)")
-"""Default scenarios without a data set, as in genai-bench."""
+"""Scenarios that are used if the spec names none and there is no data set, as in genai-bench."""
 CONCURRENCY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Default numbers of concurrent requests, as in genai-bench."""
+"""Numbers of concurrent requests that are used if the spec names none, as in genai-bench."""
 DATASET, GSM8K = "dataset", "gsm8k"
 MADE_UP = "random-ids"
-"""Name of the data set in SGLang's benchmark that our own replaces: prompts of random tokens with the requested lengths."""
+"""Name of a data set of SGLang's benchmark: prompts of random tokens with the requested lengths. The operator's own
+program replaces it."""
 
 _FORMS = {
     "D": re.compile(r"D\((\d+),(\d+)\)"),
@@ -29,16 +30,17 @@ _FORMS = {
     "P": re.compile(r"P\((\d+),(\d+)\)/(\d+)"),
 }
 DIGITS = 9
-"""Largest number of digits in a number of tokens: no model accepts a billion."""
+"""Maximum number of digits of a number of tokens. No model accepts a billion tokens."""
 LEVELS = 100
-"""Largest nesting of lists and maps in a request, so that every JSON parser can read it."""
+"""Maximum nesting of lists and maps in a request, so that every JSON parser can read the request."""
 
 
 class Lengths(NamedTuple):
     """Lengths of prompts and answers in tokens: two numbers each, whose meaning depends on the form."""
 
     form: str
-    """`D`: (n, n). `N`: (mean, standard deviation). `U`: (minimum, maximum)."""
+    """Form of the distribution, which defines the two numbers. `D`: (n, n). `N`: (mean, standard deviation). `U`:
+    (minimum, maximum)."""
     prompt: tuple[int, int]
     answer: tuple[int, int]
 
@@ -49,7 +51,7 @@ class Run(NamedTuple):
     scenario: str
     concurrency: int
     program: str
-    """`serving` or `gsm8k`."""
+    """Program that sends the requests: `serving` or `gsm8k`."""
     args: tuple[str, ...]
     """Arguments of this run, in addition to the common arguments of the program."""
     lengths: Lengths | None = None
@@ -60,8 +62,8 @@ def _refused(sentence: str) -> ProblemError:
 
 
 def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
-    """Return all runs in order; `dataset` is the file in the pod, "" without one. Raises ProblemError for unsupported
-    traffic.
+    """Return all runs in order. `dataset` is the path of the data set in the pod, "" without a data set. Raises
+    ProblemError for unsupported traffic.
     """
     scenarios = spec.traffic_scenarios or ((DATASET,) if spec.dataset else SCENARIOS)
     if spec.task != "text-to-text":
@@ -88,15 +90,17 @@ def _run(scenario: str, concurrency: int, requests: int, dataset: str) -> Run:
 
 
 def _dataset(dataset: str) -> tuple[tuple[str, ...], Lengths | None]:
-    """Return the arguments for a data set. Without a file, SGLang's benchmark downloads the conversations of ShareGPT
-    from the hub.
+    """Return the arguments for a data set, and no lengths. Without a file (`dataset` is ""), SGLang's benchmark downloads
+    the conversations of ShareGPT from the hub.
     """
     name = "custom" if dataset.endswith(".jsonl") else "sharegpt"
     return ("--dataset-name", name, *(("--dataset-path", dataset) if dataset else ())), None
 
 
 def _shaped(scenario: str, requests: int) -> tuple[tuple[str, ...], Lengths | None]:
-    """Return arguments and lengths of a scenario with generated prompts. Raises ProblemError for an invalid scenario."""
+    """Return the arguments and the lengths for a scenario with generated prompts. Raises ProblemError for an invalid
+    scenario.
+    """
     form = scenario[:1]
     match = _FORMS[form].fullmatch(scenario.replace(" ", "")) if form in _FORMS else None
     field = f"spec.trafficScenarios: {_cut(scenario)!r}"

@@ -10,16 +10,16 @@ from ome_operator.core.observed.objects import Holding, Ref, Unused
 from ome_operator.core.weights.mount import digest_of, place_of
 
 LISTED = 50
-"""Largest number of nodes or users that a status names; further ones are only counted."""
+"""Maximum number of nodes or users that a status names; further ones are only counted."""
 
 
 LABEL_LIMIT = 1000
-"""Largest number of labels on a node for namespaced models: about 180 kB, which the kubelet and every watcher of nodes
-receive."""
+"""Maximum number of labels on a node for namespaced models. They take about 180 kB, which the kubelet and every watcher
+of nodes receive."""
 
 
 class Pin(NamedTuple):
-    """The revision of a model that all nodes have to have."""
+    """The revision of a model that all nodes have to have, because the first agent found it under the model's URI."""
 
     uri: str
     revision: str
@@ -59,7 +59,9 @@ def _of_directory(unused: Unused) -> dict[str, str]:
 
 
 def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str, str]]:
-    """Yield the first labels of each namespace, then the second of each, and so on, up to `LABEL_LIMIT` labels in total."""
+    """Yield the first label of each namespace, then the second label of each namespace, and so on, up to `LABEL_LIMIT`
+    labels in total.
+    """
     waiting, room = defaultdict[str, list[dict[str, str]]](list), LABEL_LIMIT
     for namespace, some in wanted:
         if namespace and some:
@@ -72,7 +74,7 @@ def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str,
 
 
 def pinned_revision(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) -> Pin | None:
-    """Return the revision that the first agent found under the URI; it stays the same until the URI changes."""
+    """Return the revision that the first agent found under the URI. The result stays the same until the URI changes."""
     known = status.get("weights") or {}
     if known.get("uri") == uri and known.get("revision"):
         return Pin(uri, known["revision"])

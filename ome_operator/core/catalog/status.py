@@ -65,7 +65,7 @@ def model_status(
 def _model_ready(
     model: Model | FineTunedWeight, uri: str, count: int, holdings: Mapping[str, Holding]
 ) -> tuple[cond.Condition, str]:
-    """Return the condition Ready, and the state in OME's terms."""
+    """Return the condition Ready of a model, and the state of the model in OME's terms."""
     states = {holding.state for holding in holdings.values()}
     state = _state(states, count)
     noun = "model" if isinstance(model, Model) else "weights"
@@ -92,13 +92,15 @@ def _model_ready(
 
 
 def _crowded(model: Model | FineTunedWeight) -> str:
-    """Return another possible reason why labels of a namespaced model are missing, as a part of a message."""
+    """Return a clause for a message: another possible reason why nodes lack the labels of a namespaced model."""
     most = node_models.LABEL_LIMIT
     return f"; a node has at most {most} labels of BaseModels, those that services use first" if model.namespace else ""
 
 
 def _state(states: set[str], count: int) -> str:
-    """Return the state in OME's terms, from the number of nodes that have the model and the states that agents report."""
+    """Return the state of a model in OME's terms, from the number of nodes that have it (`count`) and the states that
+    agents report.
+    """
     if count:
         return "Ready"
     if states == {keys.MODEL_FAILED}:
@@ -107,7 +109,7 @@ def _state(states: set[str], count: int) -> str:
 
 
 def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
-    """Return the properties of a model that `kubectl get` shows."""
+    """Return the properties of a model for the status, which `kubectl get` shows."""
     seen = profile_of(model, True, well_known)
     out = {
         "architecture": seen.architecture,
@@ -119,7 +121,9 @@ def _shown(model: Model, well_known: WellKnown) -> dict[str, Any]:
 
 
 def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> dict[str, Any]:
-    """Return the status of a runtime: its roles, the nodes and GPUs of one replica of each, and configuration problems."""
+    """Return the status of a runtime: its roles, the number of nodes and GPUs of one replica of each role, and the
+    problems of its configuration.
+    """
     roles, composed_by_component, problems = _composed(runtime)
     engines = [composed for name, composed in composed_by_component.items() if name != keys.ROUTER]
     containers = [composed.leader["containers"][0] for composed in engines]
@@ -142,7 +146,7 @@ def runtime_status(runtime: Runtime, users: tuple[str, ...], now: datetime) -> d
 
 
 def _composed(runtime: Runtime) -> tuple[list[str], dict[str, Composed], list[Problem]]:
-    """Return the titles of a runtime's roles, the pods of valid roles, and the problems of the others."""
+    """Return the titles of a runtime's roles, the composed pods of the valid roles, and the problems of the other roles."""
     roles: list[str] = []
     composed: dict[str, Composed] = {}
     problems: list[Problem] = []
@@ -198,7 +202,7 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
 
 
 def _told(ready: cond.Condition, about: Model | FineTunedWeight | Runtime | AcceleratorClass) -> list[cond.Condition]:
-    """Return the condition Ready, and the condition Advice about fields without effect."""
+    """Return the condition Ready together with the condition Advice, which names fields without effect."""
     return [ready, *cond.advice((*ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1]))]
 
 
@@ -209,8 +213,8 @@ def _users(users: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _listed(field: str, names: Iterable[str]) -> dict[str, list[str]]:
-    """Return a list of names as a field of a status, or {} if it is empty, because the API server does not record
-    ownership of an empty list.
+    """Return a list of names as a field of a status. Return {} for an empty list, because the API server does not record
+    the ownership of an empty list.
     """
     shown = nsmallest(node_models.LISTED, names)
     return {field: shown} if shown else {}
@@ -225,8 +229,8 @@ def _gpus(pod: dict[str, Any]) -> int:
 
 
 def _engine(box: dict[str, Any]) -> str:
-    """Return the name of an engine for users: name and tag of its image, preceded by the engine's name if the image has
-    another name.
+    """Return the name of an engine for users: the name and tag of its image. If the image has another name than the
+    engine, the engine's name precedes it.
     """
     image = str(box.get("image") or "unknown").rpartition("/")[2]
     server_kind = server(box)

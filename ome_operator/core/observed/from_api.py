@@ -20,7 +20,7 @@ from ome_operator.quantity import gpus
 Body = Mapping[str, Any]
 
 NO_NUMBER = -1
-"""Group or rank of a pod whose labels contain no number: it belongs to no group of ours."""
+"""Group or rank of a pod whose labels contain no number. Such a pod belongs to no group of the operator."""
 
 _STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
 
@@ -36,8 +36,8 @@ def uid(body: Body) -> str:
 
 
 def child(kind: str, body: Body, owned: str | None = None) -> Child:
-    """Return an object that has our label. `owned` is the result of `managed_fields.owned`, if the caller has computed
-    it.
+    """Return an object that has the operator's label. `owned` is the result of `managed_fields.owned`, if the caller has
+    computed it already.
     """
     metadata = body.get("metadata") or {}
     spec = body.get("spec") or {}
@@ -85,7 +85,7 @@ def controller(metadata: Body) -> Body | None:
 
 
 def pod(body: Body) -> Pod:
-    """Return a pod that has our label."""
+    """Return a pod that has the operator's label."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     labels = metadata.get("labels") or {}
     component = labels.get(keys.COMPONENT) or ""
@@ -142,7 +142,7 @@ def _times(metadata: Body, main: Body, conditions: Mapping[str, Body]) -> Times:
 
 
 def _main(boxes: Sequence[Body], status: Body) -> Body:
-    """Return the status of the main container, which is the first container of the spec."""
+    """Return the status of the main container, which is the first container of the spec (`boxes`)."""
     name = boxes[0].get("name") if boxes else None
     statuses = status.get("containerStatuses") or ()
     return next(
@@ -152,8 +152,8 @@ def _main(boxes: Sequence[Body], status: Body) -> Body:
 
 
 def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termination | None:
-    """Return how the main container terminated last, or else how the pod was disrupted or failed; None if neither
-    happened.
+    """Return how the main container terminated last. If it never terminated, return how the pod was disrupted or failed,
+    or None.
     """
     for state in ("state", "lastState"):
         if ended := (main.get(state) or {}).get("terminated"):
@@ -170,10 +170,9 @@ def _ending(status: Body, main: Body, conditions: Mapping[str, Body]) -> Termina
 
 
 def _place(labels: Mapping[str, str], component: str) -> tuple[int, int]:
-    """Return group and rank: the group is in a label, and the rank is the pod index.
+    """Return the group and the rank of a pod. The group is the value of a label, and the rank is the pod index.
 
-    Leaders have an additional label. A further pod in a leader's StatefulSet, which someone scaled manually, has no valid
-    rank.
+    Leaders have an additional label. If someone scales a leader's StatefulSet manually, its further pods have no valid rank.
     """
     if component == keys.ROUTER:
         return 0, 0
@@ -209,15 +208,15 @@ def why_not_ready(
 
 
 def _shortened(message: str) -> str:
-    """Return the scheduler's message without the results of preemption: "0/16 nodes are available: 16 Insufficient …"."""
+    """Return the scheduler's message without the part about preemption: "0/16 nodes are available: 16 Insufficient …"."""
     for part in (" no new claims to deallocate", " preemption:"):
         message = message.partition(part)[0]
     return message.rstrip(" ,")
 
 
 def _stuck(container: Body) -> tuple[str, str] | None:
-    """Return the reason and message of a container that waits or has terminated, unless the state is part of a normal
-    start.
+    """Return the reason and message of a container that waits or has terminated. Return None if the state is part of a
+    normal start.
     """
     state = container.get("state") or {}
     waiting, terminated = state.get("waiting"), state.get("terminated")
@@ -234,8 +233,8 @@ def _stuck(container: Body) -> tuple[str, str] | None:
 
 
 def _running(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
-    """Return the reason and message of a pod whose containers run or are about to: it is starting, or it is no longer
-    ready.
+    """Return the reason and message of a pod whose containers run or are about to run: the pod is starting, or is no
+    longer ready.
     """
     status = body.get("status") or {}
     ready = conditions.get("Ready") or {}
@@ -259,19 +258,21 @@ def _running(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
 
 
 def _again(container: Body) -> str:
-    """Return a clause about a restarted container; the termination is reported until the container is ready."""
+    """Return a clause about the last termination of a restarted container. The termination is reported until the
+    container is ready.
+    """
     times = _number(container.get("restartCount"), 1)
     return "it was started again" if times <= 1 else f"it was started again, {times} times by now"
 
 
 def _ran(container: Body) -> bool:
-    """Return whether a container has ever run, which means that its pod has its volumes and its network."""
+    """Return whether a container has ever run. Then the pod has its volumes and its network."""
     state, before = container.get("state") or {}, container.get("lastState") or {}
     return bool(state.get("running") or state.get("terminated") or before.get("terminated"))
 
 
 def _ended(containers: Iterable[Body]) -> tuple[str, str]:
-    """Return the reason and message of the first container that failed, or ("", "")."""
+    """Return the reason and message of the first of these containers that failed, or ("", "")."""
     for container in containers:
         terminated = (container.get("state") or {}).get("terminated")
         if terminated and terminated.get("exitCode"):
@@ -302,13 +303,13 @@ def status_writers(body: Body) -> tuple[tuple[str, datetime], ...]:
 
 
 _FAILURES = {"Deployment": ("ReplicaFailure", "True"), "HorizontalPodAutoscaler": ("ScalingActive", "False")}
-"""Kind -> type and status of the condition that reports why an object cannot do its work."""
+"""Kind -> type and status of the condition that reports why an object of the kind cannot do its work."""
 
 
 def _failure(kind: str, body: Body) -> str:
     """Return why a Deployment cannot create pods, or why an autoscaler cannot read metrics; "" if there is no failure.
 
-    An autoscaler whose role has no groups is disabled, which is not a failure.
+    An autoscaler is disabled while its role has no groups, which is not a failure.
     """
     for condition in (body.get("status") or {}).get("conditions") or ():
         reason = condition.get("reason") or ""

@@ -1,4 +1,4 @@
-"""What Kubernetes Events state about pods and workloads: pure functions over the bodies of a list of Events.
+"""Evaluate Kubernetes Events about pods and workloads. All functions are pure, and take the bodies of a list of Events.
 
 Both the operator and the commands read Events live; neither watches them.
 """
@@ -11,17 +11,19 @@ from ome_operator.core.observed.starts import start_failure
 from ome_operator.core.reasons import Why
 
 OLDEST = timedelta(minutes=20)
-"""Age after which an Event is about something that is over: controllers repeat a failure at least every 17 minutes."""
+"""Age after which an Event is ignored because its cause is over. Controllers repeat the Event of a persistent failure at
+least every 17 minutes."""
 FRESH = timedelta(minutes=12)
-"""The same age for kubelets, which try a mount every two minutes, and report it at least every five after 25 reports."""
+"""Age after which an Event of a kubelet is ignored. A kubelet tries a mount every two minutes, and after 25 reports still
+reports the failure at least every five minutes."""
 FREQUENT = ("Scheduled", "FailedScheduling", "Pulled", "Created", "Started", "Killing", "Unhealthy", "BackOff")
-"""Reasons of the most frequent Events about pods, which state nothing about a pod that has not started on its node."""
+"""Reasons of the most frequent Events about pods. They do not state why a pod has not started on its node."""
 SCALE_UP = ("TriggeredScaleUp", "Nominated")
-"""Reasons with which cluster-autoscaler and Karpenter report that they make a node for a pod."""
+"""Reasons with which cluster-autoscaler and Karpenter report that they create a node for a pod."""
 
 
 def last_seen(event: Mapping[str, Any]) -> datetime | None:
-    """Return the last time that an Event was seen, None if it has no time."""
+    """Return the time when an Event was seen last; None if the Event contains no time."""
     series = event.get("series") or {}
     for text in (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime")):
         if text:
@@ -30,7 +32,9 @@ def last_seen(event: Mapping[str, Any]) -> datetime | None:
 
 
 def newest_messages(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, str]:
-    """Return the message of the newest Event about each object, by the object's UID, without Events older than OLDEST."""
+    """Return the message of the newest Event about each object, by the object's UID. Events older than OLDEST are left
+    out.
+    """
     newest: dict[str, tuple[datetime, str]] = {}
     for event in events:
         uid, at = _about(event), last_seen(event)
@@ -40,7 +44,9 @@ def newest_messages(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[
 
 
 def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[str, Why]:
-    """Return what keeps pods from starting on their nodes, by UID, for pods whose newest Event states a failure."""
+    """Return what keeps pods from starting on their nodes, by the pod's UID. Only pods whose newest Event states a
+    failure are included.
+    """
     by_pod: dict[str, list[tuple[datetime, str, str]]] = {}
     for event in events:
         uid, at = _about(event), last_seen(event)
@@ -53,7 +59,7 @@ def start_failures(events: Iterable[Mapping[str, Any]], now: datetime) -> dict[s
 
 
 def scale_ups(events: Iterable[Mapping[str, Any]]) -> dict[str, datetime]:
-    """Return when an autoscaler reported last that it makes a node for a pod, by the pod's UID."""
+    """Return the time when an autoscaler last reported that it creates a node for a pod, by the pod's UID."""
     reported: dict[str, datetime] = {}
     for event in events:
         uid, at = _about(event), last_seen(event)

@@ -20,13 +20,16 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
 
 Fields = Mapping[str, Any]
-"""A FieldsV1 set: `f:name`, `k:{…}`, `v:…` or `i:…` -> the fields below; {} is a leaf, and "." is the item itself."""
+"""A FieldsV1 set. It maps `f:name`, `k:{…}`, `v:…` or `i:…` to the fields below; {} is a leaf, and the key "." is the
+item itself."""
 
 _IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion"})
 
 
 def digest(manifest: Manifest) -> str:
-    """Return 16 hexadecimal digits that are equal for manifests with the same desired content."""
+    """Return the digest of a manifest as 16 hexadecimal digits. Manifests with the same desired content have the same
+    digest.
+    """
     content = {name: value for name, value in manifest.items() if name not in ("apiVersion", "kind", "metadata")}
     if metadata := _metadata(manifest.get("metadata") or {}):
         content["metadata"] = metadata
@@ -35,22 +38,24 @@ def digest(manifest: Manifest) -> str:
 
 
 def owned(body: Mapping[str, Any]) -> str:
-    """Return the digest of the fields that our applies own in a stored object; "" if we never applied it."""
+    """Return the digest of the fields that the operator's applies own in a stored object; "" if the operator never
+    applied it.
+    """
     fields = applied_fields(body)
     return "" if fields is None else digest(project(body, fields))
 
 
 def owned_status(body: Mapping[str, Any]) -> str:
-    """Return the digest of the fields that our applies own in a stored status, as `{"status": …}`; "" if we never applied
-    it.
+    """Return the digest of the fields that the operator's applies own in a stored status, in the form `{"status": …}`; ""
+    if the operator never applied it.
     """
     fields = applied_fields(body, "status")
     return "" if fields is None else digest({"status": project(body, fields).get("status")})
 
 
 def applied_fields(body: Mapping[str, Any], subresource: str = "") -> Fields | None:
-    """Return the fields of our server-side apply in `managedFields`, for the object or for a subresource; None without an
-    entry.
+    """Return the fields of the operator's server-side apply from `managedFields`, for the object or for a subresource;
+    None if there is no entry of the operator.
     """
     for entry in (body.get("metadata") or {}).get("managedFields") or ():
         if (
@@ -70,7 +75,7 @@ def project(body: Mapping[str, Any], fields_v1: Fields) -> Manifest:
 
 
 def _metadata(metadata: Mapping[str, Any]) -> Manifest:
-    """Return metadata without the object's identity and without our hash annotation."""
+    """Return an object's metadata without the object's identity and without the operator's hash annotation."""
     wanted = {name: value for name, value in metadata.items() if name not in _IDENTITY}
     annotations = wanted.get("annotations")
     if annotations and keys.HASH in annotations:

@@ -15,7 +15,7 @@ from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref, T
 
 
 def node(body: Body) -> Node:
-    """Return a node. It counts as ready if it is Ready and schedulable."""
+    """Return a node. Its attribute `ready` is True if the node is Ready and schedulable."""
     metadata, spec, status = body.get("metadata") or {}, body.get("spec") or {}, body.get("status") or {}
     conditions = {condition.get("type"): condition.get("status") for condition in status.get("conditions") or ()}
     allocatable = status.get("allocatable") or {}
@@ -81,8 +81,8 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Labels(Mapping[str, str]):
-    """Labels of a node: a read-only mapping that equals a dict with the same entries, and shares memory with other nodes'
-    labels.
+    """Labels of a node, as a read-only mapping that shares memory with the labels of other nodes. It equals a dict with
+    the same entries.
     """
 
     __slots__ = ("_places", "_values")
@@ -95,8 +95,8 @@ class Labels(Mapping[str, str]):
         return self._values[self._places[key]]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, or `default`. The method of Mapping raises and catches an exception, which is ten
-        times slower.
+        """Return the value of a key, or `default`. This method replaces that of Mapping, which raises and catches an
+        exception and is therefore ten times slower.
         """
         position = self._places.get(key)
         return default if position is None else self._values[position]
@@ -126,7 +126,7 @@ class Labels(Mapping[str, str]):
 
 
 def differing_keys(some: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    """Return the keys that only one side has, or whose values differ.
+    """Return the keys that only one of two mappings has, or whose values differ.
 
     Labels with the same keys are compared value by value, because an event of a node with 200 labels usually changes one
     value.
@@ -138,7 +138,7 @@ def differing_keys(some: Mapping[str, str], others: Mapping[str, str]) -> list[s
 
 
 def intern_value(value: T) -> T:
-    """Return an equal value that other callers already use, if there is one, to save memory."""
+    """Return an equal value that is already in use if there is one, to save memory."""
     result: T = _known(value)
     return result
 
@@ -155,7 +155,9 @@ def _places(keys: tuple[str, ...]) -> dict[str, int]:
 
 @lru_cache(128)
 def field_names(fields: tuple[str, ...]) -> frozenset[str]:
-    """Return the keys that a FieldsV1 set names. Most events of a node, and most nodes of a pool, have the same set."""
+    """Return the keys that a FieldsV1 set names. Results are cached, because most events of a node, and most nodes of a
+    pool, have the same set.
+    """
     return intern_value(frozenset(intern(field[2:]) for field in fields if field.startswith("f:")))
 
 

@@ -20,7 +20,7 @@ Manifest = dict[str, Any]
 
 
 class Ref(NamedTuple):
-    """Reference to a model or runtime: kind, namespace ("" for cluster-wide kinds) and name."""
+    """Reference to an object: kind, namespace ("" for cluster-wide kinds) and name."""
 
     kind: str
     namespace: str
@@ -36,33 +36,35 @@ class Epoch(NamedTuple):
 
 
 class Child(NamedTuple):
-    """An object with our labels, regardless of its owner."""
+    """An object that has the operator's labels, regardless of its owner."""
 
     kind: str
     namespace: str
     name: str
     uid: str
     version: int
-    """resourceVersion; a larger value is newer."""
+    """resourceVersion as a number; a larger number is newer."""
     owner: str
-    """UID of the controller owner; "" without one."""
+    """UID of the controller owner; "" if the object has none."""
     labels: Mapping[str, str]
     hash: str
-    """Our hash annotation: the digest of the manifest that was applied last; "" without the annotation."""
+    """The operator's hash annotation: the digest of the manifest that was applied last; "" without the annotation."""
     owned: str
-    """Digest of the fields that our managedFields entry covers now; "" if we never applied the object."""
+    """Digest of the fields that the operator owns now according to managedFields; "" if the operator never applied the
+    object."""
     deleting: bool
     replicas: int
-    """spec.replicas of a workload or RoleScale, else 0."""
+    """spec.replicas of a workload or RoleScale; 0 for other kinds."""
     message: str
-    """Why a Deployment cannot create pods (condition ReplicaFailure), or why an autoscaler cannot read metrics
-    (ScalingActive), else ""."""
+    """Why a Deployment cannot create pods (condition ReplicaFailure), or why an autoscaler cannot read metrics (condition
+    ScalingActive); "" if there is no failure."""
     content: Manifest | None
-    """`{"revision": int, "data": {...}}` of a ControllerRevision, the status of a RoleScale, `{"status": {...},
-    "generation": int}` of a BenchmarkJob's Job, the result of `route.content` for an HTTPRoute, else None."""
+    """The part of the object that the operator reads, which depends on the kind. ControllerRevision: `{"revision": int,
+    "data": {...}}`. RoleScale: its status. Job of a BenchmarkJob: `{"status": {...}, "generation": int}`. HTTPRoute:
+    the result of `route.content`. Other kinds: None."""
     template: str = ""
-    """Name of a StatefulSet's current template, as its pods have it in a label; "" for other kinds and while it is
-    unknown."""
+    """Name of a StatefulSet's current template, which its pods have as the value of a label; "" for other kinds, and
+    while the name is unknown."""
 
 
 class Termination(NamedTuple):
@@ -77,16 +79,16 @@ class Termination(NamedTuple):
     message: str
     """The last log lines of the container, or the message of the pod's condition or status."""
     time: str
-    """Time in RFC 3339; "" if it is unknown."""
+    """Time of the termination in RFC 3339; "" if it is unknown."""
 
 
 class Times(NamedTuple):
-    """When a pod reached each stage last, in RFC 3339; "" for a stage that it has not reached."""
+    """The times when a pod last reached each stage, in RFC 3339; "" for a stage that the pod has not reached."""
 
     created: str = ""
     scheduled: str = ""
     began: str = ""
-    """When the main container started last."""
+    """Time when the main container last started."""
     ready: str = ""
 
 
@@ -94,7 +96,7 @@ NO_TIMES = Times()
 
 
 class Pod(NamedTuple):
-    """A pod with our labels."""
+    """A pod that has the operator's labels."""
 
     namespace: str
     name: str
@@ -104,47 +106,48 @@ class Pod(NamedTuple):
     component: str
     revision: str
     group: int
-    """Number of the group; 0 for routers."""
+    """Number of the pod's group; 0 for routers."""
     rank: int
-    """Rank in the group; 0 is the leader."""
+    """Rank of the pod in its group; 0 is the leader."""
     workload: str
-    """Name of the controller owner (StatefulSet or ReplicaSet)."""
+    """Name of the pod's controller owner, which is a StatefulSet or ReplicaSet."""
     node: str
     ready: bool
     deleting: bool
     grace: int
-    """Grace period of a deletion in seconds; 0 if the pod is not being deleted."""
+    """Grace period of the pod's deletion in seconds; 0 if the pod is not being deleted."""
     restarts: int
-    """Restarts of the main container."""
+    """Number of restarts of the main container."""
     reason: str
-    """Why the pod is not ready, as one CamelCase word: Unschedulable, CrashLoopBackOff, Starting, …; "" if it is ready."""
+    """Reason why the pod is not ready, as one CamelCase word: Unschedulable, CrashLoopBackOff, Starting, …; "" if it is
+    ready."""
     message: str
-    """The message for the reason, from the scheduler, the kubelet or the container's last log lines."""
+    """Message for `reason`, from the scheduler, the kubelet or the container's last log lines."""
     draining: str = ""
-    """Value of the mark on a leader whose group will be removed: the start of draining, in RFC 3339."""
+    """Value of the annotation on a leader whose group will be removed: the start of draining, in RFC 3339; "" without it."""
     workload_uid: str = ""
-    """UID of the controller owner. A pod of a deleted workload can have the same names and labels as a pod of its
-    successor."""
+    """UID of the controller owner. It is necessary because a pod of a deleted workload can have the same names and labels
+    as a pod of the workload that replaced it."""
     running: bool = True
     """Whether the main container runs. The condition Ready does not cover ranks above 0."""
     probed: bool = False
     """Whether the main container has a readiness or startup probe; without a probe, Ready only means that the container
     runs."""
     over: bool = False
-    """Whether the pod has terminated for good, so that its containers are not restarted."""
+    """Whether the pod has terminated and its containers are not restarted."""
     ends: str = ""
-    """When the grace period of a deletion ends, in RFC 3339; "" if the pod is not being deleted."""
+    """Time when the grace period of the pod's deletion ends, in RFC 3339; "" if the pod is not being deleted."""
     template: str = ""
     """Name of the template from which its StatefulSet created the pod."""
     ip: str = ""
-    """IP address of a router's pod; "" for other pods, for which it is not needed."""
+    """IP address of a router's pod; "" for other pods, whose address is not needed."""
     ending: Termination | None = None
     priority: int = 0
     """Priority that the API server set from the PriorityClass."""
     preflight: Checked | None = None
-    """Result of the preflight check; None if it found nothing."""
+    """Result of the pod's preflight check; None if the check found nothing."""
     gpus: int = 0
-    """Number of requested GPUs."""
+    """Number of GPUs that the pod requests."""
     times: Times = NO_TIMES
 
 
@@ -164,17 +167,18 @@ class Node(NamedTuple):
     version: int
     labels: Mapping[str, str]
     ready: bool
-    """Ready and schedulable."""
+    """Whether the node is Ready and schedulable."""
     gpus: int
-    """Allocatable GPUs (the sum of all `…/gpu` resources)."""
+    """Number of allocatable GPUs: the sum of all resources whose names end with `/gpu`."""
     ours: frozenset[str] = frozenset()
-    """Keys of labels that we applied."""
+    """Keys of the labels that the operator applied."""
     alive: bool = True
-    """Whether the kubelet reports, even if the node is not schedulable."""
+    """Whether the kubelet reports its status, even if the node is not schedulable."""
     taints: tuple[Taint, ...] = ()
-    """The sorted taints, without those that only affect the scheduler's preferences."""
+    """The node's taints, sorted, without taints that only affect the scheduler's preferences."""
     room: tuple[tuple[str, int], ...] = ()
-    """Allocatable amounts by resource, sorted; CPUs in thousandths. () until the kubelet has reported them."""
+    """(resource, allocatable amount) for each resource, sorted; CPUs in thousandths of a CPU. () until the kubelet has
+    reported the amounts."""
 
 
 class Holding(NamedTuple):
@@ -186,11 +190,11 @@ class Holding(NamedTuple):
     state: str
     """Ready, Updating or Failed."""
     directories: tuple[str, ...] = ()
-    """Directory of the model's revision, once it is complete on the node (`core/weights/mount.py:directory`)."""
+    """Directories of the model's revisions that are complete on the node (`core/weights/mount.py:directory`)."""
     bytes: int = 0
     total: int = 0
     speed: int = 0
-    """Bytes per second."""
+    """Speed of the download in bytes per second."""
     message: str = ""
     verified_at: str = ""
     facts: Manifest | None = None
@@ -201,15 +205,15 @@ class Unused(NamedTuple):
 
     directory: str
     models: tuple[str, ...] = ()
-    """Node labels of the models for which it was downloaded; () if it is incomplete."""
+    """Node labels of the models for which the directory was downloaded; () if the directory is incomplete."""
     paths: tuple[str, ...] = ()
-    """Paths of models that were symlinks to the directory."""
+    """Paths of models that were symbolic links to the directory."""
     offer: str = ""
-    """Time since which the agent offers to remove the directory; "" if it keeps the directory."""
+    """Time since when the agent has offered to remove the directory; "" if the agent keeps the directory."""
 
 
 class NodeRecord(NamedTuple):
-    """An agent's record of its node."""
+    """An agent's record (NodeModels) of its node."""
 
     node: str
     uid: str
@@ -217,47 +221,50 @@ class NodeRecord(NamedTuple):
     holdings: tuple[Holding, ...]
     unused: tuple[Unused, ...] = ()
     remove: frozenset[tuple[str, str]] = frozenset()
-    """(directory, offer) of the directories whose removal the operator has allowed."""
+    """(directory, offer) of each directory that the operator permits the agent to remove."""
 
 
 class Refusal(NamedTuple):
-    """The API server's error for a write or deletion of an object."""
+    """The API server's refusal to write or delete an object."""
 
     reason: str
-    """NameTaken, Waiting, Forbidden, Invalid, Conflict, …"""
+    """Reason of the refusal, in one word: NameTaken, Waiting, Forbidden, Invalid, Conflict, …"""
     message: str
     uid: str = ""
-    """UID of the object that should have been deleted; "" for other writes."""
+    """UID of the object whose deletion was refused; "" for writes."""
 
 
 class Strangers(NamedTuple):
-    """Foreign workers in a router, which the operator did not register."""
+    """Foreign workers in the list of a router, which means workers that the operator's registry did not register."""
 
     found: int
-    """Number of foreign workers."""
+    """Number of foreign workers that were found."""
     at: float
-    """When the last foreign worker was found, in seconds since the epoch."""
+    """Time when the last foreign worker was found, in seconds since the epoch."""
 
 
 class Turn(NamedTuple):
-    """The state of a gang that is queued for admission to nodes (core/placement/admission.py)."""
+    """The admission decision for a gang that waits for nodes (core/placement/admission.py)."""
 
     sure: bool | None = None
-    """Whether the gang probably fits, if it is admitted to try now; else None."""
+    """Whether the gang probably fits on the nodes, if it is admitted to a placement attempt now; None if it is not
+    admitted."""
     rivals: tuple[Any, ...] = ()
-    """Claims of other services."""
+    """Claims of other services to nodes."""
     waits: str = ""
-    """What the gang waits for now, or after its try, as a text to follow "waits for"; "" if it does not wait."""
+    """What the gang waits for now, or after its placement attempt, as a text that follows "waits for"; "" if it does not
+    wait."""
     coming: bool = False
     """Whether an autoscaler reported that it creates nodes for the gang's pods."""
     gives_way: frozenset[tuple[str, int]] | None = None
-    """Groups that hold nodes without serving, and release them now for other services; empty if there are none, or if
-    this was not determined since they were requested; None if the service has not asked."""
+    """Groups of the service that hold nodes without serving, and that have to release these nodes now for other services.
+    The set is empty if no group has to, or if that was not determined since the nodes were requested. None if the
+    service's claim contains no such groups."""
 
 
 NO_TURN = Turn()
 NO_POLICY = Policy(router_keys=False, agent_roots=(), gang_timeout=0.0, models_per_namespace=0)
-"""The settings if no operator's settings are known: nothing is limited, and nothing optional is created."""
+"""Settings for callers without an operator's settings: nothing is limited, and nothing optional is created."""
 
 
 @dataclass(frozen=True)
@@ -278,33 +285,33 @@ class Deps:
     well_known: WellKnown = NO_MODELS
     """Facts about well-known models, for models whose files no agent has read."""
     frozen: str = ""
-    """Since when, by whom and why all services are frozen; "" if they are not."""
+    """Text that states since when, by whom and why all services are frozen; "" if they are not frozen."""
     judge: Validator = accept_all
     """Validates revisions with the rules of `ome lint`."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """The objects that belong to one service, and the results of earlier passes."""
+    """The objects that belong to one service, and the results of earlier reconciliations."""
 
     children: Mapping[tuple[str, str], Child] = field(default_factory=dict)
-    """(kind, name) -> object with our labels for this service."""
+    """(kind, name) -> the object with the operator's labels for this service."""
     pods: tuple[Pod, ...] = ()
     refusals: Mapping[tuple[str, str], Refusal] = field(default_factory=dict)
     """(kind, name) -> why the last write of the object failed."""
     accepted: Mapping[str, str] = field(default_factory=dict)
-    """UID -> `Child.owned` after our last apply, if it differs from the hash: user values that the API server normalizes
-    (`1000m` -> `1`) must not count as drift."""
+    """UID of an object -> its `Child.owned` after the operator's last apply, if that differs from the hash. The values of
+    users that the API server normalizes (`1000m` becomes `1`) must not be considered drift."""
     checks: Mapping[str, str] = field(default_factory=dict)
-    """Question -> "" for success, else a message: the API server's answer to the dry run of a revision's workloads, or
-    what keeps them from fitting on the nodes."""
+    """Key of a check -> "" if it succeeded, else a message. A check is a dry run of a revision's workloads by the API
+    server, or a check whether the nodes have the capacity for a revision's pods."""
     failures: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(kind, name) of a workload with missing pods -> message of the newest FailedCreate event."""
+    """(kind, name) of a workload with missing pods -> message of the newest FailedCreate Event about it."""
     warnings: tuple[str, ...] = ()
-    """`Warning:` headers of the responses to our applies."""
+    """Texts of the `Warning:` headers in responses to the operator's applies."""
     ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
-    """Returns what the service waits for before it rolls out these versions of shared objects; "" if its wave has
-    started."""
+    """Function that returns what the service waits for before it rolls out these versions of shared objects; "" if the
+    service may begin."""
     turn: Turn = NO_TURN
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
     """UID of a router's pod -> the foreign workers that its registry reported."""
@@ -312,7 +319,7 @@ class Observed:
     """Name of a foreign field manager that wrote the service's status within the last five minutes; "" if there is none."""
 
     def intact(self, child: Child) -> bool:
-        """Return whether our fields of an object are unchanged: as applied, or as the API server normalized them after
-        our apply.
+        """Return whether the fields of an object that the operator owns are unchanged since the last apply: equal to the
+        applied manifest, or to the form in which the API server stored it.
         """
         return child.owned in (child.hash, self.accepted.get(child.uid))

@@ -1,4 +1,4 @@
-"""Read the weights of our HTTPRoute as it is stored, and the time of their last change."""
+"""Read the weights of the operator's HTTPRoute as it is stored, and the time of the last change of the weights."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -7,16 +7,19 @@ from typing import Any
 from ome_operator import keys
 
 CLOCK_TOLERANCE = 60.0
-"""Seconds by which the API server's clock may be ahead of ours. A time further in the future is considered invalid."""
+"""Seconds by which the API server's clock may be ahead of the operator's clock. A time that is further in the future is
+considered invalid."""
 
 
 def content(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{"weights": {name of a Service: weight}, "changed": time of our last change, in RFC 3339}`."""
+    """Return `{"weights": {name of a Service: weight}, "changed": time of the operator's last change in RFC 3339}`."""
     return {"weights": weights(body), "changed": _changed(body)}
 
 
 def weights(body: Mapping[str, Any]) -> dict[str, int]:
-    """Return name -> weight of each Service that the route refers to. The Gateway API defaults to 1."""
+    """Return name -> weight of each Service to which the route refers. Without a weight the value is 1, the default of
+    the Gateway API.
+    """
     out: dict[str, int] = {}
     for rule in (body.get("spec") or {}).get("rules") or ():
         for backend in rule.get("backendRefs") or ():
@@ -36,7 +39,7 @@ def seconds_since(changed: str, now: datetime) -> float:
 
 
 def _changed(body: Mapping[str, Any]) -> str:
-    """Return the time at which our last apply changed the object, as the API server recorded it."""
+    """Return the time when the operator's last apply changed the object, as the API server recorded it."""
     for entry in (body.get("metadata") or {}).get("managedFields") or ():
         if entry.get("manager") == keys.MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"):
             return str(entry.get("time") or "")

@@ -17,8 +17,8 @@ class Slice(NamedTuple):
 
 
 def controlled_or_adoptable(child: Child, uid: str) -> bool:
-    """Return whether the service with this UID controls an object, or may adopt it (it has no controller, and we applied
-    it).
+    """Return whether the service with this UID controls an object, or may adopt it because the operator applied the
+    object and it has no controller.
     """
     return child.owner == uid or (not child.owner and bool(child.owned))
 
@@ -40,8 +40,8 @@ def slices(observed: Observed, uid: str) -> dict[str, Slice]:
 
 
 def own_pods(observed: Observed, uid: str) -> tuple[Pod, ...]:
-    """Return the pods of workloads that the service with this UID controls, without pods of a former service of the same
-    name.
+    """Return the pods of workloads that the service with this UID controls. Pods of a former service of the same name are
+    left out.
     """
     sets = {child.uid for child in observed.children.values() if child.kind == "StatefulSet" and child.owner == uid}
     deployments = {child.name for child in observed.children.values() if child.kind == "Deployment" and child.owner == uid}
@@ -54,14 +54,16 @@ def own_pods(observed: Observed, uid: str) -> tuple[Pod, ...]:
 
 
 def group_number(child: Child) -> int | None:
-    """Return the group of a StatefulSet from its name, because labels can be removed manually; None for other objects."""
+    """Return the number of a StatefulSet's group; None for other objects. The number is read from the name, because
+    labels can be removed manually.
+    """
     parts = names.group(child.name) if child.kind == "StatefulSet" else None
     return parts[0] if parts else None
 
 
 def has_former_name(child: Child) -> bool:
-    """Return whether an object is a StatefulSet without a group in its name: older versions had one for all leaders of a
-    role.
+    """Return whether an object is a StatefulSet without a group in its name. Older versions of the operator created a
+    single StatefulSet for all leaders of a role.
     """
     return child.kind == "StatefulSet" and group_number(child) is None
 
@@ -72,7 +74,7 @@ def is_leader_set(child: Child) -> bool:
 
 
 def started(slice_: Slice) -> bool:
-    """Return whether a slice has engines, or is about to get some."""
+    """Return whether a slice has engines, or is about to get engines."""
     return any(is_leader_set(child) and not child.deleting for child in slice_.workloads)
 
 
@@ -82,7 +84,7 @@ class Revision(NamedTuple):
     name: str
     """Value of the label `ome.io/revision`."""
     number: int
-    """Order of creation; the largest number is the newest."""
+    """Number that increases with each new revision of the service."""
     data: Mapping[str, Any]
     child: Child
 

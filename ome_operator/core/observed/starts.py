@@ -6,20 +6,23 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.reasons import Reason, Why
 
 MOUNTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
-"""Reasons of Events about volumes."""
+"""Reasons of Events that report failures of volumes."""
 FAILED = MOUNTS | {"FailedCreatePodSandBox"}
-"""Reasons of Events about preconditions of the first container."""
+"""Reasons of Events that report failures before the first container of a pod can start."""
 VAGUE = "Unable to attach or mount volumes"
-"""Start of the kubelet's summary, sent every two minutes, of failures that it reported in more detail for single volumes."""
+"""Start of the kubelet's message that summarizes failed mounts. The kubelet sends it every two minutes, in addition to
+more detailed messages about single volumes."""
 
 
 def waits_for_start(pod: Pod) -> bool:
-    """Return whether a pod has a node, but none of its containers has run there."""
+    """Return whether a pod is bound to a node, but none of its containers has run there."""
     return pod.reason == Reason.CONTAINER_CREATING and not pod.deleting
 
 
 def with_failures(pods: Iterable[Pod], failures: Mapping[str, Why]) -> tuple[Pod, ...]:
-    """Return the pods; those that wait for their start get the failure reported for them (`failures`, by UID)."""
+    """Return the pods. A pod that waits for its start gets the reason and message of its failure from `failures`, which
+    maps UIDs of pods to failures.
+    """
     return tuple(_explained(pod, failures.get(pod.uid)) if waits_for_start(pod) else pod for pod in pods)
 
 

@@ -1,7 +1,7 @@
-"""The interface for validating a revision before it is stored, and while it is the target.
+"""The interface for validating a revision before it is stored, and while it is the target of a rollout.
 
-The rules of `ome lint` implement it. They are in a higher layer, so the core does not import them: `Deps` provides the
-function.
+The rules of `ome lint` implement this interface. They are in a higher layer, so the core does not import them: `Deps`
+contains the function.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,15 +12,15 @@ from ome_operator.api.well_known import WellKnown
 
 
 class RenderedComponent(NamedTuple):
-    """A component of a revision, or its router."""
+    """An engine component of a revision, or its router."""
 
     component: str
     title: str
-    """prefill, decode, engine or router."""
+    """Name of the component in messages: prefill, decode, engine or router."""
     size: int
-    """Pods per group."""
+    """Number of pods per group."""
     pods: tuple[Mapping[str, Any], ...]
-    """Pod template of rank 0, and of the other ranks if there are any."""
+    """Pod template of rank 0, followed by the pod template of the other ranks if there are any."""
 
 
 class RevisionUnderTest(NamedTuple):
@@ -32,20 +32,20 @@ class RevisionUnderTest(NamedTuple):
     parts: tuple[RenderedComponent, ...]
     runtime: Runtime | None
     model: Model | None
-    """The model whose weights the revision has; None if it is not the current model."""
+    """The model whose weights the revision contains; None if that is not the current model."""
     accelerators: Mapping[str, AcceleratorClass]
     well_known: WellKnown
 
 
 class Objection(NamedTuple):
-    """A reason why a revision must not start."""
+    """A reason why the rollout of a revision must not start."""
 
     rule: str
-    """ID of the rule, with which the annotation `ome.io/lint-ignore` overrides it."""
+    """ID of the violated rule. The annotation `ome.io/lint-ignore` with this ID skips the rule."""
     says: str
-    """What is wrong."""
+    """Description of what is wrong."""
     sentence: str
-    """What is wrong, with the location and what to do."""
+    """Description of what is wrong, where, and what to do."""
 
 
 class ValidationResult(NamedTuple):

@@ -35,13 +35,13 @@ class Composed(NamedTuple):
     annotations: dict[str, str]
     worker_labels: dict[str, str]
     worker_annotations: dict[str, str]
-    """Labels and annotations of the other ranks; the runtime's deprecated `workers` block may add to them."""
+    """Annotations (and labels) of the other ranks, to which the runtime's deprecated `workers` block may add."""
     config: dict[str, str]
     """Environment variables of a router."""
     timeout: int | None
     """Maximum duration of a request in seconds (`timeoutSeconds`)."""
     dropped: tuple[str, ...]
-    """One sentence for each duplicate that was removed."""
+    """Sentences, one for each duplicate list entry that was removed."""
 
 
 def compose(component: str, runtime: Mapping[str, Any], written: Mapping[str, Any] | None) -> Composed:
@@ -90,8 +90,8 @@ def _read(stored: Mapping[str, Any] | None, component: str, where: str) -> Compo
 
 
 def _workers(runtime: Mapping[str, Any], below: Component, above: Component, component: str) -> tuple[int, Manifest]:
-    """Return the workers per group, and the pod spec in the runtime's deprecated top-level `workers` block, which applies
-    to engines.
+    """Return the number of workers per group, and the pod spec in the runtime's deprecated top-level `workers` block. The
+    block applies to engines.
     """
     old = dict(runtime.get("workers") or {}) if component == keys.ENGINE else {}
     sizes = [part.size for part in (above.worker, below.worker) if part is not None and part.size is not None]
@@ -117,8 +117,8 @@ def _layers(component: str, shared: Manifest, workers: Manifest, below: Componen
 
 
 def _dropped(layers: _Layers, merged: list[str]) -> tuple[str, ...]:
-    """Return one sentence for each duplicate within a layer, which a merge would hide, and for each duplicate in the
-    merged pods.
+    """Return one sentence for each duplicate within a layer, which the merge would hide, and one for each duplicate in
+    the merged pods.
     """
     own = {f"{where}: {text}": text for layer, where in layers if layer for text in canonical_pod(dict(layer))[1]}
     return tuple(dict.fromkeys([*own, *(text for text in merged if text not in own.values())]))

@@ -1,4 +1,6 @@
-"""Parse and edit command lines as lists of words: `--flag value` as two words or as one word, and `--flag=value`."""
+"""Parse and edit command lines that are lists of words. A flag with a value may be two words, one word with a space, or
+`--flag=value`.
+"""
 
 from collections.abc import Collection, Iterable
 
@@ -41,5 +43,5 @@ def grouped(words: Iterable[str]) -> list[list[str]]:
 
 
 def override(words: Iterable[str], extra: list[str]) -> list[str]:
-    """Return the words with flags replaced by those of `extra`; the flags of `extra` are at the end."""
+    """Return the words, but with the flags of `extra` in place of the same flags. The flags of `extra` are at the end."""
     return [*without(words, flags(extra)), *extra]

@@ -1,8 +1,8 @@
-"""Read an annotation that users can set on a service, on its components, and in the spec of a runtime: precedence, and
-invalid values.
+"""Read an annotation that users can set on a service, on the service's components, and in the spec of a runtime:
+determine the value that takes precedence, and report invalid values.
 
-A value on the service, which applies to all of its components, is stored in the inputs of a revision under its own key.
-Values on components and in a runtime's spec are part of the inputs anyway.
+A value on the service applies to all of its components, and is stored in the inputs of a revision under its own key. Values
+on components and in a runtime's spec are part of the inputs anyway.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +14,12 @@ from ome_operator.api import Component, InferenceService, Runtime
 ENGINES = (keys.ENGINE, keys.DECODER)
 EVERYTHING = (*ENGINES, keys.ROUTER)
 Read = Callable[[Any], str]
-"""Parses a value: returns its canonical form, or "" if the value is invalid and has to be ignored."""
+"""Function that parses a value. It returns the canonical form, or "" if the value is invalid and has to be ignored."""
 
 
 def effective_value(inputs: Mapping[str, Any], component: str, note: str, stored: str, read: Read) -> str:
-    """Return the value that applies to a component: its own annotation in the service, else the service's, else the
-    runtime's; "" if none is set. `stored` is the key under which inputs store the service's value.
+    """Return the value that applies to a component: the component's own annotation in the service, else the service's,
+    else the runtime's; "" if none is set. `stored` is the key under which the inputs store the service's value.
     """
     runtime = inputs.get("runtime") or {}
     layers = (
@@ -35,7 +35,9 @@ def effective_value(inputs: Mapping[str, Any], component: str, note: str, stored
 def invalid_values(
     service: InferenceService, runtime: Runtime | None, note: str, read: Read, wanted: str, components: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return a sentence for each invalid value, which is ignored; `wanted` is the reason, as the end of the sentence."""
+    """Return one sentence for each invalid value, which is ignored. `wanted` describes valid values, and is the end of
+    the sentence.
+    """
     return tuple(
         f"annotation {note} of {where} is ignored: {str(value)[:40]!r} {wanted}"
         for where, notes in _written(service, runtime, components)

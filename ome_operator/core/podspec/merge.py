@@ -24,7 +24,7 @@ KEYS = {
     "claims": ("name",),
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
 }
-"""Merge keys of the lists in core/v1 that have one. `protocol` defaults to TCP."""
+"""List field of core/v1 -> the fields that form the merge key of its entries. `protocol` defaults to TCP."""
 
 FREE = frozenset(
     {
@@ -32,8 +32,8 @@ FREE = frozenset(
         "overhead",
     }
 )  # fmt: skip
-"""Maps whose keys users choose: a label called `env` or `ports` is not a field of a pod. `options` belongs to a
-FlexVolume."""
+"""Map fields whose keys users choose, so that a label called `env` or `ports` is not taken for a field of a pod.
+`options` belongs to a FlexVolume."""
 
 _HANDLERS = frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"})
 _ONE_OF = {
@@ -44,7 +44,8 @@ _ONE_OF = {
     "postStart": _HANDLERS,
     "env": frozenset({"value", "valueFrom"}),
 }
-"""Fields of which an object may have only one: setting one in the upper layer removes the others of the lower layer."""
+"""Object -> the fields of which it may have only one. If the upper layer sets one of these fields, the others are removed
+from the lower layer."""
 
 
 def merge(lower: Any, upper: Any, field: str = "") -> Any:

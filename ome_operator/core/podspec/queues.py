@@ -1,4 +1,4 @@
-"""Set the labels and annotations of queues of Kueue and Volcano on pods, as OME's annotations request them.
+"""Set labels and annotations for the queues of Kueue and Volcano on pods, as OME's annotations on services request them.
 
 Annotations of a service apply to all of its components; annotations of a component take precedence. Labels and annotations
 that the user sets on pods are kept.
@@ -23,8 +23,8 @@ def queue_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_queue(composed: Composed, of_service: Iterable[tuple[str, str]]) -> Composed:
-    """Return the component with the labels and annotations of its queue. `of_service` is the result of `asked` for the
-    service.
+    """Return the component with the labels and annotations of its queue. `of_service` are the service's annotations about
+    queues, as (key, value).
     """
     labels, notes = _marks({**dict(of_service), **queue_annotations(composed.annotations)})
     if not labels:
@@ -38,7 +38,7 @@ def with_queue(composed: Composed, of_service: Iterable[tuple[str, str]]) -> Com
 
 
 def _marks(requested: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels and annotations of a pod for these annotations about queues."""
+    """Return the labels and the annotations of a pod for the requested queue, given the annotations about queues."""
     queue, cluster = requested.get(keys.VOLCANO_QUEUE), requested.get(keys.DEDICATED_CLUSTER)
     if not queue and cluster and keys.KUEUE_ENABLED in requested:
         return {keys.KUEUE_LABEL: cluster, KUEUE_PRIORITY: PRIORITY}, {}
@@ -47,7 +47,7 @@ def _marks(requested: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
 
 
 def advice(annotations: Mapping[str, str], scheduler: str) -> list[str]:
-    """Return a sentence if the queue of a pod has no effect."""
+    """Return a sentence if the queue that a pod requests has no effect."""
     if VOLCANO in annotations and scheduler != "volcano":
         return [
             f"queue {annotations[VOLCANO]} has no effect unless Volcano schedules the pods: set schedulerName: volcano, too"

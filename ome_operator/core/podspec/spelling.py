@@ -1,8 +1,9 @@
-"""Find fields of pods that Kubernetes does not have, with their location in the user's object and the field that was
-meant.
+"""Find fields of pods that Kubernetes does not have, and report their location in the user's object and the field that
+was probably meant.
 
 A component accepts every field of a pod spec, so a misspelled field of the component (`minReplica`) is taken for a field of
-the pod. Only the API server has the authoritative list of fields: the lists here serve for suggestions and reject nothing.
+the pod. Only the API server has the authoritative list of fields. The lists in this module serve only for suggestions, and
+nothing is rejected because of them.
 """
 
 import re
@@ -72,13 +73,13 @@ class _Field(NamedTuple):
     """A field in a user's object."""
 
     chain: tuple[str, ...]
-    """The names of the fields from the pod spec down to this field."""
+    """Names of the fields on the way from the pod spec down to this field."""
     where: str
-    """The path in the user's object: `spec.engine.volumes[0].hostpath`."""
+    """Path of the field in the user's object, such as `spec.engine.volumes[0].hostpath`."""
 
     @property
     def candidates(self) -> frozenset[str]:
-        """The valid fields at this place; empty if there is no list for the place."""
+        """The valid fields at the location of this field; empty if there is no list for the location."""
         return _BELOW.get(self.chain[-2], frozenset()) if len(self.chain) > 1 else _POD | _OURS
 
     @property
@@ -90,7 +91,7 @@ class _Field(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """A message: the field does not exist, and what to do."""
+        """A message which states that the field does not exist, and what to do."""
         return f"{self.where} is not a field of a pod: " + (f"did you mean {self.meant}?" if self.meant else "remove it")
 
 

@@ -19,7 +19,7 @@ _ENTRIES: Mapping[str, str] = {
     "requiredDuringSchedulingIgnoredDuringExecution": "", "preferredDuringSchedulingIgnoredDuringExecution": "",
     "resourceClaims": "name", "claims": "name",
 }  # fmt: skip
-"""Lists of maps -> the key that every entry needs, or ""."""
+"""Name of a list of maps -> the key that each of its entries must have; "" if no key is required."""
 _MAPS = frozenset(
     {
         "resources", "limits", "requests", "securityContext", "capabilities", "lifecycle", "nodeSelector", "affinity",
@@ -29,7 +29,8 @@ _MAPS = frozenset(
         "tcpSocket", "grpc", "sleep",
     }
 )  # fmt: skip
-"""Maps. A name with two meanings has its parent in front: the required terms of pod affinity are a list."""
+"""Names of fields that must be maps. If a name has two meanings, the name of the parent precedes it, because for example
+the required terms of pod affinity are a list."""
 _LISTS_OF_TEXTS = frozenset({"command", "args", "add", "drop", "values", "namespaces"})
 _TEXTS = frozenset(
     {
@@ -37,8 +38,8 @@ _TEXTS = frozenset(
         "operator", "effect",
     }
 )  # fmt: skip
-"""Strings that identify entries or that the operator reads. `image` is not included, because the image of a volume is a
-map."""
+"""Names of fields that must be strings, because they identify entries or the operator reads them. `image` is not
+included, because the image of a volume is a map."""
 _NUMBERS = frozenset({"containerPort", "terminationGracePeriodSeconds"})
 _AMOUNTS = frozenset({"sizeLimit", "divisor"})
 _LEAVES = _TEXTS | _NUMBERS | _AMOUNTS | {"value"}
@@ -72,7 +73,7 @@ def _wrong_map(value: Mapping[str, Any], where: str, field: str) -> str:
 
 
 def _wrong_one(value: Any, where: str, field: str) -> str:
-    """Return a message about a scalar value of the wrong type, or ""."""
+    """Return a message about a scalar value that has the wrong type, or ""."""
     if field in _MAPS:
         return f"{where} must be a map"
     if field in _TEXTS and not isinstance(value, str):
@@ -91,7 +92,7 @@ def _wrong_amount(value: Any, where: str) -> str:
 
 
 def _field(parent: str, name: str) -> str:
-    """Return the name of a field in the tables of this module."""
+    """Return the name of a field as the tables of this module contain it."""
     return f"{parent}.{name}" if f"{parent}.{name}" in _MAPS else name
 
 

@@ -1,8 +1,8 @@
-"""The container that checks a node before the engine starts on it, or in the engine's place (docs/preflight.md).
+"""The container that checks a node before the engine starts on it, or instead of the engine (docs/preflight.md).
 
 It is an init container with the engine's image, resources, volumes, environment and devices, so the scheduler reserves no
-more for the pod and chooses no other node. It is the last init container, so it finds what the others have fetched. Its
-program is stored with the pod templates.
+additional resources for the pod, and selects no other node. It is the last init container, so the files that other init
+containers fetch already exist. Its program is stored with the pod templates.
 """
 
 import json
@@ -16,11 +16,13 @@ from ome_operator.preflight import code
 KEPT = ("image", "imagePullPolicy", "workingDir", "envFrom", "resources", "volumeMounts", "volumeDevices", "securityContext")
 """Fields of the engine's container that the check copies."""
 SECONDS, MANY_SECONDS, MANY = 60, 120, 12
-"""Time limit of a check in seconds, the limit for large groups, and the number of ranks from which a group is large."""
+"""Time limit of a check in seconds; the time limit for large groups; and the number of ranks from which a group is large."""
 
 
 def guarded(pod: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
-    """Return the pod spec with the check. `place`: what the check has to know about its group, from `group`."""
+    """Return the pod spec with the check added. `place` is the result of `group`: what the check needs to know about its
+    group.
+    """
     return {**pod, "initContainers": [*(pod.get("initContainers") or ()), container(pod["containers"][0], mode, place)]}
 
 
@@ -45,9 +47,8 @@ def container(main: Manifest, mode: str, place: Mapping[str, Any]) -> Manifest:
 
 
 def group(service: str, namespace: str, revision: str, component: str, size: int, port: int) -> dict[str, Any]:
-    """Return the DNS names of the ranks of a group as JSON data, with %d in place of a rank or a group.
-
-    `port`: where rank 0 serves HTTP, 0 if unknown.
+    """Return what a check needs to know about its group, as JSON data: the DNS names of the ranks, with %d in place of a
+    group or a rank. `port` is the port where rank 0 serves HTTP, 0 if it is unknown.
     """
     domain = f"{names.headless(service)}.{namespace}"
     prefill = names.stem(service, keys.ENGINE, revision) if component == keys.DECODER else ""
@@ -55,8 +56,8 @@ def group(service: str, namespace: str, revision: str, component: str, size: int
 
 
 def placed(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[str, Any]:
-    """Return the same from the common prefix of the pods' names. `prefill`: the prefix of the prefill groups that decode
-    ranks contact, "" for none.
+    """Return the same data as `group`, from the common prefix (`stem`) of the pods' names. `prefill` is the prefix of the
+    prefill groups that decode ranks contact; "" if there are none.
     """
     own = "$(LWS_GROUP_INDEX)"
     out: dict[str, Any] = {"rank": "$(LWS_WORKER_INDEX)", "size": size, "http": port}
@@ -70,7 +71,9 @@ def placed(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[s
 
 
 def _resources(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the GPUs of the kind whose tools the check supports, and the huge pages in bytes."""
+    """Return the resources that the check has to know: the number of GPUs of the kind whose tools it supports, and the
+    huge pages in bytes.
+    """
     out: dict[str, Any] = {}
     if gpus := quantity.units("nvidia.com/gpu", asked.get("nvidia.com/gpu") or 0):
         out["gpus"] = gpus

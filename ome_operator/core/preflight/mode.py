@@ -1,8 +1,8 @@
 """Determine whether the pods of a revision are checked before their engine starts (docs/preflight.md).
 
-The mode that service or runtime set is part of a revision. The default from the chart applies when a revision is rendered,
-and its change rolls nothing out (decisions 2). A runtime sets the mode in its spec, because only edits of a spec are rolled
-out in waves (decisions 30).
+The mode that the service or the runtime sets is part of a revision. The chart's default applies when a revision is rendered,
+and a change of the default starts no rollout (decisions 2). A runtime sets the mode in its spec, because only edits of a
+spec are rolled out in waves (decisions 30).
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ STORED = "preflight"
 
 
 def read(value: Any) -> str:
-    """Return the mode in its canonical spelling; "" if the value is no mode."""
+    """Return the mode in its canonical spelling; "" if the value is not a mode."""
     return next((mode for mode in MODES if mode.lower() == str(value).strip().lower()), "")
 
 
 def asked(service: InferenceService) -> str:
-    """Return the mode that the service sets for all of its components; "" if it sets none that is valid."""
+    """Return the mode that the service sets for all of its components; "" if it sets no valid mode."""
     return read(service.annotations.get(keys.PREFLIGHT, ""))
 
 
 def mode(inputs: Mapping[str, Any], component: str, default: str) -> str:
-    """Return the mode of a component, the first that is set of: its annotation in the service, the service's, the
-    runtime's, `default`.
+    """Return the mode of a component: the first that is set of the component's annotation in the service, the service's
+    annotation, the runtime's annotation, and `default`.
     """
     return layers.effective_value(inputs, component, keys.PREFLIGHT, STORED, read) or default
 

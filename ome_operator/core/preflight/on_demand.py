@@ -1,7 +1,8 @@
-"""Pods that check nodes as the pods of a service would, and then end: `ome preflight` (docs/preflight.md).
+"""Pods that check nodes in the same way as the pods of a service would, and then end: `ome preflight`
+(docs/preflight.md).
 
-Each is the service's own pod as the operator renders it, with the check as its only container. None carries a label of the
-service's pods, so no router, Service, disruption budget or operator mistakes it for one.
+Each pod is rendered like a pod of the service, with the check as its only container. It has no label of the service's pods,
+so that no router, Service, disruption budget or operator mistakes it for a pod of the service.
 """
 
 import re
@@ -17,15 +18,15 @@ from ome_operator.core.render import pod_template
 from ome_operator.core.render.statefulsets import Stored, stem
 
 KEPT = (keys.KUEUE_LABEL, keys.VOLCANO_LABEL, "sidecar.istio.io/inject")
-"""Labels that decide whether and how a pod is admitted: they are kept."""
+"""Labels that are kept, because they determine whether and how a pod is admitted."""
 ANOTHERS = frozenset(
     {"initContainers", "ephemeralContainers", "readinessGates", "priorityClassName", "priority", "preemptionPolicy"}
 )
-"""Fields that are removed: a check preempts nothing, fetches nothing, and is never ready."""
+"""Fields that are removed from the pod, because a check preempts no pods, fetches no files, and is never ready."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
-"""Prefix of annotations about a container, which has to exist."""
+"""Prefix of AppArmor annotations, which name a container that has to exist."""
 GRACE, MARGIN = 1, 120
-"""Grace period of a pod in seconds, and by how many seconds its lifetime exceeds that of the command that created it."""
+"""Grace period of a pod in seconds, and the seconds by which its lifetime exceeds that of the command that created it."""
 _REQUIRED, _PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 _LABEL = re.compile(r"metadata\.labels\['(.+)'\]")
 
@@ -33,7 +34,7 @@ Rename = Callable[[Any], Any]
 
 
 class RankKey(NamedTuple):
-    """The position of a pod in a service."""
+    """The identity of a pod in a service."""
 
     component: str
     group: int
@@ -41,33 +42,32 @@ class RankKey(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """The objects that are created to check groups of a service, and removed afterwards."""
+    """The objects that are created to check groups of a service, and that are removed afterwards."""
 
     service: str
     namespace: str
     run: str
     headless: Manifest
-    """The headless Service that gives the pods their names and owns them: its deletion removes all of them."""
+    """The headless Service that gives the pods their DNS names and owns them. Its deletion removes all pods."""
     pods: Mapping[RankKey, Manifest]
     disaggregated: bool
 
     @property
     def selector(self) -> str:
-        """Label selector of everything that was created for this run."""
+        """Label selector of all objects that were created for this run."""
         return f"{keys.PREFLIGHT_RUN}={self.run}"
 
 
 def patience(size: int, timeout: int) -> int:
-    """Return the time limit of a check whose ranks may start up to `timeout` seconds apart."""
+    """Return the time limit in seconds of a check whose ranks may start up to `timeout` seconds apart."""
     return timeout + (check_container.MANY_SECONDS if size >= check_container.MANY else check_container.SECONDS)
 
 
 def trial(
     service: str, namespace: str, roles: Mapping[str, Stored], groups: Mapping[str, int], run: str, timeout: int
 ) -> Trial:
-    """Return the objects for the given number of groups of each role.
-
-    `run` is unique to this run. `timeout`: seconds in which all ranks have to start.
+    """Return the objects that check the given number of groups of each role. `run` is the unique name of this run.
+    `timeout` is the number of seconds within which all ranks have to start.
     """
     name = names.trial(run)
     stems = {each: f"{name}-{each}" for each in roles}
@@ -104,8 +104,8 @@ def owned(pod: Manifest, headless: Manifest) -> Manifest:
 
 
 def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Mapping[str, Any], service: str) -> Manifest:
-    """Return a pod of this template with the check in place of its containers. `known`: what the check knows about its
-    group.
+    """Return a pod of this template with the check in place of its containers. `known` is what the check needs to know
+    about its group.
     """
     own = {keys.GROUP_INDEX: str(place.group), keys.POD_INDEX: str(place.rank)}
     labels = {**(template["metadata"].get("labels") or {}), **own}
@@ -153,12 +153,14 @@ def _main(workload: Manifest) -> Manifest:
 
 
 def _marked(key: str) -> str:
-    """Rename a label of the service's pods so that nothing selects the pod by it."""
+    """Return the name of a label of the service's pods for a pod of the check, so that no selector matches it."""
     return keys.PREFLIGHT_LABEL + names.fit(key.replace("/", "_"), names.LABEL)
 
 
 def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
-    """Return a function that replaces names of the service's pods by names of this run, in every text of a container."""
+    """Return a function that replaces the names of the service's pods by the names of this run, in all texts of a
+    container.
+    """
     known = {**stems, headless: name}
     words = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
     pattern = re.compile(rf"(?<![\w-])(?:({words}))(?=-(?:\d|\$)|[.:/\s,]|$)")
@@ -176,14 +178,16 @@ def _renaming(stems: Mapping[str, str], headless: str, name: str) -> Rename:
 
 
 def _literal(variable: Manifest, labels: Mapping[str, str]) -> Manifest:
-    """Replace a variable that refers to a label by the label's value: the pod does not have that label."""
+    """Replace a variable that refers to a label by the label's value, because the pod of the check does not have this
+    label.
+    """
     path = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
     found = _LABEL.fullmatch(path)
     return {"name": variable["name"], "value": labels[found[1]]} if found and found[1] in labels else variable
 
 
 def _there(volume: Manifest, service: str) -> Manifest:
-    """Make the volume of the SSH keys optional: before a service starts its Secret does not exist."""
+    """Make the volume of the SSH keys optional, because the Secret does not exist before the service starts."""
     secret = volume.get("secret") or {}
     return (
         {**volume, "secret": {**secret, "optional": True}}
@@ -200,7 +204,9 @@ def _filled(spec: Manifest, main: Manifest) -> set[str]:
 
 
 def _affinity(affinity: Manifest, labels: Mapping[str, str], run: str) -> Manifest:
-    """Return the affinity for a pod of this run: its pods relate to each other as those of the service would."""
+    """Return the affinity for a pod of this run. The pods of the run have the same relations to each other as the pods of
+    the service would have.
+    """
     out = dict(affinity)
     for kind in {"podAffinity", "podAntiAffinity"} & affinity.keys():
         part, beside = dict(affinity[kind] or {}), kind == "podAntiAffinity"
@@ -217,8 +223,8 @@ def _affinity(affinity: Manifest, labels: Mapping[str, str], run: str) -> Manife
 
 
 def _terms(term: Manifest, labels: Mapping[str, str], run: str, beside: bool) -> Iterator[Manifest]:
-    """Yield the terms for a term that matches pods like this one: for pods of the run, and with `beside` also for those
-    of the service.
+    """Yield the affinity terms that replace a term which matches pods of the service: a term for pods of the run and, if
+    `beside` is True, also a term for pods of the service.
     """
     selector = term.get("labelSelector")
     own = selector is not None and all(each.met(labels) for each in expressions(selector))

@@ -1,7 +1,8 @@
-"""Read the result of a preflight check from the status of its pod (docs/preflight.md): bounded, and robust against any
-content.
+"""Read the result of a preflight check from the status of its pod (docs/preflight.md). The size of the result is bounded,
+and any content is accepted.
 
-The message comes out of a user's image: it may be truncated, may not be JSON, or may imitate ours.
+The message comes from a container with a user's image: it may be truncated, may not be JSON, or may imitate a check's
+message.
 """
 
 import json
@@ -14,14 +15,14 @@ from ome_operator.core.termination import printable, telling
 Body = Mapping[str, Any]
 
 LIMIT = 8192
-"""Characters of a message that are read: the kubelet keeps 4,096 bytes."""
+"""Maximum number of characters of a message that are read. The kubelet keeps 4,096 bytes."""
 MANY = 12
-"""Number of findings of a pod that are kept."""
+"""Maximum number of findings of a pod that are kept."""
 SAID, FIX, CHECK = 300, 200, 40
-"""Largest number of characters of a cause, of a fix, and of the name of a check."""
+"""Maximum number of characters of a finding's cause, of its fix, and of the name of its check."""
 RANKS = 10_000
 OWN = -1
-"""Stands for the pod's own rank."""
+"""Value of `PreflightFinding.rank` for the rank of the pod itself."""
 LOG = f"the log of container {keys.PREFLIGHT_CONTAINER}"
 
 
@@ -42,7 +43,7 @@ class PreflightFinding(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The result of the check of a pod."""
+    """The result of a pod's check."""
 
     findings: tuple[PreflightFinding, ...]
     held: bool
@@ -56,9 +57,8 @@ class Checked(NamedTuple):
 
 
 def read(status: Body) -> Checked | None:
-    """Return the result of the check from a pod's status; None if there was no check, or it found nothing.
-
-    While the check runs again, its last result counts, so that the status does not flicker.
+    """Return the result of the check from a pod's status; None if there was no check, or if it found nothing. While the
+    check runs again, its last result is returned, so that the status does not alternate.
     """
     box = _box(status, "initContainerStatuses", keys.PREFLIGHT_CONTAINER)
     ended = (box.get("state") or {}).get("terminated") or (box.get("lastState") or {}).get("terminated")
@@ -71,7 +71,9 @@ def read(status: Body) -> Checked | None:
 
 
 def alone(status: Body, name: str) -> Checked | None:
-    """Return the result of a check that is the only container, of this name; None until it has ended."""
+    """Return the result of a check that is the only container of its pod and has this name; None until the check has
+    ended.
+    """
     ended = (_box(status, "containerStatuses", name).get("state") or {}).get("terminated")
     if not ended:
         return None
@@ -83,7 +85,7 @@ def alone(status: Body, name: str) -> Checked | None:
 
 
 def began(status: Body, name: str) -> bool:
-    """Return whether such a check runs or has ended."""
+    """Return whether the check in the container of this name is running or has ended."""
     state = _box(status, "containerStatuses", name).get("state") or {}
     return bool(state.get("running") or state.get("terminated"))
 
@@ -93,7 +95,7 @@ def _box(status: Body, where: str, name: str) -> Body:
 
 
 def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
-    """Yield the findings of a message, and a finding about the message itself if it is malformed."""
+    """Yield the findings in a message. If the message is malformed, also yield a finding about the message itself."""
     text = message[:LIMIT].strip()
     data = _json(text)
     if isinstance(data, dict) and "preflight" in data:
@@ -134,7 +136,7 @@ def _json(text: str) -> Any:
 
 
 def _whole(text: str) -> Iterator[Any]:
-    """Yield the findings before the point where the message was truncated."""
+    """Yield the findings of a truncated message that precede the point of truncation."""
     decoder, at = json.JSONDecoder(), text.find('{"check"')
     while at >= 0:
         try:

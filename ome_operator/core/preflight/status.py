@@ -10,22 +10,22 @@ from ome_operator.core.reasons import PREFLIGHT, Reason
 from ome_operator.core.status.conditions import Condition
 
 ABSENT = "absent"
-"""The check that reports a missing rank. It no longer counts once the group serves."""
+"""Name of the check that reports a missing rank. Its findings are ignored once the group serves."""
 LINES = 8
-"""Lines of a group in the status."""
+"""Maximum number of lines about a group in the status."""
 
 
 class GroupChecked(NamedTuple):
-    """The findings in a group."""
+    """The findings of the checks in a group."""
 
     title: str
-    """The group as people call it, such as "prefill group 0"."""
+    """Name of the group in messages, such as "prefill group 0"."""
     lines: tuple[str, ...]
     held: bool
 
 
 def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
-    """Return the findings by group (the name of its leader's pod), for groups with findings."""
+    """Return the findings of each group that has findings, by the name of the group's leader pod."""
     if all(pod.preflight is None for pod in pods):
         return {}
     both = any(pod.component == keys.DECODER for pod in pods)
@@ -44,7 +44,9 @@ def checked(pods: Collection[Pod]) -> dict[str, GroupChecked]:
 
 
 def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
-    """Return each finding of a group once, however many ranks report it. In the result no rank is `OWN`."""
+    """Return each finding of a group once, even if several ranks report it. The argument maps ranks to their results. In
+    the returned findings `rank` is never `OWN`.
+    """
     out: dict[tuple[int, str, str], PreflightFinding] = {}
     for number, checked in sorted(said.items()):
         for found in checked.findings if checked is not None else ():
@@ -54,13 +56,13 @@ def told(said: Mapping[int, Checked | None]) -> list[PreflightFinding]:
 
 
 def line(found: PreflightFinding, node: str) -> str:
-    """Return a line with the rank, its node ("" if unknown), the cause and the fix."""
+    """Return a line with the rank of a finding, its node ("" if unknown), the cause and the fix."""
     where = f"rank {found.rank}" + (f" on node {node}" if node else "")
     return f"{where}: {found._replace(rank=OWN).sentence}"
 
 
 def _lines(members: list[Pod]) -> list[str]:
-    """Return the lines for a group, bounded."""
+    """Return the lines about a group, at most `LINES`."""
     nodes = {pod.rank: pod.node for pod in members}
     serves = any(pod.rank == 0 and pod.ready for pod in members)
     found = [each for each in told({pod.rank: pod.preflight for pod in members}) if not (serves and each.check == ABSENT)]
@@ -80,7 +82,7 @@ def condition(found: Mapping[str, GroupChecked]) -> Condition | None:
 
 
 def beside(groups: Iterable[Mapping[str, Any]], found: Mapping[str, GroupChecked]) -> tuple[dict[str, Any], ...]:
-    """Return `status.groups` with the findings of each group."""
+    """Return the entries of `status.groups`, each with the findings of the group."""
     return tuple(
         {**group, "preflight": list(found[group["name"]].lines)} if group["name"] in found else dict(group)
         for group in groups

@@ -80,7 +80,7 @@ FAMILIES: Mapping[str, type] = {
     "BenchmarkJobs": BenchmarkReasons,
     "Nothing to do": GoodReasons,
 }
-"""Heading in docs/troubleshooting.md -> the class with the reasons listed there."""
+"""Heading in docs/troubleshooting.md -> the class that contains the reasons listed under it."""
 
 
 class Reason(
@@ -95,10 +95,12 @@ REASONS: Mapping[str, ReasonRecord] = {
     for record in vars(family).values()
     if isinstance(record, ReasonRecord)
 }
-"""Word -> its record. Conditions can also contain words without a record, from the kubelet, the scheduler or the API
-server."""
+"""Word -> the record of the reason. Conditions can also contain words without a record, which come from the kubelet, the
+scheduler or the API server."""
 
 
 def record_of(word: str) -> ReasonRecord:
-    """Return the record of a reason; for a word of Kubernetes without a record, a record of a state that requires action."""
+    """Return the record of a reason. For a word of Kubernetes that has no record, return the record of a state that
+    requires action.
+    """
     return REASONS.get(word) or ReasonRecord(word, of=(), kstatus=Kstatus.IN_PROGRESS, meaning="")

@@ -8,17 +8,17 @@ MODEL_READY, RUNTIME_READY = "ModelReady", "RuntimeReady"
 ENGINE_READY, DECODER_READY, ROUTER_READY = "EngineReady", "DecoderReady", "RouterReady"
 ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
-"""Part -> its condition, which only services that do not follow edits have: True if the current runtime or model differs
-from the version that the service uses."""
+""""runtime" or "model" -> the condition that only services have which do not follow edits of it. The condition is True if
+the current object differs from the version that the service uses."""
 ANOTHER, RECOVERED, FROZEN = "AnotherOperator", "Recovered", "Frozen"
 PREFLIGHT = "Preflight"
-"""Present only while the preflight check of an engine has findings."""
+"""Condition that exists only while the preflight check of an engine has findings."""
 ROUTER_INTACT = "RouterIntact"
-"""Present only if a foreign worker was recently registered in a router."""
+"""Condition that exists only if a foreign worker was recently registered in a router."""
 COMPLETE = "Complete"
 """The condition of BenchmarkJobs."""
 CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER: ROUTER_READY}
-"""Component -> the condition that reports its pods."""
+"""Component -> the condition that reports the state of its pods."""
 COMPONENTS = tuple(CONDITION.values())
 """The conditions of components."""
 ORDER = (
@@ -29,7 +29,7 @@ ORDER = (
 
 
 class Why(NamedTuple):
-    """A reason with its message."""
+    """A reason together with its message."""
 
     reason: str
     """A reason, or a word from the kubelet or the API server."""
@@ -37,4 +37,4 @@ class Why(NamedTuple):
 
 
 NOTHING = Why("", "")
-"""No reason, because nothing is wrong."""
+"""The absence of a reason, because nothing is wrong."""

@@ -1,4 +1,6 @@
-"""Reasons of pods. Reasons of the kubelet and the scheduler are passed on; those that are not listed here have no record."""
+"""Reasons of pods. Reasons of the kubelet and the scheduler are reported unchanged; those that are not listed here have
+no record.
+"""
 
 from ome_operator.core.reasons.conditions import COMPLETE, COMPONENTS, PREFLIGHT, READY, RECOVERED, ROLLED_OUT, ROUTER_INTACT
 from ome_operator.core.reasons.record import POD, Kstatus, ReasonRecord, RolloutStage, State

@@ -4,9 +4,9 @@ from enum import StrEnum
 from typing import Self
 
 ORDINARY = 100
-"""Gravity of reasons without a rank of their own."""
+"""Gravity of reasons that have no gravity of their own."""
 POD = "Pod"
-"""Stands for the pods in `ReasonRecord.of`: the reason is displayed for a pod (`ome explain`)."""
+"""Value in `ReasonRecord.of` for a reason that is displayed for a pod (`ome explain`)."""
 
 
 class State(StrEnum):
@@ -15,7 +15,7 @@ class State(StrEnum):
     BROKEN = "broken"
     """Action is required."""
     WAITING = "waiting"
-    """It waits for something external: capacity, nodes, weights, or its wave."""
+    """It waits for something external: capacity, nodes, weights, or the wave of an edit."""
     STARTING = "starting"
     """It will become ready without action."""
     ROLLING = "rolling"
@@ -29,7 +29,7 @@ class State(StrEnum):
 
     @property
     def order(self) -> int:
-        """The position among all states; the worst is 0."""
+        """The position of the state among all states, from 0, the worst."""
         return list(State).index(self)
 
 
@@ -47,7 +47,7 @@ class RolloutStage(StrEnum):
 
     @property
     def number(self) -> int:
-        """The position among all stages, from 0."""
+        """The position of the stage among all stages, from 0."""
         return list(RolloutStage).index(self)
 
 
@@ -59,11 +59,11 @@ class Kstatus(StrEnum):
     """
 
     CURRENT = "Current"
-    """Neither condition: the object matches its spec."""
+    """Neither Reconciling nor Stalled: the object matches its spec."""
     IN_PROGRESS = "InProgress"
-    """Reconciling: it continues without action, or when the awaited resource is available."""
+    """Reconciling: the object makes progress without action, or as soon as the awaited resource is available."""
     FAILED = "Failed"
-    """Stalled: it continues only after an edit or another action."""
+    """Stalled: the object makes progress only after an edit or another action."""
 
 
 class ReasonRecord(str):
@@ -74,39 +74,41 @@ class ReasonRecord(str):
     """
 
     word: str
-    """The word as a plain string."""
+    """The word of the reason as a plain string."""
     of: tuple[str, ...]
     """Types of the conditions that can have the reason. The condition Ready also repeats the reasons of the other
     conditions."""
     kstatus: Kstatus
     meaning: str
-    """What has happened, in Markdown, for docs/troubleshooting.md."""
+    """Description of what has happened, in Markdown, for docs/troubleshooting.md."""
     remedy: str
-    """What to do: Markdown, or, if `printed`, plain text with `{service}`, `{which}`, `{columns}` and `{holders}`."""
+    """Description of what to do. If `printed` is True, it is plain text with `{service}`, `{which}`, `{columns}` and
+    `{holders}`; otherwise Markdown."""
     printed: bool
-    """Whether `ome explain` and `ome ui` print the remedy. For other reasons, the message itself states what to do."""
+    """Whether `ome explain` and `ome ui` print the remedy. For other reasons the message of the condition states what to
+    do."""
     router_remedy: str
-    """The remedy for a router's pod, if it differs from the remedy for engines."""
+    """The remedy for a router's pod; "" if it is the same as for engines."""
     see: str
     """A sentence or link in Markdown that follows the remedy in docs/troubleshooting.md."""
     state: State
     stage: RolloutStage | None
-    """The stage that a rollout has not passed while RolledOut has the reason."""
+    """The stage that a rollout has not passed while the condition RolledOut has this reason; None for other reasons."""
     passing: bool
     """Whether the state ends without action, so that no Event warns of it."""
     loud: bool
     """Whether an Event warns if RolledOut has the reason. For other conditions, an Event warns of every reason that is
     not `passing`."""
     gravity: int
-    """Rank among several reasons that are reported together: the lowest value first. From ORDINARY on, reasons of pods
-    are sorted by name."""
+    """Rank of the reason among several reasons that are reported together. The lowest value is reported first. From
+    ORDINARY on, reasons of pods are sorted by name."""
     pods: str
     """The text after a number of pods, such as "2 pods unschedulable"; "" for the word itself."""
     on_its_way: bool
     """Whether a pod has the reason during a normal start, so that the condition of its component is Progressing."""
 
     def __new__(cls, word: str, **_: object) -> Self:
-        """Create the string; the other arguments are attributes of the record."""
+        """Create the string of the word. The other arguments are attributes of the record."""
         return str.__new__(cls, word)
 
     def __init__(
@@ -121,7 +123,7 @@ class ReasonRecord(str):
         self.pods, self.on_its_way = pods, on_its_way
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Serialize the record as its word."""
+        """Return the serialized form of the record, which is its word."""
         return str, (self.word,)
 
     @property

@@ -1,4 +1,4 @@
-"""Reasons of groups that failed and are recovering."""
+"""Reasons of groups that have failed and recover."""
 
 from ome_operator.core.reasons.conditions import RECOVERED
 from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State

@@ -26,13 +26,15 @@ def labels(service: str, component: str = "", revision: str = "") -> dict[str, s
 
 
 def leaders(service: str, component: str) -> dict[str, str]:
-    """Return the selector of a component's pods that serve HTTP (leaders or routers), in all slices."""
+    """Return the selector of a component's pods that serve HTTP, in all slices. These are the leaders of engines, or the
+    routers.
+    """
     first = {} if component == keys.ROUTER else {keys.WORKER_INDEX: "0"}
     return {**labels(service, component), **first}
 
 
 def address(owner: Owner, component: str, revision: str, group: int) -> str:
-    """Return the DNS name, within the cluster, of the leader pod of a group."""
+    """Return the DNS name of the leader pod of a group, within the cluster."""
     pod = names.leader_pod(names.stem(owner.name, component, revision), group)
     return f"{pod}.{names.headless(owner.name)}.{owner.namespace}"
 

@@ -1,4 +1,5 @@
-"""Render the NetworkPolicies of a service, if the operator's options enable them: which pods may connect to which pods.
+"""Render the NetworkPolicies of a service, which determine which pods may connect to its pods. The operator's options
+have to enable them.
 
 Engines accept connections only from pods of their service. Routers accept connections from everywhere on the serving port,
 and from the operator's namespace on the port of the worker registry. NetworkPolicies are additive: to admit another client,
@@ -11,7 +12,7 @@ from ome_operator.core.render import meta
 from ome_operator.util.memoize import memoize_by_identity
 
 NAMESPACE = "kubernetes.io/metadata.name"
-"""Label with the namespace's name, which the API server sets on every namespace."""
+"""Label whose value is the namespace's name. The API server sets it on every namespace."""
 
 
 @memoize_by_identity(1024)

@@ -1,5 +1,5 @@
-"""Render the pod templates of engines: the composed pod spec, then a list of features (`FEATURES`), each applied by a
-function.
+"""Render the pod templates of engines: the composed pod spec, to which each function in the list `FEATURES` adds a
+feature.
 
 To add a feature to engine pods, add a function to that list (docs/architecture.md).
 """
@@ -23,28 +23,29 @@ from ome_operator.core.weights.mount import VOLUME, Mount, mount, with_directori
 from ome_operator.engines import servers
 
 DRAIN_MARGIN = 15
-"""Seconds in the termination grace period of a leader beyond its longest request, so that endpoints are updated in time
-(decisions 11)."""
+"""Seconds by which the termination grace period of a leader exceeds its longest request, so that endpoints are updated in
+time (decisions 11)."""
 
 
 class Context(NamedTuple):
-    """The identity of a component's revision, and what was selected for its pods."""
+    """The identity of a component's revision, and the objects that were selected for its pods."""
 
     service: str
     namespace: str
     revision: str
     weights: Sequence[Mapping[str, str]]
-    """Stored identities (`core.weights.mount.Weights` as dicts) of the model, and then of the LoRA weights."""
+    """Stored identities (`core.weights.mount.Weights` as dicts) of the model's weights, followed by those of the LoRA
+    weights."""
     accelerator: Mapping[str, Any]
     """What the selected accelerator class adds to this component; {} if no class was selected."""
     directories: Sequence[str] = ()
-    """Directories of the revisions of `weights`, in the same order; see `core.weights.mount.mount`."""
+    """Directories of the revisions of the weights, in the order of `weights`; see `core.weights.mount.mount`."""
     labels: Mapping[str, str] = MappingProxyType({})
     """Labels that OME defines; a label from the user takes precedence."""
     collector: str = ""
     """HOST:PORT of the collector that receives spans; "" disables tracing. Set it only if `traces_refusal` returns ""."""
     title: str = ""
-    """The role that spans name: engine, prefill or decode."""
+    """The role that spans contain: engine, prefill or decode."""
     preflight: str = OFF
     """The mode of the preflight check that runs before the engine starts."""
 
@@ -78,7 +79,9 @@ def leader(context: Context, composed: Composed) -> Manifest:
 
 
 def worker(context: Context, composed: Composed) -> Manifest:
-    """Return the pod template of the ranks above 0. `stamp` adds the label `ome.io/group` later, as for the leader."""
+    """Return the pod template of the ranks above 0. `stamp` later adds the label `ome.io/group`, as it does for the
+    leader.
+    """
     if composed.worker is None:
         raise ValueError("a group of a single pod has no workers")
     own = composed._replace(labels=composed.worker_labels, annotations=composed.worker_annotations)
@@ -116,7 +119,9 @@ def _template(rank: RankContext, pod: Manifest, more: Mapping[str, str]) -> Mani
 
 
 def _environment(pod: Manifest, rank: RankContext) -> Manifest:
-    """Add variables: the pod's identity, its rank and group, its model, and the variables of the accelerator class."""
+    """Add environment variables: the pod's identity, its rank and group, its model, and the variables of the accelerator
+    class.
+    """
     context, composed = rank.context, rank.composed
     group = _leader_env(context, composed) if rank.leads else _worker_env(context, composed)
     model = [
@@ -203,7 +208,8 @@ FEATURES: tuple[PodFeature, ...] = (
     _traces,
     _preflight,  # must be last: its container is a copy of the engine container
 )
-"""The features of every engine pod beyond what runtime and service specify, in the order in which they are applied."""
+"""The features that every engine pod has in addition to what runtime and service specify, in the order in which they are
+applied."""
 
 
 def _with_weights(pod: Manifest, weights: Mount) -> Manifest:
@@ -230,7 +236,7 @@ def _parallelism(context: Context, composed: Composed) -> int:
 
 
 def base_env(service: str, namespace: str) -> list[Manifest]:
-    """Return the variables that every container of the operator gets, including routers."""
+    """Return the environment variables that every container of the operator gets, including those of routers."""
     return [
         {"name": "INFERENCESERVICE_NAME", "value": service},
         {"name": "NAMESPACE", "value": namespace},
@@ -240,8 +246,8 @@ def base_env(service: str, namespace: str) -> list[Manifest]:
 
 
 def field_reference(path: str) -> Manifest:
-    """Return a downward API reference. It includes apiVersion because the API server would add that field inside an
-    atomic map.
+    """Return a downward API reference to a field. It contains apiVersion, because the API server would add that field
+    inside an atomic map.
     """
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
 
@@ -286,8 +292,8 @@ def add_env(container: Manifest, ours: list[Manifest]) -> Manifest:
 
 
 def require(affinity: Manifest, expression: Manifest) -> Manifest:
-    """Return the affinity with one more required node expression, added to every term because terms are alternatives
-    (OR).
+    """Return the affinity with one more required node expression. The expression is added to every term, because terms
+    are alternatives (OR).
     """
     node = dict(affinity.get("nodeAffinity") or {})
     required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
@@ -307,10 +313,8 @@ def prefer(affinity: Manifest, expression: Manifest) -> Manifest:
 
 
 def port(container: Mapping[str, Any], default: int = 8080) -> int:
-    """Return the port on which a container serves HTTP.
-
-    The first that exists: the port whose name starts with http, the first port, the `--port` argument, the default port of
-    the engine, `default`.
+    """Return the port on which a container serves HTTP: the first that exists of the port whose name starts with http,
+    the first port, the `--port` argument, the default port of the engine, and `default`.
     """
     ports = container.get("ports") or ()
     for entry in sorted(ports, key=lambda entry: not str(entry.get("name", "")).startswith("http")):

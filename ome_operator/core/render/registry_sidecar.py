@@ -15,7 +15,7 @@ TYPES = {keys.ENGINE: "prefill", keys.DECODER: "decode"}
 
 
 class Groups(NamedTuple):
-    """One role of the slice, as the registry needs it."""
+    """One role of a slice, in the form that the registry needs."""
 
     component: str
     port: int
@@ -23,15 +23,15 @@ class Groups(NamedTuple):
     pods: int
     """Pods per group."""
     stem: str
-    """Prefix of the names of the role's StatefulSets. The registry accepts a pod as a worker only if such a StatefulSet
-    owns it."""
+    """Prefix of the names of the role's StatefulSets. The registry accepts a pod as a worker only if a StatefulSet with
+    this prefix owns the pod."""
 
 
 class Sidecar(NamedTuple):
     """Settings of a router's registry that do not come from the router itself."""
 
     image: str
-    """Image of the registry; "" for no registry."""
+    """Image of the registry; "" if routers get no registry."""
     roles: tuple[Groups, ...] = ()
     bootstrap_port: int = BOOTSTRAP_PORT
     pull_secrets: tuple[str, ...] = ()
@@ -54,10 +54,10 @@ def sidecar(image: str, roles: Mapping[str, Stored], pull_secrets: tuple[str, ..
 def with_registry(
     pod: Manifest, owner: meta.Owner, revision: str, annotations: Mapping[str, str], settings: Sidecar
 ) -> Manifest:
-    """Return the router's pod with the registry container, if the router is an SGLang router that fits the roles of the
-    slice.
+    """Return the router's pod with the registry container. The container is added only to an SGLang router that fits the
+    roles of the slice.
 
-    The registry is a native sidecar, so it starts before the router and stops after it.
+    The registry is a native sidecar, so it starts before the router and stops after the router.
     """
     router = sglang_router(pod["containers"][0])
     if router is None or not settings.image or annotations.get(keys.REGISTRY) == OFF:
@@ -75,7 +75,9 @@ def with_registry(
 
 
 def _pulled(pod: Manifest, settings: Sidecar) -> Manifest:
-    """Return the image pull Secrets of the pod, followed by those of the registry; the kubelet tries them in turn."""
+    """Return the image pull Secrets of the pod, followed by those of the registry. The kubelet tries them one after the
+    other.
+    """
     own = pod.get("imagePullSecrets") or []
     names = {secret["name"] for secret in own}
     more = [{"name": name} for name in settings.pull_secrets if name not in names]
@@ -121,7 +123,9 @@ def _container(owner: meta.Owner, revision: str, router: SglangRouter, settings:
 
 
 def _environment(words: list[str], env: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the variables that the words refer to, directly or through other variables, in their original order."""
+    """Return the environment variables to which the words refer, directly or through other variables, in their original
+    order.
+    """
     needed: list[dict[str, Any]] = []
     texts = list(words)
     for variable in reversed(env):  # a variable can refer only to earlier variables

@@ -21,10 +21,10 @@ from ome_operator.engines.routers import HEALTH_INTERVAL, SELECTORS, accepts_con
 from ome_operator.util.memoize import memoize_by_identity
 
 ENDPOINT_LAG = 15
-"""Seconds by which endpoints may lag behind a terminating router. The router serves during this time (decisions 11)."""
+"""Seconds for which a terminating router continues to serve, because endpoints may be updated late (decisions 11)."""
 LEADER_ADDRESS = {keys.ENGINE: "$(ENGINE_LEADER_ADDRESS)", keys.DECODER: "$(DECODER_LEADER_ADDRESS)"}
-"""Placeholders in a router's arguments for the address of a leader. An argument with a placeholder is repeated for each
-leader."""
+"""Component -> the placeholder in a router's arguments for the address of a leader. An argument with a placeholder is
+repeated for each leader."""
 ROLLING, RECREATE = "RollingUpdate", "Recreate"
 T = TypeVar("T")
 GRACE = "--shutdown-grace-period-secs"
@@ -32,17 +32,17 @@ RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "wa
 
 
 class RouterSettings(NamedTuple):
-    """Settings of a router that do not come from its pod spec but from its slice, its service and the operator."""
+    """Settings of a router that come from its slice, its service and the operator, and not from its pod spec."""
 
     leaders: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(component, addresses of its leaders) for each component, if `names_leaders` is true for the router."""
     replaced: Manifest | None = None
     """The result of `replacement`: how the router's pods are replaced; None for the default."""
     labels: tuple[tuple[str, str], ...] = ()
-    """OME's labels, as the engines of the slice carry them. They are read from the stored templates, so that a change of
+    """OME's labels, as the engines of the slice have them. They are read from the stored templates, so that a change of
     these labels does not restart the routers of existing slices."""
     key: str = "false"
-    """Whether the router's control plane gets a key: a value that `accepts_control_key` understands."""
+    """Whether the router's control plane gets a key, as the value of an annotation that `accepts_control_key` parses."""
     collector: str = ""
     """HOST:PORT of the collector for the router's spans; "" disables them."""
 
@@ -156,8 +156,8 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def _configured(container: Manifest, config: Mapping[str, str], ours: list[Manifest]) -> Manifest:
-    """Return the container with `config` as variables, sorted by name, after `ours`. They override variables of the
-    runner.
+    """Return the container with the variables `config`, sorted by name, after the operator's variables `ours`. They
+    override variables of the runner.
     """
     users = [variable for variable in container.get("env") or () if variable["name"] not in config]
     configured = [{"name": name, "value": value} for name, value in sorted(config.items())]
@@ -178,15 +178,17 @@ def _watchful(container: Manifest) -> Manifest:
 
 
 def names_leaders(composed: Composed) -> bool:
-    """Return whether the router's arguments refer to addresses of leaders, which means that it does not discover workers
-    itself.
+    """Return whether the router's arguments contain placeholders for addresses of leaders. Such a router does not
+    discover workers itself.
     """
     words = [str(word) for word in composed.leader["containers"][0].get("args") or ()]
     return any(reference in word for word in words for reference in LEADER_ADDRESS.values())
 
 
 def _with_addresses(args: list[str], leaders: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the arguments with each flag that refers to the leaders of a component repeated for each leader."""
+    """Return the arguments, in which each flag with a placeholder for the leaders of a component is repeated for each
+    leader.
+    """
     out: list[str] = []
     for flag in grouped(args):
         named = [name for name, reference in LEADER_ADDRESS.items() if any(reference in word for word in flag)]
@@ -229,7 +231,8 @@ def _scoped(words: list[str], ours: str) -> list[str]:
 
 
 def _draining(container: Manifest, pod: Manifest) -> Manifest:
-    """Return a pre-stop pause unless the user defines a hook: new connections arrive until all endpoints are updated.
+    """Return the container with a pre-stop pause unless the user defines a hook, because new connections arrive until all
+    endpoints are updated.
 
     The pause has to be shorter than the user's termination grace period; otherwise the API server rejects the pod.
     """

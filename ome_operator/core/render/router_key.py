@@ -1,8 +1,8 @@
 """Add an API key to the control plane of a service's routers. Without a key, every client that may send prompts could
-also register a worker and thereby receive the prompts of other clients.
+also register a worker, and thereby receive the prompts of other clients.
 
-The key is a variable from a Secret that the operator creates for the service and never reads, as for SSH keys (decisions
-20). The router's pod spec contains only a reference to the variable. The worker registry gets the same variable.
+The key is a variable from a Secret that the operator creates for the service and never reads, as it does for SSH keys
+(decisions 20). The router's pod spec contains only a reference to the variable. The worker registry gets the same variable.
 """
 
 from ome_operator import keys, names
@@ -17,7 +17,7 @@ ARGUMENT = f"{CONTROL_KEYS}=ome:registry:admin:{REFERENCE}"
 
 
 def with_key(container: Manifest, service: str) -> Manifest:
-    """Return the router's container with the key. If the user sets a variable of that name, its value is the key."""
+    """Return the router's container with the key. If the user sets the variable `OME_ROUTER_KEY`, its value is the key."""
     source = {"secretKeyRef": {"name": names.router_key(service), "key": keys.ROUTER_KEY_FIELD}}
     configured = add_env(container, [{"name": keys.ROUTER_KEY_VARIABLE, "valueFrom": source}])
     return {**configured, "args": [*(container.get("args") or ()), ARGUMENT]}
@@ -32,7 +32,9 @@ def variable(container: Manifest) -> Manifest | None:
 
 
 def secret(owner: meta.Owner, deployment: Manifest) -> Manifest | None:
-    """Return the Secret that a router's Deployment refers to, without its data; None if it refers to no such Secret."""
+    """Return the Secret to which a router's Deployment refers for the key, without its data; None if the Deployment
+    refers to none.
+    """
     name = names.router_key(owner.name)
     key = variable(deployment["spec"]["template"]["spec"]["containers"][0]) or {}
     if ((key.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name") != name:

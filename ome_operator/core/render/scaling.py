@@ -15,8 +15,9 @@ PERCENT = 80
 
 @memoize_by_identity(4096)
 def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Manifest:
-    """Return the budget for all pods of one role of one slice. Budgets do not overlap: a pod with two budgets cannot be
-    evicted at all (decisions 14).
+    """Return the disruption budget for all pods of one role of one slice.
+
+    Budgets must not overlap, because a pod with two budgets cannot be evicted at all (decisions 14).
     """
     selector = meta.labels(owner.name, component, revision)
     spec = {
@@ -29,9 +30,9 @@ def budget(owner: meta.Owner, component: str, revision: str, allowed: int) -> Ma
 
 
 def allowed_disruptions(policy: ReplicaPolicy, groups: int) -> int:
-    """Return the number of pods that may be evicted at once; 1 by default.
+    """Return the number of pods of a role that may be evicted at the same time; 1 by default.
 
-    The user's values count groups, and the eviction of one pod takes down one group. Percentages are rounded up, as the API
+    The user's values count groups, and the eviction of one pod stops one group. Percentages are rounded up, as the API
     server does for budgets.
     """
     if policy.max_unavailable is not None:

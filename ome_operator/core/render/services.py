@@ -1,7 +1,6 @@
-"""Render the Services of an InferenceService: the one of its URL, one for each component, and a headless Service that
-gives the pods DNS names.
-
-If an HTTPRoute exposes the service, each slice also has a Service for its routers.
+"""Render the Services of an InferenceService: the Service of its URL, one Service for each component, and a headless
+Service that gives the pods DNS names. If an HTTPRoute exposes the service, each slice also has a Service for its
+routers.
 """
 
 from collections.abc import Mapping
@@ -34,7 +33,9 @@ def services(
 
 @memoize_by_identity(1024)
 def slice_service(owner: meta.Owner, revision: str, port: int) -> Manifest:
-    """Return the Service of a slice's routers, for a route with weights. It has the name of their Deployment."""
+    """Return the Service of a slice's routers, for a route with weights. The Service has the name of the routers'
+    Deployment.
+    """
     labels = meta.labels(owner.name, keys.ROUTER, revision)
     spec = {"type": "ClusterIP", "selector": labels, "ports": [_port("http", keys.SERVICE_PORT, port)]}
     return meta.manifest(owner, "v1", "Service", names.router(owner.name, revision), labels, {"spec": spec})

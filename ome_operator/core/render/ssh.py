@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.render import meta
 
 MODE = 0o400
-"""SSH rejects private keys that other users can read."""
+"""File mode of the keys. SSH rejects private keys that other users can read."""
 
 
 def inject(pod: Manifest, annotations: Mapping[str, str], service: str) -> Manifest:

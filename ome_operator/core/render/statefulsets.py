@@ -1,11 +1,12 @@
-"""Render the StatefulSets of a slice: rendered once per revision, stored, and afterwards stamped from the stored form
-(decisions 3).
+"""Render the StatefulSets of a slice once per revision, and store them. Later, StatefulSets are written from the stored
+template (decisions 3).
 
-`workloads` is the renderer; its result is stored in the ControllerRevision. Only `stamp` runs later: it sets the name and
-label of a group, so a repaired object, or a group added by a newer operator, equals its siblings.
+`workloads` is the renderer; its result is stored in the ControllerRevision. Later only `stamp` runs, which sets the name and
+label of a group in the stored template. An object that is repaired, or a group that a newer operator adds, therefore equals
+the other groups.
 
-Each group has a StatefulSet of one pod, its leader, and, if it has more pods, a StatefulSet of its workers. A group is thus
-an object of fixed size that can be created, replaced and deleted independently of its number (decisions 22).
+Each group has a StatefulSet of one pod, its leader, and, if it has more pods, a StatefulSet of its workers. A group thus has
+a fixed size, and can be created, replaced and deleted independently of its number (decisions 22).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,9 +26,11 @@ from ome_operator.engines import servers
 from ome_operator.util.memoize import memoize_by_identity
 
 RENDER = 3
-"""Version of the renderer, stored with its result. Raise it when templates change; running pods keep their templates."""
+"""Version of the renderer, which is stored with its result. Increase it when templates change; running pods keep their
+templates."""
 OLDEST = 3
-"""Oldest version of the renderer whose result can be stamped: before it, all leaders of a role were one StatefulSet."""
+"""Oldest version of the renderer whose stored templates can still be used. Before it, all leaders of a role were one
+StatefulSet."""
 
 
 class Stored(NamedTuple):
@@ -35,13 +38,14 @@ class Stored(NamedTuple):
 
     component: str
     size: int
-    """Pods per group."""
+    """Number of pods per group."""
     port: int
     """Port on which leaders serve HTTP."""
     leader: Manifest
-    """StatefulSet of a group's leader, without owner and namespace, and without the group in its name and labels."""
+    """Template for the StatefulSet of a group's leader, without owner and namespace, and without the group in its name
+    and labels."""
     worker: Manifest | None
-    """StatefulSet of a group's workers in the same form; None for groups of one pod."""
+    """Template for the StatefulSet of a group's workers, in the same form as `leader`; None for groups of one pod."""
 
 
 def workloads(
@@ -116,7 +120,7 @@ def stored(data: Mapping[str, Any]) -> Mapping[str, Stored]:
 
 @memoize_by_identity(2048)
 def gpus(role: Stored) -> int:
-    """Return the number of GPUs of a group."""
+    """Return the number of GPUs of one group of a role."""
     worker = pod_gpus(role.worker) * (role.size - 1) if role.worker is not None else 0
     return pod_gpus(role.leader) + worker
 
@@ -127,7 +131,9 @@ def pod_gpus(workload: Manifest) -> int:
 
 
 def stamp(owner: meta.Owner, role: Stored, groups: Iterable[int]) -> list[Manifest]:
-    """Return the StatefulSets of these groups of a role: for each group its leader, and its workers if it has any."""
+    """Return the StatefulSets of these groups of a role, from the stored templates: for each group the leader's, and the
+    workers' if the group has workers.
+    """
     manifests = []
     for group in groups:
         manifests.append(_stamp(owner, role.leader, names.leader(stem(role), group), group, 1))

@@ -32,8 +32,8 @@ def advice(
 
 @memoize_by_identity(1024)
 def _mismatch(runtime: Runtime, model: Model, well_known: WellKnown) -> tuple[str, ...]:
-    """Return why a runtime that a service names may not fit its model. It is used nevertheless, because the user may know
-    better.
+    """Return the reasons why a runtime that a service names may not fit its model. The runtime is used nevertheless,
+    because the user may know better.
     """
     rules = [rule.sentence for rule in violations(runtime, profile_of(model, True, well_known), chosen=False) if rule.sure]
     return (f"runtime {runtime.name} may not fit model {model.name}: {', '.join(rules)}",) if rules else ()

@@ -20,7 +20,7 @@ BASE = "base"
 def fine_tuned(
     service: InferenceService, model: Model | None, identity: Manifest, deps: Deps
 ) -> tuple[Manifest, tuple[Problem, ...]]:
-    """Return what a service's fine-tuned weights add to the inputs of its revision, and the problems with them.
+    """Return what a service's fine-tuned weights add to the inputs of its revision, and the problems of these weights.
 
     `identity` is the identity of the model's weights, as the revision stores it.
     """
@@ -39,7 +39,9 @@ def fine_tuned(
 
 
 def existing_weights(service: InferenceService, deps: Deps) -> list[FineTunedWeight]:
-    """Return the fine-tuned weights that a service names, in its order, without those that do not exist or are invalid."""
+    """Return the fine-tuned weights that a service names, in the order of its spec. Weights that do not exist or are
+    invalid are left out.
+    """
     return [weight for name in _names(service) if isinstance(weight := deps.weights.get(name), FineTunedWeight)]
 
 

@@ -34,7 +34,7 @@ def equivalent(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 
 
 def _align(left: Manifest, right: Manifest) -> None:
-    """Remove the source of weights that only one side stores, in place, so that it is not compared.
+    """Remove the source of weights in place if only one of two sets of inputs contains it, so that it is not compared.
 
     Earlier operators did not store the source of weights, and without model agents nothing uses it.
     """
@@ -68,8 +68,8 @@ def _parsed(inputs: Mapping[str, Any]) -> Manifest:
 
 
 def _component(stored: Any) -> Any:
-    """Return a stored component in the form of the running code. A component that the running code rejects, because
-    another version stored it, is returned unchanged.
+    """Return a stored component in the form of the running code. If the running code rejects the component, because
+    another version stored it, return it unchanged.
     """
     try:
         return Component.model_validate(stored).dump()

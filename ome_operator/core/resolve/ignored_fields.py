@@ -1,4 +1,5 @@
-"""Fields and annotations of an object that have no effect, as sentences for the condition Advice.
+"""Find the fields and annotations of an object that have no effect, and describe them in sentences for the condition
+Advice.
 
 `core/resolve/no_effect.py` is the table of these fields and annotations.
 """
@@ -24,17 +25,19 @@ from ome_operator.util.memoize import memoize_by_identity
 
 NOTHING: frozenset[str] = frozenset()
 OMES = re.compile(r"([a-z-]+\.)?ome\.io/|ome\.oracle\.com/|kueue-enabled$")
-"""Matches annotations in OME's domains. Such an annotation has no effect unless it is listed as read."""
+"""Matches annotations in OME's domains. Such an annotation has no effect unless a table lists it as an annotation that is
+read."""
 PARTS = {"engine": "engine", "decoder": "decoder", "router": "router"}
 PARTS |= {f"{name}Config": name for name in PARTS} | {"predictor": keys.ENGINE}
 """Field of a spec that describes a component -> the component."""
 
 
 def in_service(service: InferenceService, runtime: Runtime | None, exposed: bool) -> tuple[str, ...]:
-    """Return the sentences about a service as the user wrote it, and about the components that it takes from its runtime.
+    """Return the sentences about a service as the user wrote it, and about the components that the service takes from its
+    runtime.
 
-    `exposed` states that the operator creates an Ingress or an HTTPRoute for the service, so that annotations for them are
-    read.
+    `exposed`: True if the operator creates an Ingress or an HTTPRoute for the service, so that it reads the annotations for
+    them.
     """
     sentences = [*ignored(service, READ_WHERE_EXPOSED if exposed else NOTHING)]
     if runtime is not None:

@@ -38,10 +38,10 @@ NOT_IDENTITY = frozenset(
 
 
 class _Kinds(NamedTuple):
-    """The two kinds of models, or of runtimes."""
+    """The two kinds of models, or of runtimes: namespaced and cluster-wide."""
 
     here: str
-    """Kind of the objects in the service's namespace."""
+    """Kind of the namespaced objects."""
     everywhere: str
     """Kind of the cluster-wide objects."""
 
@@ -51,34 +51,35 @@ _MODELS, _RUNTIMES = _Kinds("BaseModel", "ClusterBaseModel"), _Kinds("ServingRun
 
 @dataclass(frozen=True)
 class Resolved:
-    """A service together with the objects that it refers to, or the problems that prevent that."""
+    """A service together with the objects to which it refers, or the problems that prevent this."""
 
     model: Model | None = None
     runtime: Runtime | None = None
     inputs: Manifest | None = None
-    """Inputs of the revision that the service's current spec describes; None while a referenced object is missing."""
+    """Inputs of the revision that the service's current spec describes; None while an object to which the service refers
+    is missing."""
     router: tuple[Manifest, Manifest] | None = None
-    """(the runtime's spec, the service's router), from which the router is composed; None without a router or runtime."""
+    """(spec of the runtime, router of the service), from which the router is composed; None without a router or runtime."""
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = field(default=())
-    """Sentences about the service that the user should know but need not act on."""
+    """Sentences about the service that are useful to the user, but require no action."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """OME's labels for pods of a new revision (`ome_labels`)."""
+    """OME's labels for pods of a new revision: the result of `ome_labels`."""
     drift: Mapping[str, str | None] = field(default_factory=dict)
-    """Part -> how the stored runtime or model of the service differs from the current object, "" if it does not; None for
-    a part that follows the current object."""
+    """"runtime" or "model" -> how the version that the service uses differs from the current object, "" if they are
+    equal; None if the service follows the current object."""
 
 
 def model_refs(service: InferenceService) -> tuple[Ref, ...]:
-    """Return the objects that a service's model may be, in order of precedence: without a kind, a BaseModel of its
-    namespace and then a ClusterBaseModel.
+    """Return the objects to which a service's model reference may refer, in order of precedence. Without a kind these are
+    a BaseModel of its namespace, and then a ClusterBaseModel.
     """
     named = migrate(service.spec).model
     return _refs(named.name, named.kind, service.namespace, _MODELS) if named else ()
 
 
 def object_refs(service: InferenceService) -> tuple[Ref, ...]:
-    """Return all objects with weights that a service may refer to: its model and its fine-tuned weights."""
+    """Return all objects with weights to which a service may refer: its model and its fine-tuned weights."""
     named = migrate(service.spec).model
     return model_refs(service) + tuple(
         Ref("FineTunedWeight", "", name) for name in (named and named.fine_tuned_weights) or ()
@@ -86,8 +87,8 @@ def object_refs(service: InferenceService) -> tuple[Ref, ...]:
 
 
 def runtime_refs(service: InferenceService) -> tuple[Ref, ...]:
-    """Return the objects that a service's runtime may be, in order of precedence as for models; () if it names no
-    runtime.
+    """Return the objects to which a service's runtime reference may refer, in the same order of precedence as for models;
+    () if the service names no runtime.
     """
     named = migrate(service.spec).runtime
     if named is None or not named.name:
@@ -175,7 +176,7 @@ def _inputs(
 
 @memoize_by_identity(2048)
 def written(component: Component | None, router: bool = False) -> Manifest:
-    """Return what a user wrote for a component, without the fields that do not reach its pods."""
+    """Return what a user wrote for a component, without the fields that do not affect its pods."""
     if component is None:
         return {}
     raw = component.dump()
@@ -185,7 +186,9 @@ def written(component: Component | None, router: bool = False) -> Manifest:
 
 @memoize_by_identity(512)
 def runtime_parts(spec: RuntimeSpec, router: bool = False) -> Manifest:
-    """Return the parts of a runtime's spec that reach the pods of engine and decoder, or of the router."""
+    """Return the parts of a runtime's spec that affect the pods of engine and decoder or, if `router` is True, those of
+    the router.
+    """
     if router:
         return {"routerConfig": written(spec.router_config, True)}
     parts: Manifest = {
@@ -247,7 +250,7 @@ def _runtime(
 def _chosen(
     service: InferenceService, model: Model | None, deps: Deps, before: Mapping[str, Any]
 ) -> tuple[tuple[Ref, ...], Problem | None]:
-    """Return the runtime for a service that names none: (the selected runtime, None), or ((), the problem)."""
+    """Return the runtime for a service that names none: ((the selected runtime,), None), or ((), the problem)."""
     if service.spec.runtime is not None and service.spec.runtime.name:
         message = _no_kind("runtime", service.spec.runtime.kind, _RUNTIMES)
         return (), Problem(RUNTIME_READY, Reason.RUNTIME_NOT_NAMED, message)
@@ -266,8 +269,8 @@ def _chosen(
 
 
 def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[str, Any]) -> Ref | None:
-    """Return the runtime that was selected earlier; None if the service's spec, or a later edit of the runtime, rules it
-    out.
+    """Return the runtime that was selected earlier; None if the service's spec, or a later edit of the runtime, excludes
+    it now.
     """
     stored, named = before.get(BASE) or before.get("model") or {}, service.spec.runtime
     if not before.get(CHOSEN) or any(stored.get(name) != getattr(model, name) for name in ("kind", "namespace", "name")):
@@ -283,18 +286,20 @@ def _kept(service: InferenceService, model: Model, deps: Deps, before: Mapping[s
 
 
 def _where(refs: tuple[Ref, ...], existing: Mapping[Ref, object]) -> str:
-    """Return the name of the referenced object for messages: the object that exists, or else the cluster-wide kind."""
+    """Return the name of an object for messages: of the object that exists, or else of the cluster-wide kind."""
     ref = next((candidate for candidate in refs if candidate in existing), refs[-1])
     return f"{ref.kind} {ref.name}" + (f" in namespace {ref.namespace}" if ref.namespace else "")
 
 
 def _unread(where: str, service: InferenceService, kinds: _Kinds) -> str:
-    """Return a message: the operator does not read cluster-wide objects, so create a namespaced object instead."""
+    """Return a message for a user of an operator without cluster-wide rights: the operator does not read cluster-wide
+    objects, so create a namespaced object instead.
+    """
     return f"{where} is {UNREAD}: apply a {kinds.here} of that name in namespace {service.namespace}"
 
 
 def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
-    """Return a message: a service names a kind of models, or of runtimes, that does not exist."""
+    """Return a message which states that a service names a kind of models, or of runtimes, that does not exist."""
     return f"spec.{part}.kind is {shown(kind)}: write {kinds.everywhere} or {kinds.here}, or remove kind"
 
 

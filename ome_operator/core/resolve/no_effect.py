@@ -1,7 +1,7 @@
-"""Fields and annotations that users may write but that have no effect: one table for all kinds.
+"""Fields and annotations that users may write but that have no effect, in one table for all kinds.
 
 `tests/unit/test_silent_fields.py` checks the table in both directions: every field or annotation without effect is listed,
-and every listed one has no effect. The condition Advice of an object names those that the object sets.
+and every listed field or annotation has no effect. The condition Advice of an object names those that the object sets.
 """
 
 from collections.abc import Mapping
@@ -12,22 +12,23 @@ from ome_operator.api.well_known import ALIASES
 
 
 class Unless(NamedTuple):
-    """A field that has no effect unless its value is the one that describes the actual behavior."""
+    """A field that has no effect, unless its value equals `value`, which describes what the operator does anyway."""
 
     value: Any
     hint: str = ""
 
 
 class Only(NamedTuple):
-    """A map of which only some keys are read."""
+    """A map of which the operator reads only the keys `keys`."""
 
     keys: frozenset[str]
     hint: str = ""
 
 
 Tree = Mapping[str, Any]
-"""Name of a field -> the tree of the fields below it, or a hint: what to do instead, as a part of a sentence, or "" if
-there is nothing to do. A name that ends with `[]` is a list, a name that ends with `{}` a map."""
+"""Name of a field -> the tree of the fields below it, or a hint. The hint states what to do instead, as a part of a
+sentence; it is "" if there is nothing to do. A name that ends with `[]` is a list, and a name that ends with `{}` is a
+map."""
 
 _REPLICAS = "routers are not scaled automatically: set minReplicas"
 _PLACE = "name the nodes in nodeSelector or affinity"
@@ -194,8 +195,8 @@ ANNOTATIONS: Mapping[str, str] = {
     **_ome("serving-runtime", hint="use spec.runtime.name"),
     "models.ome.io/target-instance-shapes": "use spec.storage.nodeSelector",
 }
-"""OME's annotations that have no effect -> what to do instead. Unlisted annotations in OME's domains have no effect
-either."""
+"""OME's annotation that has no effect -> hint what to do instead. Annotations in OME's domains that are not listed here
+have no effect either, unless they are listed as read."""
 
 _QUEUE = frozenset({keys.VOLCANO_QUEUE, keys.DEDICATED_CLUSTER, keys.KUEUE_ENABLED})
 _ON_SERVICES = frozenset(
@@ -215,7 +216,7 @@ READ: Mapping[str, frozenset[str]] = {
         ("BaseModel", "FineTunedWeight", "ClusterServingRuntime", "ServingRuntime", "AcceleratorClass"), _SHARED
     ),
 }
-"""Kind -> the annotations that are read, or that the operator itself writes."""
+"""Kind -> the annotations that the operator reads, or that it writes itself."""
 READ_WHERE_EXPOSED = frozenset({keys.INGRESS_OFF, keys.INGRESS_DOMAIN, keys.INGRESS_MORE, keys.INGRESS_TEMPLATE})
 """Annotations of a service that are read only if the operator creates Ingresses or HTTPRoutes."""
 _ON_ENGINES = _QUEUE | frozenset(
@@ -234,4 +235,4 @@ READ_ON_PODS: Mapping[str, frozenset[str]] = {
     keys.DECODER: _ON_ENGINES,
     keys.ROUTER: _QUEUE | {keys.REGISTRY, keys.ROUTER_KEY, keys.ENGINE_VERSION, keys.TRACES},
 }
-"""Component -> the annotations of the component that are read."""
+"""Component -> the annotations of the component that the operator reads."""

@@ -13,9 +13,9 @@ from ome_operator.api import FineTunedWeight, Model, Runtime
 from ome_operator.core.resolve.finetuned import is_merged
 
 CATEGORY = f"{keys.MODEL_LABEL_PREFIX}category"
-"""Annotation of a model with its size class, which becomes the label `base-model-size`."""
+"""Annotation of a model that contains its size class. The size class becomes the value of the label `base-model-size`."""
 SMALL = "SMALL"
-"""Size class of a model without the annotation."""
+"""Size class of a model that has no annotation."""
 KEYS = (
     "base-model-name", "base-model-size", "base-model-type", "base-model-vendor", "serving-runtime", "fine-tuned-serving",
     "fine-tuned-serving-with-merged-weights", "fine-tuned-weight-ft-strategy",
@@ -24,7 +24,7 @@ _VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 def ome_labels(model: Model, runtime: Runtime, trained: Sequence[FineTunedWeight]) -> dict[str, str]:
-    """Return OME's labels for the pods of a service. Values that are invalid as label values are left out."""
+    """Return OME's labels for the pods of a service. Values that are not valid as values of a label are left out."""
     strategy = (trained[0].spec.hyper_parameters or {}).get("strategy") if trained else None
     values = (
         names.fit(model.name, names.LABEL),

@@ -21,13 +21,13 @@ Part = Literal["runtime", "model"]
 
 
 class _PartNames(NamedTuple):
-    """Names that belong to a part: its annotation, its field of the status, and its condition."""
+    """Names that belong to the runtime or the model: an annotation, a field of the status, and a condition."""
 
     annotation: str
     token: str
-    """Field of the status that stores the last value of the annotation that was acted on."""
+    """Field of the status that stores the last value of the annotation that the operator has acted on."""
     ready: str
-    """The condition that a mistake in this part sets to False."""
+    """Condition that is False if there is a mistake in the reference to the runtime or model."""
 
 
 PART_NAMES: Mapping[Part, _PartNames] = {
@@ -45,7 +45,7 @@ class Pinned:
     inputs: Mapping[str, Any] | None = None
     """The stored inputs from which `part` was taken; None if it was taken from the current object."""
     drift: str | None = None
-    """How the current object differs from `part` and what to do, "" if they are equal; None if the service follows the
+    """How the current object differs from `part`, and what to do; "" if they are equal; None if the service follows the
     object."""
     problems: tuple[Problem, ...] = ()
 
@@ -81,8 +81,9 @@ def pinned_revisions(spec: ServiceSpec) -> frozenset[str]:
 
 
 def sync_tokens(service: InferenceService, done: bool) -> dict[str, str]:
-    """Return the annotation values that were acted on, by field of the status. `done` states that inputs made from the
-    current objects are stored, so that the current values count as acted on.
+    """Return the annotation values that the operator has acted on, by field of the status.
+
+    `done`: True if inputs made from the current objects are stored, so that the operator has acted on the current values.
     """
     out = {}
     for names in PART_NAMES.values():

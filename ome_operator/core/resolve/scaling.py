@@ -14,23 +14,24 @@ SCALERS = ("hpa", "keda", "external", "none")
 
 
 class ReplicaPolicy(NamedTuple):
-    """Replica counts and limits of a component; values of the service take precedence over those of the runtime."""
+    """Replica counts and limits of a component. Values of the service take precedence over values of the runtime."""
 
     low: int
-    """minReplicas; 1 if unset."""
+    """Minimum number of replicas (minReplicas); 1 if unset."""
     high: int
-    """maxReplicas; minReplicas if unset, because autoscaling has to be requested explicitly (docs/migrate.md)."""
+    """Maximum number of replicas (maxReplicas); minReplicas if unset, because autoscaling has to be requested explicitly
+    (docs/migrate.md)."""
     min_available: int | str | None
     max_unavailable: int | str | None
     scale_metric: str
-    """Name of the metric; "" if unset."""
+    """Name of the metric for autoscaling; "" if unset."""
     scale_target: int
-    """Target value of the metric; 0 if unset."""
+    """Target value of the metric for autoscaling; 0 if unset."""
     hpa: dict[str, Any]
-    """`autoscaler.hpa`: metrics and behavior of the HorizontalPodAutoscaler."""
+    """Metrics and behavior of the HorizontalPodAutoscaler (`autoscaler.hpa`)."""
     scaler: str
-    """What changes the replicas between `low` and `high`: hpa, keda, external or none; "" for manual scaling only
-    (docs/scaling.md). With any other value nothing scales the component."""
+    """Name of what changes the number of replicas between `low` and `high`: hpa, keda, external or none; "" for manual
+    scaling only (docs/scaling.md). With any other value nothing scales the component."""
 
     @property
     def scaled(self) -> bool:
@@ -39,8 +40,8 @@ class ReplicaPolicy(NamedTuple):
 
     @property
     def autoscaled(self) -> bool:
-        """Whether a HorizontalPodAutoscaler is created. It has to be able to read its metric, which excludes request
-        rates.
+        """Whether a HorizontalPodAutoscaler is created. The autoscaler has to be able to read its metric, which excludes
+        request rates.
         """
         return self.low < self.high and self.scaler == "hpa" and (bool(self.hpa.get("metrics")) or self.readable)
 

@@ -20,11 +20,11 @@ from ome_operator.core.selection.capability import DEFAULT_POLICY, Want, ranked,
 from ome_operator.core.selection.model_profile import ModelProfile
 
 ASKED = "asked"
-"""Key in a stored part: the request by which the class was selected; absent if the service named the class."""
+"""Key in a stored component: the request by which the class was selected; absent if the service named the class."""
 OWN = "own"
-"""Key next to the settings of a class: the flags that the service itself sets for the component."""
+"""Key in a stored component, next to the settings of the class: the flags that the service itself sets for the component."""
 LISTED = 5
-"""Largest number of classes that a message lists."""
+"""Maximum number of classes that a message names."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Accelerated:
     """The accelerator classes of a service's components."""
 
     parts: Manifest = field(default_factory=dict)
-    """component -> {class, asked, nodeSelector, args, env}, as inputs of the revision store them."""
+    """Component -> {class, asked, nodeSelector, args, env}, in the form in which inputs of the revision store it."""
 
 
 def accelerated(
@@ -178,7 +178,7 @@ def _part(chosen: AcceleratorClass, runtime: Runtime | None) -> dict[str, Any]:
 
 
 def _overrides(name: str, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a stored runtime adds for a class."""
+    """Return the settings that a stored runtime adds for the class of this name."""
     return {key: kept[key] for key in ("args", "env", "parallelism", "pipeline") if key in kept and kept["class"] == name}
 
 
@@ -197,10 +197,11 @@ def unset_by_service(part: Mapping[str, Any], written: Mapping[str, Any]) -> dic
 
 
 def parallel_sizes(part: Mapping[str, Any]) -> dict[str, int]:
-    """Return how a class divides the model: {"TP": sizes, "PP": stages}; {} if the runtime does not specify it.
+    """Return how a class divides the model: {"TP": number of tensor parallel parts, "PP": number of pipeline stages}; {}
+    if the runtime does not specify it.
 
-    A stored part contains the product, which is also the value of PARALLELISM_SIZE, and the number of pipeline stages if
-    there is more than one.
+    A stored component contains the product of both, which is also the value of PARALLELISM_SIZE, and the number of pipeline
+    stages if there is more than one.
     """
     stages = int(part.get("pipeline") or 1)
     if "parallelism" not in part:

@@ -12,22 +12,24 @@ from ome_operator.core.observed.objects import Node
 
 DEFAULT_POLICY = "BestFit"
 HEADROOM = Fraction(5, 4)
-"""Memory per byte of weights that BestFit requires, because caches and buffers need memory, too."""
+"""Bytes of memory per byte of weights that the policy BestFit requires, because caches and buffers need memory, too."""
 
 
 class Want(NamedTuple):
-    """The requirements of a component for its accelerator."""
+    """The requirements that a component has for its accelerator."""
 
     constraints: AcceleratorConstraints | None
     """Constraints of the service."""
     requirements: AcceleratorRequirements | None
     """Requirements of the runtime."""
     bytes_each: int | None
-    """Bytes of weights on one accelerator; None if unknown."""
+    """Bytes of weights that one accelerator has to hold; None if unknown."""
 
 
 def unfit(accelerator: AcceleratorClass, want: Want) -> tuple[str, ...]:
-    """Return the requirements that a class does not meet, as clauses for a message; () if it meets all."""
+    """Return the requirements that a class does not meet, as clauses for a message; () if the class meets all
+    requirements.
+    """
     out: list[str] = []
     for required, requester in ((want.constraints, "the service"), (want.requirements, "the runtime")):
         if required is not None:

@@ -18,15 +18,15 @@ class Violation(NamedTuple):
     """A clause about what the runtime supports and what the model or service has; messages put the runtime's name before
     it."""
     sure: bool = True
-    """False if the model or the runtime leaves the value unset: reason enough not to select the runtime, but not to warn
-    a user who named it."""
+    """Whether both values are known. False if the model or the runtime leaves the value unset: then the runtime is not
+    selected automatically, but a user who names it is not warned."""
 
 
 class Score(NamedTuple):
-    """How well a runtime matches a model; smaller is better."""
+    """How well a runtime matches a model. Smaller scores are better."""
 
     minus_weight: int
-    """−(weight of the format + weight of the framework) × priority, for the best matching format."""
+    """−(weight of the format + weight of the framework) × priority, for the supported format that matches best."""
     width: float
     """Width of the supported range of model sizes: a narrow range is the more specific match. Infinite if the range or
     the model's size is unknown."""
@@ -74,7 +74,7 @@ def _closest(formats: Iterable[SupportedModelFormat], model: ModelProfile) -> tu
 
 
 def _format(supported: SupportedModelFormat, model: ModelProfile) -> tuple[Violation, ...]:
-    """Return the rules that one supported format violates."""
+    """Return the rules that a model violates for one supported format of a runtime."""
     pipeline = (supported.diffusion_pipeline.class_name if supported.diffusion_pipeline else None) or ""
     model_format = supported.model_format or (Version(name=supported.name) if supported.name else None)
     rules = (

@@ -1,7 +1,7 @@
-"""Collect what is known about a model, for the selection of a runtime and of accelerators.
+"""Collect the known properties of a model, for the selection of a runtime and of accelerators.
 
-Values in the model's spec take precedence over facts from its files, and these over the facts of a well-known model of the
-same name.
+Values in the model's spec take precedence over facts from its files. Facts from its files take precedence over the facts of
+a well-known model of the same name.
 """
 
 import re
@@ -19,20 +19,20 @@ PLAIN = "none"
 
 
 class ModelProfile(NamedTuple):
-    """A model, as far as it is known; unknown values are None or ""."""
+    """The known properties of a model; unknown values are None or ""."""
 
     name: str
     format: Version | None
     framework: Version | None
     architecture: str
     quantization: str
-    """Quantization of the weights; "" also for weights that are not quantized, because specs leave the field unset for
-    them."""
+    """Quantization of the weights; "" if it is unknown or the weights are not quantized, because specs leave the field
+    unset for such weights."""
     quantizations: frozenset[str]
-    """All names of the quantization, in lower case; a runtime that names any of them supports this model."""
+    """All names of the quantization, in lower case. A runtime that names any of these supports the model."""
     parameters: float | None
     pipeline: str
-    """Class name of a diffusion pipeline."""
+    """Class name of the model's diffusion pipeline; "" for other models."""
     weight_bytes: int | None
     learned: bool
     """Whether the facts were read from the model's files."""
@@ -42,7 +42,7 @@ class ModelProfile(NamedTuple):
 
 @memoize_by_identity(512)
 def profile_of(model: Model, files: bool = True, well_known: WellKnown = NO_MODELS) -> ModelProfile:
-    """Return what is known about a model; without `files` only what its spec contains.
+    """Return the known properties of a model. `files`: False to use only its spec.
 
     A version that was only found in the files is left out, because no one requested it.
     """
@@ -81,11 +81,11 @@ def facts_of(model: Model, well_known: WellKnown) -> tuple[Facts, str]:
 
 
 def _words(facts: Facts) -> list[str]:
-    """Return the names of a quantization in the facts, the common name before the tool's own name; [] if it is not
-    quantized.
+    """Return the names of the quantization in the facts, the common name before the tool's own name; [] for weights that
+    are not quantized.
 
-    Both names are needed: runtimes of Kimi K2 Thinking support `compressed-tensors`, the packing of its weights, which are
-    `int4`.
+    Both names are needed: runtimes of Kimi K2 Thinking support `compressed-tensors`, which is the packing of its `int4`
+    weights.
     """
     quantization = facts.quantization
     if quantization is None or quantization.name == PLAIN:

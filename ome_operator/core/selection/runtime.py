@@ -18,11 +18,11 @@ from ome_operator.core.selection.match import Score, Violation, score, violation
 from ome_operator.core.selection.model_profile import ModelProfile
 
 NAMED = 600
-"""Largest number of characters that excluded candidates take up in a condition's message."""
+"""Maximum number of characters of a condition's message that name excluded candidates."""
 
 
 SPLIT = "it keeps prefill and decode apart, and the service names no decoder"
-"""Clause for a runtime with a decoderConfig that a service without a decoder cannot use."""
+"""Clause for a message about a runtime that has a decoderConfig, and therefore cannot serve a service without a decoder."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Candidate:
 
     ref: Ref
     score: Score | None = None
-    """None if the candidate is excluded."""
+    """Score of the candidate; None if the candidate is excluded."""
     violations: tuple[str, ...] = ()
-    """The rules that exclude the candidate, as clauses."""
+    """The rules that exclude the candidate, as clauses for a message; () if it is not excluded."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Selection:
 
 
 def remedy_for_unknown_model(model: ModelProfile, deps: Deps) -> str:
-    """Return a supplement to `Selection.sentence` for a model of unknown architecture: how to make it known; "" for other
-    models.
+    """Return a text to append to `Selection.sentence` if the model's architecture is unknown: how to make it known.
+    Return "" for other models.
     """
     if model.learned or model.architecture:
         return ""
@@ -132,8 +132,8 @@ def _candidate(
 
 
 def still_matches(runtime: Runtime, service: InferenceService, model: ModelProfile) -> bool:
-    """Return whether a runtime that was selected earlier may stay selected: it violates no rule of which both sides are
-    known.
+    """Return whether a runtime that was selected earlier may stay selected: it violates no rule for which the values of
+    both the model and the runtime are known.
     """
     rules = (*violations(runtime, model, chosen=True), *_components(runtime, service))
     return not any(rule.sure for rule in rules)

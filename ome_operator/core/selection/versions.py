@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 _RELEASE = re.compile(r"(?P<prefix>v?)(?P<major>\d+)(\.(?P<minor>\d+)(\.(?P<patch>\d+)(?P<rest>\D.*)?)?)?")
 SAID = {"GreaterThan": "older than ", "GreaterThanOrEqual": "up to "}
-"""Operator of a runtime -> its meaning for the version of a model, as a part of a message."""
+"""Operator of a runtime's version -> its meaning for the version of a model, as a part of a message."""
 
 
 class ParsedVersion(NamedTuple):
@@ -20,7 +20,7 @@ class ParsedVersion(NamedTuple):
     rest: str
     """The text after the three numbers, such as `.dev0`, `-preview` or `+cu126`; "" for an official release."""
     form: tuple[str, int]
-    """The prefix (`v` or none), and how many numbers the text contains."""
+    """(prefix, count): the prefix `v` or "", and how many numbers the text contains."""
 
 
 def release(text: str) -> ParsedVersion | None:
@@ -40,10 +40,10 @@ def ordered(left: str, right: str) -> bool:
 
 
 def accepts(operator: str | None, runtime: str, model: str) -> bool:
-    """Return whether a runtime for the version `runtime` accepts a model of the version `model`.
+    """Return whether a runtime with the version `runtime` accepts a model with the version `model`.
 
-    Without an ordering operator, or if one of them is not an official release, the versions have to be equal. An ordering
-    operator rejects two versions of different form: `4.57` and `4.48.3` cannot be compared.
+    Without an ordering operator, or if one of the versions is not an official release, the versions have to be equal. An
+    ordering operator rejects two versions of different form: `4.57` and `4.48.3` cannot be compared.
     """
     left, right = release(runtime), release(model)
     if left is None or right is None:

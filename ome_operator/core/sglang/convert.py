@@ -11,18 +11,18 @@ from ome_operator.core.selection.runtime import remedy_for_unknown_model, select
 
 
 def source(short: SglangModel | Serving) -> str:
-    """Return a digest of what the user wrote; when it changes, the created object is rendered again."""
+    """Return a digest of what the user wrote. When the digest changes, the object of ome.io is rendered again."""
     return names.digest({**short.spec.dump(), **_class(short)})
 
 
 def _class(short: SglangModel | Serving) -> dict[str, str]:
-    """Return the label with the class of operators that handles the object, for the created object, too."""
+    """Return the label with the class of the operator that handles the object. The created object gets the same label."""
     operator_class = short.labels.get(keys.OPERATOR_CLASS)
     return {keys.OPERATOR_CLASS: operator_class} if operator_class else {}
 
 
 def desired_object(short: SglangModel | Serving, deps: Deps) -> tuple[Manifest | None, Why]:
-    """Return the object to create, or the reason why it cannot be determined yet."""
+    """Return the object to create, or the reason why the object cannot be determined yet."""
     return _model(short) if isinstance(short, SglangModel) else _service(short, deps)
 
 
@@ -63,7 +63,7 @@ def _service(short: Serving, deps: Deps) -> tuple[Manifest | None, Why]:
 
 
 def draft(short: Serving, deps: Deps) -> InferenceService | Invalid:
-    """Return the service without components, as the input of the selection of a runtime."""
+    """Return the service without components, from which a runtime is selected."""
     notes, spec = _begun(short, _named(short, deps))
     return InferenceService.parse(_manifest(short, "InferenceService", notes, spec))
 

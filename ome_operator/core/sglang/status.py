@@ -14,14 +14,14 @@ _FIELDS = {
     "spec.runtime.name": "spec.runtime", "spec.model.name": "spec.baseModel",
     "spec.storage.storageUri": "spec.source", "spec.storage.path": "spec.path",
 }  # fmt: skip
-"""Fields of the created objects -> the fields of the short kinds that they come from."""
+"""Field of a created object -> the field of the sglang.ai object from which it comes."""
 _FIELD = re.compile(r"(?<!'s )(?<!\w: )\bspec\.(\w+)")
-"""Matches a field in a message, unless it is a field of a runtime."""
+"""Matches a field name in a message, unless it is a field of a runtime."""
 
 
 def mirrored_status(short: SglangModel | Serving, made: Mapping[str, Any] | None, why: Why, now: datetime) -> dict[str, Any]:
-    """Return the status of an object of sglang.ai from the status of the object created for it, or from the reason why
-    there is none.
+    """Return the status of an object of sglang.ai. It is built from the status of the object that was created for it, or
+    from the reason why there is no such object.
     """
     shared = {name: made[name] for name in _COPIED if made and made.get(name)}
     shared = {name: value for name, value in shared.items() if (name == "state") == isinstance(short, SglangModel)}
@@ -42,8 +42,8 @@ def mirrored_status(short: SglangModel | Serving, made: Mapping[str, Any] | None
 
 
 def _own_words(short: SglangModel | Serving, message: str) -> str:
-    """Translate a message about the created object: name the fields of the short kind, or else put the created object's
-    name in front.
+    """Translate a message about the created object. Name the fields of the sglang.ai object, or, if that is not possible,
+    put the created object's name in front.
     """
     for theirs, own in _FIELDS.items():
         message = message.replace(theirs, own)

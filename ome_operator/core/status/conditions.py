@@ -8,7 +8,8 @@ from ome_operator.core.reasons import ADVICE, Reason
 
 MESSAGE_LIMIT = 1024
 ADVICE_LIMIT = 8 * MESSAGE_LIMIT
-"""Limit for the condition Advice, which has a sentence for each finding, so that truncation would hide findings."""
+"""Maximum length of the message of the condition Advice. It is larger than for other conditions, because the message has
+one sentence for each finding, and truncation would hide findings."""
 
 
 class Condition(NamedTuple):
@@ -16,7 +17,7 @@ class Condition(NamedTuple):
 
     type: str
     status: bool | None
-    """None means Unknown."""
+    """Status of the condition; None means Unknown."""
     reason: str
     message: str
 
@@ -24,7 +25,9 @@ class Condition(NamedTuple):
 def stamp(
     wanted: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: datetime
 ) -> list[dict[str, Any]]:
-    """Return the conditions as the API stores them; `before` are the stored conditions, whose transition times are kept."""
+    """Return the conditions in the form of the API. `before` are the stored conditions; a transition time is kept if the
+    status of its condition is unchanged.
+    """
     old = {condition.get("type"): condition for condition in before}
     return [_stamp(condition, old.get(condition.type), generation, now) for condition in wanted]
 

@@ -11,7 +11,7 @@ from ome_operator.core.observed.objects import Pod
 from ome_operator.core.status.progress import RoleProgress
 
 FAILED = frozenset({"Failed"})
-"""Phases of a group that the operator no longer restarts."""
+"""Phases of a group that has failed and that the operator no longer restarts."""
 
 
 def loaded_model(
@@ -19,7 +19,7 @@ def loaded_model(
 ) -> dict[str, Any]:
     """Return `modelStatus`, or {} while there is nothing to report.
 
-    `groups` are the groups in the status of the service. `invalid` states that the spec has a problem.
+    `groups` are the groups in the status of the service. `invalid`: True if the spec has a problem.
     """
     engines = [role for role in progress if role.role.component != keys.ROUTER]
     if not engines:

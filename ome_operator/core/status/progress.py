@@ -1,4 +1,4 @@
-"""Determine how many pods of a role are ready and why the others are not, from the pods' states: counts and one sentence."""
+"""Determine how many pods of a role are ready, and why the others are not, from the states of the pods."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,15 +13,15 @@ class RoleProgressSpec(NamedTuple):
 
     component: str
     title: str
-    """Name for messages: prefill, decode, engine or router."""
+    """Name of the component in messages: prefill, decode, engine or router."""
     groups: int
     size: int
     workloads: tuple[tuple[str, str], ...]
-    """(kind, name) of the component's workloads."""
+    """(kind, name) of each workload of the component."""
 
 
 class RoleProgress(NamedTuple):
-    """The state of a role."""
+    """The numbers of a role's pods by state, and the reason why some pods are not ready."""
 
     role: RoleProgressSpec
     ready_pods: int

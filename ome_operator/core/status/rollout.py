@@ -1,4 +1,6 @@
-"""Describe the progress of a rollout for users: what is new, what is being removed, and why the rollout is held."""
+"""Describe the progress of a rollout for users: which groups are new, which are being removed, and why the rollout is
+held.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,8 +13,8 @@ from ome_operator.names import title
 
 
 def progress_message(target: str, decision: RolloutStep, numbers: ReplicaCounts) -> str:
-    """Return a sentence such as "prefill 1/2 new, decode 2/4 new, old router draining", or the reason why nothing is
-    replaced yet.
+    """Return a sentence such as "prefill 1/2 new, decode 2/4 new, old router draining". If no group is replaced yet,
+    return the reason.
     """
     if decision.held and target not in decision.groups:
         return decision.message
@@ -24,8 +26,8 @@ def progress_message(target: str, decision: RolloutStep, numbers: ReplicaCounts)
 
 
 def _old(role: str, target: str, decision: RolloutStep, numbers: ReplicaCounts) -> list[str]:
-    """Return what is being removed and how many groups are ready in the other serving slices: a rollout may wait for
-    either.
+    """Return which groups are being removed, and how many groups are ready in the other serving slices, because a rollout
+    may wait for both.
     """
     kept = {name: share for name, share in decision.groups.items() if name != target and role in share}
     groups = [numbers.built[name][role] for name in kept]
@@ -36,7 +38,7 @@ def _old(role: str, target: str, decision: RolloutStep, numbers: ReplicaCounts) 
 
 
 def hold(target: str, decision: RolloutStep, before: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """Return why a rollout is held, for the status of a component; {} if it is not held."""
+    """Return the reason why a rollout is held, in the form of a component's status; {} if it is not held."""
     if not decision.held:
         return {}
     same = (before.get("gate"), before.get("target")) == (decision.reason, target)

@@ -33,13 +33,13 @@ class Report:
 
     generation: int
     before: Mapping[str, Any]
-    """The stored status."""
+    """The status of the service as it is stored."""
     now: datetime
     progress: tuple[RoleProgress, ...] = ()
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = ()
     model: cond.Condition | None = None
-    """The condition that states how many nodes have the model; None if a problem takes its place."""
+    """Condition that states how many nodes have the model; None if a condition about a problem replaces it."""
     runtime: str = ""
     url: str = ""
     revision: str = ""
@@ -47,31 +47,31 @@ class Report:
     """Revisions that have pods or workloads, including the target."""
     rollout: cond.Condition | None = None
     reached: tuple[Mapping[str, Any], ...] = ()
-    """Edits of shared objects with which the service became complete."""
+    """Edits of shared objects that the service had adopted when it became complete."""
     hold: Mapping[str, Any] = field(default_factory=dict)
-    """Why the rollout is held; empty if it is not."""
+    """Reason why the rollout is held, in the form of the status; empty if it is not held."""
     updated: Mapping[str, int] = field(default_factory=dict)
     """Component -> number of existing groups of the target revision."""
     bounded: bool | None = None
     """Whether two slices together serve as much as the rollout's bounds require; None if only one slice exists."""
     clock: Mapping[str, Any] = field(default_factory=dict)
-    """Time since which the new slice has made no progress; empty if no progress is expected."""
+    """Time since when the new slice has made no progress, in the form of the status; empty if no progress is expected."""
     rejected: tuple[Mapping[str, Any], ...] = ()
     drift: Mapping[str, str | None] = field(default_factory=dict)
     """"runtime" and "model" -> how the stored version differs from the current object; see `resolve.inputs.Resolved`."""
     tokens: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the status with the annotation values that were acted on."""
+    """Field of the status -> the value of a sync annotation that the operator has acted on."""
     pods: tuple[Pod, ...] = ()
     component_urls: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[dict[str, Any], ...] = ()
     placement: Mapping[str, Any] = field(default_factory=dict)
     """The service's position in the admission queue for nodes; empty once it is admitted."""
     recovered: cond.Condition | None = None
-    """Whether failed groups recovered; None if none ever failed."""
+    """Condition that states whether failed groups have recovered; None if no group ever failed."""
     preflight: cond.Condition | None = None
-    """The result of the preflight checks; None if they found nothing."""
+    """Condition that reports the findings of the preflight checks; None if there are no findings."""
     intact: cond.Condition | None = None
-    """The condition that states that routers had foreign workers; None if they had none."""
+    """Condition that reports foreign workers of routers; None if there were none."""
 
 
 def status(report: Report) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _component(progress: RoleProgress, report: Report) -> dict[str, Any]:
 
 
 def _whole(component: str, report: Report) -> str:
-    """Return the last revision of a component that was complete and served alone. The stored value is kept until the next
-    revision is complete.
+    """Return the last revision of a component that was complete and the only serving revision. The stored value is kept
+    until the next revision is complete.
     """
     if report.rollout and report.rollout.status:
         return report.revision
@@ -179,8 +179,8 @@ def _conditions(report: Report) -> list[cond.Condition]:
 
 
 def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[Problem]) -> cond.Condition:
-    """Return the condition Ready: the URL serves all desired groups over all slices, or as many as the bounds of a
-    rollout require (decisions 12).
+    """Return the condition Ready. It is True if all desired groups over all slices serve at the URL, or as many as the
+    bounds of a rollout require (decisions 12).
     """
     if problems:
         return cond.Condition(READY, False, problems[0].reason, "; ".join(problem.message for problem in problems))
@@ -196,15 +196,17 @@ def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[
 
 
 def _serves(report: Report) -> bool:
-    """Return whether every desired group is ready, or, if two slices exist, as many as the rollout's bounds require."""
+    """Return whether every desired group is ready. If two slices exist, return whether as many groups are ready as the
+    rollout's bounds require.
+    """
     if report.bounded is not None:
         return report.bounded
     return bool(report.progress) and all(progress.complete and progress.role.groups for progress in report.progress)
 
 
 def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """Return the conditions that explain why a service is not ready: its pods first, then its rollout, then any condition
-    that is False.
+    """Return the conditions that explain why a service is not ready: first those of its pods, then that of its rollout,
+    then all other conditions that are False.
 
     If there are no pods and the requested rollout may not start, the rollout is the cause, because nothing is being created.
     """
@@ -226,8 +228,8 @@ def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.C
 
 
 def _unready(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """Return the conditions of components with missing groups. For a new slice that failed, the rollout's condition is
-    more specific.
+    """Return the conditions of the components with missing groups. If a new slice has failed, the condition of the
+    rollout is more specific, and replaces them.
     """
     rollout = others.get(ROLLED_OUT)
     if rollout is not None and rollout.reason == Reason.PROGRESS_DEADLINE_EXCEEDED:
@@ -239,7 +241,9 @@ _URGENT = ("url", "revision", "runtime", "observedGeneration", "rejected", "plac
 
 
 def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether more than counts changed: a condition's status, something that requires action, or what is served."""
+    """Return whether two statuses differ in more than counts: in a condition's status, in something that requires action,
+    or in what is served.
+    """
     if any(before.get(name) != after.get(name) for name in _URGENT):
         return True
     old, new = (status.get("conditions") or () for status in (before, after))
@@ -247,8 +251,8 @@ def urgent(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _flags(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Return the status of each condition. The message is included for the runtime only, because it contains no counts
-    and shows the effect of edits of the catalog.
+    """Return the status of each condition by its type. The message is included only for the runtime, because that message
+    contains no counts, and shows the effect of edits of the catalog.
     """
     return {
         condition["type"]: (condition["status"], condition["message"] if condition["type"] == RUNTIME_READY else "")
@@ -257,7 +261,7 @@ def _flags(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]
 
 
 def events(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> tuple[Event, ...]:
-    """Return a Warning event for each condition that became False for a reason that requires action."""
+    """Return a Warning Event for each condition that became False for a reason that requires action."""
     return tuple(
         Event("Warning", str(condition["reason"]), str(condition["message"]))
         for condition in cond.changed_conditions(before, after)
@@ -273,13 +277,13 @@ def _loud(condition: Mapping[str, Any]) -> bool:
 
 
 REPORTED_FOR = timedelta(hours=1)
-"""Time for which foreign workers are reported after they were last seen."""
+"""Time for which foreign workers are reported after they were last found."""
 
 
 def foreign_workers_condition(reports: Iterable[Strangers], secret: str, now: datetime) -> Condition | None:
-    """Return the condition RouterIntact, or None if no foreign worker was seen recently.
+    """Return the condition RouterIntact, or None if no foreign worker was found recently.
 
-    `secret` is the name of the Secret with the key of the routers; "" if they have no key.
+    `secret` is the name of the Secret with the key of the routers; "" if the routers have no key.
     """
     seen = [item for item in reports if item.found and abs(now.timestamp() - item.at) < REPORTED_FOR.total_seconds()]
     if not seen:

@@ -1,5 +1,5 @@
-"""The status of services in the mode VirtualDeployment: the model is served elsewhere under their name, and they have no
-pods.
+"""The status of services in the mode VirtualDeployment. The model of such a service is served elsewhere under the
+service's name, and the service has no pods.
 """
 
 from datetime import datetime
@@ -11,18 +11,18 @@ from ome_operator.core.reasons import ADVICE, READY, Reason
 from ome_operator.core.status import conditions as cond
 
 MODE = f"{keys.GROUP}/deploymentMode"
-"""Annotation of a service; `spec.deploymentMode` is the newer form."""
+"""Annotation that sets the mode of a service; the field `spec.deploymentMode` is its newer form."""
 VIRTUAL = "VirtualDeployment"
 
 
 def is_virtual(service: InferenceService) -> bool:
-    """Return whether a service has the mode, and therefore no pods."""
+    """Return whether a service is in the mode VirtualDeployment, and therefore has no pods."""
     return VIRTUAL in (service.spec.deployment_mode, service.annotations.get(MODE))
 
 
 def virtual_status(service: InferenceService, left: bool, now: datetime) -> dict[str, Any]:
-    """Return the status of such a service, as OME defines it: Ready, with a URL. `left` states whether objects from an
-    earlier mode exist.
+    """Return the status of a service in the mode VirtualDeployment, as OME defines it: Ready, with a URL. `left`: True if
+    objects from an earlier mode exist.
     """
     url = f"http://{service.name}.{service.namespace}.svc.cluster.local"
     ready = cond.Condition(READY, True, Reason.VIRTUAL_DEPLOYMENT, f"{url} is served elsewhere: no pods are created")

@@ -1,8 +1,8 @@
 """Determine where the engines and the router of a revision send their spans (docs/traces.md).
 
-The endpoint is part of a revision, like the mode of the preflight. A router takes it from the revision of its slice, so that
-an edit of service or runtime restarts no router of a slice that serves (decisions 36). An endpoint on the router itself
-takes effect at once (decisions 5).
+The endpoint is part of a revision, like the mode of the preflight check. A router uses the endpoint in the revision of its
+slice, so that an edit of a service or runtime does not restart the router of a slice that serves (decisions 36). An endpoint
+on the router itself takes effect at once (decisions 5).
 """
 
 import re
@@ -15,14 +15,14 @@ from ome_operator.core.podspec import layered_annotations as layers
 
 OFF = "Off"
 STORED = "traces"
-"""Key in a revision's inputs for the annotation of the service."""
+"""Key in a revision's inputs under which the service's annotation is stored."""
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]|\$\([A-Za-z_][A-Za-z0-9_]*\)"
 _ENDPOINT = re.compile(rf"(?:{_HOST}):([1-9][0-9]{{0,4}})")
 
 
 def read(value: Any) -> str:
-    """Return an endpoint, or Off; "" if the value is neither. The host may be a variable of the container, such as
-    `$(HOST_IP)`.
+    """Return an endpoint or Off in canonical form; "" if the value is invalid. The host may be a variable of the
+    container, such as `$(HOST_IP)`.
     """
     said = str(value).strip()
     if said.lower() == OFF.lower():
@@ -32,19 +32,19 @@ def read(value: Any) -> str:
 
 
 def asked(service: InferenceService) -> str:
-    """Return the endpoint that the service sets for all of its components; "" if it sets none that is valid."""
+    """Return the endpoint that the service sets for all of its components; "" if it sets no valid endpoint."""
     return read(service.annotations.get(keys.TRACES, ""))
 
 
 def endpoint(inputs: Mapping[str, Any], component: str) -> str:
-    """Return where a component of a revision sends its spans, as HOST:PORT; "" for nowhere."""
+    """Return the endpoint to which a component of a revision sends its spans, as HOST:PORT; "" if it sends none."""
     said = layers.effective_value(inputs, component, keys.TRACES, STORED, read)
     return "" if said == OFF else said
 
 
 def of_router(inputs: Mapping[str, Any], config: Mapping[str, Any], written: Mapping[str, Any]) -> str:
-    """Return the same for the router of a slice, with `config` and `written` as runtime and service define it today
-    (`Resolved.router`).
+    """Return the endpoint to which the router of a slice sends its spans, as HOST:PORT; "" if it sends none. `config` and
+    `written` are the router's current definitions in the runtime and in the service (`Resolved.router`).
     """
     runtime = {**(inputs.get("runtime") or {}), **config}
     return endpoint({**inputs, "runtime": runtime, keys.ROUTER: written}, keys.ROUTER)

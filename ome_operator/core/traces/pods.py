@@ -14,20 +14,20 @@ OF_GROUPS = {"ome.group": "$(LWS_GROUP_INDEX)", "ome.rank": "$(LWS_WORKER_INDEX)
 
 
 class SpanOrigin(NamedTuple):
-    """The origin of spans."""
+    """The service, role and revision that spans name as their origin."""
 
     service: str
     namespace: str
     revision: str
     title: str
-    """prefill, decode, engine or router."""
+    """Role of the pod: prefill, decode, engine or router."""
 
 
 def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
     """Return the container with arguments and variables that make it send its spans to `endpoint`.
 
-    Our variables come after all others, because they refer to them. Resource attributes of the user come after ours, and
-    take precedence.
+    The operator's variables come after all others, because they refer to them. Resource attributes of the user come after
+    those of the operator, and take precedence.
     """
     said = {
         "ome.service": place.service,
@@ -47,6 +47,8 @@ def traced(container: Manifest, endpoint: str, place: SpanOrigin) -> Manifest:
 
 
 def why_not(container: Manifest, annotations: Mapping[str, str], title: str) -> str:
-    """Return why a container cannot send spans although they are wanted, as a sentence; "" if it can."""
+    """Return a sentence which explains why a container cannot send spans although they are enabled; "" if it can send
+    them.
+    """
     why = traces.obstacle(container, annotations)
     return f"annotation {keys.TRACES} does nothing for the {title}: {why}" if why else ""

@@ -12,26 +12,26 @@ class LocalWeights(NamedTuple):
     """Weights that pods mount from the disk of a node: a model or fine-tuned weights."""
 
     title: str
-    """Description for messages: "model tiny", "fine-tuned weight poet"."""
+    """Description of the weights for messages: "model tiny", "fine-tuned weight poet"."""
     label: str
     """Key of the label that a node must have with the value `Ready`."""
     have: int
-    """Number of ready nodes with that label."""
+    """Number of ready nodes on which the label has the value `Ready`."""
     fetched: bool
     """Whether agents download the weights and set the label."""
 
 
 class Availability(NamedTuple):
-    """How many nodes have all weights of a revision, compared with the number required."""
+    """The number of nodes that have all weights of a revision, compared with the number that is required."""
 
     have: int
     """Number of ready nodes that have all of the weights."""
     need: int
     """Smallest number of nodes on which the groups can run."""
     everywhere: bool
-    """All weights come from volume claims, so no node has to have them."""
+    """Whether all weights come from volume claims, so that no node has to have them."""
     parts: tuple[LocalWeights, ...] = ()
-    """The weights individually, without those that come from a volume claim."""
+    """Each of the weights, without those that come from a volume claim."""
     known: bool = True
     """Whether the operator reads nodes. If it does not, the count is unknown and nothing waits for the weights."""
 
@@ -42,7 +42,7 @@ class Availability(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """A message with the number of nodes; if they are too few, it names the weights that are on too few nodes."""
+        """A message with the number of nodes. If there are too few nodes, it names the weights that are on too few nodes."""
         if short := self._short:
             return f"{' and '.join(f'{part.title} on {part.have} nodes' for part in short)}, {self.need} needed"
         together = " together" if len(self.parts) > 1 else ""
@@ -50,7 +50,7 @@ class Availability(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do to make the weights available on a node."""
+        """The actions that make the weights available on a node, as a text."""
         parts = self._short or self.parts
         if by_hand := [f"{part.label}=Ready" for part in parts if not part.fetched]:
             return f"label each node that has the files: kubectl label node NODE {' '.join(by_hand)}"

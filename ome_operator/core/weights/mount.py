@@ -20,14 +20,14 @@ from ome_operator.core.reasons import MODEL_READY, Reason
 FETCHED = frozenset({"hf", "s3", "gs", "az", "oci"})
 """URI schemes whose files agents download."""
 FILES_FROM = "filesFrom"
-"""Key in `spec.storage.parameters`: a repository whose files, except for its weights, are added to those of the URI."""
+"""Key in `spec.storage.parameters`: a repository whose files, without its weights, are added to the files of the URI."""
 SOURCE = "source"
 """Key in the storage identity of downloaded weights: the parameters on which the contents depend."""
 DECIDING = ("account", "endpoint", "region", "verify")
-"""Keys in `spec.storage.parameters` that can change the contents of a URI. `filesFrom` is missing because `files_uri`
-contains it."""
+"""Keys in `spec.storage.parameters` on which the contents of a URI depend. `filesFrom` is not one of them because the
+result of `files_uri` contains it."""
 NAMESPACES = ".namespaces"
-"""Directory below a root with the weights that agents download for BaseModels, in one directory per namespace."""
+"""Directory below a root that contains the weights of BaseModels, in one directory per namespace. Agents download them."""
 _BESIDE = re.compile(r"\+(?=[a-z0-9]+://)")
 DEFAULT_ROOT = "/mnt/models"
 VOLUME = "model"
@@ -43,7 +43,7 @@ class Weights(NamedTuple):
     """URI of the files; `URI+URI` if files of another repository are added."""
     path: str
     source: str = ""
-    """Parameters on which the contents depend, as `a=1&b=2`."""
+    """Parameters on which the contents depend, as `a=1&b=2`; "" if there are none."""
 
     def identity(self, agents: bool) -> dict[str, str]:
         """Return the identity as a revision stores it. It includes the source only if agents download the weights,
@@ -66,9 +66,10 @@ class Mount(NamedTuple):
     volume: Manifest
     mount: Manifest
     affinity: Manifest | None
-    """A required node-selector expression, or None if the volume itself determines where the pod can run."""
+    """A required node-selector expression; None if the volume itself determines on which nodes the pod can run."""
     preferred: Manifest | None = None
-    """A preferred node-selector expression: the label of the model, if the label of a revision is required."""
+    """A preferred node-selector expression, which names the label of the model if `affinity` requires the label of a
+    revision; None otherwise."""
 
 
 def weights(model: Model | FineTunedWeight) -> Weights:
@@ -81,8 +82,8 @@ def weights(model: Model | FineTunedWeight) -> Weights:
 
 
 def files_uri(storage: Storage) -> str:
-    """Return the URI of all files. With other additional files, the same weights are a different set of files in its own
-    directory.
+    """Return the URI of all files of a model. The same weights with other additional files are a different set of files,
+    which has its own directory.
     """
     other = (storage.parameters or {}).get(FILES_FROM)
     return f"{storage.storage_uri}+{other}" if other and managed(storage.storage_uri) else storage.storage_uri
@@ -127,8 +128,8 @@ def claim(uri: str) -> tuple[str, str, str] | None:
 
 
 def required_label(identity: Mapping[str, str], directory: str) -> str:
-    """Return the key of the label that a node must have with the value `Ready` for pods with this identity; `directory`
-    as in `mount`.
+    """Return the key of the label that must be `Ready` on a node for pods that mount the weights with this identity.
+    `directory` is the same as for `mount`.
     """
     ref = identity["kind"], identity["namespace"], identity["name"]
     return names.revision_label(*ref, digest_of(directory)) if directory else node_label(*ref)
@@ -152,7 +153,7 @@ def directory(identity: Mapping[str, str], agents: bool, roots: tuple[str, ...] 
 
 
 def home(identity: Mapping[str, str], roots: tuple[str, ...]) -> str:
-    """Return the directory in which agents keep the directories of weights with this identity."""
+    """Return the directory that contains the directories of weights with this identity, which agents create."""
     beside = dirname(identity["path"])
     if not (namespace := identity["namespace"]):
         return join(beside, keys.WEIGHTS)
