@@ -1,7 +1,8 @@
 """The process of the operator: its signals, probes, watchdog and Lease, and the exit code.
 
-Standby (alive, ready, no watches) -> leader -> all kinds are listed -> reconciliations. It exits with 0 when it was asked to
-stop, and with 1 when it lost the Lease or cannot watch any more: a restart costs lists only.
+The process starts as a standby, which is alive and ready but watches nothing. When it becomes the leader, it first lists all
+kinds, and then reconciles. It exits with 0 when it was asked to stop, and with 1 when it lost the Lease or cannot watch any
+more. A restart costs only new lists.
 """
 
 import asyncio
@@ -38,21 +39,21 @@ logger = logging.getLogger(__name__)
 
 
 class Lease(NamedTuple):
-    """The election of this process, and the thread in which every call of it except `Election.leads` has to run."""
+    """The election of this process, and the thread in which all its methods except `Election.leads` have to be called."""
 
     thread: LeaseThread
     election: Election
 
 
 class OperatorProcess:
-    """One process, created on its event loop. It waits in kopf's `startup`, and ends in kopf's `cleanup`."""
+    """The operator's process, created on its event loop. It waits in kopf's `startup`, and ends in kopf's `cleanup`."""
 
     def __init__(self, settings: Settings, core: Core = CORE, wall: WallClock = now) -> None:
         self.settings, self.core, self.wall = settings, core, wall
         self.metrics = Metrics()
         self.life = Life(Lost, CannotWatch, KubeError)
         self.leader: asyncio.Future[Leader] = asyncio.get_running_loop().create_future()
-        """Done once this process leads."""
+        """Done once this process leads; the result is the leader."""
 
     async def run(self) -> int:
         """Run until the process has to stop. Return the exit code."""
@@ -82,9 +83,11 @@ class OperatorProcess:
             return 1 if self.life.dead else 0
 
     async def _candidate(self, stack: contextlib.AsyncExitStack, works: Callable[[], bool]) -> Lease:
-        """Return an election in a separate thread, which ends with the stack.
+        """Return an election that runs in a separate thread until `stack` is closed. The Lease is renewed only while
+        `works` returns True.
 
-        Its client has its own connection, so that a renewal does not wait for another request or a reconciliation.
+        The election's client has its own connection, so that a renewal does not wait for another request or a
+        reconciliation.
         """
         settings, thread = self.settings, LeaseThread()
         stack.push_async_callback(thread.close)
@@ -106,8 +109,8 @@ class OperatorProcess:
         *,
         observe: bool = False,
     ) -> Client:
-        """Return a client that is closed with the stack. If there is a Lease, it writes only while this process leads;
-        with `observe` it writes only statuses.
+        """Return a client that is closed with `stack`. With a `lease`, the client writes only while this process leads.
+        `observe`: True if the client may write only statuses.
         """
         client = Client(
             connection,
@@ -251,7 +254,9 @@ class Hosted:
 
 def _load() -> None:
     """Import kopf in a thread, because the import takes half a second of CPU time, and on a busy machine would block the
-    event loop for more than a second. A failure is repeated where kopf is used, and is reported there in a sentence.
+    event loop for more than a second.
+
+    A failed import is repeated where kopf is used, and the error is reported there in a sentence.
     """
     with contextlib.suppress(Exception):
         importlib.import_module("ome_operator.watch.handlers")

@@ -24,7 +24,9 @@ from ome_operator.watch.sink import Watched
 
 
 class Leader:
-    """Watches, reconciles and writes, from `begin` until `stop`. `kinds` are the kinds that the cluster serves."""
+    """The tasks that watch, reconcile and write, from `begin` until `stop`. `kinds` are the kinds that the cluster
+    serves.
+    """
 
     def __init__(
         self,
@@ -68,8 +70,8 @@ class Leader:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, *more: tuple[str, Coroutine[Any, Any, None]]) -> Sequence[Watched]:
-        """Start the leader's tasks, and `more` tasks by name. The end of any of them ends the process. Return the kinds
-        that kopf has to watch.
+        """Start the leader's tasks and the tasks `more`, each given as (name, coroutine). The end of any of these tasks
+        ends the process. Return the kinds that kopf has to watch.
         """
         garbage_collection.collect_rarely()
         tasks = (
@@ -87,7 +89,7 @@ class Leader:
         return watched(kind for kind in self._kinds if kind in WRITTEN)
 
     async def stop(self, grace: float) -> None:
-        """Let running reconciliations end, for `grace` seconds at most, and end all tasks except kopf's."""
+        """Let running reconciliations end, for at most `grace` seconds, and end all tasks except kopf's."""
         await self._manager.stop(grace)
         for task in self._tasks:
             task.cancel()

@@ -15,13 +15,14 @@ from typing import Any
 from ome_operator import keys
 
 STEM = 44
-"""Characters of the stem of a role, before the number of a group."""
+"""Maximum number of characters of the stem of a role, which precedes the number of a group."""
 LABEL = 63
 WEIGHTS = 32
-"""Hexadecimal digits of the name of a directory of weights: enough that nobody can construct a second model with the same
-name."""
+"""Number of hexadecimal digits in the name of a directory of weights. It is large enough that nobody can construct a
+second model with the same name."""
 OME_LABEL, OME_NAMESPACE = 49, 8
-"""Limits that OME applies to a model's part of a node label, and to the namespace in it if both are too long."""
+"""Maximum numbers of characters that OME permits for a model's part of a node label, and for the namespace in that part
+if both together are too long."""
 
 
 def digest(value: Any, length: int = 8) -> str:
@@ -31,7 +32,7 @@ def digest(value: Any, length: int = 8) -> str:
 
 
 def fit(name: str, limit: int) -> str:
-    """Return the name itself or, if it is longer than `limit`, its beginning and a digest of the whole name."""
+    """Return the name itself or, if it is longer than `limit`, its beginning followed by a digest of the whole name."""
     return name if len(name) <= limit else f"{name[: limit - 9].rstrip('-.')}-{digest(name)}"
 
 
@@ -41,7 +42,9 @@ def stem(service: str, component: str, revision: str) -> str:
 
 
 def title(component: str, disaggregated: bool) -> str:
-    """Return prefill or decode if both exist, otherwise the component's own name."""
+    """Return the name of a component for users: prefill or decode if the service has both, otherwise the component's own
+    name.
+    """
     return {keys.ENGINE: "prefill", keys.DECODER: "decode"}.get(component, component) if disaggregated else component
 
 
@@ -64,15 +67,17 @@ _GROUP = re.compile(r".+-(\d{1,5})(-w)?")
 
 
 def group(stateful_set: str) -> tuple[int, bool] | None:
-    """Parse the name of a StatefulSet: return the number of its group, and whether it is the leader's; None for other
-    names.
+    """Return the number of the group of a StatefulSet, and whether the StatefulSet is the leader's, from its name; None
+    for other names.
     """
     found = _GROUP.fullmatch(stateful_set)
     return (int(found[1]), not found[2]) if found else None
 
 
 def leader_of(stateful_set: str) -> str:
-    """Return the leader StatefulSet of the group that has this worker StatefulSet; "" for any other name."""
+    """Return the name of the leader StatefulSet in the group to which this worker StatefulSet belongs; "" for any other
+    name.
+    """
     found = group(stateful_set)
     return stateful_set.removesuffix("-w") if found and not found[1] else ""
 
@@ -115,12 +120,16 @@ def headless(service: str) -> str:
 
 
 def trial(run: str) -> str:
-    """Return the name of the headless Service of a run of `ome preflight`, which is also the prefix of its pods' names."""
+    """Return the name of the headless Service of a run of `ome preflight`. It is also the prefix of the names of the
+    run's pods.
+    """
     return f"ome-preflight-{run}"
 
 
 def benchmark(name: str) -> str:
-    """Return the name of the Job of a BenchmarkJob; its pods append a dash and five characters, and carry it as a label."""
+    """Return the name of a BenchmarkJob's Job. The Job's pods append a dash and five characters to it, and have it as a
+    label.
+    """
     return fit(f"benchmark-{name}", LABEL - 6)
 
 
@@ -165,13 +174,13 @@ def weights_digest(identity: Mapping[str, str]) -> str:
 
 
 def revision_label(kind: str, namespace: str, name: str, directory: str) -> str:
-    """Return the key of the node label that is `Ready` if a revision of the model is complete: pods of that revision
-    require it.
+    """Return the key of the node label that is `Ready` if a revision of the model is complete on the node. Pods of that
+    revision require this label.
     """
     return whole_label(model_label(kind, namespace, name), directory)
 
 
 def whole_label(label: str, directory: str) -> str:
-    """Return the same from the model's own label."""
+    """Return the key of the node label of a revision, as `revision_label` does, from the model's own label."""
     plain = label.removeprefix(keys.MODEL_LABEL_PREFIX)
     return f"{keys.MODEL_LABEL_PREFIX}{fit(plain, LABEL - len(directory) - 1)}.{directory}"

@@ -26,23 +26,27 @@ _DECIMAL = {
     "E": Fraction(10**18),
 }
 _LARGEST = 2**63 - 1
-"""The API server limits larger values to this one."""
+"""The largest quantity. The API server replaces larger values by this value."""
 _DURATION = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _QUANTITY = re.compile(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?0*[0-9]{1,3})|([KMGTPE]i)|([numkMGTPE]))?$")
-"""At most three digits of exponent: more would keep a processor busy for minutes."""
+"""Matches a quantity. An exponent has at most three digits, because more would keep a processor busy for minutes."""
 _LONGEST = 128
-"""Longest quantity in characters; a whole number has at most the digits of 64 bits."""
+"""Maximum length of a quantity in characters. A whole number has at most as many digits as 64 bits can represent."""
 
 
 def _split(quantity: Any) -> tuple[Fraction, str] | None:
-    """Return the value and the family of the suffix ("binary", "decimal", "exponent"); None if the text is no quantity."""
+    """Return the value and the family of the suffix ("binary", "decimal", "exponent"); None if the text is not a
+    quantity.
+    """
     text = str(quantity).strip()
     return _read(text) if len(text) <= _LONGEST else None
 
 
 @lru_cache(4096)
 def _read(text: str) -> tuple[Fraction, str] | None:
-    """Cached, because the same amounts occur in every pod and fractions are expensive."""
+    """Return the value and the suffix family of a quantity. Results are cached, because the same amounts occur in every
+    pod and fractions are expensive.
+    """
     found = _QUANTITY.match(text)
     if not found:
         return None
@@ -64,19 +68,19 @@ def valid(quantity: Any) -> bool:
 
 
 def whole(number: Any) -> int | None:
-    """Return a whole number without a sign, of 64 bits, from a number or a text; None for anything else."""
+    """Return a whole number without a sign, of at most 64 bits, from a number or a text; None for anything else."""
     text = str(number)
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None
 
 
 def parse(quantity: Any) -> Fraction:
-    """Return the number that a quantity means; 0 for anything else (the API server refuses it later)."""
+    """Return the number that a quantity represents; 0 for anything else, which the API server refuses later."""
     parts = _split(quantity)
     return parts[0] if parts else Fraction(0)
 
 
 def canonical(quantity: Any) -> str:
-    """Return the form in which the API server stores a quantity; text that is no quantity is returned unchanged."""
+    """Return the form in which the API server stores a quantity. Text that is not a quantity is returned unchanged."""
     parts = _split(quantity)
     return str(quantity) if parts is None else _spelled(*parts)
 
@@ -107,7 +111,7 @@ def _exponent(value: Fraction) -> str:
 
 
 def _away_from_zero(value: Fraction) -> int:
-    """Round up from nine decimals as the server does, so that nobody gets less than requested."""
+    """Round up at the ninth decimal as the API server does, so that nobody gets less than requested."""
     return math.ceil(value) if value > 0 else math.floor(value)
 
 
@@ -120,25 +124,27 @@ def units(resource: str, quantity: Any) -> int:
 
 
 def most(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Return resource -> the amount that a container may use: its limits, or its requests where there is no limit."""
+    """Return the amount of each resource that a container may use: its limit, or its request if there is no limit."""
     resources = container.get("resources") or {}
     return {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
 
 
 def gpus(container: Mapping[str, Any]) -> int:
-    """Return the number of accelerators of a container: the sum of its `<vendor>/gpu` limits, or requests where there is
-    no limit.
+    """Return the number of accelerators of a container: the sum of its `<vendor>/gpu` limits, or of its requests if there
+    are no limits.
     """
     return int(sum(parse(amount) for name, amount in most(container).items() if name.endswith("/gpu")))
 
 
 def seconds(duration: str) -> float:
-    """Return the seconds of a duration such as `90s` or `1h30m`, in the format of `api.values.Duration`."""
+    """Return the number of seconds of a duration such as `90s` or `1h30m`, in the format of `api.values.Duration`."""
     return sum(float(number) * _DURATION[unit] for number, unit in re.findall(r"([0-9.]+)([a-zµ]+)", duration))
 
 
 def part(value: int | str, whole: int, *, up: bool) -> int:
-    """Return a count as it is, or a percentage of the whole (`"25%"`) rounded up or down."""
+    """Return an absolute count unchanged. Convert a percentage (`"25%"`) to a share of `whole`, rounded up if `up` is
+    True, otherwise down.
+    """
     text = str(value)
     if not text.endswith("%"):
         return int(text)
@@ -147,9 +153,10 @@ def part(value: int | str, whole: int, *, up: bool) -> int:
 
 
 def moment(text: str, now: datetime) -> datetime | None:
-    """Parse a time before `now`; None if the text, which anybody may have written, is not such a time.
+    """Parse a time that must be before `now`. Return None if the text, which anybody may have written, is not such a
+    time.
 
-    A time in the future counts as none: a clock was set back, and a timeout would last until that time.
+    A time in the future is rejected because a clock was set back, and a timeout would last until that time.
     """
     try:
         when = datetime.fromisoformat(text)
