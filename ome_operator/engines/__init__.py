@@ -1,1 +1,1 @@
-"""Facts about engines and routers, as data: a new engine needs a new file only."""
+"""Facts about engines and routers, stored as data. To support a new engine, add a file with its data."""

@@ -1,4 +1,4 @@
-"""Extract the command line of an installed engine or router from its argument parser, as a file of
+"""Extract the command line of an installed engine or router from its argument parser, and print it as a file for
 ome_operator/engines/data.
 
 Run `python -m ome_operator.engines.extract` where the package `sglang` or `sglang-router` is installed. The module imports
@@ -19,25 +19,25 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 _TAKES = {0: "switch", None: "value", "?": "optional", "*": "any"}
-"""`nargs` of argparse -> the kind of values after the flag; all other numbers and signs require at least one word: `values`.
-"""
+"""`nargs` of argparse -> the kind of values that the flag takes. All other values of `nargs` require at least one word
+and have the kind `values`."""
 _DEPRECATED = re.compile(r"\W*deprecated\b\W*(?:use )?(.*?)(?: instead.*|\).*)?$", re.IGNORECASE)
-"""The beginning of the help text of a deprecated flag, with the replacement."""
+"""Pattern of the help text of a deprecated flag. The group is the replacement."""
 _LOOKED_UP = re.compile(r"""(?:environ(?:\.get)?|getenv|get_\w*env_var)[\[(]\s*["'](SGLANG_\w+)["']""")
-"""A variable that the code reads without declaring it."""
+"""Pattern of a place in the source code that reads an environment variable by its name."""
 
 
 class Program(NamedTuple):
     """A program whose command line can be extracted."""
 
     package: str
-    """Name of the package for pip."""
+    """Name of the package that pip installs."""
     module: str
-    """Module that creates the argument parser."""
+    """Name of the module that creates the argument parser."""
     owner: str
-    """The class that adds the program's arguments to a parser."""
+    """Name of the class that adds the program's arguments to a parser."""
     environment: str = ""
-    """Module whose class `Envs` declares the program's variables."""
+    """Name of the module whose class `Envs` declares the program's environment variables; "" if there is none."""
 
 
 PROGRAMS = (
@@ -61,7 +61,7 @@ def extract_program(program: Program) -> dict[str, Any]:
 
 
 def describe_flag(action: argparse.Action) -> tuple[str, dict[str, Any]]:
-    """Return the name of a flag and its properties in the parser, without empty properties."""
+    """Return the name of a flag, and its properties in the parser. Empty properties are left out."""
     long = [word for word in action.option_strings if word.startswith("--")] or [action.dest]
     derived = f"--{action.dest.replace('_', '-')}"
     name = derived if derived in long else long[0]
@@ -82,8 +82,8 @@ def describe_flag(action: argparse.Action) -> tuple[str, dict[str, Any]]:
 
 
 def _variables(program: Program) -> dict[str, Any]:
-    """Return the variables that the program reads, with their defaults: declared variables, and those that its source files
-    look up.
+    """Return the environment variables that the program reads, with their defaults. They are the declared variables, and
+    the variables that the program's source files look up by name.
     """
     folder = Path(str(import_module(program.module.partition(".")[0]).__file__)).parent
     read = {name for file in folder.rglob("*.py") for name in _LOOKED_UP.findall(file.read_text(encoding="utf-8"))}
@@ -95,14 +95,16 @@ def _variables(program: Program) -> dict[str, Any]:
 
 
 def declared_variables(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the declared variables of an environment with their defaults, None where the default is computed."""
+    """Return the environment variables that a class declares, with their defaults. `fields` maps each name in the class
+    to its value. A default is None if the program computes it.
+    """
     defaults = {name: field.default for name, field in fields.items() if hasattr(field, "default") and name.isupper()}
     return {name: None if callable(default) else _plain(default) for name, default in defaults.items()}
 
 
 def _type(action: argparse.Action) -> str:
-    """Return int, float or str, or the name of the function that reads the value; "" for a switch and for a function without
-    a name.
+    """Return the type of a flag's value: int, float or str, or the name of the function that parses the value. Return ""
+    for a switch and for a function without a name.
     """
     if action.nargs == 0:
         return ""
@@ -112,19 +114,21 @@ def _type(action: argparse.Action) -> str:
 
 
 def _choices(choices: Iterable[Any] | None) -> list[str]:
-    """Return the choices as users write them, sorted because some parsers list a set, whose order is random."""
+    """Return the choices as users write them. They are sorted, because some parsers store them in a set, whose order is
+    random.
+    """
     return sorted(str(getattr(choice, "value", choice)) for choice in choices or ())
 
 
 def _plain(value: Any) -> Any:
-    """Return a default as JSON data, or as a string."""
+    """Return a default as JSON data, or as a string if JSON cannot represent it."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(getattr(value, "value", value))
 
 
 def _deprecated(action: argparse.Action, help_text: str) -> str | None:
-    """Return the replacement of a flag that the program will remove, or None for any other flag."""
+    """Return the replacement of a flag that the program will remove; None for any other flag."""
     match = _DEPRECATED.match(help_text)
     if match is None and not type(action).__name__.startswith("Deprecated"):
         return None
@@ -132,8 +136,8 @@ def _deprecated(action: argparse.Action, help_text: str) -> str | None:
 
 
 def text(program: dict[str, Any]) -> str:
-    """Return the contents of the file: JSON with a line for each flag and each variable, so that versions can be compared by
-    lines.
+    """Return the content of the file: JSON with one line for each flag and each variable, so that a diff compares
+    versions line by line.
     """
     lines = []
     for key, value in program.items():
@@ -146,7 +150,7 @@ def text(program: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Print the file of the engine or router that is installed here."""
+    """Print the file for the engine or router that is installed here, and return the exit code."""
     with TemporaryDirectory() as home:
         os.environ["HOME"] = home  # some defaults are folders in the home directory of the user
         for program in PROGRAMS:

@@ -1,7 +1,8 @@
-"""The command lines of engines and routers, by version: which flags exist and which values they take.
+"""The command lines of engines and routers by version. A command line states which flags exist and which values they
+take.
 
-`data` has a file for each version: JSON as `extract` writes it, or YAML written by hand where the command line cannot be
-extracted. Users may add files.
+The folder `data` contains a file for each version: JSON as `extract` writes it, or YAML that is written by hand if the
+command line cannot be extracted. Users may add files.
 """
 
 import json
@@ -19,52 +20,55 @@ from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
 
 SWITCH, VALUE, OPTIONAL, VALUES, ANY = "switch", "value", "optional", "values", "any"
-"""The values after a flag: none, one word, one word or none, words, words or none."""
+"""Kinds of values that a flag takes: none, one word, at most one word, one or more words, any number of words."""
 _INT = r"[+-]?\d+(_\d+)*"
 _VALUE_FORMS: Mapping[str, tuple[str, str]] = {
     "int": ("a whole number", _INT),
     "float": ("a number", r"[+-]?((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)"),
     "human_readable_int": ("a whole number such as 8192, 8k or 8Ki", rf"{_INT}|\d+(\.\d+)?[kMGT]|\d+[KMGT]i"),
 }
-"""Type of a value -> its description, and a pattern."""
+"""Type of a value -> a description of valid values, and their pattern."""
 _JSON = frozenset({"loads", "json_list_type"})
-"""Names of functions that parse a value as JSON."""
+"""Names of the functions with which programs parse a value as JSON."""
 _SUFFIXES = (".json", ".yaml")
 
 
 class Flag(NamedTuple):
-    """A flag of one version."""
+    """A command-line flag, as one version of a program accepts it."""
 
     name: str
     takes: str
-    """The kind of values after the flag."""
+    """The kind of values that the flag takes: SWITCH, VALUE, OPTIONAL, VALUES or ANY."""
     type: str = ""
-    """int, float or str, or the name of the function that parses the value; "" if unknown."""
+    """The type of the value: int, float or str, or the name of the function that parses the value; "" if unknown."""
     choices: tuple[str, ...] = ()
-    """The permitted words; () if any word is permitted."""
+    """The permitted values; () if any value is permitted."""
     default: Any = None
     aliases: tuple[str, ...] = ()
     negations: tuple[str, ...] = ()
-    """Flags with the opposite effect."""
+    """Names of flags that have the opposite effect."""
     deprecated: str = ""
-    """What to write instead; "" for a flag that is not deprecated."""
+    """Text that states what to write instead of a deprecated flag; "" if the flag is not deprecated."""
     refused: str = ""
-    """Why the program exits at this flag; "" if it accepts the flag."""
+    """The reason why the program exits if the flag is given; "" if the program accepts the flag."""
     help: str = ""
 
 
 class CommandLine(NamedTuple):
-    """The flags and variables that a version of an engine or router accepts."""
+    """The flags and environment variables that a version of an engine or router accepts."""
 
     flags: Mapping[str, Flag]
-    """Flags by every spelling."""
+    """Each spelling of a flag → the flag."""
     variables: Mapping[str, Any]
-    """Variables that the program reads, with their defaults; only of engines whose variables were extracted."""
+    """Environment variables that the program reads → their defaults. Empty if the variables of this program were not
+    extracted."""
     abbreviations: bool
-    """Whether an unambiguous prefix of a flag is accepted."""
+    """Whether the program accepts an unambiguous prefix of a flag instead of the flag."""
 
     def find(self, word: str) -> Flag | None:
-        """Return the flag that a word refers to, or None if the version does not have it or the prefix is ambiguous."""
+        """Return the flag to which a word refers. Return None if the version does not have the flag, or if the word is an
+        ambiguous prefix.
+        """
         if word in self.flags or not self.abbreviations or not word.startswith("--"):
             return self.flags.get(word)
         matches = [spelling for spelling in self.flags if spelling.startswith(word)]
@@ -72,7 +76,9 @@ class CommandLine(NamedTuple):
 
 
 def usage_error(flag: Flag, words: Sequence[str]) -> str:
-    """Return what is wrong with the words after a flag, as a clause whose subject is the flag, or "" if they are valid."""
+    """Return a clause that states what is wrong with the words after a flag; the flag is the subject of the clause.
+    Return "" if the words are valid.
+    """
     if flag.takes == SWITCH:
         return f"takes no value, but is followed by {words[0]}" if words else ""
     if not words:
@@ -92,7 +98,9 @@ def usage_error(flag: Flag, words: Sequence[str]) -> str:
 
 
 def _case(kind: str) -> re.RegexFlag:
-    """Return the flags of the pattern: Python accepts 1E3 and NaN; sizes end in k and Ki, never K."""
+    """Return the flags of the regular expression for a type of value. Python accepts 1E3 and NaN in any case; the
+    suffixes of sizes are k and Ki, but not K.
+    """
     return re.IGNORECASE if kind == "float" else re.NOFLAG
 
 
@@ -111,20 +119,20 @@ class _Folder(Protocol):
 
 
 class DataError(OmeError, ValueError):
-    """A file of a version is invalid; the text names the file and the error."""
+    """The error for an invalid data file of a version. Its message names the file and the error."""
 
 
 class Versions:
-    """The command lines for which data exists."""
+    """The command lines of all versions for which data files exist."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Find the files of the package and those of the user's folder, which take precedence."""
+        """Find the data files in the package and in the user's folder. A file in the user's folder takes precedence."""
         self._files = {**_files(resources.files(__package__) / "data"), **(_files(folder) if folder is not None else {})}
         self._read: dict[str, CommandLine] = {}
 
     def get(self, name: str) -> CommandLine | None:
-        """Return the command line called `name`, for instance `sglang-0.5.23`, or None. Raises DataError if its file is
-        invalid.
+        """Return the command line with this name, such as `sglang-0.5.23`; None if there is no data for it. Raises
+        DataError if its file is invalid.
         """
         if name not in self._read and name in self._files:
             self._read[name] = _parsed(name, self._files[name])
@@ -137,16 +145,18 @@ class Versions:
         return tuple(sorted((version for version in versions if version[:1].isdigit()), key=_version_key))
 
     def nearest(self, engine: str, version: str) -> str:
-        """Return the first version of an engine that is not older than `version`, else the newest ("" without any)."""
+        """Return the oldest version of an engine that is not older than `version`. If there is none, return the newest
+        version, or "" if the engine has no data.
+        """
         known = self.of(engine)
         later = (candidate for candidate in known if version and _version_key(candidate) >= _version_key(version))
         return next(later, ("", *known)[-1])
 
     def takes(self, engine: str, version: str, words: Sequence[str]) -> bool | None:
-        """Return whether a version accepts all these flags.
+        """Return whether a version accepts all flags in `words`.
 
-        The result is None if that is unknown: the version is older or newer than all data, or the neighbouring versions
-        differ.
+        The result is None if this is unknown, because the version is older or newer than all data, or because the results
+        for the neighbouring versions differ.
         """
         known = self.of(engine) if version else ()
         neighbours = (
@@ -158,19 +168,19 @@ class Versions:
         return results.pop() if len(lines) == 2 and len(results) == 1 else None
 
     def elsewhere(self, engine: str, word: str) -> tuple[str, ...]:
-        """Return the versions of an engine that have this flag."""
+        """Return the versions of an engine that have the flag `word`."""
         lines = ((version, self.get(f"{engine}-{version}")) for version in self.of(engine))
         return tuple(version for version, line in lines if line is not None and word in line.flags)
 
 
 @cache
 def packaged() -> Versions:
-    """Return the versions in the package."""
+    """Return the command lines in the package."""
     return Versions()
 
 
 def command_line(name: str) -> CommandLine:
-    """Return the command line called `name` in the package. Raises KeyError if there is no data for it."""
+    """Return the command line with this name from the package. Raises KeyError if there is no data for it."""
     found = packaged().get(name)
     if found is None:
         raise KeyError(name)
@@ -179,7 +189,9 @@ def command_line(name: str) -> CommandLine:
 
 @cache
 def replacements(engine: str) -> Mapping[str, str]:
-    """Return the flags of an engine that a version does not accept or will remove, with what to write instead."""
+    """Return flags that some version of an engine does not accept or will remove. Each flag is mapped to a text that
+    states what to write instead.
+    """
     text = package_data.text(__package__, "replaced.yaml")
     flags: Mapping[str, str] = document(text).get(engine) or {}
     return flags
@@ -190,7 +202,7 @@ def _version_key(version: str) -> list[int]:
 
 
 def _files(folder: _Folder) -> dict[str, Any]:
-    """Return the file of each version by name."""
+    """Return the files in a folder by the name of their version."""
     files = sorted(folder.iterdir(), key=lambda file: str(file.name))
     return {file.name.removesuffix(suffix): file for file in files for suffix in _SUFFIXES if file.name.endswith(suffix)}
 
@@ -210,7 +222,9 @@ def _parsed(name: str, file: Any) -> CommandLine:
 
 
 def _flag(name: str, entry: Any) -> Flag:
-    """Return a flag from its entry in a file: all properties, or only the values in a file written by hand."""
+    """Return a flag from its entry in a data file. The entry has all properties, or, in a file that is written by hand,
+    only the kind of values or the choices.
+    """
     if isinstance(entry, str):
         return Flag(name, entry)
     if isinstance(entry, list):

@@ -1,4 +1,4 @@
-"""Determine the version of a program in an image."""
+"""Determine the version of an engine or router in an image."""
 
 import re
 from collections.abc import Mapping
@@ -8,29 +8,30 @@ from ome_operator.engines.routers import WITH_CONTROL_KEYS
 
 _NUMBER = r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc|a|b|dev)\d+)?)(?=$|[-_+])"
 _VERSION = re.compile(rf"(?:^|[-_]){_NUMBER}")
-"""A version in a tag: 0.5.23, v0.5.23-cu129, 0.5.23-p3, team-0.4.9.post2."""
+"""Pattern of a version in an image's tag, such as 0.5.23, v0.5.23-cu129, 0.5.23-p3 or team-0.4.9.post2."""
 _ROUTER = "sglang-router"
 
 
 def image_name(image: str) -> str:
-    """Return the last part of an image's name."""
+    """Return the last part of an image's name, without its registry and tag."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
 def is_exact(image: str, version: str) -> bool:
-    """Return whether an image contains exactly this version as its project published it.
+    """Return whether an image contains exactly this version, as its project published it.
 
-    The tag is the version, followed only by the CUDA version and the architecture, or the tag contains no version, so that
-    the version comes from the annotation. `0.5.23-p3` is a modified image.
+    This is the case if the tag is the version, followed only by the CUDA version and the architecture. It is also the case
+    if the tag contains no version, so that the version comes from the annotation. `0.5.23-p3` is a modified image.
     """
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     return bool(re.fullmatch(rf"v?{re.escape(version)}(-cu\d+)?(-(amd64|arm64))?", tag)) or not _VERSION.search(tag)
 
 
 def version(image: str, annotations: Mapping[str, str], program: str) -> str:
-    """Return the version of a program in an image, from its tag, else from the annotation; "" if neither has it.
+    """Return the version of a program in an image. It is taken from the image's tag, or else from the annotation; "" if
+    neither contains it.
 
-    The tag of an engine's image does not state the version of the router in it, and routers with another name (smg) have
+    The tag of an engine's image does not state the version of the router in the image. Routers with another name (smg) have
     other version numbers.
     """
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]

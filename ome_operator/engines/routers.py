@@ -1,4 +1,4 @@
-"""Facts about SGLang's router: its command line, and what the command line reveals about its workers."""
+"""Facts about SGLang's router: its command line, and what its arguments state about its workers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,47 +9,49 @@ from ome_operator import keys, quantity
 
 SELECTORS = ("--prefill-selector", "--decode-selector", "--selector")
 PROGRAMS = frozenset({"smg", "amg", "sglang-router"})
-"""Commands that the package installs; its module is `sglang_router`."""
+"""Commands that the router's package installs. The package's Python module is `sglang_router`."""
 PORT = 30000
 """Default port of the router."""
 BOOTSTRAP_PORT = 8998
 """Default bootstrap port of SGLang's prefill leaders."""
 HEALTH_INTERVAL = "--health-check-interval-secs"
 OLDEST_SUPPORTED = {"sglang": (0, 5), "sglang-router": (0, 2), "sgl-router": (0, 2)}
-"""Image -> its first version whose router may have `/workers` and today's flags."""
+"""Name of an image -> first version of the image whose router may have the path `/workers` and today's flags."""
 CONTROL_KEYS = "--control-plane-api-keys"
-"""Keys for `/workers` and other requests that change a router; prompts need none (docs/security.md: what was measured)."""
+"""Flag that sets keys for `/workers` and other requests that change a router. Prompts need no such key (docs/security.md:
+what was measured)."""
 WITH_CONTROL_KEYS = {"sglang-router": (0, 3, 1), "sgl-router": (0, 3, 1), "sgl-model-gateway": (0, 3, 1), "smg": (1, 13)}
-"""Image -> its first version that is known to accept `CONTROL_KEYS`, because a router exits at an unknown flag. The names of
-SGLang's images do not contain the version of their router.
-"""
+"""Name of an image -> first version of the image that is known to accept `CONTROL_KEYS`. Older versions must not get this
+flag, because a router exits at an unknown flag. SGLang's images are not included, because their names do not contain
+the version of their router."""
 _GUARDED = ("--api-key", CONTROL_KEYS, "--jwt-issuer")
-"""Flags with which the user has restricted who may change the router."""
+"""Flags with which the user restricts who may change the router."""
 _WITH_ENGINES = frozenset({"server", "serve"})
-"""Subcommands that also start engines and use other names for the router's flags."""
+"""Subcommands of the router that also start engines. They use other names for the router's flags."""
 _OPERATOR_LABELS = frozenset({keys.COMPONENT, keys.WORKER_INDEX, keys.SERVICE, keys.REVISION, keys.MANAGED_BY})
 
 
 class SglangRouter(NamedTuple):
-    """A router that discovers its workers itself."""
+    """An SGLang router whose workers the operator may manage."""
 
     pd: bool
-    """Whether its workers are prefill and decode workers."""
+    """Whether the workers are prefill workers and decode workers. If false, they do both."""
     address: str
-    """URL of its HTTP server, seen from its own pod."""
+    """URL of the router's HTTP server inside the router's own pod."""
     worker_port: int | None
-    """Port of every worker, if the command line sets it."""
+    """Port of every worker; None if the command line does not set it."""
     key: str
-    """The key that its API requires, "" for none; may refer to variables."""
+    """The key that the router's API requires; "" if it requires none. The key may contain references to variables."""
     worker_key: str = ""
-    """The key that it sends to its workers, "" for none; may refer to variables."""
+    """The key that the router sends to its workers; "" if it sends none. The key may contain references to variables."""
 
 
 def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
-    """Return the SGLang router in a container, or None if it is another program or the operator must not manage its workers.
+    """Return the SGLang router in a container. Return None if the container runs another program, or if the operator must
+    not manage the router's workers.
 
-    The operator must not manage them if the user lists workers in the arguments, or selects them by labels that are not the
-    operator's; nor in versions without an API for workers, as far as the image's tag states a version.
+    The operator must not manage the workers if the user lists them in the arguments, or selects them by labels that are not
+    the operator's. It must also not manage them if the image's tag states a version without an API for workers.
     """
     command_line = parts(container)
     words = [word for part in command_line for word in part.split()]
@@ -78,9 +80,11 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
 
 
 def accepts_control_key(container: Mapping[str, Any], setting: str = "") -> bool:
-    """Return whether a container is a router of SGLang that accepts a key for its control plane, and has none from the user.
+    """Return whether a container runs a router of SGLang that accepts a key for its control plane and has no such key
+    from the user.
 
-    `setting` is "true" if the user states that the image accepts a key, "false" if the router must have none, else "".
+    `setting` is "true" if the user states that the image accepts a key, "false" if the router must not have a key, and ""
+    otherwise.
     """
     words = parts(container)
     programs = [position for position, word in enumerate(words) if is_program(word)]
@@ -99,12 +103,14 @@ def accepts_control_key(container: Mapping[str, Any], setting: str = "") -> bool
 
 
 def takes_flags(container: Mapping[str, Any]) -> bool:
-    """Return whether an additional argument reaches the router; it does not if a shell starts the router."""
+    """Return whether an argument that is added to the container reaches the router. It does not if a shell starts the
+    router.
+    """
     return not container.get("command") or any(is_program(word) for word in parts(container))
 
 
 def value(words: Sequence[str], flag: str) -> str | None:
-    """Return the word after a flag (of its last occurrence), "" if none follows, or None if the flag is absent."""
+    """Return the value of the last occurrence of a flag, "" if no value follows the flag, or None if the flag is absent."""
     result = None
     for word, after in pairwise([*words, "--"]):
         if word == flag:
@@ -125,19 +131,23 @@ def _is_too_old(image: str) -> bool:
 
 
 def _version(image: str) -> tuple[str, tuple[int, ...]]:
-    """Return the name of an image without its registry, and the version in its tag, () if there is none."""
+    """Return the name of an image without its registry, and the version in the image's tag; () if the tag contains no
+    version.
+    """
     name, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
     match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", tag)
     return name, tuple(int(number) for number in match.groups(default="0")) if match else ()
 
 
 def is_program(word: str) -> bool:
-    """Return whether a word of a command starts the router."""
+    """Return whether a word of a command is the program or the module of the router."""
     return word.rpartition("/")[2] in PROGRAMS or word.split(".")[0] == "sglang_router"
 
 
 def _has_foreign_label(parts: Sequence[str]) -> bool:
-    """Return whether a selector contains a label that is not on every pod of a component."""
+    """Return whether a selector in the arguments contains a label that the operator does not set on every pod of a
+    component.
+    """
     inside = False
     for part in parts:
         flag, equals, rest = part.partition("=")
@@ -150,7 +160,9 @@ def _has_foreign_label(parts: Sequence[str]) -> bool:
 
 
 def _key(words: Sequence[str]) -> str:
-    """Return the key for the API: an admin's if there are roles (`id:name:role:key`), else the key for all requests."""
+    """Return the key for the router's API. It is the key of an admin if the keys have roles (`id:name:role:key`),
+    otherwise the key for all requests; "" if there is none.
+    """
     for word in words:
         if ":admin:" in word:
             return word.rpartition(":")[2]

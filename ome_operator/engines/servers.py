@@ -1,5 +1,5 @@
-"""Recognize the servers of known engines in containers, and define their probes and arguments. The facts are data, one file
-per engine.
+"""Recognise the servers of known engines in containers, and define their probes and arguments. The facts are stored as
+data, with one file for each engine.
 """
 
 import json
@@ -16,14 +16,14 @@ from ome_operator.util.kubeyaml import document
 
 
 class PinnedAdapters(NamedTuple):
-    """How LoRA adapters are named where the engine accepts only pinned adapters."""
+    """The arguments for LoRA adapters if the engine accepts only pinned adapters."""
 
     under: tuple[str, ...]
-    """The engine requires pinned adapters with any of these arguments, unless its value is 1."""
+    """Arguments with which the engine requires pinned adapters, unless the value of the argument is 1."""
     more: tuple[str, ...]
-    """Additional arguments, as flag=value."""
+    """Additional arguments for pinned adapters, as flag=value."""
     each: Mapping[str, Any]
-    """An adapter as JSON; $name and $path are replaced by its name and path."""
+    """The JSON value of an adapter. $name and $path are replaced by the adapter's name and path."""
 
 
 class Server(NamedTuple):
@@ -36,21 +36,23 @@ class Server(NamedTuple):
     port: int
     """Default port of the server."""
     health: str
-    """Path that returns 200 while the server can serve."""
+    """Path of the HTTP server that returns 200 while the server can serve."""
     dummy: bool
-    """Whether ranks above 0 also return 200 there, even when they do not work."""
+    """Whether ranks above 0 also return 200 at the path `health`, even when they do not work."""
     startup: int
-    """Maximum seconds of a start."""
+    """Maximum duration of a start, in seconds."""
     adapters: tuple[str, ...]
-    """Arguments before the LoRA adapters, () if the engine accepts none."""
+    """Arguments that precede the LoRA adapters; () if the engine accepts no adapters."""
     pinned: PinnedAdapters | None
-    """What differs where adapters must be pinned; None if they never must be."""
+    """The arguments for LoRA adapters if they must be pinned; None if the engine never requires pinned adapters."""
     parallel: Mapping[str, tuple[str, ...]]
-    """TP, PP, DP and EP -> the arguments that set it."""
+    """TP, PP, DP and EP -> the arguments that set the size."""
 
 
 def server(container: Mapping[str, Any]) -> Server | None:
-    """Return the server that a container starts, also in a shell command, or None if it is not a known server."""
+    """Return the server that a container starts, directly or in a shell command. Return None if the container starts no
+    known server.
+    """
     words = [word for part in parts(container) for word in part.split()]
     return next((candidate for candidate in known_servers() if _is_started_by(candidate, words)), None)
 
@@ -64,7 +66,9 @@ def known_servers() -> tuple[Server, ...]:
 
 
 def takes_flags(container: Mapping[str, Any]) -> bool:
-    """Return whether an additional argument reaches a known server; it does not if a shell command starts the server."""
+    """Return whether an argument that is added to the container reaches a known server. It does not if a shell command
+    starts the server.
+    """
     engine = server(container)
     lines = [part.split() for part in parts(container)]
     return engine is not None and not any(len(line) > 1 and _is_started_by(engine, line) for line in lines)
@@ -77,7 +81,9 @@ def takes_adapters(container: Mapping[str, Any]) -> bool:
 
 
 def with_adapters(container: Mapping[str, Any], adapters: Mapping[str, str]) -> dict[str, Any]:
-    """Return the container with LoRA adapters (name -> directory) as arguments, unless its own arguments name adapters."""
+    """Return the container with arguments for LoRA adapters. `adapters` maps the name of each adapter to its directory.
+    If the container's own arguments name adapters, the container is not changed.
+    """
     args = [str(word) for word in container.get("args") or ()]
     engine = server(container)
     if not adapters or engine is None or not takes_adapters(container):
@@ -99,8 +105,8 @@ def _pinned(form: PinnedAdapters, name: str, path: str) -> str:
 
 
 def strategy(container: Mapping[str, Any]) -> dict[str, str]:
-    """Return how the arguments divide a model over GPUs: TP, PP, DP and EP -> the number, or "" where the number is not a
-    literal.
+    """Return how the container's arguments divide a model over GPUs. The result maps TP, PP, DP and EP to the number, or
+    to "" if the number is not a literal. A size without an argument is left out.
     """
     engine = server(container)
     if engine is None:
@@ -115,11 +121,11 @@ def strategy(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_parallelism(container: Mapping[str, Any], sizes: Mapping[str, int], user_flags: Collection[str]) -> dict[str, Any]:
-    """Return the container with these sizes (TP, PP -> the number) instead of the numbers in its arguments, also in a shell
-    command.
+    """Return the container with other parallel sizes in its arguments, also in a shell command. `sizes` maps TP and PP to
+    the new numbers.
 
-    A value that refers to a variable is kept, and so is a size that the user sets by an argument in `user_flags`. An
-    argument that is absent is not added.
+    A value that refers to a variable is not changed. A size is also not changed if the user sets it by an argument in
+    `user_flags`. An argument that is absent is not added.
     """
     engine = server(container)
     flags_of = {kind: engine.parallel.get(kind, ()) for kind in sizes} if engine is not None else {}
@@ -133,7 +139,9 @@ def with_parallelism(container: Mapping[str, Any], sizes: Mapping[str, int], use
 
 
 def _numbered(words: Sequence[str], numbers: Mapping[str, int]) -> list[str]:
-    """Return the words with these numbers after these flags. Flag and number may be two words, or in a shell command."""
+    """Return the words in which the numbers after flags are replaced. `numbers` maps each flag to its new number. Flag
+    and number may be two words, or parts of a shell command in one word.
+    """
     out: list[str] = []
     for before, word in pairwise(["", *words]):
         if before in numbers and word.isdigit():

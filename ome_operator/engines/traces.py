@@ -1,4 +1,4 @@
-"""Determine whether SGLang and its router can send spans to a collector, and add the arguments for it (docs/traces.md)."""
+"""Determine whether SGLang and its router can send traces to a collector, and add the arguments for it (docs/traces.md)."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -9,15 +9,16 @@ from ome_operator.engines import flags, images, routers, servers
 from ome_operator.engines.routers import parts
 
 SWITCH, ENDPOINT = "--enable-trace", "--otlp-traces-endpoint"
-"""Arguments that enable traces; the engine and the router use the same names."""
+"""Arguments that enable traces. The engine and the router use the same names."""
 ENGINE, ROUTER = "sglang", "sglang-router"
 _TITLES = {ENGINE: "SGLang", ROUTER: "sglang-router"}
 
 
 def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
-    """Return why the arguments cannot be added to a container, as a clause; "" if they can be added or are already set.
+    """Return a clause that states why the arguments cannot be added to a container; "" if they can be added or are
+    already set.
 
-    A program exits at an unknown argument, so that arguments are added only to versions that are known to accept them
+    The arguments are added only to versions that are known to accept them, because a program exits at an unknown argument
     (decisions 36).
     """
     if not _missing(container):
@@ -40,7 +41,7 @@ def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> st
 
 
 def with_tracing(container: Mapping[str, Any], endpoint: str) -> dict[str, Any]:
-    """Return the container with the arguments that it lacks; arguments of the user are kept."""
+    """Return the container with the arguments for traces. Arguments that the user sets are kept."""
     missing = [SWITCH if flag == SWITCH else f"{ENDPOINT}={endpoint}" for flag in _missing(container)]
     return {**container, "args": [*(container.get("args") or ()), *missing]} if missing else dict(container)
 
@@ -51,8 +52,8 @@ def _missing(container: Mapping[str, Any]) -> list[str]:
 
 
 def _program(container: Mapping[str, Any]) -> str:
-    """Return the program that a container starts; "" for a router that also starts engines, because it uses other names for
-    their arguments.
+    """Return the name of the program that a container starts. Return "" for a router that also starts engines, because it
+    uses other names for these arguments.
     """
     words = [word for part in parts(container) for word in part.split()]
     for word, after in pairwise([*words, ""]):
