@@ -1,1 +1,3 @@
-"""Small helpers without domain terms: YAML as Kubernetes reads it, limits for JSON, the format of log lines."""
+"""Small helpers that have no terms of this project: YAML as Kubernetes parses it, limits for JSON, the format of log
+lines.
+"""

@@ -1,5 +1,5 @@
-"""Locate the files that are installed with `ome` and are not Python: next to the package in a checkout, inside it in a
-wheel.
+"""Locate the files other than Python code that are installed with `ome`. In a checkout they are next to the package, in a
+wheel inside it.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ FOLDERS = ("charts", "config")
 
 
 def shipped(folder: str) -> Path:
-    """Return the path of one of FOLDERS in this installation. Raises UserError if it is missing."""
+    """Return the path of a folder in FOLDERS for this installation. Raises UserError if the folder is missing."""
     package = Path(ome_operator.__file__).parent
     packaged = (
         package / "shipped" / folder
@@ -25,12 +25,12 @@ def shipped(folder: str) -> Path:
 
 
 _CONTENTS = {"charts": "ome-crd", "config": "models"}
-"""Folder -> a name that it always contains."""
+"""Name of a folder -> name of a subfolder that it always contains."""
 
 
 def checkout() -> Path:
-    """Return the root of the repository that contains this package; images are built from it. Raises UserError outside a
-    checkout.
+    """Return the root of the repository that contains this package. Images are built from this root. Raises UserError if
+    the package is not in a checkout.
     """
     root = Path(ome_operator.__file__).parents[1]
     if not (root / "images" / "operator" / "Dockerfile").is_file():

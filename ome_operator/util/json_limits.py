@@ -1,8 +1,8 @@
-"""Limits for the nesting of JSON, because functions that walk a value by recursion must know its depth before.
+"""Limits for the nesting of JSON. Functions that process a value by recursion need a limit of its depth.
 
 The API server accepts objects with 10,000 levels and returns them. Whether Python's decoder can decode them does not depend
 on `sys.setrecursionlimit`: since 3.12 its C code has its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it
-depends on the stack. Therefore deeper parts are removed from the text before it is decoded; no meaningful object is that
+depends on the stack. Therefore deeper parts are removed from the text before it is decoded. No meaningful object is that
 deep.
 """
 
@@ -12,15 +12,16 @@ from typing import Any
 
 HOLDERS = (dict, list)
 LEVELS = 200
-"""Levels that `shallow` keeps: four times what a spec may have, and few enough for every recursive function."""
+"""Number of levels that `shallow` keeps. It is four times the limit for a spec, and low enough for every recursive
+function."""
 _OPENING = rb'\{(?:"[^"\\]*":)?|\['
 _OPENINGS = re.compile(_OPENING)
 _MARK = re.compile(rb"(?:" + _OPENING + rb')++|[\]}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-"""A run of opening brackets with the first keys of maps, a run of closing brackets, or a string literal."""
+"""Pattern of a run of opening brackets with the first keys of maps, a run of closing brackets, or a string literal."""
 
 
 def decoded(text: bytes) -> Any:
-    """Decode JSON. If the text is too deep for the decoder, the parts below LEVELS are left out."""
+    """Return the value of a JSON text. If the text is too deep for the decoder, the parts below LEVELS are left out."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -28,8 +29,8 @@ def decoded(text: bytes) -> Any:
 
 
 def shallow(text: bytes) -> bytes:
-    """Return JSON for a decoder that is not ours: lists and maps below LEVELS are empty. Text that is not JSON is returned
-    unchanged.
+    """Return JSON text for a decoder that is not part of this project. Lists and maps below LEVELS are empty in it. Text
+    that is not JSON is returned unchanged.
     """
     if text.count(b"{") + text.count(b"[") <= LEVELS:
         return text
@@ -43,8 +44,8 @@ def shallow(text: bytes) -> bytes:
 
 
 def _cut(text: bytes) -> bytes:
-    """Remove the parts below LEVELS. The text is processed by runs of brackets: bracket by bracket, the largest possible
-    object would take a second.
+    """Return the JSON text without the parts below LEVELS. The text is processed by runs of brackets, because processing
+    single brackets would take a second for the largest possible object.
     """
     kept, depth, begin = [], 0, 0
     for match in _MARK.finditer(text):
@@ -63,7 +64,7 @@ def _cut(text: bytes) -> bytes:
 
 
 def deeper(value: Any, levels: int) -> bool:
-    """Return whether lists and maps are nested more than `levels` deep; a value that contains itself is."""
+    """Return whether lists and maps are nested more than `levels` deep. This is true for a value that contains itself."""
     containers = {id(value): value} if isinstance(value, HOLDERS) else {}
     for _ in range(levels):
         if not containers:
@@ -76,7 +77,7 @@ def deeper(value: Any, levels: int) -> bool:
 
 
 def larger(value: Any, most: int) -> bool:
-    """Return whether a value contains more than `most` values at all depths; a value that is referred to several times
+    """Return whether a value contains more than `most` values, over all depths. A value that is referred to several times
     counts each time.
     """
     count, pending = 0, [value]
@@ -87,5 +88,5 @@ def larger(value: Any, most: int) -> bool:
 
 
 def _held(value: Any) -> Any:
-    """Return the values in a list or map; any other value contains none."""
+    """Return the values that a list or map contains; nothing for any other value."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

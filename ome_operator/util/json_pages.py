@@ -1,4 +1,4 @@
-"""Decode a page of a list object by object, because decoding 500 objects at once blocks the process noticeably."""
+"""Decode a page of a list one object at a time, because decoding 500 objects at once blocks the process noticeably."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -6,14 +6,15 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
 ITEM = None
-"""Name that `members` returns for an object of the list."""
+"""The name under which `members` returns an object of the list."""
 _ITEMS = "items"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _decode = JSONDecoder().raw_decode
 
 
 def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
-    """Return the names and values of a page, in order; each item of `items` is returned separately, with the name ITEM.
+    """Yield the names and values of a page, in order. Each element of the list `items` is yielded separately, under the
+    name ITEM.
 
     Raises ValueError if the page is not a JSON object or is truncated, and RecursionError if it is too deep for the decoder.
     """
@@ -35,7 +36,7 @@ def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
 
 
 def _each(text: str, at: int) -> Generator[tuple[None, Any], None, int]:
-    """Yield the items of a list that begins here; return the position of its end."""
+    """Yield the elements of the list that begins at position `at`. Return the position of the end of the list."""
     at, more = _after(text, at, "["), True
     if text[at : at + 1] == "]":
         return at + 1
@@ -47,7 +48,7 @@ def _each(text: str, at: int) -> Generator[tuple[None, Any], None, int]:
 
 
 def _next(text: str, at: int, end: str) -> tuple[int, bool]:
-    """Return the position after a comma or after the closing bracket, and whether another item follows."""
+    """Return the position after the next comma or after the closing bracket `end`, and whether another element follows."""
     at = _skip(text, at)
     if text[at : at + 1] == end:
         return at + 1, False
@@ -55,7 +56,7 @@ def _next(text: str, at: int, end: str) -> tuple[int, bool]:
 
 
 def _after(text: str, at: int, sign: str) -> int:
-    """Return the position after a required sign and blanks."""
+    """Return the position after the required character `sign` and the white space around it."""
     at = _skip(text, at)
     if text[at : at + 1] != sign:
         raise JSONDecodeError(f"{sign} is missing", text, at)

@@ -1,4 +1,6 @@
-"""YAML as Kubernetes reads it, which is a subset: no dates, no sets, no numbers with colons, and a limited depth."""
+"""A YAML parser for the subset of YAML that Kubernetes accepts: no dates, no sets, no numbers with colons, and a limited
+depth.
+"""
 
 import json
 import math
@@ -12,29 +14,27 @@ import yaml
 from ome_operator.util.json_limits import deeper, larger
 
 LEVELS = 100
-"""Maximum nesting of lists and maps; no object of Kubernetes comes close to it."""
+"""Maximum nesting of lists and maps. Objects of Kubernetes have far fewer levels."""
 VALUES = 500_000
-"""Maximum values of one object. An API server accepts less than two megabytes, but aliases can repeat the same part many
-times.
-"""
+"""Maximum number of values in an object. An API server accepts less than two megabytes, but aliases can repeat the same
+part many times."""
 _OPEN = 200
-"""Maximum brackets that are open at once in a text; brackets inside strings count too."""
+"""Maximum number of brackets that are open at the same position in a text. Brackets inside strings count too."""
 _UNLIKE = re.compile(
     r"[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"  # tabs and other control characters
     r"|[!?]|[|>][-+0-9]*#"  # tags, key indicators, comments directly after a block indicator
 )
-"""Characters and sequences that the two parsers of PyYAML may interpret differently."""
+"""Pattern of characters and sequences that the two parsers of PyYAML may interpret differently."""
 _LET_THROUGH = (ValueError, TypeError, AttributeError, LookupError)
-"""Errors that PyYAML raises for an invalid key, or for a value that does not fit its tag, without converting them to its own
-errors.
-"""
+"""Exceptions that PyYAML raises for an invalid key or for a value that does not fit its tag. PyYAML does not convert them
+to its own exceptions."""
 _TAG = "tag:yaml.org,2002:"
 _UNSUPPORTED = tuple(_TAG + name for name in ("timestamp", "binary", "set", "omap", "pairs"))
 _REMOVED = frozenset(_TAG + name for name in ("timestamp", "value"))
 
 
 class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
-    """The meaning of strings, numbers and tags, for all loaders below."""
+    """Common base of all loaders in this module. It defines the meaning of strings, numbers and tags."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - as in the parent class
         first: [(tag, form) for tag, form in resolvers if tag not in _REMOVED]
@@ -58,7 +58,7 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
     def fraction(self, node: Any) -> Any:
-        """Return a number with a decimal point. A number in base 60 is a string here too."""
+        """Return a number with a decimal point. A number in base 60 is a string."""
         if ":" in node.value:
             return node.value
         value = self.construct_yaml_float(node)
@@ -71,8 +71,8 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
     """Number of pairs that merge keys have copied."""
 
     def flatten_mapping(self, node: Any) -> None:
-        """Copy the pairs that `<<` refers to, up to a limit, because a few lines can refer to each other to form an
-        unlimited map.
+        """Copy the pairs of the maps to which `<<` refers. Their number is limited, because a few lines that refer to
+        each other can form an unlimited map.
         """
         references = [
             (key, part)
@@ -98,13 +98,16 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
 
 
 class _Loader(_Values, yaml.SafeLoader):
-    """A loader in Python only, whose recursion ends with an exception. Its errors are reported to the user."""
+    """A loader that is written only in Python, so that too deep recursion raises an exception. Its errors are reported to
+    the user.
+    """
 
 
 def _quick() -> Any:
-    """Return a loader whose scanner and parser are written in C, or None if PyYAML has none.
+    """Return a loader whose scanner and parser are written in C; None if PyYAML does not have them.
 
-    Its composer is the Python one, because the composer in C recurses until the process crashes.
+    The composer of this loader is the one in Python, because recursion in the composer in C is not limited and crashes the
+    process.
     """
     if not yaml.__with_libyaml__:
         return None
@@ -121,7 +124,7 @@ _QUICK = _quick()
 
 
 def documents(text: str) -> Iterator[Any]:
-    """Return every document in a text. Raises yaml.YAMLError, with the line if it is known."""
+    """Yield every document in a text. Raises yaml.YAMLError, which contains the line if it is known."""
     if line := _too_deep(text):
         raise yaml.YAMLError(f"line {line} opens more than {_OPEN} nested lists or maps: reduce the nesting")
     if (fast_documents := _quickly(text)) is not None:
@@ -136,7 +139,7 @@ def documents(text: str) -> Iterator[Any]:
 
 
 def _quickly(text: str) -> list[Any] | None:
-    """Return the documents, or None if the loader in Python must parse them or report the error."""
+    """Return the documents in a text. Return None if the loader in Python has to parse the text or report an error."""
     if _QUICK is None or _UNLIKE.search(text):
         return None
     try:
@@ -146,8 +149,8 @@ def _quickly(text: str) -> list[Any] | None:
 
 
 def document(text: str) -> Any:
-    """Return the only document in a text, within the limits of size and depth; None for an empty text. Raises
-    yaml.YAMLError.
+    """Return the only document in a text; None for an empty text. Raises yaml.YAMLError for invalid text, and for a
+    document beyond the limits of size and depth.
     """
     first_two = list(islice(documents(text), 2))
     if len(first_two) > 1:
@@ -161,7 +164,7 @@ def document(text: str) -> Any:
 
 
 def plain(text: str) -> str:
-    """Return a string in YAML notation, with quotes only where YAML would read another value without them."""
+    """Return a string in YAML notation. It has quotes only if YAML would otherwise read another value."""
     try:
         same = text not in _BOOLS and list(documents(text)) == [text]
     except yaml.YAMLError:
@@ -170,12 +173,12 @@ def plain(text: str) -> str:
 
 
 _BOOLS = ("y", "n", "Y", "N")
-"""Words that parsers of YAML 1.1 read as true and false, but PyYAML does not."""
+"""Words that parsers of YAML 1.1 read as true and false, although PyYAML reads them as strings."""
 
 
 def _too_deep(text: str) -> int:
-    """Return the line at which too many brackets are open, or 0 if there is none; the parser would need minutes for such a
-    text.
+    """Return the line at which too many brackets are open; 0 if there is none. The parser would need minutes for a text
+    with so many open brackets.
     """
     depth, line = 0, 1
     for match in re.finditer(r"[\[\]{}\n]", text):

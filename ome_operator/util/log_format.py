@@ -10,7 +10,7 @@ CONSOLE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class Json(logging.Formatter):
-    """One JSON object per line."""
+    """A formatter that writes each log record as a JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return time, level, logger, message and, after an exception, its traceback."""
@@ -26,7 +26,7 @@ class Json(logging.Formatter):
 
 
 def configure(style: str, level: str) -> None:
-    """Log to standard error; kopf, aiohttp and asyncio log only warnings and errors."""
+    """Configure logging to standard error. Of kopf, aiohttp and asyncio, only warnings and errors are logged."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if style == "json" else Visible(CONSOLE))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,7 +1,7 @@
 """Cache results of pure functions by the identity of their arguments.
 
-Parsed objects and rendered manifests are never changed in place, so that a result stays valid for the objects that it was
-made from. Hashing or comparing the objects would cost as much as calculating the result again.
+Parsed objects and rendered manifests are never changed in place. A result therefore stays valid for the objects from which
+it was computed. Hashing or comparing the objects would take as long as computing the result again.
 """
 
 from collections import OrderedDict
@@ -10,16 +10,16 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 SERVICES = 500
-"""The number of services for which the sizes of caches are chosen, in the middle of a rollout."""
+"""Number of services for which the sizes of caches suffice without enlargement, even in the middle of a rollout."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def memoize_by_identity(size: int, *, grows: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a pure function of positional arguments, so that the last `size` results are kept.
+    """Decorate a pure function with positional arguments, so that its last `size` results are cached.
 
-    If `grows`, the cache is larger for many services (`resize`). Strings, numbers and None are compared by value, tuples by
-    their items, and all other arguments by identity.
+    If `grows` is true, `resize` enlarges the cache when there are many services. Strings, numbers and None are compared by
+    value, tuples by their items, and all other arguments by identity.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -45,35 +45,35 @@ def memoize_by_identity(size: int, *, grows: bool = True) -> Callable[[Callable[
 
 
 def resize(services: int) -> None:
-    """Set the number of services whose results are kept.
+    """Set the number of services for which results are cached.
 
-    All services are reconciled in turn. A cache that is slightly too small would drop each result just before it is needed,
-    so that every pass would calculate everything again.
+    All services are reconciled one after another. A cache that is slightly too small would drop each result just before it
+    is needed, so that every pass would compute all results again.
     """
     _Kept.times = max(1, -(-services // SERVICES))
 
 
 def forget_unused() -> Iterator[None]:
-    """Drop every result that was not used since the previous call, such as manifests of deleted services.
+    """Drop every cached result that was not used since the previous call, such as manifests of deleted services.
 
-    The work is done in steps of the iterator, because there may be tens of thousands of results.
+    Each step of the iterator does a part of the work, because there may be tens of thousands of results.
     """
     for cache in _ALL:
         yield from cache.turn()
 
 
 def count_results() -> int:
-    """Return the number of kept results."""
+    """Return the number of cached results."""
     return sum(len(cache.young) + len(cache.old) for cache in _ALL)
 
 
 class _Kept:
-    """Arguments and results in order of their last use. The arguments are kept with the result: while they exist, no other
-    object can have their id.
+    """A cache of arguments and results, ordered by their last use. The arguments are stored with the result, so that no
+    other object can get the id of an argument while the result is cached.
     """
 
     times = 1
-    """Factor for the sizes of growing caches."""
+    """Factor by which the sizes of growing caches are multiplied."""
 
     def __init__(self, size: int, grows: bool) -> None:
         self._size, self._grows = size, grows
@@ -107,8 +107,8 @@ _ALL: list[_Kept] = []
 
 
 def _key(values: tuple[Any, ...]) -> Hashable:
-    """Return the cache key of arguments. A pass needs more than a hundred keys; most values are strings, which need no
-    function call.
+    """Return the cache key for the arguments of a call. A pass needs more than a hundred keys, so values are handled
+    without a function call where possible; most values are strings.
     """
     parts: list[Hashable] = []
     for value in values:

@@ -1,10 +1,11 @@
-"""Set the stack size for recursive C code; a stack overflow ends the process without a message."""
+"""Set the stack size for recursive C code. A stack overflow would end the process without a message."""
 
 import contextlib
 import threading
 
 NEED = 8 * 2**20
-"""Bytes, the default of Linux. Python's JSON decoder needs 1.5 MiB for its limit of 10,000 levels in 3.13."""
+"""Required stack size in bytes, which is the default of Linux. Python's JSON decoder needs 1.5 MiB for its limit of
+10,000 levels in 3.13."""
 
 
 def widen() -> None:

@@ -1,25 +1,27 @@
-"""Parse untrusted JSON: a response, a result or a file next to weights may contain any value."""
+"""Parse untrusted JSON. A response, a result or a file next to weights may contain any value."""
 
 from typing import Any
 
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Exceptions that parsing untrusted JSON raises; RecursionError for JSON as deep as the API server accepts."""
+"""Exceptions that parsing untrusted JSON may raise. RecursionError is raised for JSON as deep as the API server accepts."""
 
 
 def text(value: Any) -> str:
-    """Return a string; raise ValueError for any other value."""
+    """Return `value` if it is a string. Raises ValueError for any other value."""
     if not isinstance(value, str):
         raise ValueError("it is not a string")
     return value
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Return a list of strings, which may be absent."""
+    """Return a tuple of the strings in a list; () if the list is absent. Raises an exception of PARSE_ERRORS for any
+    other value.
+    """
     return tuple(map(text, value or ()))
 
 
 def numbers(value: Any) -> tuple[int, ...]:
-    """Return a list of whole numbers; raise ValueError for any other value."""
+    """Return a tuple of the whole numbers in a list. Raises ValueError for any other value."""
     if not isinstance(value, list) or not all(type(number) is int for number in value):
         raise ValueError("it is not a list of numbers")
     return tuple(value)

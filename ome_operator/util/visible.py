@@ -1,4 +1,4 @@
-"""Make untrusted text safe for a terminal: characters that move the cursor, hide text or forge a line become visible."""
+"""Make untrusted text safe for a terminal. Characters that move the cursor, hide text or forge a line become visible."""
 
 import json
 import logging
@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-"""Unicode categories of control characters, marks of writing direction and similar characters, and line ends."""
+"""Unicode categories of control characters, format characters such as marks of writing direction, and line ends."""
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Return the text as one line: escapes and line ends become symbols (␛, ␤), other invisible characters their code; those
-    in `keep` stay.
+    """Return the text as one line. Escape characters and line ends are replaced by symbols (␛, ␤), and other invisible
+    characters by their code. Characters in `keep` are not replaced.
     """
     if text.isprintable():
         return text
@@ -22,15 +22,17 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def document(value: Any, indent: int | None = None) -> str:
-    """Return a JSON document that programs read exactly. Characters that terminals obey are escaped, although JSON permits
-    them.
+    """Return `value` as a JSON document. Characters that affect terminals are escaped, although JSON does not require it,
+    so that programs still read the exact value.
     """
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=indent)
 
 
 def everywhere(value: T) -> T:
-    """Return the same value with every string in it made visible: in records, tuples, lists and maps."""
+    """Return the value with all its strings made visible by `visible`. Strings in records, tuples, lists and maps are
+    included.
+    """
     return _everywhere(value)  # type: ignore[no-any-return]
 
 
@@ -61,7 +63,7 @@ def _symbol(item: str) -> str:
 
 
 class Visible(logging.Formatter):
-    """Log lines for people. A message is one line; only tracebacks have several lines."""
+    """A formatter that writes log lines for people. A message is one line; only tracebacks have several lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the message without characters that affect a terminal."""

@@ -1,10 +1,10 @@
-"""The time of day. Processes read it here and pass it on, so that tests can set it."""
+"""The time of day. Processes read it only in this module and pass it on, so that tests can set it."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 WallClock = Callable[[], datetime]
-"""Returns the time of day with its time zone."""
+"""A function that returns the time of day with its time zone."""
 
 
 def now() -> datetime:
