@@ -1,7 +1,6 @@
 """The operator's settings. Each option of `ome operator` is declared once, as a field that is annotated with an `Option`.
 
-The flag, the key of the configuration file, the chart value and the row in docs/options.md are derived from this
-declaration.
+The flag, the key of the configuration file, the chart value and the row in docs/options.md are derived from the declaration.
 """
 
 from ome_operator.settings.policy import UNEXPOSED, Exposure, Policy

@@ -1,4 +1,4 @@
-"""The declaration of an option, and the list of all options of a settings class."""
+"""The declaration of an option, and a function that lists all options of a settings class."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -9,73 +9,73 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 
 class Form(Enum):
-    """The form of an option's value, at a flag and in a configuration file."""
+    """The form in which the value of an option is written, at a flag and in a configuration file."""
 
     TEXT = "string"
     WHOLE = "whole number"
     NUMBER = "number"
     SWITCH = "true or false"
     LIST = "list of strings"
-    """A flag that can be repeated."""
+    """A flag that can be repeated; in a file, a list of strings."""
     STEPS = "list"
-    """At a flag, values separated by commas; in a file the same string, or a list of integers and strings."""
+    """At a flag, values that are separated by commas. In a file, the same string, or a list of integers and strings."""
     DURATION = "duration"
-    """A string such as `5m`; the field holds seconds."""
+    """A string such as `5m`. The field contains the number of seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
     """Metadata of a setting for the command line, the configuration file, the chart and the documentation.
 
-    The docstring below the annotated field continues `help` in the chart's pages and in docs/options.md. It states the
-    reason for the default.
+    The docstring below an annotated field continues the text of `help` in the chart's pages and in docs/options.md. It
+    states the reason for the default.
     """
 
     flag: str
-    """Flag, such as `--gang-timeout`. Without the dashes it is the key in the configuration file."""
+    """The flag, such as `--gang-timeout`. Without the dashes, it is the key in the configuration file."""
     help: str
-    """Description in one sentence, for `--help`."""
+    """Description of the option in one sentence, for `--help`."""
     value: str = ""
     """Path of the chart value that sets this option, such as `placement.timeout`. The description, type, bounds and
     default of the chart value are generated from this declaration."""
     part_of: str = ""
-    """Path of a chart value that sets this option and has other effects too. The chart itself describes that value."""
+    """Path of a chart value that sets this option and also has other effects. The chart itself describes such a value."""
     chart_default: Any = None
-    """Default of the chart value, if it differs from the default of the field."""
+    """Default of the chart value, if it differs from the default of the field; otherwise None."""
     chart_least: float | None = None
-    """Minimum of the chart value, if it differs from `ge`."""
+    """Minimum of the chart value, if it differs from `ge`; otherwise None."""
     form: Form | None = None
-    """Form of the value; if None, it follows from the type of the field."""
+    """Form in which the value is written. If it is None, the form follows from the type of the field."""
     ge: float | None = None
-    """Minimum value."""
+    """Minimum of the value; None if there is no minimum."""
     le: float | None = None
-    """Maximum value."""
+    """Maximum of the value; None if there is no maximum."""
     choices: tuple[str, ...] = ()
-    """The allowed values, compared without regard to case."""
+    """The permitted values, which are compared without regard to case; empty if the values are not enumerated."""
     pattern: str = ""
-    """Regular expression that has to match the whole value, or each value of a list."""
+    """Regular expression that must match the whole value, or each value of a list; "" if there is none."""
     fix: str = ""
-    """What to write instead of a value that is not in `choices` or does not match `pattern`."""
+    """Text that states what to write instead of a value that is not in `choices` or does not match `pattern`."""
     env: str = ""
-    """Environment variable that is read if the flag is not set."""
+    """Environment variable from which the value is read if the flag is not set; "" if there is none."""
     computed: bool = False
-    """Whether the operator computes the value if it is not set. `help` describes how."""
+    """Whether the operator computes the value if the option is not set. `help` then describes how."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """An option together with the field that it sets."""
+    """An option together with the settings field that it sets."""
 
     path: tuple[str, ...]
     """Names of the fields that lead to the field of the option, such as ("policy", "exposure", "kind")."""
     option: Option
     form: Form
     default: Any
-    """Default of the field."""
+    """Default value of the field."""
     owner: type
-    """Class that defines the field."""
+    """Settings class that defines the field."""
     converts: type
-    """Type to which a string is converted: str, int, float, bool or Path."""
+    """Type to which the text of the flag is converted: str, int, float, bool or Path."""
 
     @property
     def key(self) -> str:
@@ -84,12 +84,14 @@ class Declared:
 
     @property
     def parameter(self) -> str:
-        """Return the option's name as a parameter of the command."""
+        """Return the name of the option's parameter in the function of the command."""
         return self.key.replace("-", "_")
 
     @property
     def written(self) -> Any:
-        """Return the default in the form of a flag's value; None if the operator computes the value."""
+        """Return the default in the form in which a flag's value is written. Return None for a repeatable flag, and if
+        the operator computes the value.
+        """
         if self.option.computed or self.form is Form.LIST:
             return None
         if self.form is Form.SWITCH:
@@ -99,12 +101,12 @@ class Declared:
         return f"{self.default / 60:.0f}m" if self.form is Form.DURATION else self.default
 
     def chosen(self, text: str) -> str | None:
-        """Return the choice that equals the text without regard to case; None if there is none."""
+        """Return the choice that is equal to the text without regard to case; None if there is none."""
         return next((choice for choice in self.option.choices if choice.lower() == text.strip().lower()), None)
 
     @property
     def fix(self) -> str:
-        """Return what to write, such as "write a number from 0 to 3600"."""
+        """Return the instruction what to write, such as "write a number from 0 to 3600"."""
         option = self.option
         if option.fix:
             return option.fix
@@ -137,7 +139,9 @@ _FORMS: Mapping[Any, Form] = {
 
 
 def options(of: type, path: tuple[str, ...] = ()) -> Iterator[Declared]:
-    """Yield the options of a settings class and of the settings classes of its fields, in the order of the fields."""
+    """Yield the options of a settings class, including those of the settings classes of its fields, in the order of the
+    fields.
+    """
     defaults = _defaults(of)
     for name, hint in get_type_hints(of, include_extras=True).items():
         bare = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
@@ -158,14 +162,16 @@ def _defaults(of: type) -> Mapping[str, Any]:
 
 
 def _without_none(hint: Any) -> Any:
-    """Return X for the type `X | None`."""
+    """Return the type X for the type `X | None`, and any other type unchanged."""
     if get_origin(hint) in (Union, types.UnionType):
         return next(part for part in get_args(hint) if part is not types.NoneType)
     return hint
 
 
 def assembled(of: type, values: Mapping[tuple[str, ...], Any]) -> Any:
-    """Return an object of a settings class with these values at these paths. All other fields have their defaults."""
+    """Return an object of a settings class. `values` maps the path of a field to its value; all other fields have their
+    defaults.
+    """
     nested: dict[str, dict[tuple[str, ...], Any]] = {}
     given: dict[str, Any] = {}
     for path, value in values.items():

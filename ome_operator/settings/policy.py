@@ -43,9 +43,9 @@ UNEXPOSED = Exposure()
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """The settings that influence decisions about services. The core receives them unchanged (`Deps.policy`).
+    """The settings that influence decisions about services. The core receives this object unchanged (`Deps.policy`).
 
-    Recordings contain these fields under their names (docs/recorder.md).
+    Recordings contain the fields under their names in this class (docs/recorder.md).
     """
 
     sees_cluster: Annotated[

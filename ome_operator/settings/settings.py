@@ -13,8 +13,8 @@ _POLICY = Policy()
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings, which are read once at the start from the command line and a file (`ome operator --config`). Fields
-    without an Option are constants that tests replace.
+    """The settings of the operator. They are read once at the start, from the command line and a file (`ome operator
+    --config`). Fields without an Option are constants that tests replace.
     """
 
     kubeconfig: Annotated[
@@ -78,15 +78,18 @@ class Settings:
     ] = "ome"
     lease_name: str = "ome-operator"
     lease_duration: float = 15.0
-    """The default of operators that use client-go. A crashed leader is replaced within this time."""
+    """Seconds for which the leader's Lease is valid. The value is the default of operators that use client-go. A crashed
+    leader is replaced within this time."""
     lease_renew: float = 10.0
-    """A leader that cannot renew the Lease within this time exits. It is shorter than `lease_duration`, so that there are
-    never two leaders."""
+    """Seconds within which a leader must renew the Lease; otherwise it exits. The value is smaller than `lease_duration`,
+    so that there are never two leaders."""
     lease_retry: float = 2.0
     lease_patience: float = 30.0
-    """A leader whose event loop was blocked for this time stops renewing the Lease, so that another replica takes over."""
+    """Seconds for which the event loop of a leader may be blocked. After a longer block, the leader stops renewing the
+    Lease, so that another replica takes over."""
     silence: float = 60.0
-    """A process whose event loop was blocked for this time exits, because outside a cluster there are no probes."""
+    """Seconds for which the event loop of a process may be blocked. After a longer block, the process exits, because
+    outside a cluster there are no probes."""
 
     @property
     def own_name(self) -> str:
@@ -95,12 +98,12 @@ class Settings:
 
     # --- watching ---------------------------------------------------------------------------------------------------
     audit_interval: float = 600.0
-    """Interval at which the UIDs of each kind are compared with a list, independent of the events of its watch. The
-    comparison also runs soon after each relist, which can lose deletions permanently (decisions 1)."""
+    """Seconds between two comparisons of the UIDs of each kind with a list from the API server. The comparison does not
+    depend on watch events. It also runs soon after each relist, which can lose deletions permanently (decisions 1)."""
     audit_debounce: float = 1.0
-    """Delay of the comparison after a relist, so that several relists cause one comparison."""
+    """Seconds between a relist and the comparison of UIDs, so that several relists cause a single comparison."""
     watch_server_timeout: int = 600
-    """Time after which the API server ends a watch. The reopened watches are distributed by load balancers again."""
+    """Seconds after which the API server ends a watch. Load balancers then distribute the reopened watches again."""
     request_timeout: float = 30.0
     connections: Annotated[int, Option(flag="--connections", help="Connections to the API server.")] = 32
     """More connections do not make the API server faster: it processed 212 applies per second from one process on a small
@@ -111,41 +114,42 @@ class Settings:
     """Most workers wait for a status write. With 7 workers the last pod of a service waited for a worker (100 services of
     11 pods, the slowest 2 %: 0.8 s from the last pod to Ready instead of 0.65 s)."""
     long_passes: int = 4
-    """Maximum number of workers that reconcile services without any objects. Each such reconciliation applies a dozen
-    objects, so four keep an API server busy; more only delay status writes (measured: 31 s from a service's last pod
-    to Ready with 8 of 8 workers)."""
+    """Maximum number of workers that at the same time reconcile services which have no objects yet. Each such
+    reconciliation applies a dozen objects, so four keep an API server busy; more only delay status writes (measured:
+    31 s from a service's last pod to Ready with 8 of 8 workers)."""
     shared_passes: int = 4
-    """Maximum number of workers for reconciliations that an edit of a shared object caused (decisions 37). The other
-    workers stay available, no matter how many services share the object."""
+    """Maximum number of workers that at the same time do reconciliations which an edit of a shared object caused
+    (decisions 37). The other workers stay available, no matter how many services share the object."""
     shared_share: float = 0.2
-    """Share of the event loop's time for these reconciliations while there is other work."""
+    """Fraction of the event loop's time that reconciliations after an edit of a shared object may use while there is
+    other work."""
     child_delay: float = 0.1
-    """Delay that combines a burst of pod events into one reconciliation. The last pod of a service, which makes it Ready,
-    is not delayed."""
+    """Seconds between a pod event and the reconciliation, so that a burst of events causes one reconciliation. The event
+    of a service's last pod, which makes the service Ready, is not delayed."""
     child_spacing: float = 0.25
-    """Minimum time between two reconciliations of a key that only events of its children enqueued."""
+    """Minimum seconds between two reconciliations of a key if only events of its children enqueue it."""
     catalog_delay: float = 1.0
-    """Delay of status writes of models, runtimes and accelerator classes, so that a hundred new services cause one write.
-    An edit of such an object is processed and passed to its services immediately, but not sooner than this time after
-    the previous edit."""
+    """Seconds by which status writes of models, runtimes and accelerator classes are delayed, so that a hundred new
+    services cause one write. An edit of such an object is processed and passed to its services immediately, but not
+    sooner than this time after the previous edit."""
     backoff_first: float = 0.5
     backoff_last: float = 300.0
     resync: float = 600.0
-    """Interval at which every key is reconciled even without events."""
+    """Seconds between two reconciliations of a key for which there are no events."""
     status_interval: float = 10.0
-    """Minimum interval between status writes in which only informational counts change (decisions 17)."""
+    """Minimum seconds between two status writes of a service in which only informational counts change (decisions 17)."""
     status_rate: float = 10.0
-    """Maximum number of status writes per second, over all services, in which only numbers in messages change (decisions
-    17)."""
+    """Maximum number of status writes per second, over all services, for changes of only the numbers in messages
+    (decisions 17)."""
     failures_after: float = 3.0
-    """Time for which pods have to be missing before the events of their workload are read (decisions 15)."""
+    """Seconds for which pods must be missing before the events of their workload are read (decisions 15)."""
     starts_after: float = 10.0
-    """Time for which no container of a pod has run before the events about the pod are read. Nearly all pods have their
-    volumes by then."""
+    """Seconds for which no container of a pod must have run before the events about the pod are read. Nearly all pods
+    have their volumes by then."""
     foreign_writer_pause: float = 300.0
     """Seconds for which a service is not reconciled after a foreign controller wrote its status (decisions 24)."""
     guard_delay: float = 1.0
-    """Delay before the reconciliation is repeated when a guard finds a pod that must not exist."""
+    """Seconds until a reconciliation is repeated if a guard finds a pod that must not exist."""
     waves: Annotated[
         tuple[str, ...],
         Option(
