@@ -36,7 +36,7 @@ class Urgency(Enum):
     AWAITED = auto()
     """Somebody waits for the result: a person has edited the object, or the last pod of a service has become ready."""
     SOON = auto()
-    """Nobody in particular waits for the result."""
+    """The reconciliation may be delayed, because no person waits for its result."""
     SHARED = auto()
     """A person has edited a shared object: all services that refer to it have to be reconciled, instead of the object
     itself."""

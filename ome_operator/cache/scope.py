@@ -50,7 +50,7 @@ class Scope(NamedTuple):
     @property
     def labels_nodes(self) -> bool:
         """Return whether this operator labels nodes from the records of agents. Two operators of a cluster would
-        overwrite each other's labels, so only one of them may.
+        overwrite each other's labels, so only one operator is permitted to label nodes.
         """
         return self.cluster_kinds and not self.operator_class and (self.model_agent or not self.namespaces)
 

@@ -45,7 +45,9 @@ class Probe(NamedTuple):
 
 
 def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER) -> Iterator[Probe]:
-    """Yield a write for each policy except that of bindings, among writes that the chart's Roles allow.
+    """Yield one write for each policy: the policy has to refuse it, while the chart's Roles allow it.
+
+    The policy for bindings is left out.
 
     own         The operator's namespace.
     node        The name of any node, or "".

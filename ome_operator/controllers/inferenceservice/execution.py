@@ -45,7 +45,7 @@ class Execution:
     service: Resource
     memory: ServiceMemory
     tried: set[Key]
-    """Objects that this reconciliation has already tried to write."""
+    """Objects that this reconciliation has already attempted to write."""
     result: Result
     clock: Callable[[], float]
     """Returns the monotonic time."""

@@ -194,7 +194,7 @@ class Executor:
         execution.result.status_changed |= execution.memory.refused.pop(key, None) is not None
 
     async def _secret(self, execution: Execution, secret: EnsureSecret) -> None:
-        """Create a Secret with new content. An existing Secret of its name counts as success."""
+        """Create a Secret with new content. If a Secret of this name exists already, that is a success."""
         key, hash_, now = _key(secret.manifest), managed_fields.digest(secret.manifest), execution.clock()
         if now < execution.memory.secrets.get(key[1], now) or not execution.due(key, hash_):
             return

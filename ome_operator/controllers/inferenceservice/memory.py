@@ -167,8 +167,9 @@ class ServiceMemory:
         self.capacity = {key: CapacityAnswer(why, tries, now + lasts)}
 
     def next_check(self, now: float) -> float | None:
-        """Return the seconds until the next refusal expires. Every reconciliation calls this, because the queue keeps
-        only the earliest date of a service.
+        """Return the seconds until the next stored refusal expires; None if there is none.
+
+        Every reconciliation calls this method, because the queue keeps only the earliest date of a service.
         """
         dates = [run.next for run in self.checked.values() if run.why]
         dates += [answer.until for answer in self.capacity.values() if answer.why]

@@ -68,7 +68,7 @@ class Child(NamedTuple):
 
 
 class Termination(NamedTuple):
-    """How the main container of a pod terminated last, or how the pod was disrupted."""
+    """The last termination of a pod's main container, or the disruption of the pod."""
 
     container: str
     """Name of the container; "" if the termination concerns the whole pod."""
@@ -252,8 +252,7 @@ class Turn(NamedTuple):
     rivals: tuple[Any, ...] = ()
     """Claims of other services to nodes."""
     waits: str = ""
-    """What the gang waits for now, or after its placement attempt, as a text that follows "waits for"; "" if it does not
-    wait."""
+    """Text that follows "waits for": what the gang waits for now, or after its placement attempt; "" if it does not wait."""
     coming: bool = False
     """Whether an autoscaler reported that it creates nodes for the gang's pods."""
     gives_way: frozenset[tuple[str, int]] | None = None

@@ -8,8 +8,8 @@ MODEL_READY, RUNTIME_READY = "ModelReady", "RuntimeReady"
 ENGINE_READY, DECODER_READY, ROUTER_READY = "EngineReady", "DecoderReady", "RouterReady"
 ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
-""""runtime" or "model" -> the condition that only services have which do not follow edits of it. The condition is True if
-the current object differs from the version that the service uses."""
+""""runtime" or "model" -> the condition which reports that the current object differs from the version that the service
+uses. Only services that do not follow edits of the object have the condition."""
 ANOTHER, RECOVERED, FROZEN = "AnotherOperator", "Recovered", "Frozen"
 PREFLIGHT = "Preflight"
 """Condition that exists only while the preflight check of an engine has findings."""

@@ -95,7 +95,7 @@ class ReasonRecord(str):
     stage: RolloutStage | None
     """The stage that a rollout has not passed while the condition RolledOut has this reason; None for other reasons."""
     passing: bool
-    """Whether the state ends without action, so that no Event warns of it."""
+    """Whether the state ends without action. No Event warns of such a state."""
     loud: bool
     """Whether an Event warns if RolledOut has the reason. For other conditions, an Event warns of every reason that is
     not `passing`."""

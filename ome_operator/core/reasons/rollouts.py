@@ -48,7 +48,7 @@ class ObjectReasons:
 
 
 class RolloutReasons:
-    """What a rollout waits for."""
+    """Reasons why a rollout waits."""
 
     NOTHING_TO_RUN = ReasonRecord(
         "NothingToRun", of=(ROLLED_OUT,), kstatus=FAILED,

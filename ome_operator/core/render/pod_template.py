@@ -37,7 +37,7 @@ class Context(NamedTuple):
     """Stored identities (`core.weights.mount.Weights` as dicts) of the model's weights, followed by those of the LoRA
     weights."""
     accelerator: Mapping[str, Any]
-    """What the selected accelerator class adds to this component; {} if no class was selected."""
+    """Settings that the selected accelerator class adds to this component; {} if no class was selected."""
     directories: Sequence[str] = ()
     """Directories of the revisions of the weights, in the order of `weights`; see `core.weights.mount.mount`."""
     labels: Mapping[str, str] = MappingProxyType({})

@@ -57,7 +57,7 @@ def workloads(
     labels: Mapping[str, str] = MappingProxyType({}),
     default_preflight: str = OFF,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what a ControllerRevision stores besides the inputs, and sentences about settings that were dropped.
+    """Return the data that a ControllerRevision stores with the inputs, and sentences about settings that were dropped.
 
     `directories` are those of the revisions of the model and of every adapter, "" for weights that are stored at their path
     itself. `labels` are OME's labels; labels from the user take precedence. `default_preflight` is the preflight mode if the

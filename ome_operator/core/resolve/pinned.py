@@ -45,8 +45,8 @@ class Pinned:
     inputs: Mapping[str, Any] | None = None
     """The stored inputs from which `part` was taken; None if it was taken from the current object."""
     drift: str | None = None
-    """How the current object differs from `part`, and what to do; "" if they are equal; None if the service follows the
-    object."""
+    """Description of how the current object differs from `part`, and of what to do; "" if they are equal; None if the
+    service follows the object."""
     problems: tuple[Problem, ...] = ()
 
 

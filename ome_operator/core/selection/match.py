@@ -23,7 +23,7 @@ class Violation(NamedTuple):
 
 
 class Score(NamedTuple):
-    """How well a runtime matches a model. Smaller scores are better."""
+    """The quality of the match between a runtime and a model. Smaller scores are better."""
 
     minus_weight: int
     """−(weight of the format + weight of the framework) × priority, for the supported format that matches best."""

@@ -43,7 +43,7 @@ class RoleProgress(NamedTuple):
 
     @property
     def counts(self) -> str:
-        """The pod counts as "ready/desired"."""
+        """The number of ready pods and the number of desired pods, as "ready/desired"."""
         return f"{min(self.ready_pods, self.wanted)}/{self.wanted}"
 
 

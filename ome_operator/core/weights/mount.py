@@ -233,7 +233,7 @@ def host_directories(pod: Mapping[str, Any]) -> set[str]:
 def any_inside(mounted: Iterable[str], places: Iterable[str]) -> bool:
     """Return whether a mounted directory is one of these directories or is inside one of them.
 
-    A mount of a parent directory does not count: agents mount the whole disk for weights, and other pods mount the whole
+    A mount of a parent directory is ignored: agents mount the whole disk for weights, and other pods mount the whole
     node.
     """
     directories = [normpath(path) for path in places]
