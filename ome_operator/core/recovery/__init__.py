@@ -1,1 +1,3 @@
-"""Groups that fail come back as a whole: which pods have to go when a rank is lost or hangs, and when none (decisions 8)."""
+"""Recovery of failed groups as a whole: which pods are deleted when a rank is lost or hangs, and when no pod is deleted
+(decisions 8).
+"""

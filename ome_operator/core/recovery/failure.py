@@ -1,5 +1,5 @@
-"""Determine why a group failed: the container that ended first, as the kubelet reports it, stored longer than its pod
-exists.
+"""Determine why a group failed: the container that ended first, as the kubelet reports it. The failure is stored, so that
+it remains known when its pod no longer exists.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,17 +12,19 @@ from ome_operator.core.recovery.record import UID, GroupRecord, mark, stamp
 from ome_operator.core.termination import telling
 
 Failure = dict[str, Any]
-"""In the form of `status.groups[].lastFailure`."""
+"""A failure, in the format of `status.groups[].lastFailure`."""
 
 DELETED, REPLACED, MISSING = "PodDeleted", "PodReplaced", "PodMissing"
 HUNG, LATE, DRIFTED = "NotReady", "NotReadyInTime", "TemplateDrift"
 _WEAK = frozenset({DELETED, REPLACED, MISSING, HUNG})
-"""Reasons that are seen from outside only: the exit of a container is stronger evidence."""
+"""Reasons that are visible only from outside a container: the exit of a container is stronger evidence."""
 _PLAIN = frozenset({"Error", "Completed"})
 
 
 def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Failure | None:
-    """Return the failure to store: what ended first since the recorded start, or else what was stored before."""
+    """Return the failure to store: what ended first since the recorded start or, if nothing has ended, the failure that
+    was stored before. None if there is neither.
+    """
     known = record.failure
     current = known if known is not None and known.get("time", "") >= record.ready_since else None
     endings = [_ended(pod, now) for rank, pod in group.pods.items() if _failed(pod, rank, record)]
@@ -35,7 +37,7 @@ def found(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: d
 
 
 def about(group: Group, reason: str, message: str, now: datetime) -> Failure:
-    """Return a failure of the group as a whole, attributed to its leader."""
+    """Return a failure of the group as a whole, reported for its leader pod."""
     return {"podName": group.name, "reason": reason, "message": message, "time": stamp(now)}
 
 
@@ -51,13 +53,17 @@ def sentence(failure: Failure) -> str:
 
 
 def late(group: Group, why: str, now: datetime) -> Failure:
-    """Return why a group does not start: the latest exit of one of its pods, if there is one."""
+    """Return why a group does not become ready: the latest exit of a container of its pods or, if there is none, a
+    failure with the message `why`.
+    """
     endings = [one for pod in group.pods.values() if (one := _ended(pod, now)) is not None]
     return max(endings, key=lambda one: str(one["time"]), default=about(group, LATE, why, now))
 
 
 def _failed(pod: Pod, rank: int, record: GroupRecord) -> bool:
-    """Return whether the recorded pod of a rank has lost its recorded start, or is about to."""
+    """Return whether the pod that was recorded for a rank still exists, but its main container has ended or restarted
+    since the recorded start, or is about to end.
+    """
     same = uid_of(record, rank) == pod.uid[:UID]
     return same and (record.members[str(rank)] != mark(pod) or pod.deleting or pod.over or not pod.running)
 
@@ -71,7 +77,9 @@ def _ended(pod: Pod, now: datetime) -> Failure | None:
 
 
 def _seen(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: datetime) -> Iterator[Failure]:
-    """Yield the failures that pods show from outside."""
+    """Yield the failures of ranks that are visible from outside: the recorded pod is missing, is being deleted, or was
+    replaced.
+    """
     for rank in range(group.size):
         pod = group.pods.get(rank)
         if str(rank) not in record.members:

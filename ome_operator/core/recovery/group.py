@@ -1,4 +1,4 @@
-"""A group as it is observed, and how its pods compare with the recorded start."""
+"""A group as it is observed, and the comparison of its pods with its recorded start."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -8,31 +8,32 @@ from ome_operator.core.recovery.record import UID, GroupRecord, mark
 
 
 class Group(NamedTuple):
-    """A group of a slice."""
+    """A group of a slice, as it is observed."""
 
     name: str
-    """Name of its leader pod."""
+    """Name of the leader pod of the group."""
     component: str
     revision: str
     number: int
     size: int
     title: str
-    """The group as people call it: "prefill group 0"."""
+    """Name of the group in messages, such as "prefill group 0"."""
     pods: Mapping[int, Pod]
-    """Rank -> pod, including pods that are being deleted."""
+    """The pod of each rank that has a pod, including pods that are being deleted."""
     drifted: frozenset[str] = frozenset()
-    """UIDs of pods that were created from a template other than the slice's."""
+    """UIDs of pods that were created from a template other than that of the slice."""
     settled: bool = True
-    """False while a template is not the slice's: a group that starts meanwhile is not recorded."""
+    """False while a StatefulSet of the group does not have the template of the slice. A group that starts in this time is
+    not recorded."""
 
     @property
     def leader(self) -> Pod | None:
-        """The pod of rank 0, None if it does not exist."""
+        """The pod of rank 0; None if it does not exist."""
         return self.pods.get(0)
 
     @property
     def complete(self) -> bool:
-        """Whether every rank has a pod that is not being deleted."""
+        """Whether every rank has a pod, and no pod has ended or is being deleted."""
         return len(self.pods) == self.size and not any(pod.deleting or pod.over for pod in self.pods.values())
 
     @property
@@ -47,34 +48,40 @@ class Group(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        """Whether a rank is held while the engine of another runs: engines can only join when they all start together."""
+        """Whether a preflight check holds one rank while the engine of another rank runs. Engines can only join if they
+        all start together.
+        """
         return self.held and any(pod.running for pod in self.pods.values())
 
     @property
     def ready(self) -> bool:
-        """Whether the leader serves, so that the start can be recorded: readiness of other ranks proves nothing."""
+        """Whether the group is complete and its leader is ready, so that its start can be recorded. The readiness of
+        other ranks proves nothing.
+        """
         return self.complete and self.pods[0].ready
 
     def marks(self) -> dict[str, str]:
-        """Rank -> mark of its start, for all pods that exist."""
+        """Return the mark of the present start of each existing pod, by rank."""
         return {str(rank): mark(pod) for rank, pod in sorted(self.pods.items())}
 
 
 class Standing(NamedTuple):
-    """How a group compares with its record."""
+    """The comparison of a group with its record."""
 
     recorded: tuple[Pod, ...]
-    """Pods whose start is the recorded one: only these may ever be deleted."""
+    """Pods whose present start is the recorded start. Only these pods may ever be deleted."""
     whole: bool
-    """Whether every rank has been running since the recorded start, except ranks that the engine survives losing."""
+    """Whether the leader and the other ranks have been running since the recorded start, except as many ranks as the
+    engine survives losing."""
     ending: bool
-    """Whether somebody else is ending the leader: it finishes its requests, and all its ranks still work for it."""
+    """Whether the leader is being deleted by somebody else: it finishes its requests, and all other ranks still work for
+    it."""
     restarting: bool
-    """Whether every pod is the recorded one, and main containers were restarted or are about to be."""
+    """Whether every pod is the recorded pod, and main containers were restarted or are about to be restarted."""
 
 
 def view(group: Group, record: GroupRecord, spare: int = 0) -> Standing:
-    """Compare a group with its record; `spare` ranks above 0 may differ."""
+    """Compare a group with its record. `spare` is the number of ranks above 0 that may be lost."""
     recorded = {rank: pod for rank, pod in group.pods.items() if record.members.get(str(rank)) == mark(pod)}
     alive = {rank for rank, pod in recorded.items() if pod.running and not (pod.deleting or pod.over)}
     leader = group.leader
@@ -91,13 +98,13 @@ def _finishes(leader: Pod) -> bool:
 
 
 def uid_of(record: GroupRecord, rank: int) -> str:
-    """Return the beginning of the UID of the pod that was recorded for a rank."""
+    """Return the first characters of the UID of the pod that was recorded for a rank; "" if no pod was recorded."""
     return record.members.get(str(rank), "").partition(".")[0]
 
 
 def ranks(pods: Iterable[Pod]) -> dict[int, Pod]:
-    """Return rank -> pod; of two pods of a rank the newer one, because the older one is gone and the watch has not
-    reported that yet.
+    """Return the pod of each rank. If two pods have the same rank, the newer pod is returned, because the older pod is
+    gone and the watch has not reported that yet.
     """
     out: dict[int, Pod] = {}
     for pod in pods:

@@ -1,4 +1,4 @@
-"""The messages about groups that failed: a condition, and an Event for each recycle."""
+"""The messages about failed groups: a condition, and an Event for each recycle."""
 
 from collections.abc import Mapping
 
@@ -29,9 +29,9 @@ def condition(
     *,
     frozen: bool = False,
 ) -> cond.Condition | None:
-    """Return the condition Recovered: whether every group that failed is back; None while none ever failed.
+    """Return the condition Recovered: whether every group that failed is ready again. None if no group has ever failed.
 
-    `more`: further messages. `frozen`: nothing is recycled now.
+    `more` contains further messages for the condition. If `frozen` is true, no group is recycled now.
     """
     failed = [one for _, one in sorted(records.items()) if one.failure and _went_down(one)]
     troubled = [one for _, one in sorted(records.items()) if one.phase not in (READY, SYSTEMIC) and _went_down(one)]
@@ -47,12 +47,12 @@ def condition(
 
 
 def _went_down(record: GroupRecord) -> bool:
-    """Return whether the group was ready before, or had to be recycled."""
+    """Return whether the group was ready before, or was recycled."""
     return bool(record.incarnation or record.recycles)
 
 
 def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, frozen: bool) -> Why:
-    """Return the message about a group that is not as it was."""
+    """Return the message about a group that was ready before, or was recycled, and is not ready."""
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
     if record.phase == FAILED:
@@ -86,7 +86,7 @@ def _ordinal(number: int) -> str:
 
 
 def event(record: GroupRecord, group: Group) -> Event:
-    """Return the Event for the beginning of a recycle."""
+    """Return the Event that reports the beginning of a recycle."""
     why = failure.sentence(record.failure) if record.failure else "a rank was lost"
     what = f"{group.title} of revision {group.revision} is recycled{_times(record)}"
     return Event("Warning", "GroupRecycled", f"{what}: {why}")

@@ -1,4 +1,6 @@
-"""Read how the groups of a component are recovered: `lifecycle` of the service takes precedence over that of the runtime."""
+"""Read how failed groups of a component are recovered. The `lifecycle` of the service takes precedence over that of the
+runtime.
+"""
 
 from typing import Any, NamedTuple
 
@@ -7,39 +9,41 @@ from ome_operator.quantity import seconds
 from ome_operator.util.memoize import memoize_by_identity
 
 SELF_HEAL = 60.0
-"""Ranks of SGLang that were restarted in place form a group again after 40 to 48 s (measured)."""
+"""Default of `self_heal`. Ranks of SGLang that were restarted in place form a group again after 40 to 48 s (measured)."""
 HANG = 60.0
-"""In addition to the 15 s of the probes. A recycle may cost loading a terabyte, so a pause of the engine must not be
-taken for a hang."""
+"""Default of `hang`, in addition to the 15 s of the probes. A recycle may require loading a terabyte, so a pause of the
+engine must not be taken for a hang."""
 START = 75 * 60.0
-"""Somewhat more than the hour that the start-up probes of engines allow."""
+"""Default of `start`: somewhat more than the hour that the start-up probes of engines allow."""
 FIRST, LAST = 10.0, 300.0
-"""Seconds between two recycles of a group that does not stay up: doubling from the first value to the last."""
+"""The first and the largest number of seconds between two recycles of a group that does not stay ready. The number
+doubles with every recycle."""
 STABLE = 600.0
-"""Seconds of readiness after which a group has recovered: its next recycle counts as the first again."""
+"""Seconds for which a group has to be ready until it has recovered. Its next recycle is then the first in a row again."""
 
 
 class RecoveryPolicy(NamedTuple):
-    """How a failed group of a component is handled. Times in seconds."""
+    """How a failed group of a component is handled. All times are in seconds."""
 
     recycles: bool = True
     """Whether a group is recycled at all."""
     spare: int = 0
-    """Number of ranks above 0 that the engine survives losing: then only these are replaced."""
+    """Number of ranks above 0 that the engine survives losing. If no other rank is lost, only these ranks are replaced."""
     self_heal: float = SELF_HEAL
-    """How long a group may take whose ranks restart by themselves."""
+    """How long a group may take to become ready after its ranks were restarted in place."""
     hang: float = HANG
-    """How long a leader that was ready may be unready."""
+    """How long the leader of a group that was ready may be unready before the group is recycled."""
     start: float = START
-    """How long a group may take from the binding of its last pod until it is ready."""
+    """How long a group may take to become ready after its last pod was bound to a node."""
     limit: int | None = None
-    """Largest number of recycles in a row, None for no limit."""
+    """Largest number of recycles in a row; None for no limit."""
     force: float | None = None
-    """How long a pod may stay Terminating on a lost node before it is deleted by force; None to never force it."""
+    """How long after its grace period a pod on a lost node may stay Terminating before it is deleted by force; None if it
+    is never deleted by force."""
 
 
 def policy(service: InferenceService, runtime: Runtime | None, component: str) -> RecoveryPolicy:
-    """Return the policy of a component."""
+    """Return the recovery policy of a component."""
     above: Component | None = getattr(service.spec, component)
     below: Component | None = getattr(runtime.spec, f"{component}_config") if runtime else None
     return _policy(above.lifecycle if above else None, below.lifecycle if below else None)
@@ -67,5 +71,7 @@ def _policy(above: Lifecycle | None, below: Lifecycle | None) -> RecoveryPolicy:
 
 
 def pause(in_a_row: int) -> float:
-    """Return the seconds between a recycle and the next one, after this many recycles in a row."""
+    """Return the number of seconds that have to pass after a recycle of a group before its next recycle, if the group was
+    recycled `in_a_row` times in a row.
+    """
     return min(LAST, FIRST * 2.0 ** min(in_a_row - 1, 10)) if in_a_row else 0.0

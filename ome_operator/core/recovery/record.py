@@ -1,4 +1,4 @@
-"""The stored state of a group: an entry of `status.groups`, and nothing else, so that a restart of the operator loses
+"""The stored state of a group: an entry of `status.groups`. Nothing else is stored, so a restart of the operator loses
 nothing.
 """
 
@@ -14,24 +14,35 @@ from ome_operator.util.memoize import memoize_by_identity
 PENDING, HELD, STARTING, READY = "Pending", "Preflight", "Starting", "Ready"
 NOT_READY, NODE_LOST, RESTARTING = "NotReady", "NodeLost", "Restarting"
 SYSTEMIC, RECYCLING, FAILED = "SystemicFault", "Recycling", "Failed"
-"""Phases of a group, in the order of the names above: not all pods are on nodes · all are, and a preflight check keeps
-their engines from starting · all load · serves · it served, and its leader is not ready · the leader's node does not
-report either · ranks restart by themselves · it is not ready, and neither are others of its role · pods of the
-recorded start are being deleted · it was recycled as often as allowed."""
+"""Phases of a group.
+
+* PENDING: not every pod is on a node.
+* HELD: every pod is on a node, and a preflight check keeps the engine of a rank from starting.
+* STARTING: every pod is on a node, and the engines are loading.
+* READY: the group serves.
+* NOT_READY: the group served before, and its leader is not ready.
+* NODE_LOST: the group served before, its leader is not ready, and the node of the leader does not report.
+* RESTARTING: the main containers of ranks restart by themselves.
+* SYSTEMIC: the leader is not ready, and neither are leaders of other groups of the role.
+* RECYCLING: pods of the recorded start are being deleted.
+* FAILED: the group was recycled as often as is allowed.
+"""
 PHASES = (PENDING, HELD, STARTING, READY, NOT_READY, NODE_LOST, RESTARTING, SYSTEMIC, RECYCLING, FAILED)
 
 UID = 8
-"""Characters of a UID that distinguish two pods of a group."""
+"""Number of characters of a UID that are stored. They suffice to distinguish two pods of a group."""
 
 
 def mark(pod: Pod) -> str:
-    """Return the mark of a start of a pod's main container."""
+    """Return the mark of the present start of a pod's main container: the first characters of the pod's UID, and the
+    number of restarts.
+    """
     return f"{pod.uid[:UID]}.{pod.restarts}"
 
 
 @dataclass(frozen=True)
 class GroupRecord:
-    """A group: its recorded start, and how often and why it was recycled."""
+    """The stored state of a group: its recorded start, and how often and why it was recycled."""
 
     name: str
     component: str
@@ -39,40 +50,43 @@ class GroupRecord:
     index: int
     phase: str = PENDING
     since: str = ""
-    """When the phase began, in RFC 3339, like all times here."""
+    """When the phase began, in RFC 3339, like all times of this class."""
     incarnation: int = 0
     """Number of recorded starts; 0 before the first."""
     ready_since: str = ""
-    """When the present start was recorded, or became ready again; "" if the start of `members` was never ready."""
+    """When the present start was recorded, or when the group became ready again; "" if the start in `members` was never
+    ready."""
     members: dict[str, str] = field(default_factory=dict)
-    """Rank -> mark of the recorded start or, in the phase RECYCLING, of the start that is being deleted."""
+    """The mark of the recorded start of each rank. In the phase RECYCLING, the mark of the start that is being deleted."""
     node: str = ""
-    """Node of the leader."""
+    """Name of the node of the leader."""
     recycles: int = 0
     in_a_row: int = 0
-    """Recycles since the group was last ready for `policy.STABLE` seconds."""
+    """Number of recycles since the group was last ready for `policy.STABLE` seconds."""
     recycled_at: str = ""
     failure: dict[str, Any] | None = None
-    """The last failure, in the form of `status.groups[].lastFailure`."""
+    """The last failure, in the format of `status.groups[].lastFailure`."""
 
     def to(self, phase: str, now: datetime) -> "GroupRecord":
-        """Return the record with this phase; `since` changes only if the phase does."""
+        """Return the record with this phase. `since` changes only if the phase changes."""
         return self if phase == self.phase and self.since else replace(self, phase=phase, since=stamp(now))
 
     def believed(self, now: datetime) -> "GroupRecord":
-        """Return the record without times in the future: a clock was set back, and a timeout would last until that time."""
+        """Return the record with `now` in place of times in the future. A time is in the future if a clock was set back;
+        a timeout would last until that time.
+        """
         times = {name: getattr(self, name) for name in ("since", "ready_since", "recycled_at")}
         late: dict[str, Any] = {name: stamp(now) for name, time in times.items() if passed(time, now) < 0}
         return replace(self, **late) if late else self
 
 
 def stamp(now: datetime) -> str:
-    """Format a time as the API does, in whole seconds, so it may be up to one second early."""
+    """Format a time as the API does, in whole seconds. The result may be up to one second early."""
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def passed(since: str, now: datetime) -> float:
-    """Return the seconds since a time; infinity if there is no time."""
+    """Return the seconds since a time; infinity if `since` is not a time."""
     try:
         when = datetime.fromisoformat(since)
     except ValueError:
@@ -82,7 +96,7 @@ def passed(since: str, now: datetime) -> float:
 
 @memoize_by_identity(1024)
 def read(status: Mapping[str, Any]) -> Mapping[str, GroupRecord]:
-    """Return the records in the stored status of a service, by name."""
+    """Return the records in the stored status of a service, by the name of the group."""
     return {one["name"]: _read(one) for one in status.get("groups") or ()}
 
 
@@ -106,19 +120,21 @@ def _read(one: Mapping[str, Any]) -> GroupRecord:
 
 
 def written(records: Iterable[GroupRecord]) -> list[dict[str, Any]]:
-    """Return the records in the form of the status, sorted, without empty fields."""
+    """Return the records in the format of the status, sorted, without empty fields."""
     return [_written(one) for one in sorted(records, key=lambda one: (one.component, one.revision, one.index))]
 
 
 LARGEST = 900 * 1024
-"""Bytes of all groups in a status: etcd stores no object above 1.5 MiB, and spec and conditions need space."""
+"""Largest number of bytes of all groups in a status: etcd stores no object above 1.5 MiB, and the spec and the conditions
+need space too."""
 WORDS = 200
-"""Characters of a failed group's message if there are too many groups for more."""
+"""Number of characters of a failure's message that are kept if the groups together exceed LARGEST bytes."""
 
 
 def bounded(told: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], int]:
-    """Reduce what `written` returned to LARGEST bytes; also return how many groups, the last ones, are left out. First
-    the failures are shortened.
+    """Reduce the result of `written` to LARGEST bytes, and return it with the number of groups that are left out.
+
+    The messages of failures are shortened first. If that does not suffice, the last groups are left out.
     """
     if sum(map(_most, told)) <= LARGEST:
         return tuple(told), 0
@@ -132,7 +148,7 @@ def bounded(told: Sequence[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...],
 
 
 def _most(group: dict[str, Any]) -> int:
-    """Return an upper bound of the bytes of a group."""
+    """Return an upper bound of the number of bytes of a group in the status."""
     words = sum(map(len, map(str, (group.get("lastFailure") or {}).values())))
     names = len(group["name"]) + len(group.get("node") or "")
     return 400 + 2 * names + 30 * len(group.get("members") or ()) + 6 * words

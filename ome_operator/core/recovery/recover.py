@@ -1,4 +1,6 @@
-"""Decide about all groups of a service that are to stay: the next state of each, and how many recycles may run at a time."""
+"""Decide about all groups of a service that are to stay: the next state of each group, and how many recycles may run at
+the same time.
+"""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -24,9 +26,10 @@ from ome_operator.core.status.conditions import Condition
 from ome_operator.names import title
 
 READ_BACK = 0.5
-"""Seconds until the pass that finds an announced recycle in the stored status, and deletes."""
+"""Seconds until the next pass after a recycle was announced. That pass finds the announcement in the stored status, and
+deletes pods."""
 OVERDUE = 30.0
-"""Seconds beyond its grace period after which a pod counts as stuck, and seconds between two checks of it."""
+"""Seconds after the end of its grace period at which a pod is stuck, and seconds between two checks of the pod."""
 
 
 class RoleGroups(NamedTuple):
@@ -35,41 +38,42 @@ class RoleGroups(NamedTuple):
     component: str
     revision: str
     title: str
-    """prefill, decode, or engine."""
+    """Name of the role in messages: prefill, decode, or engine."""
     size: int
     numbers: tuple[int, ...]
     """The numbers of these groups."""
     stem: str
-    """Prefix of the names of their StatefulSets."""
+    """Common prefix of the names of the StatefulSets of these groups."""
     scale: tuple[str, int] | None
-    """Name and replicas of the RoleScale, None without one."""
+    """Name and replicas of the RoleScale of the component; None if it has none."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """The decisions of a pass about groups."""
+    """The decisions of a pass about the groups of a service."""
 
     groups: tuple[dict[str, Any], ...] = ()
-    """`status.groups`."""
+    """The new `status.groups`."""
     left_out: int = 0
-    """Number of groups that do not fit into the status."""
+    """Number of groups for which the status has no space."""
     recycle: tuple[Recycle, ...] = ()
     delete: tuple[Delete, ...] = ()
     """Forced deletions of pods that stay Terminating on lost nodes."""
     events: tuple[Event, ...] = ()
     condition: Condition | None = None
     urgent: bool = False
-    """Whether a group that was ready before is in another phase: such a status must not wait."""
+    """Whether a recycle begins, or a group that was ready before has changed its phase. Such a status must be written at
+    once."""
     again: float | None = None
-    """Seconds until the next pass if nothing happens before; None if no pass is due."""
+    """Seconds until the next pass if no event triggers a pass before; None if no pass is due."""
     begun: tuple[str, ...] = ()
-    """Groups whose recycle is announced in this pass, as people call them."""
+    """Names, in messages, of the groups whose recycle is announced in this pass."""
 
 
 def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = False) -> Recovery:
-    """Decide about every group that is `held` (kept by its slice).
+    """Decide about every group in `held`, which contains the groups that the slices keep.
 
-    `frozen`: the decisions are not carried out now, so they are reported as what would be done, without an Event.
+    If `frozen` is true, the decisions are not carried out now: they are reported as what would be done, without an Event.
     """
     service, now = snapshot.service, snapshot.now
     roles = scope(snapshot, intent, held)
@@ -100,12 +104,12 @@ def recover(snapshot: Snapshot, intent: Intent, held: Held, *, frozen: bool = Fa
 
 
 def announced(stored: GroupRecord | None) -> bool:
-    """Return whether the stored status announces a recycle with its cause and count: only then may anything be deleted."""
+    """Return whether the stored status announces a recycle with its cause and count. No pod may be deleted before that."""
     return stored is not None and stored.phase == RECYCLING
 
 
 def _moved(stored: GroupRecord | None, now: GroupRecord) -> bool:
-    """Return whether a group that was ready before is in another phase."""
+    """Return whether a group that was ready before has changed its phase."""
     return stored is not None and bool(stored.incarnation) and stored.phase != now.phase
 
 
@@ -116,7 +120,7 @@ def _steps(
     lost: Callable[[str], bool],
     now: datetime,
 ) -> tuple[dict[str, Transition], list[Why]]:
-    """Return the next record of every group, and messages about faults of a whole role."""
+    """Return the state transition of every group, and messages about faults that affect all groups of a component."""
     steps: dict[str, Transition] = {}
     said: list[Why] = []
     for component in dict.fromkeys(one.component for one in groups.values()):
@@ -130,8 +134,8 @@ def _steps(
 def _carried(
     before: Mapping[str, GroupRecord], after: Mapping[str, GroupRecord], roles: list[RoleGroups], present: Container[str]
 ) -> list[GroupRecord]:
-    """Return the records of groups that are not handled now, and of slices that are being removed: these are dropped with
-    their slice.
+    """Return the stored records of groups that this pass does not handle, such as groups that are being drained and
+    groups of slices that are being removed. A record is dropped when its slice no longer exists.
     """
     wanted = {(role.revision, role.component): role.numbers for role in roles}
 
@@ -142,7 +146,7 @@ def _carried(
 
 
 def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
-    """Return the groups of a role, without those that are being taken out of service."""
+    """Return the groups of a role, without groups that are being drained."""
     observed = snapshot.observed
     mine = [pod for pod in snapshot.pods if pod.component == role.component and pod.revision == role.revision]
     out = []
@@ -174,7 +178,9 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
 
 
 def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord) -> Recycle:
-    """Return the deletions of what is left of the recorded start, with everything that they depend on."""
+    """Return the recycle of a group: the deletions of the pods whose start is the recorded one, and the state of the
+    group on which the deletions depend.
+    """
     labels = {**meta.labels(service, group.component, group.revision), keys.GROUP_INDEX: str(group.number)}
     return Recycle(
         delete=hurry(view(group, record).recorded),
@@ -185,7 +191,7 @@ def _recycling(service: str, group: Group, role: RoleGroups, record: GroupRecord
 
 
 class _Force(NamedTuple):
-    """What is done about pods that stay Terminating on lost nodes."""
+    """The decisions about pods that stay Terminating on lost nodes."""
 
     delete: tuple[Delete, ...]
     stuck: list[Why]
@@ -195,8 +201,8 @@ class _Force(NamedTuple):
 def _forced(
     pods: Iterable[Pod], policies: Mapping[str, RecoveryPolicy], lost: Callable[[str], bool], now: datetime
 ) -> _Force:
-    """Force deletions on lost nodes: their kubelet confirms none, and no other pod can get the name before (decisions 6
-    and 8).
+    """Return forced deletions of pods on lost nodes. The kubelet of a lost node confirms no deletion, and no other pod
+    can get the name of a pod before it is gone (decisions 6 and 8).
     """
     delete: list[Delete] = []
     stuck: list[Why] = []
@@ -224,7 +230,9 @@ def _forced(
 
 
 def scope(snapshot: Snapshot, intent: Intent, held: Held) -> list[RoleGroups]:
-    """Return the roles of all kept slices. Slices that are removed, and surplus groups, end in their own order."""
+    """Return the groups of every role of the kept slices. Slices that are being removed, and surplus groups, are left out
+    because they end in their own order.
+    """
     out = []
     for (revision, component), retained in sorted(held.items()):
         roles = intent.roles(revision)

@@ -1,8 +1,9 @@
-"""State machine of a group: from its record and its pods to its next record, which determines the deletions.
+"""State machine of a group: compute the next record of a group from its record and its pods. The record determines the
+deletions.
 
-A recycle is announced before it happens: the phase RECYCLING, the cause and the count are stored first, and only a pass that
-reads them back deletes pods. It deletes pods whose start is the recorded one, never newer ones. A crash after any number of
-deletions therefore changes nothing, and the recycle ends when none of these pods is left.
+A recycle is announced before it happens: the phase RECYCLING, the cause and the count are stored first. Only a pass that
+reads the stored announcement deletes pods. It deletes pods whose start is the recorded one, and never newer pods. A crash
+after any number of deletions therefore changes nothing. The recycle ends when none of these pods is left.
 """
 
 from collections.abc import Callable
@@ -31,35 +32,37 @@ from ome_operator.core.recovery.record import (
 )
 
 TURN = 5.0
-"""Seconds after which a hung group checks again whether it may be recycled: no event reports that the recycle of another
-group is over."""
+"""Seconds after which a hung group is checked again if another group is being recycled, because no event reports the end
+of that recycle."""
 APART = 300.0
-"""Seconds that a rank whose check waits alone has to find that its group runs: it asks again within this time."""
+"""Time limit in seconds for a group in which a preflight check holds one rank while the engine of another rank runs. A
+rank that waits in its check repeats the check within this time, and then finds that its group runs."""
 
 
 class Transition(NamedTuple):
-    """The next state of a group."""
+    """The next state of a group, and when the state has to be computed again."""
 
     record: GroupRecord
     again: float | None = None
-    """Seconds until the next pass if nothing happens before; None if no pass is due."""
+    """Seconds until the next pass if no event triggers a pass before; None if no pass is due."""
 
 
 class Circumstances(NamedTuple):
-    """What the next state of a group depends on besides the group."""
+    """Everything on which the next state of a group depends, except the group itself."""
 
     policy: RecoveryPolicy
     lost: Callable[[str], bool]
-    """Returns whether a node does not report or is gone."""
+    """A function that returns whether a node does not report or is gone."""
     now: datetime
     systemic: bool = False
-    """Whether half of the role's leaders became unready at once: then their groups are not the cause."""
+    """Whether at least half of the leaders of the role became unready at once. The groups of these leaders are not the
+    cause."""
     busy: bool = False
-    """Whether another group of the role is being recycled: then no group is recycled for a hang."""
+    """Whether another group of the role is being recycled. If so, no group is recycled because of a hang."""
 
 
 def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
-    """Return the next record of a group."""
+    """Return the next state of a group."""
     seen = view(group, record, ground.policy.spare)
     if not ground.policy.recycles:
         return _watched(group, record, ground)
@@ -76,23 +79,23 @@ def advance(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 
 
 def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
-    """Return whether a new leader is ready, which proves that every rank has joined it, including ranks whose start is
-    the recorded one.
+    """Return whether a leader other than the recorded leader is ready. A ready leader proves that every rank has joined
+    it, including ranks whose start is the recorded one.
 
-    Such a rank was recorded when it had just ended and restarted, which its leader notices some seconds later. A leader
-    without probes proves nothing about ranks that are older than itself. Before a group was first ready its pods may come
-    from any template: that is part of its start.
+    A rank whose start was recorded just after its restart has such a start: its leader noticed the restart only some seconds
+    later. A leader without probes proves nothing about ranks that are older than the leader. Before a group is ready for the
+    first time, its pods may come from any template, because that is part of its start.
     """
     if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
         return False
     if sum(not pod.running for pod in group.pods.values()) > spare:
-        return False  # its leader notices some seconds later
+        return False  # the leader notices the end of a rank only some seconds later
     return not record.incarnation or (group.settled and not _drifted(group, record))
 
 
 def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
-    """Return whether what was to be deleted serves after all, from the right template; for a start that was never ready a
-    probe decides.
+    """Return whether the pods that were to be deleted serve after all and come from the template of the slice. For a
+    start that was never ready, the leader must have a probe that proves it.
     """
     if not (seen.whole and group.ready):
         return False  # the leader may be gone already
@@ -101,14 +104,16 @@ def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
 
 
 def _with_failure(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
-    """Return the record with the failure that is visible now, if the recorded start was lost."""
+    """Return the record with the failure that is visible now. The record of a group that was never ready is returned
+    unchanged.
+    """
     if not record.incarnation:
         return record  # anything that happens before a group was first ready is part of its start
     return replace(record, failure=found(group, record, ground.lost, ground.now))
 
 
 def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
-    """Record a new start: every pod exists, none is being deleted, and the leader is ready."""
+    """Return the record of a new start. Every pod exists, no pod is being deleted, and the leader is ready."""
     return replace(
         record.to(READY, now),
         incarnation=record.incarnation + 1,
@@ -119,7 +124,9 @@ def _recorded(group: Group, record: GroupRecord, now: datetime) -> GroupRecord:
 
 
 def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
-    """Nothing is recycled: every pod is left to the kubelet and its StatefulSet."""
+    """Return the next state of a group that is never recycled, because its pods are left to the kubelet and the
+    StatefulSets.
+    """
     if group.ready:
         same = record.phase == READY and record.members == group.marks()
         return Transition(record if same else _recorded(group, _with_failure(group, record, ground), ground.now))
@@ -129,14 +136,14 @@ def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Transi
 
 
 def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
-    """Wait for a new start that is not recorded yet."""
+    """Return the next state of a group whose new start is not recorded yet."""
     if record.incarnation and (strange := _drifted(group, record)):
         why = "it was made from a template that is not the revision's"
         failure = {**about(group, DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.marks())
     if not group.bound:
         return Transition(record.to(PENDING, ground.now))
-    if group.held and not group.apart:  # no timeout: a restart would find the same
+    if group.held and not group.apart:  # no timeout: a restart would have the same result
         return Transition(record.to(HELD, ground.now))
     record = record.to(STARTING, ground.now)
     limit, why = ground.policy.start, f"the group did not become ready within {ground.policy.start:.0f} s"
@@ -150,17 +157,20 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
 
 
 def _drifted(group: Group, record: GroupRecord) -> str:
-    """Return the name of a pod that was created from a template other than the slice's; "" if there is none.
+    """Return the name of a pod that was created from a template other than that of the slice; "" if there is none.
 
-    Pods of a start that was ready were right when they were recorded, even if an upgrade of Kubernetes changes the name of
-    the template. A recorded start that was never ready is one that has to be deleted.
+    Pods of a start that was ready had the right template when they were recorded, even if an upgrade of Kubernetes changes
+    the name of the template. A recorded start that was never ready is a start that has to be deleted, so its pods are
+    checked.
     """
     strange = [(rank, pod) for rank, pod in group.pods.items() if pod.uid in group.drifted]
     return next((pod.name for rank, pod in strange if not record.ready_since or uid_of(record, rank) != pod.uid[:UID]), "")
 
 
 def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
-    """Handle a group whose ranks have all been running since the recorded start: it serves, or it hangs."""
+    """Return the next state of a group whose ranks have all been running since the recorded start: the group serves, or
+    it hangs.
+    """
     now, policy = ground.now, ground.policy
     if group.ready and not record.ready_since:
         return Transition(_recorded(group, record, now))
@@ -182,7 +192,9 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
 
 
 def _ready(record: GroupRecord, now: datetime) -> Transition:
-    """Handle a group that serves; after some time its recycles no longer count."""
+    """Return the next state of a group that serves. After STABLE seconds its recycles are no longer counted as recycles
+    in a row.
+    """
     if record.phase != READY:
         record = replace(record.to(READY, now), ready_since=stamp(now))
     left = STABLE - passed(record.ready_since, now)
@@ -192,7 +204,7 @@ def _ready(record: GroupRecord, now: datetime) -> Transition:
 
 
 def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> GroupRecord:
-    """Record again the ranks that the engine survived losing, once they are back."""
+    """Return the record with the new starts of ranks that the engine survived losing, once these ranks are ready again."""
     if not ground.policy.spare:
         return record
     back = {rank: one for rank, one in group.marks().items() if group.pods[int(rank)].ready}
@@ -202,7 +214,9 @@ def _replaced(group: Group, record: GroupRecord, ground: Circumstances) -> Group
 
 
 def _broken(group: Group, record: GroupRecord, seen: Standing, ground: Circumstances) -> Transition:
-    """Handle a group that has lost a part of the recorded start: it cannot continue unless it comes back by itself."""
+    """Return the next state of a group that has lost a part of its recorded start. The group is recycled unless it may
+    still recover by itself.
+    """
     now = ground.now
     if seen.restarting:
         record = record.to(RESTARTING, now)
@@ -222,9 +236,9 @@ def _broken(group: Group, record: GroupRecord, seen: Standing, ground: Circumsta
 def _recycle(
     record: GroupRecord, failure: Failure | None, ground: Circumstances, never_ready: dict[str, str] | None = None
 ) -> Transition:
-    """Announce a recycle, unless it is too soon after the last one or there were too many.
+    """Announce a recycle, unless the last recycle was too recent or the limit of recycles is reached.
 
-    `never_ready`: the starts that have to be deleted, if they are not the recorded ones.
+    `never_ready` contains the marks of the starts that have to be deleted, if they are not the recorded starts.
     """
     now, record = ground.now, replace(record, failure=failure)
     gone = record if never_ready is None else replace(record, members=never_ready, ready_since="")
@@ -237,5 +251,5 @@ def _recycle(
 
 
 def _exhausted(record: GroupRecord, policy: RecoveryPolicy) -> bool:
-    """Return whether a group was recycled as often in a row as is allowed."""
+    """Return whether the number of recycles of a group in a row has reached the limit."""
     return policy.limit is not None and record.in_a_row >= policy.limit

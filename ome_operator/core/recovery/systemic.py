@@ -1,4 +1,4 @@
-"""Handle the groups of a role together: a fault that they share is no reason to recycle them all."""
+"""Decide about all groups of a role together: a fault that many groups share is no reason to recycle all of them."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -20,7 +20,7 @@ from ome_operator.core.recovery.record import (
 from ome_operator.core.recovery.state_machine import Circumstances, Transition, advance
 
 PLACING = 300.0
-"""Seconds within which pods usually get their nodes, including nodes from an autoscaler."""
+"""Seconds within which pods usually get their nodes, including nodes that an autoscaler creates."""
 
 
 def together(
@@ -30,8 +30,8 @@ def together(
     lost: Callable[[str], bool],
     now: datetime,
 ) -> tuple[dict[str, Transition], list[Why]]:
-    """Decide about all groups of a component: a fault of half of them is only reported, and at most one at a time is
-    recycled for a hang.
+    """Return the next state of every group of a component, and messages. A fault of at least half of the groups is only
+    reported. At most one group at a time is recycled because of a hang.
     """
     new = {one.name: GroupRecord(one.name, one.component, one.revision, one.number) for one in groups}
     records = {name: before.get(name, record).believed(now) for name, record in new.items()}
@@ -51,15 +51,15 @@ def together(
 
 
 def _silent(group: Group, record: GroupRecord, policy: RecoveryPolicy) -> bool:
-    """Return whether a group does not serve although every rank has been running since it did."""
+    """Return whether the leader of a group is not ready although every rank has been running since the group served."""
     if record.phase not in (READY, NOT_READY, SYSTEMIC) or group.leader is None or group.leader.ready:
         return False
     return view(group, record, policy.spare).whole
 
 
 def _pending(record: GroupRecord, now: datetime) -> bool:
-    """Return whether a recycle is under way: old pods end, or new ones start. A recycle that gets no nodes stops counting
-    after a while.
+    """Return whether a recycle of the group is under way: its old pods are ending, or its new pods are starting. If the
+    new pods find no nodes for PLACING seconds, the recycle is no longer counted.
     """
     if record.phase in (PENDING, HELD) and passed(record.since, now) > PLACING:
         return False
