@@ -1,1 +1,3 @@
-"""Progressive rollout of edits that several services share: in waves, each proven before the next (decisions 30)."""
+"""Progressive rollout of edits that several services share: services get an edit in waves, and each wave has to be proven
+before the next wave begins (decisions 30).
+"""

@@ -1,7 +1,8 @@
-"""Determine which edits of shared objects a service rolls out, and which of them it has proven (decisions 30).
+"""Determine which edits of shared objects are rolled out to a service, and which of these edits the service has proven to
+work (decisions 30).
 
 An edit of the service itself is rolled out at once. An edit of a runtime, a model or an accelerator class is rolled out in
-waves over the services that share it, and stops at the first service that fails with it.
+waves to the services that share the object. The rollout stops at the first service that fails with the edit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,14 +20,15 @@ from ome_operator.core.resolve.identity import CHOSEN
 _CLASS, _TUNED = "AcceleratorClass", "FineTunedWeight"
 _WEIGHTS = frozenset({"ClusterBaseModel", "BaseModel", _TUNED})
 _CLASS_OWN = frozenset({"class", "asked", "nodeSelector"})
-"""The fields that a component takes from its accelerator class or the service; all others are set by the runtime."""
+"""The fields of the accelerator inputs of a component that come from its accelerator class or from the service. All other
+fields come from the runtime."""
 
 
 def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref, ...]:
-    """Return the objects that a revision was made of and that other services may share: the runtime first, accelerator
+    """Return the objects from which a revision was made and that other services may share: the runtime first, accelerator
     classes last.
 
-    `keeps`: `runtime` and `model`, if the service does not follow the object.
+    `keeps` contains `runtime` or `model` if the service does not follow edits of this object.
     """
     runtime, kept = _runtime(inputs), set[Ref | None]()
     if "runtime" in keeps:
@@ -37,10 +39,11 @@ def shared_by(inputs: Mapping[str, Any], keeps: Iterable[str] = ()) -> tuple[Ref
 
 
 def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, Any]]) -> dict[Ref, bool]:
-    """Return the shared objects whose edit distinguishes the target from an earlier revision that was complete or exists,
-    the runtime first, with whether the edit is narrow (`Stand.narrow`).
+    """Return the shared objects whose edits distinguish the target from an earlier revision, the runtime first. For each
+    object, return whether the edit is narrow (`Stand.narrow`).
 
-    `data`: what each revision stores. A revision that is not stored any more differs in all objects. A reference to another
+    `before` contains the earlier revisions that exist or were complete last. `data` contains the stored data of each
+    revision. If an earlier revision is no longer stored, all objects of the target are returned. A reference to a different
     object is an edit of the service itself.
     """
     wanted = _inputs(target, data)
@@ -55,20 +58,23 @@ def pending(target: str, before: Iterable[str], data: Mapping[str, Mapping[str, 
 
 
 def whole_before(status: Mapping[str, Any]) -> frozenset[str]:
-    """Return the revisions that were complete last, from the stored status of a service."""
+    """Return the names of the revisions that were complete last, from the stored status of a service."""
     parts = (status.get("components") or {}).values()
     return frozenset(one["latestReadyRevision"] for one in parts if one.get("latestReadyRevision"))
 
 
 def epochs(refs: Iterable[Ref], deps: Deps) -> dict[Ref, Epoch]:
-    """Return the epoch (between which edits it is now) of each object."""
+    """Return the present epoch of each object: the UID of the object and the generation of its spec."""
     return {ref: _epoch(ref, deps) for ref in refs}
 
 
 def reached(
     stored: Iterable[Mapping[str, Any]], arrived: Iterable[Ref], now_at: Mapping[Ref, Epoch], now: datetime
 ) -> list[dict[str, Any]]:
-    """Return `status.reached`: the edits that have reached the service and still count, and those that `arrived` now."""
+    """Return `status.reached`: the edits of shared objects with which the service has become complete, and that are still
+    the last edits of their objects. The edits of the objects in `arrived` are added, because the service has become
+    complete with them now.
+    """
     proven = dict(_proven(stored, now_at))
     proven |= {ref: now.isoformat(timespec="seconds") for ref in arrived if now_at[ref].uid}
     return [
@@ -86,9 +92,10 @@ def stands(
     status: Mapping[str, Any],
     now: datetime,
 ) -> dict[Ref, Stand]:
-    """Return the state of a service with regard to each shared object.
+    """Return the state of a service with respect to each shared object.
 
-    `waits`: what `pending` returned. `current`: whether the target was made of the objects as they are now.
+    `now_at` contains the present epoch of each shared object, `waits` the result of `pending`. `failed` is true if the
+    rollout of the service failed. `current` is true if the target was made from the present versions of the objects.
     """
     proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
     recovered: Mapping[str, Any] = said.get(RECOVERED, {})
@@ -106,13 +113,13 @@ def stands(
 
 
 def _serves_alone(said: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether the desired revision is complete, the only one, and ready."""
+    """Return whether the desired revision is complete, ready, and the only revision."""
     return all(name in said and said[name]["status"] == "True" for name in (READY, ROLLED_OUT))
 
 
 def _whole_since(time: str, recovered: Mapping[str, Any], now: datetime) -> datetime | None:
-    """Return since when a service that became complete at `time` has been complete; None while a group of it is lost. A
-    time in the future counts as now.
+    """Return since when a service that became complete at `time` has been complete without interruption; None while a
+    group of the service is lost. A time in the future is replaced by `now`.
     """
     if recovered.get("status") == "False":
         return None
@@ -133,7 +140,9 @@ def _inputs(revision: str, data: Mapping[str, Mapping[str, Any]]) -> Mapping[str
 
 
 def _changed(wanted: Mapping[str, Any], old: Mapping[str, Any] | None) -> dict[Ref, bool]:
-    """Return the objects of `wanted` that were different in `old` under the same name, with whether the edit is narrow."""
+    """Return the objects of the inputs `wanted` that were different in the inputs `old` under the same name. For each
+    object, return whether the edit is narrow.
+    """
     if old is None:
         return dict.fromkeys(shared_by(wanted), False)
     parts = _parts(old)
@@ -155,7 +164,7 @@ def _weights(identity: Mapping[str, Any]) -> Ref:
 
 
 def _parts(inputs: Mapping[str, Any]) -> dict[Ref, Any]:
-    """Return the models and accelerator classes of a revision, with the part of the inputs that comes from each."""
+    """Return the models and accelerator classes of a revision, each with the part of the inputs that comes from it."""
     models = {
         _weights(each): each for each in (inputs.get("model"), inputs.get(BASE)) if each and each.get("kind") in _WEIGHTS
     }
@@ -166,7 +175,9 @@ def _parts(inputs: Mapping[str, Any]) -> dict[Ref, Any]:
 
 
 def _by_runtime(wanted: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Return whether the runtime itself changes what it adds for an accelerator class, or whether it requires a class."""
+    """Return whether the runtime itself has changed what it adds for an accelerator class, or whether it requires a
+    class.
+    """
     mine, before = wanted.get("accelerator") or {}, old.get("accelerator") or {}
     for component in mine.keys() | before.keys():
         now, then = mine.get(component), before.get(component)

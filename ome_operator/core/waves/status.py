@@ -1,4 +1,4 @@
-"""Compute the status of a shared object about the waves of its last edit, and the Events about changes of that status."""
+"""Compute the status of a shared object about the waves of its last edit, and the Events about changes of this status."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -9,14 +9,14 @@ from ome_operator.core.reconcile.plan import Event
 from ome_operator.core.waves.terms import CurrentWave
 
 LISTED = 10
-"""Number of services that are named."""
+"""Number of failed services that a status names."""
 ROLLING, BAKING, STOPPED, COMPLETE = "Rolling", "Baking", "Stopped", "Complete"
 BEGINS, WHOLE, STOPS = "WaveBegins", "WaveWhole", "WaveStopped"
 """Reasons of Events."""
 
 
 class Tally(NamedTuple):
-    """The number of services in each state, of those that the edit changes or has changed."""
+    """The number of services in each state, counting the services that the edit changes or has changed."""
 
     done: int
     rolling: int
@@ -25,7 +25,7 @@ class Tally(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of all of these services."""
+        """The number of services in all states together."""
         return self.done + self.rolling + self.waiting + len(self.failed)
 
 
@@ -61,13 +61,13 @@ def _time(moment: datetime) -> str:
 
 
 def steps(rollout: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    """Return the part of the status that is more than a count: a change of it is written at once."""
+    """Return the fields of the status that are more than counts. A change of these fields is written at once."""
     found = rollout or {}
     return tuple(found.get(name) for name in ("generation", "state", "wave", "waves", "failedServices"))
 
 
 def events(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Event, ...]:
-    """Return Events for the changes between two statuses."""
+    """Return the Events for the difference between two statuses of a shared object."""
     if after is None or steps(before) == steps(after):
         return ()
     same = before is not None and before.get("generation") == after["generation"]

@@ -1,6 +1,6 @@
-"""Compute how many services a shared edit may have reached at a time (docs/rollouts.md, decisions 30).
+"""Compute how many services an edit of a shared object may have reached at a time (docs/rollouts.md, decisions 30).
 
-Stateless arithmetic: all numbers and times come from the services.
+The computation is stateless: all numbers and times come from the services.
 """
 
 import re
@@ -20,36 +20,38 @@ _RISE = "such as 1, 5%, 25%, 100%"
 
 
 class Terms(NamedTuple):
-    """The terms on which an edit is rolled out from service to service."""
+    """The rules by which an edit is rolled out from service to service."""
 
     waves: tuple[str, ...] = ("1", "5%", "25%", "100%")
-    """Where each wave ends: a number of services, or a percentage of the services that the edit changes."""
+    """The end of each wave, as a number of services or as a percentage of the services that the edit changes."""
     bake: float = 300.0
     """Seconds for which the services of a wave have to be complete before the next wave begins."""
     at_once: int = 0
-    """Largest number of services that are being changed at a time; 0: the size of the wave."""
+    """Largest number of services that may be changed at the same time; 0 to use the size of the wave."""
 
 
 class CurrentWave(NamedTuple):
-    """The wave that an edit is in."""
+    """The wave that the rollout of an edit has reached."""
 
     wave: int
-    """The number of the wave, from 1."""
+    """Number of the wave, starting at 1."""
     of: int
     size: int
-    """Services that the edit has reached when this wave ends, including those of the earlier waves."""
+    """Number of services that have the edit when this wave ends, including the services of earlier waves."""
     room: int
-    """How many more services may begin now."""
+    """How many more services may begin with the edit now."""
     until: datetime | None = None
     """When the bake time of this wave ends; None while the wave is not complete, and for the last wave."""
 
     def again(self, now: datetime) -> float | None:
-        """Return the seconds until the next wave begins by itself; None if it does not."""
+        """Return the seconds until the bake time ends and the next wave begins; None if no bake time is running."""
         return None if self.until is None else max(0.0, (self.until - now).total_seconds())
 
 
 def sizes(waves: Iterable[str], total: int) -> list[int]:
-    """Return where each wave ends for `total` services: each wave adds at least one service, the last wave ends with all."""
+    """Return the number of services with which each wave ends, out of `total` services. Each wave adds at least one
+    service, and the last wave ends with all services.
+    """
     ends: list[int] = []
     for wave in (*waves, "100%"):
         former = ends[-1] if ends else 0
@@ -62,12 +64,12 @@ def sizes(waves: Iterable[str], total: int) -> list[int]:
 def decide(
     terms: Terms, total: int, whole: Sequence[datetime], under_way: int, failed: int, now: datetime
 ) -> CurrentWave | None:
-    """Return the present wave, and how many more services may begin; None without any service.
+    """Return the present wave, including the number of services that may begin now; None if there are no services.
 
-    total        Services that the edit changes or has changed.
-    whole        Since when each complete service has been complete, sorted.
-    under_way    Services that have begun and are not complete, including those that have lost a group since.
-    failed       Services that stop the rollout.
+    total        Number of services that the edit changes or has changed.
+    whole        Since when each complete service has been complete, in ascending order.
+    under_way    Number of services that have begun and are not complete, including services that have lost a group since.
+    failed       Number of services that failed with the edit. If there is any, no further service may begin.
     """
     ends = sizes(terms.waves, total)
     for number, size in enumerate(ends, 1):
@@ -83,13 +85,13 @@ def decide(
 
 
 def wave_of(terms: Terms, total: int, place: int) -> tuple[int, int]:
-    """Return the wave of the service at this position of the order, from 1, and the number of waves."""
+    """Return the number of the wave that contains the service at position `place` (from 1), and the number of waves."""
     ends = sizes(terms.waves, total)
     return next((number for number, size in enumerate(ends, 1) if size >= place), max(1, len(ends))), max(1, len(ends))
 
 
 def read(text: str) -> tuple[str, ...] | Invalid:
-    """Parse the waves that a person wrote, separated by commas."""
+    """Parse the waves that a person wrote, separated by commas. Return the reason as Invalid if they are not valid."""
     found = tuple(part.strip() for part in text.split(","))
     highest = {"": 0, "%": 0}
     for wave in found:
@@ -103,7 +105,7 @@ def read(text: str) -> tuple[str, ...] | Invalid:
 
 
 def read_bake(text: str) -> float | Invalid:
-    """Parse a bake time and return its seconds."""
+    """Parse a bake time that a person wrote, and return it in seconds. Return the reason as Invalid if it is not valid."""
     if len(text) > 64 or not _is_duration(text):
         return Invalid(f'{text[:64] or "nothing"} is no duration: write it such as "90s", "15m" or "1h30m"')
     if (found := quantity.seconds(text)) > LONGEST:
@@ -112,8 +114,8 @@ def read_bake(text: str) -> float | Invalid:
 
 
 def terms(notes: Mapping[str, str], default: Terms) -> tuple[Terms, tuple[str, ...]]:
-    """Return the terms from the annotations of an object, with defaults, and a sentence for each annotation that cannot
-    be parsed.
+    """Return the rules from the annotations of an object, with `default` in place of missing or invalid values, and a
+    sentence for each annotation that is not valid.
     """
     said: list[str] = []
     if (text := notes.get(keys.WAVES)) is not None:
