@@ -1,1 +1,3 @@
-"""Freeze and observe mode: who holds a service, and what of a plan is carried out meanwhile (docs/observe-freeze.md)."""
+"""Freeze and observe mode: whether a service is held, and which effects of a plan are carried out while it is held
+(docs/observe-freeze.md).
+"""

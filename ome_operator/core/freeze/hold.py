@@ -1,6 +1,7 @@
-"""Determine whether a service is frozen or observed: it is watched and decided on as always, but less is carried out.
+"""Determine whether a service is frozen or in observe mode. In both modes the operator still watches the service and
+makes its decisions, but carries out fewer of them.
 
-docs/observe-freeze.md states what each mode lets through.
+docs/observe-freeze.md lists what each mode carries out.
 """
 
 import re
@@ -16,29 +17,32 @@ ANNOTATIONS = frozenset({keys.FREEZE, keys.OBSERVE})
 _OFF = ("", "false")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 _LONGEST = 200
-"""Characters of a person's text that are shown."""
+"""Number of characters of a person's text that messages show."""
 
 
 class Hold(NamedTuple):
-    """A freeze or an observe mode that holds a service, and how to end it."""
+    """A freeze or an observe mode that applies to an object, and how to end it."""
 
     observed: bool
     """True for observe mode: only statuses are written. False for a freeze."""
     sentence: str
-    """For example "frozen since 2026-11-24T15:40:00Z by alice: new driver"."""
+    """What applies to the object, for example "frozen since 2026-11-24T15:40:00Z by alice: new driver"."""
     ends: str
-    """What to do to end it."""
+    """What a person has to do to end the freeze or the observe mode."""
 
     @property
     def reason(self) -> ReasonRecord:
-        """The reason for the condition Frozen; if both modes apply, that of the stricter mode."""
+        """The reason of the condition Frozen. If both modes apply, it is that of observe mode, which is stricter."""
         return Reason.OBSERVED if self.observed else Reason.FROZEN
 
 
 def active_hold(
     deps: Deps, namespace: str, name: str = "", annotations: Mapping[str, str] = MappingProxyType({})
 ) -> Hold | None:
-    """Return what holds an object of this namespace, None if nothing does. `annotations`: those of a service."""
+    """Return the freezes and observe modes that apply to an object of this namespace, as one Hold; None if none applies.
+
+    `name` and `annotations` are those of a service.
+    """
     holds: list[Hold] = []
     if deps.policy.observe:
         holds.append(Hold(True, "observed (operator.observe of the chart)", "set it to false to go on"))
@@ -58,22 +62,22 @@ def active_hold(
 
 
 def frozen(annotations: Mapping[str, str]) -> str:
-    """Return since when, by whom and why something is frozen, from the annotation of a service or of the Lease; "" if it
-    is not frozen.
+    """Return the text of the freeze annotation of a service or of the Lease: since when, by whom and why it is frozen.
+    Return "" if it is not frozen.
     """
     value = annotations.get(keys.FREEZE, "")
     return value.strip() if _on(value) else ""
 
 
 def _on(value: str) -> bool:
-    """Return whether the value of an annotation means yes. Any text does, so that nobody has to know the right word in a
-    hurry.
+    """Return whether the value of an annotation switches a mode on. Any text except "" and "false" does, so that nobody
+    has to know the right word in a hurry.
     """
     return value.strip().lower() not in _OFF
 
 
 def said(value: str) -> str:
-    """Return the text that a person wrote about a freeze, to be shown behind `frozen`."""
+    """Return the text that a person wrote about a freeze, in a form that can follow the word "frozen"."""
     words = " ".join(value.split())[:_LONGEST]
     if words.lower() == "true":
         return ""

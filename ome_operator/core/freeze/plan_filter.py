@@ -1,8 +1,8 @@
 """Reduce a Plan to what may be carried out while a service is held, and report the rest (docs/observe-freeze.md).
 
-Every field of a Plan has a rule for freeze and for observe mode. A field without a rule is dropped, so that a new field has
-no effect under a freeze before somebody has decided about it (decisions 29). `tests/unit/core/freeze/test_plan_filter.py`
-checks all fields.
+Every field of a Plan has a rule for a freeze and a rule for observe mode. A field without a rule is dropped, so that a new
+field has no effect while a service is held until somebody has decided about it (decisions 29).
+`tests/unit/core/freeze/test_plan_filter.py` checks all fields.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +25,12 @@ from ome_operator.core.status.service import Report
 from ome_operator.core.waves.shared_edits import whole_before
 
 MENDED = frozenset({"Service", "ServiceAccount", "Role", "RoleBinding"})
-"""Kinds that lead requests to pods and that create no pods: they are restored while a service is frozen."""
+"""Kinds of objects that lead requests to pods and create no pods. These objects are restored while a service is frozen."""
 SHOWN = 3
-"""Number of names of a kind that are shown."""
+"""Number of object names that are shown for each kind."""
 MOST = 600
-"""Characters of the list of suppressed steps: who froze the service, and how to end that, must fit into the message too."""
+"""Largest number of characters of the list of suppressed steps. The message must also have space for who froze the
+service and how to end the freeze."""
 
 Rule = Callable[[Any, Snapshot], Any]
 
@@ -46,7 +47,7 @@ def _nothing(_: Any, __: Snapshot) -> tuple[Any, ...]:
 
 
 def _at_no_time(_: float | None, __: Snapshot) -> None:
-    """Schedule no further pass: no timeout of a rollout or a recycle runs."""
+    """Schedule no further pass, because no timeout of a rollout or a recycle runs."""
 
 
 def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
@@ -54,8 +55,8 @@ def _mended(applies: Iterable[Apply], snapshot: Snapshot) -> tuple[Apply, ...]:
 
 
 def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
-    """Return whether an apply only restores what we had applied: it was changed by others, or it is missing although pods
-    need it.
+    """Return whether an apply only restores an object that we had applied: others changed the object, or it is missing
+    although pods need it.
     """
     metadata = apply.manifest["metadata"]
     found = snapshot.observed.children.get((apply.kind, metadata["name"]))
@@ -66,13 +67,15 @@ def _as_it_was(apply: Apply, snapshot: Snapshot) -> bool:
 
 
 def _taken_back(_: Iterable[Patch], snapshot: Snapshot) -> tuple[Patch, ...]:
-    """Return patches that make draining leaders serve again, whether or not they were to stay: a freeze may last long."""
+    """Return patches that make all draining leaders serve again, even leaders that are to be removed, because a freeze
+    may last long.
+    """
     return serving_again(snapshot.observed, snapshot.pods)
 
 
 def _begun(rolls: bool, snapshot: Snapshot) -> bool:
-    """Return whether the service has begun with a shared edit: if it has not, other services go first; if it has, they
-    wait.
+    """Return whether the rollout of a shared edit to the service has begun. If it has, other services wait for this
+    service. If it has not, other services go first.
     """
     return rolls and len(snapshot.slices.keys() | whole_before(snapshot.service.status)) > 1
 
@@ -98,7 +101,7 @@ FROZEN: Mapping[str, Rule] = {
     "watch_failures": _passes,
     "requeue_after": _at_no_time,
 }
-"""Field of a Plan -> the rule for what of it is carried out while a service is frozen."""
+"""For each field of a Plan, the rule that returns what is carried out while a service is frozen."""
 OBSERVED: Mapping[str, Rule] = {
     **FROZEN,
     "check": _nothing,
@@ -107,11 +110,12 @@ OBSERVED: Mapping[str, Rule] = {
     "patch": _nothing,
     "events": _nothing,
 }
-"""The same in observe mode: the status, and everything that writes nothing."""
+"""For each field of a Plan, the rule that returns what is carried out in observe mode: the status, and everything that
+writes nothing."""
 
 
 def allowed(plan: Plan, hold: Hold, snapshot: Snapshot) -> Plan:
-    """Return the part of a plan that is carried out."""
+    """Return the part of a plan that is carried out while `hold` applies."""
     rules = OBSERVED if hold.observed else FROZEN
     return Plan(**{name: rules[name](getattr(plan, name), snapshot) for name in _FIELDS if name in rules})
 
@@ -123,7 +127,7 @@ _FIELDS = tuple(item.name for item in fields(Plan))
 
 
 def would(plan: Plan, less: Plan) -> tuple[str, ...]:
-    """Describe the suppressed steps of a plan. `less`: the part that is carried out."""
+    """Return texts about the suppressed steps of a plan. `less` is the part of the plan that is carried out."""
     return tuple(word for name in _FIELDS if name in SAYS for word in _blocked(name, plan, less))
 
 
@@ -165,11 +169,11 @@ SAYS: Mapping[str, Callable[[Any], Iterator[str]]] = {
     "delete": _deletions,
     "recycle": lambda items: (word for item in items for word in _deletions(item.delete, " to recycle their group")),
 }
-"""Field of a Plan -> the function that describes its suppressed steps."""
+"""For each field of a Plan with effects, the function that describes its suppressed steps."""
 
 
 def _many(verb: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a text for each kind, such as "create 2 StatefulSets (a, b)"."""
+    """Yield a text for each kind of object, such as "create 2 StatefulSets (a, b)"."""
     named: dict[str, list[str]] = {}
     for kind, name in found:
         named.setdefault(kind, []).append(name)
@@ -186,7 +190,7 @@ def _many(verb: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def condition(hold: Hold, steps: Iterable[str] | None) -> cond.Condition:
-    """Return the condition Frozen; `steps` is None if the suppressed steps were not computed."""
+    """Return the condition Frozen. `steps` contains the suppressed steps; None if they were not computed."""
     waits = ", ".join(steps or ())
     if len(waits) > MOST:
         waits = waits[:MOST] + " …"
@@ -202,7 +206,7 @@ def marked(
     generation: int,
     now: datetime,
 ) -> dict[str, Any]:
-    """Return the status with the condition Frozen, or without it if nothing holds the service. `before`: the stored
+    """Return the status with the condition Frozen, or without this condition if `hold` is None. `before` is the stored
     status.
     """
     said = status.get("conditions") or []
@@ -215,11 +219,11 @@ def marked(
 
 
 def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
-    """Return the report for a status: pods as they are now, and everything that later decisions are based on as it is
-    stored.
+    """Return the report for the status of a held service. It contains the pods as they are now, and everything on which
+    later decisions are based as it is stored.
 
-    After the freeze ends, the operator therefore finds what it would find after a restart. A revision that is not stored is
-    not named, because nothing was created for it.
+    After the freeze, the operator therefore finds the same state as after a restart. A revision that is not stored is not
+    named, because nothing was created for it.
     """
     before, stored = report.before, {item.name for item in snapshot.revisions}
     new = report.revision not in stored
@@ -242,14 +246,16 @@ def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
 
 
 def _far(item: RoleProgress, hold: Hold, snapshot: Snapshot) -> RoleProgress:
-    """Return the progress of a role: groups without workloads are not being created now."""
+    """Return the progress of a role. If groups have no workloads, the reason is that of the hold, because no workloads
+    are created now.
+    """
     made = all(key in snapshot.observed.children for key in item.role.workloads)
     return item if made or item.reason != Reason.CREATING else item._replace(reason=hold.reason)
 
 
 def _rolled_out(report: Report, hold: Hold, new: bool) -> cond.Condition | None:
-    """Return the condition RolledOut: it names what else the revision waits for, not how far it would get. `new`: it is
-    not stored yet.
+    """Return the condition RolledOut. It states what else the revision waits for, but not how far the rollout would
+    proceed. `new` is true if the revision is not stored yet.
     """
     item = report.rollout
     if item is None or (item.status and not new):
@@ -259,14 +265,16 @@ def _rolled_out(report: Report, hold: Hold, new: bool) -> cond.Condition | None:
 
 
 def _recovered(item: cond.Condition | None, hold: Hold) -> cond.Condition | None:
-    """Return the condition Recovered: failed groups are not restarted now."""
+    """Return the condition Recovered. If groups have failed, its reason is that of the hold, because they are not
+    restarted now.
+    """
     if item is None or item.status:
         return item
     return cond.Condition(RECOVERED, False, hold.reason, f"{hold.sentence}; {item.message}")
 
 
 def _hold(report: Report, hold: Hold, snapshot: Snapshot) -> dict[str, Any]:
-    """Return why the rollout does not progress, for the status of a component."""
+    """Return why the rollout does not proceed, as `rolloutHold` of the status of a component."""
     known = stored_hold(report.before)
     same = (known.get("gate"), known.get("target")) == (hold.reason, report.revision)
     since = known.get("since") if same else None
