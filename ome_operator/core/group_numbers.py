@@ -1,10 +1,11 @@
-"""Choose which groups a desired number of groups means: which ones stay if there are too many, and which numbers new ones
-get.
+"""Choose the groups of a role for a desired number of groups: which groups stay if there are too many, and which numbers
+new groups get.
 
-Each group can be created and removed by itself, so the least valuable group is removed first: a group that was already
-marked, so that flapping readiness costs one group and not two; then a group that is not ready, beginning with one that is on
-no node; then the highest number. A new group gets the lowest number of which no object is left: gaps are filled before
-higher numbers are used, and nothing waits for pods that cannot end.
+Each group can be created and removed by itself, so the least valuable group is removed first. A group that is already marked
+for draining is removed first, so that flapping readiness costs one group and not two. Then follow groups that are not ready,
+beginning with groups that are not on nodes. Among equal groups, the group with the highest number is removed first. A new
+group gets the lowest number of which no object is left: gaps are filled before higher numbers are used, and no new group
+waits for pods that cannot end.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,7 +17,9 @@ from ome_operator.core.observed.slices import Slice, group_number, is_leader_set
 
 
 def by_worth(role: str, size: int, slice_: Slice) -> tuple[int, ...]:
-    """Return the numbers of the existing groups of a role, the most valuable first. `size`: pods of a group."""
+    """Return the numbers of the existing groups of a role, the most valuable group first. `size` is the number of pods of
+    a group.
+    """
     ready, placed = ready_groups(role, size, slice_), on_nodes(role, size, slice_, ending=True)
     marked = {pod.group for pod in pods(role, slice_) if pod.rank == 0 and pod.draining and not pod.deleting}
     worth = {number: (number in marked, number not in ready, number not in placed) for number in existing(role, slice_)}
@@ -24,9 +27,10 @@ def by_worth(role: str, size: int, slice_: Slice) -> tuple[int, ...]:
 
 
 def existing(role: str, slice_: Slice) -> frozenset[int]:
-    """Return the numbers of the groups whose leader has a StatefulSet, or lost it while the pod was left behind.
+    """Return the numbers of the groups whose leader has a StatefulSet, or whose leader pod was left behind when its
+    StatefulSet was deleted.
 
-    A pod without a controller is adopted by the StatefulSet as soon as that is created again.
+    A pod without a controller is adopted by its StatefulSet as soon as the StatefulSet is created again.
     """
     led = {group_number(child) for child in sets(role, slice_) if is_leader_set(child) and not child.deleting}
     orphans = {pod.group for pod in pods(role, slice_) if is_leader(pod) and not pod.deleting and not pod.workload_uid}
@@ -34,17 +38,18 @@ def existing(role: str, slice_: Slice) -> frozenset[int]:
 
 
 def taken(role: str, slice_: Slice) -> frozenset[int]:
-    """Return the numbers of groups of which any object is left, terminating or not: a new group needs another number.
+    """Return the numbers of the groups of which any object is left, terminating or not. A new group needs another number.
 
-    If no StatefulSet of the role is left, the pods belong to a former service, or to a slice that comes back. Numbering then
-    begins at 0 again, and the StatefulSets wait for the names of their pods.
+    If no StatefulSet of the role is left, the pods belong to a former service or to a slice that is created again. The
+    result is empty in this case: numbering begins at 0 again, and the StatefulSets wait until the names of their pods are
+    free.
     """
     stored = {number for child in sets(role, slice_) if (number := group_number(child)) is not None}
     return frozenset(stored | {pod.group for pod in pods(role, slice_)}) if stored else frozenset()
 
 
 def left(role: str, slice_: Slice) -> int:
-    """Return the number of groups of which any object is left."""
+    """Return the number of groups of which any object is left, terminating or not."""
     return len({*map(group_number, sets(role, slice_)), *(pod.group for pod in pods(role, slice_))} - {None})
 
 
@@ -59,9 +64,10 @@ def ready_groups(role: str, size: int, slice_: Slice) -> frozenset[int]:
 
 
 def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> frozenset[int]:
-    """Return the numbers of the groups in which every rank is on a node, with `ending` including terminating pods.
+    """Return the numbers of the groups in which every rank has a pod on a node. If `ending` is true, terminating pods are
+    included.
 
-    Readiness does not matter for placement.
+    The pods need not be ready, because readiness does not matter for placement.
     """
     ranks: dict[int, set[int]] = {}
     for pod in pods(role, slice_):
@@ -71,7 +77,7 @@ def on_nodes(role: str, size: int, slice_: Slice, ending: bool = False) -> froze
 
 
 def chosen(wanted: int, order: Sequence[int], used: Collection[int]) -> tuple[int, ...]:
-    """Return the desired number of group numbers: first those of `order`, then the lowest that are not `used`."""
+    """Return `wanted` group numbers: first those of `order`, then the lowest numbers that are not in `used`."""
     kept = order[:wanted]
     free = (number for number in count() if number not in used and number not in kept)
     return tuple(sorted((*kept, *islice(free, wanted - len(kept)))))
@@ -83,12 +89,12 @@ def sets(role: str, slice_: Slice) -> list[Child]:
 
 
 def pods(role: str, slice_: Slice) -> list[Pod]:
-    """Return the pods of the groups of a role of a slice; a pod whose labels name no group is left out."""
+    """Return the pods of the groups of a role of a slice. Pods whose labels name no group are left out."""
     return [pod for pod in slice_.pods if pod.component == role and pod.group >= 0]
 
 
 def is_leader(pod: Pod) -> bool:
-    """Return whether a pod is the leader of its group. Its name counts too: a debugging copy of the pod has the same
-    labels.
+    """Return whether a pod is the leader of its group. The name of the pod is checked too, because a debugging copy of a
+    pod has the same labels.
     """
     return pod.rank == 0 and pod.name == names.leader_pod(names.stem(pod.service, pod.component, pod.revision), pod.group)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ome_operator.errors import OmeError
 
 UNREAD = "not read by this operator, which works in its own namespaces alone (clusterWideKinds is false)"
-"""Clause of a message about a cluster-wide object, if the operator does not read cluster-wide objects."""
+"""Part of a message about a cluster-wide object, for an operator that does not read cluster-wide objects."""
 
 
 @dataclass(frozen=True)
@@ -15,11 +15,11 @@ class Problem:
     """A problem that a user has to solve, or an event that the service waits for."""
 
     condition: str
-    """The condition that the problem sets to False: ModelReady, RuntimeReady, EngineReady, …"""
+    """Type of the condition that the problem sets to False: ModelReady, RuntimeReady, EngineReady, …"""
     reason: str
-    """CamelCase reason of the condition."""
+    """Reason of the condition, as a CamelCase word."""
     message: str
-    """A message that names the field or object, and what to do."""
+    """A message that names the field or object, and states what to do."""
 
 
 class ProblemError(OmeError):

@@ -1,6 +1,7 @@
-"""A service as numbers, from its stored status and its pods: the input of the metrics over all services.
+"""The numbers of a single service, computed from its stored status and its pods: the input of the metrics over all
+services.
 
-Every label value is from a known set: any other value becomes `Other`.
+Every label value is from a known set; any other value is replaced by `Other`.
 """
 
 from collections import Counter
@@ -29,13 +30,18 @@ _OF_GROUPS = (failure.DELETED, failure.REPLACED, failure.MISSING, failure.HUNG, 
 REASONS = frozenset((*_OF_PODS.split(), *_OF_GROUPS, *KNOWN_REASONS))
 _FAILED = frozenset(record.PHASES) - {record.PENDING, record.HELD, record.STARTING, record.READY}
 PARTS = ("weights", "nodes", "images", "start", "warmup")
-"""The parts of a service's start: until its first pod exists (weights are on nodes), until the last pod has a node, until
-the last engine's container starts (volumes, init containers, images), until the last engine is ready, and until the
-service is Ready (routers, rules of its URL)."""
+"""The parts of the start of a service, each of which begins when the preceding part ends.
+
+* weights: until the first pod exists, because pods are created when nodes hold the weights.
+* nodes: until the last pod has a node.
+* images: until the container of the last engine starts (volumes, init containers, images).
+* start: until the last engine is ready.
+* warmup: until the service is Ready (routers, rules of its URL).
+"""
 
 
 class Recycled(NamedTuple):
-    """The number of recycles of a group, and its last failure."""
+    """The number of recycles of a group, the reason of its last failure, and the node of its leader."""
 
     times: int
     reason: str
@@ -43,36 +49,39 @@ class Recycled(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What a service contributes to the metrics."""
+    """The numbers and states that a service contributes to the metrics."""
 
     ready: tuple[str, str]
     """Status and reason of the condition Ready."""
     advice: str
-    """Reason of the condition Advice, "" without it."""
+    """Reason of the condition Advice; "" without this condition."""
     groups: Mapping[tuple[str, str], int]
-    """(role, phase) -> number of groups."""
+    """Number of groups by role and phase."""
     waiting: Mapping[tuple[str, str], int]
-    """(role, reason) -> number of groups that are not created."""
+    """Number of groups that are not created because they wait for nodes, by role and by the reason of the role's
+    condition."""
     step: str
-    """Reason why the rollout is not complete; "" if it is."""
+    """The reason why the rollout is not complete; "" if it is complete."""
     stepped: str
-    """Since when the rollout is not complete, in RFC 3339."""
+    """Since when the rollout has not been complete, in RFC 3339; "" if it is complete."""
     waits: str
-    """Since when groups wait for nodes, "" if none does."""
+    """Since when groups have waited for nodes, in RFC 3339; "" if no group waits."""
     wanted: int
     held: int
     wasted: int
-    """Number of GPUs held by groups that serve nothing."""
+    """Number of GPUs that are held by groups that serve no requests."""
     recycled: Mapping[str, Recycled]
-    """Group -> its recycles."""
+    """The recycles of each group that was recycled, by the name of the group."""
     was_whole: bool
     """Whether any revision has ever been complete."""
     ready_at: str
-    """Since when the service is Ready, "" while it is not."""
+    """Since when the service has been Ready, in RFC 3339; "" while it is not Ready."""
 
 
 def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, Stored]) -> Figures:
-    """Return the numbers of a service. `roles`: those of its desired revision, {} while none is stored."""
+    """Return the numbers of a service. `roles` contains the stored roles of its desired revision; {} while no revision is
+    stored.
+    """
     told = {each.get("type"): each for each in status.get("conditions") or ()}
     ready, rolled = told.get(READY) or {}, told.get(ROLLED_OUT) or {}
     components: Mapping[str, Any] = status.get("components") or {}
@@ -104,9 +113,11 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
 
 
 def start(created: str, ready_at: str, pods: Iterable[Pod]) -> dict[str, float]:
-    """Return the seconds of each part of a service's start, which add up to the total; {} if times are missing.
+    """Return the seconds of each part of the start of a service (`PARTS`), which add up to the total; {} if a time is
+    missing.
 
-    A time before the preceding time counts as equal to it: the clocks of nodes differ, and the API reports whole seconds.
+    A time before the preceding time is treated as equal to it: the clocks of nodes differ, and the API reports whole
+    seconds.
     """
     engines = [pod for pod in pods if pod.component != keys.ROUTER and not pod.deleting]
     moments = [

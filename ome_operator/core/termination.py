@@ -8,14 +8,16 @@ _TAIL_LIMIT = 600
 
 
 def telling(log: str) -> str:
-    """Return the most informative line: the last that names an error, as Python tracebacks end, or else the last line."""
+    """Return the most informative line of a log: the last line that names an error, as at the end of a Python traceback,
+    or else the last line.
+    """
     lines = [line.strip() for line in _lines(log).splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]
     return (errors or lines or [""])[-1][:_LINE_LIMIT]
 
 
 def tail(log: str) -> str:
-    """Return as many last lines as fit, including the most informative line."""
+    """Return as many of the last lines of a log as the limit allows, together with the most informative line."""
     text = _lines(log).strip()
     line = telling(text)
     if len(text) <= _TAIL_LIMIT:
@@ -25,7 +27,9 @@ def tail(log: str) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Remove characters that would move the cursor of a terminal that shows the status, except those in `keep`."""
+    """Replace unprintable characters, which could move the cursor of a terminal that shows the status. Characters in
+    `keep` are not replaced.
+    """
     return "".join(mark if mark.isprintable() or mark in keep else "\ufffd" for mark in text)
 
 
