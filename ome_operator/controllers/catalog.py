@@ -53,10 +53,8 @@ class CatalogReconciler(StatusReconciler):
         return self._refused(resource, Reason.INTERNAL_ERROR, why)
 
     async def reconcile_resource(self, resource: Resource) -> float:
-        """Write the status of an object. A change that concerns only the progress of nodes is written at most once per
-        interval.
-
-        The statuses of cluster-wide objects are left to the operator that owns them.
+        """Write the status of an object, if the object has this operator's class. A change that concerns only the
+        progress of nodes is written at most once per interval. Return the seconds until the next reconciliation.
         """
         ref, before = resource.ref, resource.status.get("rollout")
         rollout, again = (None, None) if self._waves is None else self._waves.look(ref, before)

@@ -18,8 +18,8 @@ Key = tuple[str, str]
 
 SOON, STEP, LONGEST = 1.0, 5.0, 300.0
 """Seconds until a failed action is attempted again. The pause is `STEP`, and after `PATIENCE` attempts doubles up to
-`LONGEST`. For the first `PATIENCE` attempts with a conflict or a server error the pause is `SOON`, and the error is
-not reported, because most of these errors disappear at once."""
+`LONGEST`. While fewer than `PATIENCE` attempts have failed with a conflict or a server error, the pause is `SOON`, and
+the error is not reported, because most of these errors disappear at once."""
 CAPACITY_KEPT, CAPACITY_KEPT_LONGEST = 10.0, 60.0
 """Seconds for which the result of a capacity check is valid, and the upper limit. While capacity is missing, the time
 doubles with each check up to the limit."""
@@ -140,7 +140,7 @@ class ServiceMemory:
     status_turn: float | None = None
     """Monotonic time when a status may be written in which only counts have changed; None if no time is assigned."""
     held_up: bool = False
-    """Whether the service is not Ready only because an address or an RBAC right still has to be created."""
+    """Whether a status with Ready is not written yet, because an address or an RBAC right still has to be created."""
 
     def refuse(self, key: Key, refusal: Refusal, hash_: str, now: float) -> bool:
         """Store a refusal of a write whose content has the digest `hash_`. Return whether the refusal changes the status."""
