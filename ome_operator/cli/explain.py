@@ -123,7 +123,7 @@ def runtime(
 
 
 async def _catalog(client: "Client") -> Sequence[dict[str, Any]]:
-    """Read every object on a cluster that services may refer to, and the nodes if the user may read them."""
+    """Return every object on the cluster to which services may refer, and the nodes if the user may read them."""
     from ome_operator.cache.resources import CATALOG
     from ome_operator.kube.listing import listed
 

@@ -70,13 +70,13 @@ def _namespaces(body: Any) -> Iterator[str]:
 
 
 def files_in(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files that are named, and the YAML and JSON files of the folders that are named."""
+    """Yield the files in `paths`, and the YAML and JSON files in the folders in `paths`."""
     for path in paths:
         yield from sorted([*path.rglob("*.yaml"), *path.rglob("*.yml"), *path.rglob("*.json")]) if path.is_dir() else [path]
 
 
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield (file name, document) for each YAML document of a file or of a folder's files."""
+    """Yield the file name and the content of each YAML document in a file, or in the files of a folder."""
     for entry in files_in([path]):
         where = "standard input" if entry == STDIN else str(entry)
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 INTERVAL = 2.0
-"""Seconds between two polls of `--watch`."""
+"""Seconds between two polls of the cluster by `ome status --watch`."""
 
 
 SHARED = ("runtime", "model", "acceleratorclass")

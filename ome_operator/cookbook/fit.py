@@ -65,7 +65,7 @@ class RoleFit:
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """How the memory of a GPU is used, in bytes."""
+    """The parts of a GPU's memory, in bytes, and the capacity of the KV cache."""
 
     weights: int
     cache: int

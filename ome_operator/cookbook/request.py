@@ -40,7 +40,7 @@ class RecipeRequest:
     """Version of the engine."""
     reasoning_parser: bool | str = False
     tool_call_parser: bool | str = False
-    """True for the model's own parser; a string for the parser of this name."""
+    """True selects the model's own parser, a string the parser of this name, and False no parser."""
     nodes: int | None = None
     prefill_nodes: int | None = None
     decode_nodes: int | None = None

@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Short description, such as `Deployment a → b (and 11 more alike)`."""
+        """Short description of the change, such as `Deployment a → b (and 11 more alike)`."""
         old, new = (self.before or ("",))[0], (self.after or ("",))[0]
         name = f"{old} → {new}" if old and new and old != new else new or old
         more = max(len(self.before), len(self.after)) - 1

@@ -138,7 +138,9 @@ def _mark(ready: bool) -> Text:
 
 
 def preview(found: Preview, brief: bool) -> Iterator[RenderableType]:
-    """Yield the lines of `ome diff`."""
+    """Yield the text that `ome diff` prints. If `brief` is true, the changes to the single objects of a service are left
+    out.
+    """
     for item in found.objects:
         mark = ADDED if item.new else CHANGED
         where = f" in {item.object.namespace}" if item.object.namespace else ""
@@ -166,7 +168,7 @@ def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
 
 
 def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
-    """Yield the lines of `ome explain SERVICE`."""
+    """Yield the text that `ome explain SERVICE` prints."""
     state = "is Ready" if found.ready else f"is not Ready: {found.reason}"
     yield Text.assemble(_mark(found.ready), " ", (found.name, "bold"), f" in namespace {found.namespace} {state}")
     if not found.ready and not (found.findings or found.pods):

@@ -52,7 +52,7 @@ class RoleOutcome:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a service."""
+    """The objects of a service's target revision after all changes are done."""
 
     revision: str
     """Name of the target revision; "" if it cannot be rendered."""

@@ -11,7 +11,7 @@ from ome_operator.describe.actions import Shell
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 BEGIN, END = "## Reasons\n", "## Nodes\n"
-"""The headings between which the page is generated."""
+"""The headings between which the text of the page is generated."""
 _HEAD = """
 `python -m ome_operator.describe.page` writes these tables from `ome_operator/core/reasons/`. `Ready` repeats the reasons of
 the other conditions; `ome explain` shows those with the condition *Pod* for a pod. *kstatus* is how Helm, Flux and Argo CD

@@ -74,7 +74,7 @@ class GroupView:
 
 @dataclass(frozen=True)
 class RoleView:
-    """A component of a slice."""
+    """A component of a revision, with its groups."""
 
     role: str
     """Name of the role: prefill, decode, engine or router."""
@@ -110,7 +110,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """The tree of a service."""
+    """A service with its revisions, roles, groups and ranks."""
 
     namespace: str
     name: str

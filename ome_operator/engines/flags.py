@@ -139,7 +139,7 @@ class Versions:
         return self._read.get(name)
 
     def of(self, engine: str) -> tuple[str, ...]:
-        """Return the versions of an engine or router for which data exists, the newest last."""
+        """Return the versions of an engine or router for which data exists, the oldest first."""
         start = f"{engine}-"
         versions = (name.removeprefix(start) for name in self._files if name.startswith(start))
         return tuple(sorted((version for version in versions if version[:1].isdigit()), key=_version_key))

@@ -67,7 +67,7 @@ def _plain(finding: Finding, files: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sarif_report(findings: Sequence[Finding], files: Mapping[str, str], version: str) -> str:
-    """Return the findings in SARIF 2.1.0, the format of GitHub code scanning and other viewers."""
+    """Return the findings in the format SARIF 2.1.0, which GitHub code scanning and other viewers read."""
     rules = [
         {
             "id": rule.id,

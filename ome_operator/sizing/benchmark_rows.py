@@ -76,7 +76,7 @@ def _rows(name: str, results: list[Any], layout: Mapping[str, str]) -> Iterator[
 
 
 def _each(tokens: Any, gpus: int) -> str:
-    """Return the tokens per second of one GPU as text; empty if `tokens` is not a number."""
+    """Return the number of tokens per second for each of `gpus` GPUs, as text; "" if `tokens` is not a number."""
     try:
         return f"{float(tokens) / gpus:g}"
     except (TypeError, ValueError):

@@ -43,7 +43,7 @@ class Held:
     id: str
     left_out: str
     ratios: Mapping[str, float]
-    """Figure -> predicted / measured."""
+    """Name of a figure -> predicted value / measured value."""
 
 
 def class_of(place: ServingStack, roles: Iterable[Role | None], mtp: bool = False) -> str:
@@ -75,7 +75,7 @@ def bars(ratios: Iterable[Mapping[str, float]]) -> dict[str, Bar]:
 
 
 def bar(errors: Sequence[float]) -> Bar:
-    """Return the error bar of a list of errors."""
+    """Return the error bar of a list of errors, each of which is |predicted / measured - 1|."""
     ordered = sorted(errors)
     return Bar(
         len(ordered), statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))], ordered[-1]
@@ -105,13 +105,13 @@ def left_out(what: str) -> Mapping[str, Bar]:
 
 @dataclass(frozen=True)
 class Trust:
-    """The expected error of a prediction, and the rows that it is computed from."""
+    """The error bars of a prediction, and the rows from which they are computed."""
 
     bars: Mapping[str, Bar]
     basis: str
     """A phrase that describes the rows from which the error bars are computed."""
     extrapolated: str
-    """Why no calibration row is similar to the prediction; empty if there is a similar row."""
+    """A text that states why no calibration row is similar to the prediction; "" if a row is similar."""
 
 
 def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load) -> Trust:
@@ -145,7 +145,7 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
 
 
 def _far(place: ServingStack, prefill: Role | None, decode: Role | None, load: Load, rows: Sequence[Row]) -> str:
-    """Return why no row is similar to this deployment and load; empty if there is a similar row."""
+    """Return a text that states why no row is similar to this deployment and load; "" if a row is similar."""
     here = [row for row in rows if (row.place.engine, row.place.gpu.name) == (place.engine, place.gpu.name)]
     here = [row for row in here if row.place.shape.precision == place.shape.precision]
     if not here:

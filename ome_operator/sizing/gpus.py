@@ -19,7 +19,7 @@ class Price:
     date: str
     source: str
     others: str = ""
-    """The range of prices of other sellers; empty if unknown."""
+    """The range of prices of other sellers, as text; "" if unknown."""
 
     def __str__(self) -> str:
         also = f"; others {self.others}" if self.others else ""
@@ -37,7 +37,7 @@ class Gpu:
     bandwidth: float
     """Memory bandwidth, in bytes per second."""
     flops: Mapping[str, float]
-    """Precision -> dense operations per second."""
+    """Precision -> number of dense operations per second."""
     link: float
     """Bandwidth of the link (such as NVLink) to GPUs of the same link domain, in bytes per second and direction."""
     domain: int

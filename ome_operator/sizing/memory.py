@@ -16,7 +16,7 @@ class Fit:
     """The result of a check whether a rank fits into the memory of a GPU."""
 
     memory: Memory
-    """The memory that the rank needs."""
+    """The memory that the rank needs, in bytes."""
     missing: float
     """Bytes by which the needed memory exceeds the available memory; 0 or less if the rank fits."""
     tokens: int

@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Figure -> predicted / measured."""
+        """Name of a figure -> predicted value / measured value."""
         return {name: self.predicted[name] / seen for name, seen in self.measured.items() if name in self.predicted}
 
 
@@ -50,7 +50,9 @@ class Report:
 
     @property
     def beyond(self) -> list[str]:
-        """Ids of the rows whose TPOT or throughput is off by more than a factor of two."""
+        """Ids of the rows whose predicted TPOT or throughput differs from the measured value by more than a factor of
+        two.
+        """
         return [each.id for each in self.answered if any(_beyond(each.ratios.get(name, 1.0)) for name in FIGURES[1:])]
 
 
