@@ -48,8 +48,7 @@ class Claim(NamedTuple):
     key: str
     needs: Needs
     trying: bool
-    """True if the pods of the gang have been created (a placement attempt is running), False if the gang waits for
-    admission."""
+    """True if the pods of the gang have been created, False if the gang waits for admission."""
     priority: int = 0
     """The priority that the API server gave to the pods of the gang; 0 before the first pod was created."""
     first: float = 0.0

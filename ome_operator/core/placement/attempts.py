@@ -123,8 +123,8 @@ def gang(record: Record | None, seen: Seen) -> Numbers:
 
 
 def trying(record: Record | None, seen: Seen) -> Numbers:
-    """Return the number of groups by role that exist, or are about to be created, and are not on nodes yet. Capacity is
-    reserved for these groups.
+    """Return the number of groups by role that exist or are about to be created, and that are not on nodes yet. Capacity
+    is reserved for these groups.
     """
     waiting = _within(record.waiting, _missing(seen)) if record is not None else {}
     made = {role: count - waiting.get(role, 0) - _there(seen, role) for role, count in seen.wanted.items()}

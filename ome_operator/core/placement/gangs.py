@@ -309,9 +309,9 @@ def give_back(placing: Placing, component: str, kept: tuple[int, ...], found: Sl
     """Return the deletions of the groups of a role that were created and now have to wait for nodes: their StatefulSets
     and their remaining pods.
 
-    The workers of such a group are deleted without waiting for the end of the leader, unlike in a group that may have served
-    (`retire.leftovers`). If they waited, they would hold their nodes longer, and a worker without a node would take the node
-    of the leader.
+    The workers of these groups are deleted without waiting for the end of their leader, unlike workers of groups that may
+    have served (`retire.leftovers`). If they waited, they would hold their nodes longer, and a worker without a node would
+    take the node of the leader.
     """
     if not placing.withheld:
         return ()

@@ -22,10 +22,10 @@ def waited(status: Mapping[str, Any]) -> bool:
     """Return whether the last pass stopped the rollout because the nodes had no capacity, according to `rolloutHold.gate`
     of the status.
 
-    Such a service is not admitted to a wave of a progressive rollout. Its capacity is checked before it asks for admission.
-    If it were admitted first and had to return the admission at once, the reason of the condition RolledOut would change
-    with every pass. Every version of the operator that has written the reason WaitingForRoom has also written `rolloutHold`,
-    so no other field has to be read after an upgrade.
+    A service that was stopped for this reason is not admitted to a wave of a progressive rollout. Its capacity is checked
+    before it asks for admission. If it were admitted first and had to return the admission at once, the reason of the
+    condition RolledOut would change with every pass. Every version of the operator that has written the reason
+    WaitingForRoom has also written `rolloutHold`, so no other field has to be read after an upgrade.
     """
     return stored_hold(status).get("gate") == Reason.WAITING_FOR_ROOM
 

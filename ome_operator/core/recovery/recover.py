@@ -62,8 +62,8 @@ class Recovery:
     events: tuple[Event, ...] = ()
     condition: Condition | None = None
     urgent: bool = False
-    """Whether a recycle begins, or a group that was ready before has changed its phase. Such a status must be written at
-    once."""
+    """Whether a recycle begins, or a group that was ready before has changed its phase. The status must then be written
+    at once."""
     again: float | None = None
     """Seconds until the next pass if no event triggers a pass before; None if no pass is due."""
     begun: tuple[str, ...] = ()

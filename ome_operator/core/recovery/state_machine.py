@@ -82,9 +82,9 @@ def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
     """Return whether a leader other than the recorded leader is ready. A ready leader proves that every rank has joined
     it, including ranks whose start is the recorded one.
 
-    A rank whose start was recorded just after its restart has such a start: its leader noticed the restart only some seconds
-    later. A leader without probes proves nothing about ranks that are older than the leader. Before a group is ready for the
-    first time, its pods may come from any template, because that is part of its start.
+    A rank can have the recorded start next to a new leader if it was recorded just after its restart, which the old leader
+    noticed only some seconds later. A leader without probes proves nothing about ranks that are older than the leader.
+    Before a group is ready for the first time, its pods may come from any template, because that is part of its start.
     """
     if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
         return False

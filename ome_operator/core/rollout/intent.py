@@ -158,10 +158,10 @@ def _epochs(snapshot: Snapshot, resolved: Resolved, aim: TargetRevision, ledger:
 
 
 def _directories(snapshot: Snapshot, resolved: Resolved) -> list[str]:
-    """Return the directory on nodes of each of the present inputs' weights.
+    """Return the directory on the nodes for each of the weights in the present inputs.
 
-    The source of weights may not be stored in an older revision. If a service keeps such weights, they stay at their old
-    path, which agents no longer create.
+    The source of weights may not be stored in an older revision. If a service keeps weights of that revision, they stay at
+    their old path, which agents no longer create.
     """
     deps, today = snapshot.deps, mounted_weights(resolved.inputs or {})
     former: list[tuple[Mapping[str, str], str]] = []

@@ -29,7 +29,8 @@ class Clock(NamedTuple):
     stored: dict[str, Any]
     """The fields `revision`, `readyPods` and `since`, as in the status; empty while the clock does not run."""
     left: float | None = None
-    """Seconds until the slice counts as failed; 0 if it has failed; None while the clock does not run."""
+    """Seconds until the deadline; 0 if the deadline has passed, so that the slice has failed; None while the clock does
+    not run."""
     back: bool = False
     """Whether the last complete revision is restored when the slice fails: the user asks for it, and such a revision
     exists."""

@@ -49,8 +49,8 @@ def retire(service: str, slice_: Slice) -> Retirement:
 
 
 def hurry(pods: Iterable[Pod]) -> tuple[Delete, ...]:
-    """Return deletions with a short grace period. Pods that are already being deleted with such a grace period are left
-    out.
+    """Return deletions of the pods with a short grace period. Pods that are already being deleted with a grace period as
+    short as this are left out.
     """
     return tuple(
         Delete("Pod", pod.name, pod.uid, grace=WORKER_GRACE) for pod in pods if not pod.deleting or pod.grace > WORKER_GRACE

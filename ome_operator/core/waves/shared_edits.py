@@ -99,7 +99,8 @@ def stands(
     """
     proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
     recovered: Mapping[str, Any] = said.get(RECOVERED, {})
-    # Based on Ready: a service that waits for its wave still serves, and is unchanged if the edit is reverted.
+    # The condition Ready is used because a service that waits for its wave still serves, and stays unchanged if the edit is
+    # reverted.
     since = _whole_since(said[READY]["lastTransitionTime"], recovered, now) if current and _serves_alone(said) else None
     out = {}
     for ref, epoch in now_at.items():
