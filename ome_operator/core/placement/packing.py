@@ -27,7 +27,7 @@ Load = tuple[int, ...]
 
 
 class PodClass(NamedTuple):
-    """Identical pods."""
+    """Identical pods that have to be placed: their number, their requests, and the classes with which they share no node."""
 
     pods: int
     requests: tuple[tuple[str, int], ...]

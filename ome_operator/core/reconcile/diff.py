@@ -81,7 +81,7 @@ _digest = memoize_by_identity(32768)(digest)
 
 
 def _applies(snapshot: Snapshot, manifests: Iterable[Manifest], alone: Alone | None = None) -> tuple[Apply, ...]:
-    """Return the applies of the manifests whose stored objects differ from them."""
+    """Return a server-side apply for each manifest that differs from its stored object."""
     found = (_apply(snapshot, manifest, alone) for manifest in manifests)
     return tuple(apply for apply in found if apply is not None)
 

@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
     @property
     def bound(self) -> bool:
-        """Whether every rank has a pod on a node."""
+        """Whether the group is complete and every pod is on a node."""
         return self.complete and all(pod.node for pod in self.pods.values())
 
     @property

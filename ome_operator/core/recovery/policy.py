@@ -26,7 +26,7 @@ class RecoveryPolicy(NamedTuple):
     """How a failed group of a component is handled. All times are in seconds."""
 
     recycles: bool = True
-    """Whether a group is recycled at all."""
+    """Whether failed groups are recycled. If not, their pods are left to the kubelet and the StatefulSets."""
     spare: int = 0
     """Number of ranks above 0 that the engine survives losing. If no other rank is lost, only these ranks are replaced."""
     self_heal: float = SELF_HEAL

@@ -145,6 +145,6 @@ def size(data: Mapping[str, Any]) -> int:
 
 
 def surplus(known: Sequence[Revision], used: frozenset[str], limit: int) -> list[Revision]:
-    """Return the revisions beyond the history limit that no slice uses, oldest first."""
+    """Return the revisions that are beyond the history limit and not in `used`, the oldest first."""
     spare = [one for one in known if one.name not in used]
     return spare[: max(0, len(known) - limit)]

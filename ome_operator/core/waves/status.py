@@ -12,7 +12,7 @@ LISTED = 10
 """Number of failed services that a status names."""
 ROLLING, BAKING, STOPPED, COMPLETE = "Rolling", "Baking", "Stopped", "Complete"
 BEGINS, WHOLE, STOPS = "WaveBegins", "WaveWhole", "WaveStopped"
-"""Reasons of Events."""
+"""Reasons of the Events about a wave: it begins, it is complete, it stops."""
 
 
 class Tally(NamedTuple):
