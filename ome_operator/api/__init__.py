@@ -1,4 +1,6 @@
-"""The API: every kind as an immutable parsed object. `Kind.parse(body)` gives the object or `Invalid`, and never raises."""
+"""The API: each kind is parsed to an immutable object. `Kind.parse(body)` returns the object or `Invalid`, and never
+raises.
+"""
 
 from ome_operator.api.accelerator import (
     AcceleratorClass,

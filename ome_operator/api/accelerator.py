@@ -1,4 +1,6 @@
-"""AcceleratorClass: a kind of accelerator, how its nodes are recognised, and how a service asks for one."""
+"""AcceleratorClass: a type of accelerator, the labels of nodes that have it, and the constraints with which a service
+selects it.
+"""
 
 from typing import Annotated, Literal
 

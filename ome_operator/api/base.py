@@ -1,9 +1,9 @@
-"""Base classes of all parsed API objects: specs that remember which fields were set, and validation rules for Python and
+"""Base classes of all parsed API objects: specs that record which fields were set, and validation rules for Python and
 the CRD.
 
-A field that the user did not set stays unset, in the parsed object and in the output of `dump`: a revision records what the
+A field that the user did not set stays unset, in the parsed object and in the output of `dump`. A revision records what the
 user wrote, and an operator with new defaults must not create a new revision (decisions 2). Defaults are therefore applied
-where a value is used, never here, and no CRD has a `default:`.
+where a value is used, never in the parsed objects, and no CRD contains a `default:`.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from ome_operator.api.docs import attribute_docs
 
 _YAML = {"spelling": "camelCase"}
-"""Validation context of `Spec.read`, which accepts only the camelCase spelling."""
+"""Validation context of `Spec.read`, in which only the camelCase spelling of fields is accepted."""
 RULES_KEY = "x-kubernetes-validations"
 
 
@@ -34,26 +34,27 @@ RULES_KEY = "x-kubernetes-validations"
 class Rule:
     """A validation rule, written in CEL for the API server and in Python for callers without a server.
 
-    A rule in `RULES` of a class checks the whole object; a rule in `Annotated` checks the value of that field.
+    A rule in the `RULES` of a class checks the complete object; a rule in `Annotated` checks the value of that field.
     """
 
     cel: str
     message: str
-    """What is wrong and how to correct it. The caller that shows the message puts the path of the field in front."""
+    """A sentence that states what is wrong and how to correct it. The caller puts the path of the field in front of the
+    sentence."""
     holds: Callable[[Any], bool]
     message_cel: str = ""
     """CEL expression that computes the message from the object, for messages that propose a correct value."""
     compute_message: Callable[[Any], str] | None = None
     """Python function that computes the same message as `message_cel`."""
     path: str = ""
-    """Path of the field that the rule is about, such as `.metadata.name`, if that differs from the value to which the
-    rule is attached."""
+    """Path of the field that the rule is about, such as `.metadata.name`; "" if the rule is about the value to which it
+    is attached."""
     at_creation: bool = False
-    """Check only when the object is created. For fields that cannot be changed later: a violation must not block status
-    updates."""
+    """Whether the rule is checked only when the object is created. Such rules are for fields that cannot be changed
+    later, because a violation must not block status updates."""
 
     def check(self, value: Any) -> Any:
-        """Return the value, or raise the error that becomes a sentence of `Invalid`."""
+        """Return the value if it satisfies the rule; otherwise raise the error that becomes a sentence of `Invalid`."""
         if not self.holds(value):
             raise PydanticCustomError(
                 "rule", "{sentence}", {"sentence": self.compute_message(value) if self.compute_message else self.message}
@@ -90,21 +91,24 @@ class Extension:
 
 
 def list_map(*keys: str) -> Extension:
-    """Mark a list whose items are identified by these keys, so that several field managers can apply to it."""
+    """Return the extension for a list whose items are identified by these keys, so that several field managers can apply
+    to the list.
+    """
     return Extension((("x-kubernetes-list-type", "map"), ("x-kubernetes-list-map-keys", keys)))
 
 
 ATOMIC = Extension((("x-kubernetes-list-type", "atomic"),))
-"""Mark a list that has one writer and is replaced completely."""
+"""Extension of a list that has a single writer and is replaced completely."""
 
 ATOMIC_MAP = Extension((("x-kubernetes-map-type", "atomic"),))
-"""Mark a map that has one writer. For an atomic map the server stores one entry in managedFields. For other maps it
-stores an entry for each field, which was half of the size of a service and slowed down each read and write."""
+"""Extension of a map that has a single writer. For an atomic map the API server stores one entry in managedFields. For
+other maps it stores an entry for each field, which was half of the size of a service and slowed down each read and
+write."""
 
 
 class Spec(BaseModel):
-    """An immutable part of an object: snake_case in Python, camelCase in YAML. Unknown fields are dropped, as an API
-    server does.
+    """An immutable part of an object. Its fields are in snake_case in Python and in camelCase in YAML. Unknown fields are
+    dropped, as by an API server.
     """
 
     model_config = ConfigDict(
@@ -114,7 +118,7 @@ class Spec(BaseModel):
         strict=True,
         extra="ignore",
         protected_namespaces=(),
-        defer_build=True,  # the kinds build their parts: building each class by itself took a third of the start
+        defer_build=True,  # the kinds build their parts: building each class separately took a third of the start time
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
@@ -165,8 +169,8 @@ class Inline(Spec):
     @model_validator(mode="before")
     @classmethod
     def _no_snake_case(cls, data: Any, info: ValidationInfo) -> Any:
-        """Reject the snake_case spelling in YAML: it would be taken for a field of the pod spec and the intended field
-        would stay unset.
+        """Reject the snake_case spelling in YAML. Such a field would be treated as a field of the pod spec, and the
+        intended field would stay unset.
         """
         if info.context is _YAML and isinstance(data, dict):
             for key in data.keys() & cls.model_fields.keys():

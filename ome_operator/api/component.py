@@ -1,4 +1,4 @@
-"""The components engine, decoder and router of a service or a runtime: an inline pod spec with additional fields."""
+"""The components engine, decoder and router of a service or a runtime. Each is an inline pod spec with additional fields."""
 
 from typing import Annotated, Literal
 

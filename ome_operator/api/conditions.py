@@ -58,7 +58,7 @@ class Waves(Spec):
     services: int
     """Number of services that the edit changes or has changed."""
     done: int
-    """Number of services that are complete with the edit."""
+    """Number of services to which the edit has been rolled out completely."""
     rolling: int
     """Number of services that are being updated, or have lost a group after they were complete."""
     waiting: int

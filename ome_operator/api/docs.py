@@ -1,4 +1,4 @@
-"""Reads the descriptions of fields from the docstrings below them. Used only when the CRDs are generated."""
+"""Read the descriptions of fields from the docstrings below the fields. The module is used only to generate the CRDs."""
 
 import ast
 import inspect

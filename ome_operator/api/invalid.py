@@ -1,4 +1,6 @@
-"""Converts validation errors of pydantic to sentences that name the field as it is spelled in YAML, and the correction."""
+"""Convert validation errors of pydantic to sentences. Each sentence contains the field as it is spelled in YAML, and the
+correction.
+"""
 
 import json
 from collections.abc import Callable, Iterable
@@ -10,9 +12,9 @@ from pydantic_core import ErrorDetails
 from ome_operator.util.json_limits import deeper
 
 SHOWN = 3
-"""Maximum number of errors in one message; users correct the first errors first."""
+"""Maximum number of errors in one message, because users correct the first errors first."""
 NESTED = 20
-"""Maximum nesting depth of a value that a message shows: the value is converted to text by a recursive function."""
+"""Maximum nesting depth of a value that a message contains, because a recursive function converts the value to text."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Invalid:
     """The result of parsing an invalid object. It is a value, not an exception."""
 
     why: str
-    """The first few errors: each is a sentence that names the field and the correction."""
+    """The first few errors. Each error is a sentence with the path of the field and the correction."""
 
 
 def invalid(errors: Iterable[ErrorDetails], below: str = "") -> Invalid:
@@ -31,7 +33,9 @@ def invalid(errors: Iterable[ErrorDetails], below: str = "") -> Invalid:
 
 
 def sentence(error: ErrorDetails, below: str = "") -> str:
-    """Return the sentence for an error, with the path of the field in front."""
+    """Return the sentence for an error. The sentence begins with the path of the field; `below` is the path of the part
+    that was parsed.
+    """
     where = path(below, error["loc"])
     context = error.get("ctx", {})
     words = _WORDS.get(error["type"])
@@ -41,7 +45,7 @@ def sentence(error: ErrorDetails, below: str = "") -> str:
 
 
 def path(below: str, loc: Iterable[int | str]) -> str:
-    """Return the path of a field, such as `spec.engine.tolerations[2].key`."""
+    """Return the path of a field, such as `spec.engine.tolerations[2].key`. `loc` is the location in the part at `below`."""
     text = below
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -49,7 +53,7 @@ def path(below: str, loc: Iterable[int | str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as YAML shows it, truncated to 60 characters."""
+    """Return a value in YAML notation, truncated to 60 characters."""
     if deeper(value, NESTED):
         return f"a {'map' if isinstance(value, dict) else 'list'} that contains other maps or lists"
     try:

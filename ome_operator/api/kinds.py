@@ -20,18 +20,18 @@ from ome_operator.api.base import Rule, Spec
 
 @dataclass(frozen=True)
 class Column:
-    """A printer column of `kubectl get`."""
+    """A printer column that `kubectl get` prints."""
 
     name: str
     path: str
     type: str = "string"
     wide: bool = False
-    """Whether only `-o wide` shows the column."""
+    """Whether the column is printed only with `-o wide`."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind and the data of its CRD."""
+    """A kind and the contents of its CRD."""
 
     kind: str
     plural: str

@@ -1,7 +1,7 @@
-"""Facts that a model's own files state: an agent reads them on a node and the status of the model shows them; no spec is
-changed.
+"""Facts that a model's own files state. An agent reads the facts on a node, and the status of the model contains them;
+the spec does not change.
 
-A field is absent if the files do not state it; `unknown` lists the facts that are missing.
+A field is absent if the files do not state the fact; `unknown` lists the missing facts.
 """
 
 from typing import Annotated

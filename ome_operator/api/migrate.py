@@ -1,4 +1,4 @@
-"""Converts the older form of a service (`predictor`) to the present form, in memory only: nothing is written to the
+"""Convert the older form of a service (`predictor`) to the present form, in memory only. Nothing is written to the
 cluster.
 """
 
@@ -12,8 +12,8 @@ from ome_operator.api.service import ServiceSpec
 def migrate(spec: ServiceSpec) -> ServiceSpec:
     """Return the spec with `predictor` replaced by model, runtime and engine.
 
-    The spec is returned unchanged if it has no predictor, an empty predictor, or already an engine or a model: then these
-    count.
+    The spec is returned unchanged if it has no predictor or an empty predictor, or if it already has an engine or a model,
+    which then take precedence.
     """
     old = spec.predictor
     if old is None or (not old.model_fields_set and not old.pod) or spec.engine is not None or spec.model is not None:
@@ -29,8 +29,8 @@ def migrate(spec: ServiceSpec) -> ServiceSpec:
 
 
 def _model(old: PredictorModel, name: str) -> dict[str, Any]:
-    """Return the model reference. Its kind stays unset: a BaseModel of the namespace or a ClusterBaseModel, whichever is
-    found.
+    """Return the model reference. Its kind stays unset, so that it refers to a BaseModel of the namespace or to a
+    ClusterBaseModel, whichever exists.
     """
     weights = old.fine_tuned_weights
     return {"name": name, **({} if weights is None else {"fineTunedWeights": list(weights)})}
@@ -51,8 +51,8 @@ def _engine(old: Predictor) -> dict[str, Any]:
 def _runner(old: Predictor) -> tuple[dict[str, Any], list[Any]]:
     """Return the main container and the other containers.
 
-    The main container is the first whose name contains "ome", else the first container, else the container of
-    `predictor.model`.
+    The main container is the first container whose name contains "ome". If there is none, it is the first container; if
+    there are no containers, it is the container of `predictor.model`.
     """
     containers = list(old.pod.get("containers") or ())
     if not containers:
@@ -70,7 +70,7 @@ def _runner(old: Predictor) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _env(old: Predictor, env: list[Any]) -> list[Any]:
-    """Return the environment variables, with STORAGE_URI and PROTOCOL_VERSION of the older form added."""
+    """Return the environment variables `env` with STORAGE_URI and PROTOCOL_VERSION of the older form added."""
     if old.model is not None and old.model.storage_uri is not None:
         env = [*env, {"name": "STORAGE_URI", "value": old.model.storage_uri}]
     if old.model is not None and old.model.protocol_version is not None:

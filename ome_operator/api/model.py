@@ -1,4 +1,4 @@
-"""ClusterBaseModel and BaseModel: the weights of a model, their source, and the facts that are known about the model."""
+"""ClusterBaseModel and BaseModel: the weights of a model, their source, and the known facts about the model."""
 
 from typing import Annotated, Literal
 
@@ -178,7 +178,7 @@ class ModelStatus(Spec):
 
 
 class Model(Object[ModelSpec]):
-    """A parsed ClusterBaseModel or BaseModel; `kind` states which."""
+    """A parsed ClusterBaseModel or BaseModel; the field `kind` contains the kind."""
 
     KINDS = ("ClusterBaseModel", "BaseModel")
     SPEC = ModelSpec

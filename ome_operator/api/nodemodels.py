@@ -1,8 +1,8 @@
-"""NodeModels: the models on one node. The agent of the node writes the status; the operator computes node labels and the
-statuses of models from all NodeModels.
+"""NodeModels: the models on one node. The agent of the node writes the status; the operator calculates node labels and
+the statuses of models from all NodeModels.
 
-There is one object per node, so that no two agents write the same object and an admission policy can restrict each agent to
-its own object.
+There is one object for each node, so that no two agents write the same object, and an admission policy can restrict each
+agent to its own object.
 """
 
 from typing import Annotated, Literal

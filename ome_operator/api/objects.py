@@ -1,4 +1,4 @@
-"""A parsed object of any kind: its metadata, its parsed spec and its unparsed status."""
+"""A parsed object of any kind, with its metadata, its parsed spec and its unparsed status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ome_operator.util.json_limits import deeper
 
 S = TypeVar("S", bound=Spec)
 DEEPEST = 50
-"""Maximum nesting depth of a spec. Open fields are read by recursive functions, and no meaningful spec is deeper."""
+"""Maximum nesting depth of a spec. Open fields are read by recursive functions, and no useful spec is deeper."""
 
 
 class Metadata(Spec):
@@ -31,7 +31,7 @@ class Metadata(Spec):
 
 
 class _Envelope(Spec):
-    """An object with an unparsed spec. The spec is parsed separately so that paths in errors are short."""
+    """An object with an unparsed spec. The spec is parsed separately, so that the paths in error messages are short."""
 
     kind: str | None = None
     metadata: Metadata
@@ -41,34 +41,36 @@ class _Envelope(Spec):
 
 @dataclass(frozen=True)
 class Object(Generic[S]):
-    """An object with a parsed spec. Create it with `parse`."""
+    """An object with a parsed spec. Use `parse` to create it."""
 
     kind: str
     name: str
     namespace: str
-    """"" for cluster-scoped kinds."""
+    """Namespace of the object; "" for cluster-scoped kinds."""
     uid: str
-    """"" for an object that does not exist on a server yet."""
+    """UID of the object; "" if the object does not exist on a server yet."""
     generation: int
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     spec: S
     status: Mapping[str, Any]
-    """The status as stored on the server, unparsed."""
+    """The unparsed status, as it is stored on the server."""
     deleting: bool
     created: str = ""
-    """The creation timestamp; "" for an object that does not exist on a server yet."""
+    """The creation timestamp; "" if the object does not exist on a server yet."""
 
     API_VERSION: ClassVar[str] = keys.API_VERSION
     KINDS: ClassVar[tuple[str, ...]]
-    """Names of the kinds that share this spec, the cluster-scoped kind first."""
+    """Names of the kinds that share this spec. The cluster-scoped kind is first."""
     SPEC: ClassVar[type[Spec]]
     RULES: ClassVar[tuple[Rule, ...]] = ()
     """Rules for the whole object, including its metadata."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Self | Invalid:
-        """Parse an object from a server or a YAML file. Never raises: an invalid object gives `Invalid`."""
+        """Parse an object from a server or a YAML file. For an invalid object, the function returns `Invalid` instead of
+        raising an exception.
+        """
         below = ""
         try:
             envelope = _Envelope.read(_plain(body))
@@ -117,7 +119,9 @@ class Object(Generic[S]):
 
 
 def _deepest(spec: dict[str, Any]) -> str:
-    """Return the first parts of the path of a value below the deepest allowed level. Such a value must exist."""
+    """Return the first parts of the path of a value below the deepest permitted level. The spec must contain such a
+    value.
+    """
     level: dict[int, tuple[tuple[int | str, ...], Any]] = {id(spec): ((), spec)}
     for _ in range(DEEPEST):
         below: dict[int, tuple[tuple[int | str, ...], Any]] = {}
@@ -131,7 +135,9 @@ def _deepest(spec: dict[str, Any]) -> str:
 
 
 def _plain(body: Any) -> Any:
-    """Return the body as a dict if it is another mapping, because watchers pass read-only views."""
+    """Return the body as a dict, because watches pass read-only views of mappings. A value that is not a mapping is
+    returned unchanged.
+    """
     if not isinstance(body, Mapping):
         return body
     return {key: dict(value) if isinstance(value, Mapping) else value for key, value in body.items()}

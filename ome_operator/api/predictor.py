@@ -1,4 +1,4 @@
-"""The older form of a service: a `predictor` that names the model, the runtime and the pods."""
+"""The older form of a service: a `predictor` that contains the model, the runtime and the pods."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class PredictorModel(Inline):
 
     @property
     def container(self) -> dict[str, Any]:
-        """The inline container as it was written."""
+        """The inline container as the user wrote it."""
         return self.pod
 
 

@@ -1,4 +1,4 @@
-"""Rollout settings: how a service changes from one revision to the next."""
+"""Rollout settings: how a service is changed from one revision to the next."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ from ome_operator.api.values import Count, Duration, IntOrString, Labels, Open, 
 
 
 def _at_most_one_of(*names: str) -> Rule:
-    """Return the rule that at most one of these fields is set."""
+    """Return the rule that at most one of the given fields is set."""
     attributes = [to_snake(name) for name in names]
     return Rule(
         f"[{', '.join(f'has(self.{name})' for name in names)}].filter(x, x).size() <= 1",
@@ -126,8 +126,8 @@ class RolloutGroup(Spec):
 
 
 class Rollout(Spec):
-    """How a service changes from one revision to the next. A strategy directly in this object is the short form for all
-    components.
+    """How a service changes from one revision to the next. A strategy that is set directly in this object, not in
+    `groups`, applies to all components.
     """
 
     groups: Annotated[list[RolloutGroup] | None, Field(max_length=3), ATOMIC] = None

@@ -99,7 +99,7 @@ class PodParts(Spec):
 
     @property
     def pod(self) -> dict[str, Any]:
-        """The pod spec as it was written, without labels and annotations."""
+        """The pod spec as the user wrote it, without labels and annotations."""
         return self.model_dump(by_alias=True, exclude_unset=True, include=POD_FIELDS)
 
 
@@ -158,7 +158,7 @@ class RuntimeStatus(Spec):
 
 
 class Runtime(Object[RuntimeSpec]):
-    """A parsed ClusterServingRuntime or ServingRuntime; `kind` states which."""
+    """A parsed ClusterServingRuntime or ServingRuntime; the field `kind` contains the kind."""
 
     KINDS = ("ClusterServingRuntime", "ServingRuntime")
     SPEC = RuntimeSpec

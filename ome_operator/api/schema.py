@@ -1,7 +1,7 @@
-"""Converts the JSON schemas that pydantic generates to structural OpenAPI v3 schemas for CRDs.
+"""Convert the JSON schemas that pydantic generates to structural OpenAPI v3 schemas for CRDs.
 
-pydantic uses references, `null` alternatives, titles and defaults, which Kubernetes does not allow. They are resolved or
-removed. Open maps are marked, because an API server prunes every field that the schema does not name.
+pydantic uses references, `null` alternatives, titles and defaults, which Kubernetes does not permit; these are resolved or
+removed. Open maps are marked, because an API server prunes every field that the schema does not contain.
 """
 
 from typing import Any
@@ -23,14 +23,14 @@ def structural(spec: type[Spec]) -> Json:
 
 
 def root(kind: str, spec: type[Spec], status: type[Spec], rules: tuple[Rule, ...], spec_required: bool) -> Json:
-    """Return the schema of a whole object."""
+    """Return the schema of a complete object. `spec_required` is true if the object must have a spec."""
     out: Json = {
         "type": "object",
         "description": f"{kind}: {_sentence(spec)}",
         "properties": {
             "apiVersion": {"type": "string", "description": "Group and version of the kind."},
             "kind": {"type": "string", "description": "Name of the kind."},
-            "metadata": {"type": "object"},  # the API server allows no description here
+            "metadata": {"type": "object"},  # the API server does not permit a description of the field metadata
             "spec": structural(spec),
             "status": structural(status),
         },
@@ -50,13 +50,15 @@ def _sentence(spec: type[Spec]) -> str:
 
 
 def _node(json: Json, defs: dict[str, Json]) -> Json:
-    """Return a schema with its references and alternatives resolved."""
+    """Return a schema in which references and alternatives are resolved. `defs` maps the names of definitions to their
+    schemas.
+    """
     json = _resolved(json, defs)
     out: Json = {key: json[key] for key in _KEPT if key in json}
     out |= {key: value for key, value in json.items() if key.startswith("x-kubernetes-")}
     if "const" in json:
         out |= {"type": "string", "enum": [json["const"]]}
-    if json.get("properties"):  # the server drops empty properties, and then every apply would look like a change
+    if json.get("properties"):  # the server drops empty properties, so that each apply would be recorded as a change
         out["properties"] = {name: _node(field, defs) for name, field in json["properties"].items()}
     if "items" in json:
         out["items"] = _node(json["items"], defs)
@@ -71,8 +73,8 @@ def _node(json: Json, defs: dict[str, Json]) -> Json:
 
 
 def _resolved(json: Json, defs: dict[str, Json]) -> Json:
-    """Return the schema behind references and `X | None`. The description of the field takes precedence over that of its
-    type.
+    """Return the schema to which references and `X | None` lead. The description of a field takes precedence over the
+    description of its type.
     """
     while True:
         if "$ref" in json:

@@ -14,12 +14,12 @@ from ome_operator.api.scaling import KedaConfig, ScalingPolicy
 from ome_operator.api.values import Name, Open, matches
 
 NAME_LENGTH = 50
-"""Maximum length of a service's name: the names of its child objects add up to 13 characters and must fit into a label of
-63."""
+"""Maximum length of a service's name. The names of its child objects are up to 13 characters longer, and must fit into a
+label of 63 characters."""
 _NAME = f"^[a-z]([-a-z0-9]{{0,{NAME_LENGTH - 2}}}[a-z0-9])?$"
 _PART = f"[a-z][-a-z0-9]{{0,{NAME_LENGTH - 2}}}[a-z0-9]"
 EXAMPLE = "kimi-k2"
-"""The proposed name if no part of a given name is valid."""
+"""The name that a message proposes if no part of the given name is valid."""
 
 
 def _pin_requires_auto_sync_off(what: str) -> Rule:
@@ -104,23 +104,23 @@ class ServiceSpec(Spec):
 
     @property
     def components(self) -> dict[str, Component]:
-        """The components that the service sets, always in the same order."""
+        """The components that the service sets, by name, always in the same order."""
         named = {keys.ENGINE: self.engine, keys.DECODER: self.decoder, keys.ROUTER: self.router}
         return {role: component for role, component in named.items() if component is not None}
 
 
 def propose_name(name: str) -> str:
-    """Return the name if it is valid, else a similar valid name.
+    """Return the name if it is valid, otherwise a similar valid name.
 
     The similar name is the first valid part of the name, or `EXAMPLE` if no part is valid. The rule below computes the same
-    in CEL.
+    name in CEL.
     """
     if matches(_NAME)(name):
         return name
     plain = "".join(letter.lower() if letter.isascii() else letter for letter in name)
     plain = (
         plain.replace(".", "-").replace("_", "-").replace(" ", "-")
-    )  # the API server accepts no names with blanks, so CEL does not replace them
+    )  # the API server accepts no names with spaces, so CEL does not replace them
     stem = plain if re.match("[a-z]", plain) else f"m-{plain}"
     found = re.search(_PART, f"{stem} {EXAMPLE}")
     assert found is not None  # EXAMPLE always matches

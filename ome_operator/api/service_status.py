@@ -1,4 +1,4 @@
-"""The status of an InferenceService: the fields of OME and the additional fields of this operator."""
+"""The status of an InferenceService: OME's fields and this operator's additional fields."""
 
 from typing import Annotated, Literal
 
@@ -145,14 +145,14 @@ class SliceStatus(Spec):
 
 
 class RejectedRevision(Spec):
-    """A revision that never became ready. It is tried again only after an edit or with the annotation
-    ome.io/rollout-retry.
+    """A revision whose rollout failed before the revision became ready. Its rollout is repeated only after an edit, or
+    with the annotation ome.io/rollout-retry.
     """
 
     revision: Annotated[str, Field(max_length=253)]
     """Name of the revision."""
     edit: int | None = None
-    """Number of the newest revision at the time of the rejection."""
+    """Number of the newest revision when this revision was rejected."""
     retry: str | None = None
     """Value of the annotation ome.io/rollout-retry at the time of the rejection."""
     reason: str | None = None
@@ -175,29 +175,30 @@ class RolloutProgress(Spec):
 
 
 class PlacementStatus(Spec):
-    """State of the service's admission in competition with other services that wait for the same nodes."""
+    """State of the service's placement, while the service competes with other services for nodes."""
 
     revision: str | None = None
-    """The revision that is about to be placed."""
+    """The revision whose groups are being placed."""
     waiting: Annotated[dict[str, int] | None, ATOMIC_MAP] = None
-    """Number of groups that are not created for now, by component."""
+    """Number of groups whose creation is delayed, by component."""
     since: str | None = None
-    """Start of the current try, or of the wait for the next; "" if the try has ended, no pod has a node and no gang wants
-    them."""
+    """Start of the current placement attempt, or of the wait for the next attempt; "" if the attempt has ended, no pod
+    has a node and no other service wants the nodes."""
     first: str | None = None
     """Time at which the service began to wait."""
     tries: int | None = None
-    """Number of consecutive tries that failed although the groups had seemed to fit."""
+    """Number of consecutive placement attempts that failed although the capacity had seemed sufficient."""
     trying: bool | None = None
-    """True if groups exist that are not all bound to nodes; false if the service is queued for admission."""
+    """True if groups exist that are not completely bound to nodes; false if the service is queued for admission."""
     sure: bool | None = None
-    """Whether the groups seemed to fit when the current try began."""
+    """Whether the capacity seemed sufficient when the current placement attempt began."""
     priority: int | None = None
     """Priority of the pods, from their PriorityClass."""
     refused: str | None = None
-    """Reason why pods could not be created in the last try, for example a quota."""
+    """Reason why pods could not be created in the last placement attempt, for example a quota."""
     anew: bool | None = None
-    """Whether no group has served yet, or all groups were given back since."""
+    """True if no group has served requests since the service was created or since all its groups last released their
+    nodes."""
 
 
 class GroupStatus(Spec):
@@ -280,7 +281,7 @@ class LoadedModel(Spec):
 
 
 class ReachedEdit(Spec):
-    """An edit of a runtime, a model or an accelerator class with which the service became complete."""
+    """An edit of a runtime, a model or an accelerator class that has been rolled out to the service completely."""
 
     kind: str
     """Kind of the object."""
@@ -293,7 +294,7 @@ class ReachedEdit(Spec):
     generation: int
     """Generation of the object that contains the edit."""
     time: str
-    """Time at which the service became complete with the edit."""
+    """Time at which the rollout of the edit to the service was complete."""
 
 
 class ServiceStatus(Spec):
@@ -321,9 +322,9 @@ class ServiceStatus(Spec):
     progress: RolloutProgress | None = None
     """Set only while the new slice is incomplete."""
     rejected: Annotated[list[RejectedRevision] | None, ATOMIC] = None
-    """Revisions that never became ready and are not tried again."""
+    """Revisions that never became ready and whose rollout is not repeated."""
     reached: Annotated[list[ReachedEdit] | None, ATOMIC] = None
-    """Edits of shared objects with which the service became complete."""
+    """Edits of shared objects that have been rolled out to the service completely."""
     last_runtime_sync_token: str | None = None
     """Last value of the annotation ome.io/runtime-sync that was processed."""
     last_model_sync_token: str | None = None

@@ -1,4 +1,4 @@
-"""Types of values that several specs share, each with its validation rule and its schema in the CRD."""
+"""Types of values that several specs share. Each has a validation rule and a schema for the CRD."""
 
 import re
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from ome_operator.api.base import Rule
 
 Open = dict[str, Any]
-"""A map that is kept as written: a part of a core/v1 type, or a block that has no effect yet."""
+"""A map that is stored as the user wrote it: a part of a core/v1 type, or a block that has no effect yet."""
 
 
 class _IntOrString:
-    """An integer or a string, kept in the type in which it was written."""
+    """An integer or a string, stored with the type that the user wrote."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self._check)
@@ -31,8 +31,8 @@ class _IntOrString:
 
 
 class _Number:
-    """A number in any spelling: `1`, `0.25`, `"0.25"`, `"250m"`. A CRD has no type for this, so the schema allows any
-    value.
+    """A number in any notation: `1`, `0.25`, `"0.25"`, `"250m"`. A CRD has no type for such numbers, so the schema
+    permits any value.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -69,7 +69,7 @@ Percent = Annotated[
         matches(_PERCENT),
     ),
 ]
-"""A count or a percentage."""
+"""A number or a percentage."""
 
 DURATION = "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$"
 Duration = Annotated[
@@ -96,7 +96,7 @@ _OF_A_HUB = Rule(
 )
 StorageUri = Annotated[str, Field(max_length=2048), _starts(SCHEMES, "hf://moonshotai/Kimi-K2-Instruct"), _OF_A_HUB]
 FileUri = Annotated[str, Field(max_length=2048), _starts((*SCHEMES, "https", "http"), "https://example.com/questions.jsonl")]
-"""Source of a file. In addition to storage URIs, http and https URLs are allowed."""
+"""Source of a file. In addition to storage URIs, http and https URLs are permitted."""
 
 _ABOVE = "(^|/)[.][.](/|$)"
 NodePath = Annotated[
@@ -108,7 +108,8 @@ NodePath = Annotated[
         lambda path: path.startswith("/") and not matches("^[/.]*$")(path) and re.search(_ABOVE, path) is None,
     ),
 ]
-"""A directory on a node. The root is refused, because pods mount the directory and would get the whole file system."""
+"""A directory on a node. The root directory is rejected, because pods mount the directory and would get the complete file
+system."""
 
 _SIZE = "^ *[0-9]+([.][0-9]+)? *[KMBTkmbt]?$"
 ParameterCount = Annotated[
@@ -126,9 +127,9 @@ Name = Annotated[str, Field(min_length=1, max_length=253)]
 """Name of an object."""
 Count = Annotated[int, Field(ge=0)]
 LARGEST = 1000
-"""Maximum number of groups of a component, and of workers of a group. Each is a StatefulSet or a pod, and one
-reconciliation plans all of them."""
+"""Maximum number of groups of a component, and of workers of a group. Each group is a StatefulSet, each worker is a pod,
+and one reconciliation plans all of them."""
 Replicas = Annotated[int, Field(ge=0, le=LARGEST)]
 ReleaseNumber = Annotated[str, Field(max_length=253)]
-"""A version such as "4.51.0" or "9.0". Versions are compared by their numbers."""
+"""A version such as "4.51.0" or "9.0". Versions are compared by their numeric parts."""
 Labels = dict[str, str]

@@ -57,7 +57,7 @@ class WellKnownModel(NamedTuple):
 
 
 class WellKnown:
-    """An index of well-known models by name. It is immutable, because results that depend on it are cached."""
+    """An index of well-known models by name. The index is immutable, because results that depend on it are cached."""
 
     def __init__(self, models: Iterable[KnownModel] = ()) -> None:
         self._by_repository: dict[str, WellKnownModel] = {}
@@ -70,10 +70,10 @@ class WellKnown:
                 self._by_name.setdefault(_last(repository), found)
 
     def find(self, name: str, uri: str) -> WellKnownModel | None:
-        """Return the well-known model at a storage URI: by its repository, else by the last part of the location.
+        """Return the well-known model at a storage URI, by its repository, otherwise by the last part of its location.
 
-        The name of the object counts only if the location is not a repository of a hub. The repository is more precise: a
-        4-bit copy of a model can be served under the name of the original model.
+        The name of the object is used only if the location is not a repository of a hub. The repository is more reliable,
+        because a 4-bit copy of a model can be served under the name of the original model.
         """
         scheme, _, place = uri.partition("://")
         repository = re.split("[@?]", place, maxsplit=1)[0].strip("/")
@@ -86,9 +86,10 @@ NO_MODELS = WellKnown()
 
 
 def load(place: Path | None) -> WellKnown | Invalid:
-    """Return the models of a file, or of every .yaml file of a directory; for None, the models of the package.
+    """Return the models of a file, or of every .yaml file of a directory. If `place` is None, return the models of this
+    package.
 
-    If two files contain the same model, the file that comes first by name takes precedence.
+    If two files contain the same model, the first file by name takes precedence.
     """
     if place is None:
         text = package_data.text("ome_operator.api", FILE)
@@ -101,7 +102,9 @@ def load(place: Path | None) -> WellKnown | Invalid:
 
 
 def selected(setting: str) -> WellKnown | Invalid:
-    """Return the models that a setting selects: `package`, the path of a file or directory, or "" for none."""
+    """Return the models that a setting selects: `package` selects the models of this package, a path selects a file or
+    directory, and "" selects no models.
+    """
     if not setting:
         return NO_MODELS
     return packaged() if setting == PACKAGE else load(Path(setting))
@@ -109,7 +112,7 @@ def selected(setting: str) -> WellKnown | Invalid:
 
 @cache
 def packaged() -> WellKnown:
-    """Return the models of the package."""
+    """Return the models of this package."""
     found = load(None)
     assert not isinstance(found, Invalid), found.why
     return found
@@ -136,8 +139,8 @@ def _last(place: str) -> str:
 
 
 def known_model(model: Model, file: str) -> KnownModel:
-    """Return the entry for a model of the catalog. `file` is its path in config/models without the suffix; it is the name
-    of the repository if the model has none.
+    """Return the entry for a model of the catalog. `file` is the model's path in config/models without the suffix; if the
+    model has no repository, this path is used as the name of the repository.
     """
     scheme, _, place = model.spec.storage.storage_uri.partition("://")
     aliases = [alias.strip() for alias in (model.annotations.get(ALIASES) or "").split(",") if alias.strip()]
@@ -146,7 +149,7 @@ def known_model(model: Model, file: str) -> KnownModel:
 
 
 def _facts(spec: ModelSpec) -> Facts:
-    """Convert the spec of a model to facts, in the form in which an agent reads them from files."""
+    """Convert the spec of a model to facts, as an agent reads them from files."""
     stated: dict[str, Any] = {
         "architecture": spec.model_architecture,
         "model_type": spec.model_type,
