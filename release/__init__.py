@@ -1,1 +1,1 @@
-"""Builds and pushes releases: `make release` and `make charts`. The package is in no image and no wheel."""
+"""Build and push releases: `make release` and `make charts`. No image and no wheel contains this package."""

@@ -1,7 +1,7 @@
-"""`make release VERSION=… [REGISTRY=…]`: builds dist/, and pushes it if a registry is named.
+"""`make release VERSION=… [REGISTRY=…]`: build dist/, and push it if a registry is given.
 
-The command asks no questions, and pushes nothing before everything is built. If it refuses, it prints a sentence and exits
-with code 1.
+The command asks no questions, and pushes nothing before everything is built. If it cannot build or push the release, it
+prints one sentence and exits with code 1.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
 
 
 def run(command: str, version: str = "", registry: str = "", root: Path = ROOT) -> int:
-    """Run the command, and return exit code 0. Raises UserError."""
+    """Run the command, and return exit code 0. Raises UserError if the command fails."""
     out = root / "dist"
     if command == "images":
         commit = checkout.git(root, "rev-parse", "HEAD").strip()

@@ -1,4 +1,4 @@
-"""Builds the alert rules for Prometheus, their documentation page, and their unit tests for promtool, all from
+"""Build the alert rules for Prometheus, their documentation page, and their unit tests for promtool, all from
 alerts.yaml.
 """
 
@@ -12,7 +12,7 @@ import yaml
 
 DATA = Path(__file__).with_name("alerts.yaml")
 RUNBOOKS = "RUNBOOKS"
-"""Placeholder in the rules for the chart value metrics.alerts.runbooks."""
+"""Placeholder in the rules that the chart replaces by the value metrics.alerts.runbooks."""
 _HEAD = """# Alerts
 
 <!-- Written by `make charts` from release/alerts.yaml; edit that. -->
@@ -85,12 +85,12 @@ def data() -> Mapping[str, Any]:
 
 
 def alerts() -> list[Mapping[str, Any]]:
-    """Return all alerts in their order."""
+    """Return all alerts in the order of the file."""
     return [each for group in data()["groups"].values() for each in group]
 
 
 def files() -> Mapping[Path, str]:
-    """Return every generated file by its path in the repository."""
+    """Return path in the repository -> text of every generated file."""
     head = "# Written by `make charts` from release/alerts.yaml.\n"
     text = head + yaml.safe_dump(rules(), sort_keys=False, width=10_000)
     return {Path("charts/ome-resources/files/alerts.yaml"): text, Path("docs/alerts.md"): page()}
@@ -141,8 +141,8 @@ def _section(alert: Mapping[str, Any]) -> str:
 
 
 def unit_tests(rule_file: str) -> dict[str, Any]:
-    """Return unit tests for `promtool test rules`: each fault fires only its own alert, the alert ends with the fault, and a
-    healthy cluster fires none.
+    """Return unit tests for `promtool test rules`. They test that each fault fires only its own alert, that the alert
+    ends with the fault, and that a healthy cluster fires no alert.
     """
     made = [_test("all is well", {}, [("60m", {}), ("240m", {})])]
     for alert in alerts():

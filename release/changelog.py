@@ -1,4 +1,4 @@
-"""Parses CHANGELOG.md in the format of Keep a Changelog: its sections, newest first."""
+"""Parse CHANGELOG.md in the format of Keep a Changelog: sections of versions, the newest first."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Section:
 
     version: str
     date: str
-    """Date of the release; empty for unreleased changes."""
+    """Date of the release; "" for unreleased changes."""
     text: str
 
 
@@ -25,7 +25,9 @@ def sections(text: str) -> list[Section]:
 
 
 def why_not(text: str, version: str) -> str | None:
-    """Return why this version cannot be released with this changelog, as a sentence with a remedy; None if it can."""
+    """Return why this version cannot be released with this changelog, as a sentence with a remedy; None if it can be
+    released.
+    """
     listed = sections(text)
     waiting = next((item for item in listed if item.version == UNRELEASED and item.text), None)
     released = [item for item in listed if item.version != UNRELEASED]

@@ -1,5 +1,5 @@
-"""Packages the charts of a release: images are named by digest, helm packs the chart, and it is stored as `helm push` would
-store it.
+"""Package the charts of a release. The images in a chart are identified by digest, helm packs the chart, and the chart is
+stored in the format of `helm push`.
 """
 
 import json
@@ -18,16 +18,18 @@ from release.layout import Layout
 from release.values import replaced
 
 CHARTS = ("ome-crd", "ome-resources")
-"""Charts in the order in which users install them. The last one represents the release."""
+"""Charts in the order in which users install them. The digest of the last chart represents the release."""
 IMAGES = {"operator": ("image",), "agent": ("agent", "image")}
-"""Image → path of the image in the chart's values."""
+"""Folder of an image -> path of the image's value in values.yaml."""
 _CONFIG = "application/vnd.cncf.helm.config.v1+json"
 _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def package(root: Path, name: str, version: str, images: Mapping[str, tuple[str, str]], out: Path) -> Path:
-    """Package a chart into the folder `out`. `images` maps folders below images/ to (repository, digest)."""
+    """Package a chart into the folder `out`, and return the path of the file. `images` maps folders below images/ to
+    (repository, digest).
+    """
     with tempfile.TemporaryDirectory() as folder:
         chart = Path(folder) / name
         shutil.copytree(root / "charts" / name, chart)
@@ -44,8 +46,8 @@ def package(root: Path, name: str, version: str, images: Mapping[str, tuple[str,
 
 
 def named(values: str, version: str, images: Mapping[str, tuple[str, str]]) -> str:
-    """Return the text of values.yaml in which every image of the release is named by its digest. The tag only informs
-    readers.
+    """Return the text of values.yaml in which every image of the release is identified by its digest. The tag is only
+    information for readers.
     """
     wanted = {}
     for image, (repository, digest) in images.items():

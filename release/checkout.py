@@ -1,4 +1,6 @@
-"""The checkout from which a release is built, and why it may be unsuitable. Only `read` and `git` have side effects."""
+"""The checkout from which a release is built, and the reasons why the checkout may be unsuitable. Only `read` and `git`
+have side effects.
+"""
 
 import json
 import re
@@ -26,9 +28,9 @@ class Checkout:
     dirty: Sequence[str]
     """Paths with uncommitted changes."""
     tags: Mapping[str, str]
-    """Tag → commit."""
+    """Name of a tag -> commit of the tag."""
     versions: Mapping[str, str]
-    """File → the version that it contains."""
+    """Path of a file -> version of the project in this file."""
     changelog: str
 
 
@@ -57,7 +59,7 @@ def read(root: Path) -> Checkout:
 
 
 def why_not(version: str, there: Checkout) -> str | None:
-    """Return why this version cannot be built from this checkout, as a sentence with a remedy; None if it can."""
+    """Return why this version cannot be built from this checkout, as a sentence with a remedy; None if it can be built."""
     if not _FORM.fullmatch(version):
         return f"VERSION is {json.dumps(version)}: write three numbers such as 0.2.0, or a pre-release such as 0.2.0-rc.1."
     if there.dirty:

@@ -1,4 +1,4 @@
-"""Builds dashboards in Grafana's format from dashboards.yaml."""
+"""Build dashboards in Grafana's format from dashboards.yaml."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,27 +16,27 @@ Panel = Mapping[str, Any]
 
 
 def data() -> Mapping[str, Any]:
-    """Return the content of dashboards.yaml by the name of the dashboard."""
+    """Return name of a dashboard -> content in dashboards.yaml."""
     loaded: Mapping[str, Any] = yaml.load(DATA.read_text(encoding="utf-8"), yaml.CSafeLoader)
     return loaded
 
 
 def queries() -> Iterator[tuple[str, Panel, str]]:
-    """Yield dashboard, panel and expression of each query."""
+    """Yield (dashboard, panel, expression) of each query."""
     for name, board in data().items():
         for panels in board["rows"].values():
             yield from ((name, panel, query) for panel in panels for query in panel["queries"].values())
 
 
 def files() -> Mapping[Path, str]:
-    """Return every generated file by its path in the repository."""
+    """Return path in the repository -> text of every generated file."""
     folder = Path("charts/ome-resources/files/dashboards")
     return {folder / f"{name}.json": json.dumps(dashboard(name, each), indent=1) + "\n" for name, each in data().items()}
 
 
 def dashboard(name: str, board: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dashboard. It has no `id`, which Grafana assigns, but a `uid`, so that it keeps its identity after an
-    upgrade.
+    """Return a dashboard. The dashboard has no `id`, because Grafana assigns it, but a `uid`, so that its identity stays
+    the same after an upgrade.
     """
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     return {
@@ -60,7 +60,9 @@ def _variable(name: str, query: str) -> dict[str, Any]:
 
 
 def _panels(rows: Mapping[str, list[Panel]]) -> Iterator[dict[str, Any]]:
-    """Yield all panels with their positions, row by row, from left to right and then in the next line."""
+    """Yield all panels with their positions. The panels of a row are placed from left to right, and continue on the next
+    line.
+    """
     number = top = 0
     for title, panels in rows.items():
         number += 1

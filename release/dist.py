@@ -1,4 +1,4 @@
-"""The folder dist/: everything that a release consists of, built from a commit, and what is pushed of it."""
+"""The folder dist/, which contains all files of a release of one commit. A part of these files is pushed."""
 
 import hashlib
 import json
@@ -17,18 +17,18 @@ from release.push import Item
 
 RECORD, SUMS, NOTES, LAYOUT = "release.json", "SHA256SUMS", "NOTES.md", "oci"
 EXAMPLE = "registry.example.com"
-"""Registry in charts that are not pushed."""
+"""Registry in the charts of a release that is not pushed."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """The release in dist/, which is stored in the file RECORD."""
+    """The release in dist/. The file RECORD stores its fields."""
 
     version: str
     commit: str
     registry: str
     items: tuple[Item, ...]
-    """Images and charts in the order in which they get their names."""
+    """Images and charts in the order in which they are tagged."""
     platforms: tuple[str, ...]
 
     @classmethod
@@ -42,7 +42,9 @@ class Release:
 
 
 def make(root: Path, version: str, registry: str, out: Path) -> Release:
-    """Build dist/ unless it exists for this commit and registry, so that a repeated release has the same bytes."""
+    """Build dist/ unless it already contains the release of this commit and registry. A repeated call therefore results
+    in the same bytes.
+    """
     commit = checkout.git(root, "rev-parse", "HEAD").strip()
     known = Release.load(out)
     if known and (known.version, known.commit, known.registry) == (version, commit, registry):
@@ -73,12 +75,14 @@ def make(root: Path, version: str, registry: str, out: Path) -> Release:
     done = Release(version, commit, registry, tuple(items), tuple(sorted(platforms)))
     (out / NOTES).write_text(notes(done, (root / "CHANGELOG.md").read_text(encoding="utf-8")))
     (out / SUMS).write_text(sums(out))
-    (out / RECORD).write_text(json.dumps(asdict(done), indent=2) + "\n")  # written last: it marks the release as complete
+    (out / RECORD).write_text(
+        json.dumps(asdict(done), indent=2) + "\n"
+    )  # written last, because the file marks the release as complete
     return done
 
 
 def _python(root: Path, out: Path) -> None:
-    """Build wheel and sdist with the commit's time, so that their bytes are reproducible."""
+    """Build the wheel and the sdist with the commit's time as timestamp, so that their bytes are reproducible."""
     when = checkout.git(root, "log", "-1", "--format=%ct").strip()
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": when}
@@ -88,13 +92,13 @@ def _python(root: Path, out: Path) -> None:
 
 
 def sums(out: Path) -> str:
-    """Return lines for `sha256sum --check` for every file that is uploaded."""
+    """Return lines for `sha256sum --check`, one for each file that is uploaded."""
     files = sorted(file for file in out.iterdir() if file.is_file() and file.name not in (SUMS, RECORD))
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
 
 
 def notes(made: Release, text: str) -> str:
-    """Return the release notes: what changed, how to install it, and the digests."""
+    """Return the release notes: the changes, the installation and the digests. `text` is the text of CHANGELOG.md."""
     section = next(entry for entry in changelog.sections(text) if entry.version == made.version)
     helm = "helm upgrade --install"
     lines = [

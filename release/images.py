@@ -1,4 +1,6 @@
-"""The images of a release as OCI layouts: built on a machine of each platform, and then joined."""
+"""The images of a release as OCI layouts. The images of each platform are built on a machine of that platform, and then
+joined.
+"""
 
 import os
 import shutil
@@ -12,14 +14,14 @@ from release.layout import Layout
 
 PLATFORMS = ("amd64", "arm64")
 IMAGES = {"operator": "ome-operator", "agent": "ome-agent"}
-"""Folder below images/ → repository. The other images are only for tests."""
+"""Folder below images/ -> name of the image's repository. The other images are only for tests."""
 
 
 def make(root: Path, into: Path, *, published: bool = False) -> None:
     """Build missing images for this machine's platform as `into/<platform>/<image>`.
 
-    `published`: use only the published Debian image as base, so that the workflow fails if the registry does not respond
-    within seconds.
+    If `published` is true, only the published Debian image is used as base, so that the workflow fails if the registry does
+    not respond within seconds.
     """
     platform = this_machine().arch
     for name, repository in IMAGES.items():
@@ -39,13 +41,15 @@ def make(root: Path, into: Path, *, published: bool = False) -> None:
 
 
 def _hand_over(folder: Path) -> None:
-    """Give files that were created with sudo to the calling user, who copies them to the next machine."""
+    """Make the calling user the owner of files that were created with sudo, because this user copies the files to the
+    next machine.
+    """
     if {"SUDO_UID", "SUDO_GID"} <= os.environ.keys() and os.geteuid() == 0:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]), follow_symlinks=False)
 
 
 def made(name: str, below: Path) -> dict[str, Layout]:
-    """Return the existing images by platform."""
+    """Return platform -> layout of the existing images called `name` in the folder `below`."""
     found = {platform: below / platform / name for platform in PLATFORMS}
     return {platform: Layout(folder) for platform, folder in found.items() if folder.exists()}

@@ -1,4 +1,4 @@
-"""An OCI layout: a folder of blobs by digest, with an index. A release is pushed from such a folder."""
+"""An OCI layout: a folder with blobs, named by digest, and an index. A release is pushed from an OCI layout."""
 
 import gzip
 import hashlib
@@ -31,11 +31,11 @@ class Layout:
         return cls(folder)
 
     def blob(self, digest: str) -> Path:
-        """Return the path of a blob."""
+        """Return the path of the blob with this digest."""
         return self.folder / "blobs" / digest.replace(":", "/")
 
     def document(self, digest: str) -> dict[str, Any]:
-        """Return the content of a JSON blob."""
+        """Return the content of the JSON blob with this digest."""
         found: dict[str, Any] = json.loads(self.blob(digest).read_bytes())
         return found
 
@@ -45,7 +45,7 @@ class Layout:
         return found
 
     def only(self) -> dict[str, Any]:
-        """Return the descriptor of a layout with a single image. Raises UserError if it holds another number."""
+        """Return the descriptor of the image. Raises UserError unless the layout holds exactly one image."""
         found = self.entries()
         if len(found) != 1:
             raise UserError(
@@ -54,13 +54,13 @@ class Layout:
         return found[0]
 
     def put(self, content: bytes, kind: str) -> dict[str, Any]:
-        """Store a blob, and return its descriptor."""
+        """Store a blob with media type `kind`, and return its descriptor."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         self.blob(digest).write_bytes(content)
         return {"mediaType": kind, "digest": digest, "size": len(content)}
 
     def name(self, descriptor: dict[str, Any], name: str) -> str:
-        """Add a manifest to the index under a name, and return its digest."""
+        """Add a manifest to the index with the given name, and return the manifest's digest."""
         listed = [*self.entries(), {**descriptor, "annotations": {_NAME: name}}]
         text = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed})
         (self.folder / "index.json").write_text(text)
@@ -80,7 +80,9 @@ class Layout:
         return self.name(self.put(text, INDEX), name)
 
     def files(self, digest: str) -> Iterator[tuple[str, bytes]]:
-        """Yield name and content of the package databases of an image, from its layers, the lowest first."""
+        """Yield the names and contents of the package databases in an image. The layers are read from the lowest to the
+        highest.
+        """
         for layer in self.document(digest)["layers"]:
             with gzip.open(self.blob(layer["digest"])) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
                 for entry in tar:

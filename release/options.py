@@ -1,5 +1,5 @@
-"""Generates docs/options.md, and the descriptions of chart values that are options of the operator, from the declarations of
-the options.
+"""Generate docs/options.md from the declarations of the options, and the descriptions of the chart values that are
+options of the operator.
 """
 
 import ast
@@ -53,12 +53,12 @@ def page() -> str:
 
 
 def described() -> Mapping[tuple[str, ...], Declared]:
-    """Return the options that are chart values, by the paths of the values."""
+    """Return path of a chart value -> declaration, for the options that are chart values."""
     return {tuple(declared.option.value.split(".")): declared for declared in OPTIONS if declared.option.value}
 
 
 def default(declared: Declared) -> Any:
-    """Return the default of the chart's value in the form of YAML."""
+    """Return the default of an option's chart value in the form of YAML."""
     if declared.option.chart_default is not None:
         return declared.option.chart_default
     if declared.form is Form.LIST:
@@ -70,7 +70,8 @@ def default(declared: Declared) -> Any:
 
 
 def schema(declared: Declared, present: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of the chart's value: type, choices, bounds and pattern of the option, merged into `present`.
+    """Return the schema of an option's chart value: the type, choices, bounds and pattern of the option, merged into the
+    schema `present`.
 
     Choices that are not strings keep their type, because YAML reads an unquoted `Off` as false.
     """
@@ -104,14 +105,14 @@ _TYPES = {
 
 
 def description(declared: Declared) -> str:
-    """Return the help of an option followed by the docstring of its field, as a paragraph."""
+    """Return the help text of an option, followed by the docstring of its field, as one paragraph."""
     detail = _details(declared.owner).get(declared.path[-1], "")
     return f"{declared.option.help} {detail}".strip()
 
 
 @cache
 def _details(owner: type) -> Mapping[str, str]:
-    """Return the docstrings below the fields of a class, each on one line."""
+    """Return field name -> docstring below the field of a class, each on one line."""
     (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     body = parsed.body if isinstance(parsed, ast.ClassDef) else []
     found = {}

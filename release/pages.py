@@ -1,5 +1,6 @@
-"""`make charts`: generates README.md and the descriptions in values.schema.json from a chart's own files, the files for
-Prometheus and Grafana from alerts.yaml and dashboards.yaml, and docs/options.md from the declarations of options.
+"""`make charts`: generate all pages and files of the charts. README.md and the descriptions in values.schema.json come
+from the chart's own files, the files for Prometheus and Grafana from alerts.yaml and dashboards.yaml, and
+docs/options.md from the declarations of the options.
 """
 
 import json
@@ -20,7 +21,7 @@ _HEAD = "<!-- Written by `make charts` from Chart.yaml, values.yaml and install.
 
 
 def files(root: Path = ROOT) -> Mapping[Path, str]:
-    """Return every generated file by its path in the repository."""
+    """Return path in the repository -> text of every generated file."""
     out: dict[Path, str] = {**alerts.files(), **dashboards.files(), options.PAGE: options.page()}
     for name in CHARTS:
         chart = root / "charts" / name
@@ -40,7 +41,9 @@ def files(root: Path = ROOT) -> Mapping[Path, str]:
 
 
 def with_options(text: str) -> str:
-    """Return a values.yaml in which options of the operator have the descriptions and defaults of their declarations."""
+    """Return the text of values.yaml in which the options of the operator have the descriptions and defaults of their
+    declarations.
+    """
     present = {value.path: json.loads(value.default) for value in values(text)}
     wanted = {path: declared for path, declared in options.described().items() if path in present}
     other = {path: options.default(declared) for path, declared in wanted.items()}
@@ -49,7 +52,7 @@ def with_options(text: str) -> str:
 
 
 def readme(chart: Mapping[str, Any], install: str, listed: list[Value]) -> str:
-    """Return the page of a chart, in the format of helm-docs."""
+    """Return the README of a chart, in the format of helm-docs."""
     lines = [f"# {chart['name']}", "", _HEAD, chart["description"], "", install.strip(), ""]
     lines += ["## Requirements", "", f"Kubernetes: `{chart['kubeVersion']}`", ""]
     if listed:
@@ -60,10 +63,11 @@ def readme(chart: Mapping[str, Any], install: str, listed: list[Value]) -> str:
 
 
 def described(schema: dict[str, Any], listed: list[Value]) -> str:
-    """Return the schema with each value's comment as its description. Descriptions of values that no longer exist are
+    """Return the schema in which each value's comment is its description. Descriptions of values that no longer exist are
     removed.
 
-    Parts of a value (its items, for example) have no comment of their own, and are described in the schema itself.
+    Parts of a value, for example the items of a list, have no comment of their own; the schema itself contains their
+    descriptions.
     """
     _forget(schema, {value.path for value in listed})
     for item in listed:
@@ -82,7 +86,7 @@ def described(schema: dict[str, Any], listed: list[Value]) -> str:
 
 
 def _forget(schema: dict[str, Any], known: Set[Place], at: Place = ()) -> None:
-    """Remove descriptions above and beside the known values."""
+    """Remove the descriptions of all places in the schema that are not in `known` and not inside a known value."""
     if at in known:
         return
     schema.pop("description", None)
@@ -96,7 +100,7 @@ def _cell(text: str) -> str:
 
 
 def differences(root: Path = ROOT) -> list[str]:
-    """Return the paths of the generated files whose content is outdated."""
+    """Return the paths of the generated files whose content is out of date."""
     return [
         str(path) for path, text in files(root).items() if not (root / path).exists() or (root / path).read_text() != text
     ]

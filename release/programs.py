@@ -7,7 +7,7 @@ from ome_local.binaries.versions import Tool
 
 GOMODS = Path(__file__).parent / "gomods"
 ORAS = Tool(name="oras", module="registry", version="1.2.3", package="oras.land/oras/cmd/oras", gomods=GOMODS)
-"""Pushes an OCI layout by digest, and tags digests."""
+"""The program that pushes an OCI layout by digest and tags digests."""
 REGISTRY = Tool(
     name="registry",
     module="registry",
@@ -15,7 +15,7 @@ REGISTRY = Tool(
     package="github.com/google/go-containerregistry/cmd/registry",
     gomods=GOMODS,
 )
-"""A registry on loopback, for tests."""
+"""The registry on loopback that tests use."""
 ACTIONLINT = Tool(
     name="actionlint",
     module="actionlint",
@@ -23,9 +23,9 @@ ACTIONLINT = Tool(
     package="github.com/rhysd/actionlint/cmd/actionlint",
     gomods=GOMODS,
 )
-"""Checks .github/workflows."""
+"""The program that checks .github/workflows."""
 
 
 def program(tool: Tool) -> Path:
-    """Return the path of the program, after building it if it is missing."""
+    """Return the path of the program, after building it if it is not in the cache."""
     return ensure.provide([tool])[tool.name]

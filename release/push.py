@@ -1,7 +1,8 @@
-"""Pushes a release to a registry: first the contents by digest, which no user sees, then the tags.
+"""Push a release to a registry: first the contents by digest, which are not visible to users, then the tags.
 
-A registry that refuses does so when contents are pushed. A tag is a request of a few bytes with rights that have just been
-used, so it fails only if the connection is lost. Then the tags that were already pushed are removed, or reported.
+A registry that denies the push does so for the contents. A tag is a request of a few bytes, with permissions that have just
+been used, so it fails only if the connection is lost. In that case, the tags that were already pushed are removed, or
+reported if they cannot be removed.
 """
 
 import subprocess
@@ -15,21 +16,23 @@ from release import programs
 
 @dataclass(frozen=True)
 class Item:
-    """An image or a chart."""
+    """An image or a chart that is pushed."""
 
     repository: str
-    """Repository below the registry's address."""
+    """Repository of the item, without the registry's address."""
     digest: str
 
 
 def push(items: Sequence[Item], layout: Path, registry: str, version: str) -> None:
-    """Push all items. The last one is the one that users install.
+    """Push all items. The last item is the chart that users install.
 
-    Raises UserError. Either no item has a tag then, or the message names the items that have.
+    Raises UserError. After an error, either no item has a tag, or the message lists the items that have a tag.
     """
     oras = programs.program(programs.ORAS)
     waiting = [item for item in items if not _published(oras, item, registry, version)]
-    for item in reversed(waiting):  # the charts are small, so a registry that refuses fails before gigabytes are sent
+    for item in reversed(
+        waiting
+    ):  # the charts are small, so a registry that denies the push does so before gigabytes are sent
         place = f"{registry}/{item.repository}"
         _oras(
             oras,
@@ -50,7 +53,9 @@ def push(items: Sequence[Item], layout: Path, registry: str, version: str) -> No
 
 
 def _published(oras: Path, item: Item, registry: str, version: str) -> bool:
-    """Return whether the tag exists already. Raises UserError if it has another digest, because a release never changes."""
+    """Return whether the tag already exists. Raises UserError if the tag has another digest, because a release never
+    changes.
+    """
     place = f"{registry}/{item.repository}:{version}"
     found = _resolved(oras, place)
     if found not in ("", item.digest):
@@ -62,13 +67,15 @@ def _published(oras: Path, item: Item, registry: str, version: str) -> bool:
 
 
 def _resolved(oras: Path, place: str) -> str:
-    """Return the digest of a tag; "" if there is none. If the registry does not respond, the next push reports it."""
+    """Return the digest of a tag, or "" if the tag does not exist. If the registry does not respond, the next push
+    reports the error.
+    """
     done = subprocess.run([str(oras), "resolve", place], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _taken_back(oras: Path, named: Sequence[Item], registry: str, version: str) -> str:
-    """Remove tags that were pushed, the newest first. Return the result as a sentence."""
+    """Remove the tags that were pushed, the newest first. Return the result as a sentence for the user."""
     for item in reversed(named):
         place = f"{registry}/{item.repository}@{item.digest}"
         subprocess.run([str(oras), "manifest", "delete", "--force", place], capture_output=True, check=False)

@@ -1,7 +1,7 @@
-"""Software bills of materials in CycloneDX: the content of an image, read from the image itself, and the dependencies of a
-wheel.
+"""Software bills of materials in CycloneDX format. The bill of an image lists the packages in the image; the bill of a
+wheel lists its dependencies.
 
-A wheel contains none of its dependencies. Its bill lists them in the versions with which the commit was tested.
+A wheel contains none of its dependencies. Its bill lists the versions with which the commit was tested.
 """
 
 import email
@@ -27,15 +27,17 @@ _FIELD = re.compile(r"^(Package|Version|Architecture|Status): (.*)$", re.MULTILI
 
 
 def bom(name: str, version: str, files: Iterable[tuple[str, bytes]]) -> str:
-    """Return the bill of an image: packages of Debian and Python. Of a file in several layers the last one is used."""
+    """Return the bill of materials of an image: its Debian and Python packages. If several layers contain the same file,
+    the last layer is used.
+    """
     last = dict(files)
     parts = [part for path, content in last.items() for part in _parts(path, content)]
     return _written(Component(name=name, version=version, type=ComponentType.CONTAINER, bom_ref=name), parts)
 
 
 def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
-    """Return the bill of a wheel: the packages of a lock file, and as optional ones those that only the lock file with
-    extras has, or that an extra without a lock file pins.
+    """Return the bill of materials of a wheel. Required: packages of the lock file. Optional: packages that only the lock
+    file with extras or a pinned extra has.
     """
     facts = _metadata(wheel)
     name, version = canonicalize_name(facts["Name"]), facts["Version"]
@@ -54,7 +56,7 @@ def wheel_bom(wheel: Path, lock: str, with_extras: str) -> str:
 
 
 def _exact(asked: Iterable[Requirement]) -> dict[str, str]:
-    """Return the name and version of requirements of extras that pin their version."""
+    """Return package name -> version of the requirements that pin one version exactly."""
     found: dict[str, str] = {}
     for each in asked:
         (only, *others) = each.specifier or (None,)
@@ -64,7 +66,7 @@ def _exact(asked: Iterable[Requirement]) -> dict[str, str]:
 
 
 def pinned(lock: str) -> dict[str, str]:
-    """Return the name and version of each package in a lock file."""
+    """Return package name -> version of each package in a lock file."""
     lines = (line.rstrip("\\").strip() for line in lock.splitlines() if line[:1].isalnum())
     found = [Requirement(line) for line in lines]
     return {canonicalize_name(need.name): next(iter(need.specifier)).version for need in found}

@@ -1,4 +1,4 @@
-"""Parses a values.yaml with its comments in the format of helm-docs, and replaces values in it."""
+"""Parse a values.yaml with comments in the format of helm-docs, and replace values and comments in the file."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _KINDS = {"str": "string", "int": "int", "float": "float", "bool": "bool", "null
 
 @dataclass(frozen=True)
 class Value:
-    """A row in the table of a chart's page."""
+    """One value of a chart: a row in the table of the chart's page."""
 
     path: Path
     kind: str
@@ -26,7 +26,7 @@ class Value:
     default: str
     """Default value as JSON."""
     text: str
-    """The comment above the value in one line; "" if there is none."""
+    """The comment above the value as one line; "" if there is none."""
 
     @property
     def key(self) -> str:
@@ -35,13 +35,13 @@ class Value:
 
 
 def values(text: str) -> list[Value]:
-    """Return every leaf value, and every block with a comment of its own, in the order of the file."""
+    """Return every leaf value, and every block that has its own comment, in the order of the file."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     return list(_values(root, (), text.splitlines())) if root else []
 
 
 def replaced(text: str, wanted: Mapping[Path, Any]) -> str:
-    """Return the text with other values at these paths. Everything else, including comments, stays."""
+    """Return the text with the values in `wanted` at their paths. Everything else, including comments, stays unchanged."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     places: list[tuple[int, int, str]] = []
     for path, value in wanted.items():
@@ -57,7 +57,7 @@ def replaced(text: str, wanted: Mapping[Path, Any]) -> str:
 
 
 def commented(text: str, wanted: Mapping[Path, str]) -> str:
-    """Return the text with other descriptions above the values at these paths. Everything else stays."""
+    """Return the text with the descriptions in `wanted` above the values at their paths. Everything else stays unchanged."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     lines = text.splitlines()
     for path, line in sorted(_lines(root, ()) if root else (), key=lambda found: found[1], reverse=True):
@@ -83,7 +83,7 @@ def _lines(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _begin(lines: list[str], line: int) -> int:
-    """Return the first line of the description above a key; the line of the key if there is none."""
+    """Return the line number at which the description above a key begins; the line of the key if there is no description."""
     above = line
     while above and re.match(r"\s*#", lines[above - 1]):
         above -= 1
@@ -124,8 +124,8 @@ def _children(node: yaml.Node) -> Iterator[tuple[str, yaml.Node, int]]:
 
 
 def _comment(lines: list[str], line: int) -> str:
-    """Return the description above a line: the lines that begin with `# -- ` and the following comment lines, as helm-docs
-    reads them.
+    """Return the description above a line. As in helm-docs, it consists of the lines that begin with `# -- ` and the
+    comment lines that follow.
     """
     above: list[str] = []
     for text in reversed(lines[:line]):
