@@ -1,3 +1,3 @@
-"""A Kubernetes cluster on one machine: `ome local` and `ome demo`. The package is shipped with the operator's source, and is
-in no image of it.
+"""A Kubernetes cluster on one machine: `ome local` and `ome demo`. The operator's source distribution contains this
+package; its container images do not.
 """

@@ -1,4 +1,4 @@
-"""Parses the API server's audit log: the user, verb and object of each request."""
+"""Parse the API server's audit log: the user, verb and object of each request."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 START = b'{"kind":"Event"'
-"""Beginning of each line. Request bodies, which might begin the same, are not logged."""
+"""Beginning of each complete line. Request bodies, which might begin in the same way, are not logged."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Request:
     verb: str
     group: str
     resource: str
-    """Resource name; empty for paths such as /version."""
+    """Resource name; "" for paths such as /version."""
     subresource: str
     namespace: str
     name: str
     code: int
     at: str
-    """Time of arrival, in RFC 3339."""
+    """Time of the request's arrival, in RFC 3339."""
     uri: str
 
     @property
@@ -36,7 +36,7 @@ class Request:
 
 
 def mark(log: Path) -> int:
-    """Return the current end of the log. Pass it to `read` to start from there."""
+    """Return the current end of the log as a position that can be passed to `read`."""
     try:
         return log.stat().st_size
     except FileNotFoundError:
@@ -44,13 +44,16 @@ def mark(log: Path) -> int:
 
 
 def read(log: Path, since: int = 0) -> Iterator[Request]:
-    """Yield every request since the mark once: a watch when its response starts, any other request when it is answered."""
+    """Yield every request after the position `since` once: a watch when its response begins, any other request when it is
+    answered.
+    """
     if not log.exists():
         return
     with log.open("rb") as file:
         file.seek(max(since - 1, 0))
-        # The mark may be in the middle of a line. That line belongs to an event before the mark, unless the API server was
-        # killed while it wrote it.
+        # The position may be in the middle of a line. That line belongs to an event before the position, unless the API
+        # server
+        # was killed while it was writing the line.
         cut = file.readline() if since else b""
         for line in chain([cut] if START in cut else [], file):
             if line.endswith(b"\n") and (request := _parse(json.loads(_unbroken(line)))):
@@ -58,7 +61,9 @@ def read(log: Path, since: int = 0) -> Iterator[Request]:
 
 
 def _unbroken(line: bytes) -> bytes:
-    """Return a line without the incomplete event before it, which an API server leaves if it is killed while writing."""
+    """Return a line without the incomplete event at its beginning. An API server that is killed while writing leaves an
+    incomplete event.
+    """
     return line[max(line.rfind(START), 0) :]
 
 

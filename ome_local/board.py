@@ -1,6 +1,6 @@
-"""The progress of the parts of a run: which are waiting, running or done, for how long, and their current steps.
+"""The progress of the parts of a run: which parts are waiting, running or done, their durations, and their current steps.
 
-Threads write and the screen reads, each only one attribute at a time.
+The parts' threads write and the screen reads without a lock; each accesses only one attribute at a time.
 """
 
 import time
@@ -22,9 +22,9 @@ class Row:
     began: float = 0.0
     ended: float = 0.0
     steps: list[str] = field(default_factory=list)
-    """Current steps: a step, then the step within it."""
+    """Current steps of the part: first a step, then the step within that step, and so on."""
     words: str = ""
-    """Text about the part, for example its result."""
+    """Text about the part, for example its result; "" if there is none."""
 
     def seconds(self, now: float) -> float:
         """Return the seconds for which the part has run."""
@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Line:
-    """A row as it is shown."""
+    """A row as the screen shows it."""
 
     state: str
     name: str
@@ -42,7 +42,7 @@ class Line:
 
 
 def spell(seconds: float) -> str:
-    """Format a duration, such as `3 min 10 s`, or `4.2 s` below ten seconds."""
+    """Return a duration as text, such as `3 min 10 s`, or `4.2 s` below ten seconds."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -58,18 +58,20 @@ def row() -> Row | None:
 
 
 class Board:
-    """All parts of a run in the order in which they are shown."""
+    """The parts of a run, in the order in which they are shown."""
 
     def __init__(self, needs: Mapping[str, Sequence[str]], clock: Callable[[], float] = time.monotonic) -> None:
         self.rows = {name: Row(name, tuple(needed)) for name, needed in needs.items()}
         self.clock = clock
         self.began = clock()
         self.ended: Callable[[Row], None] = lambda _: None
-        """Called with each part that is done."""
+        """A function that is called with each part when the part is done."""
 
     @contextmanager
     def part(self, name: str) -> Iterator[Row]:
-        """Mark the part as running in the calling thread inside the `with` block, and as done or failed afterwards."""
+        """Record that the calling thread runs the part inside the `with` block. After the block, the part is done or has
+        failed.
+        """
         mine = self.rows[name]
         mine.began, mine.state = self.clock(), RUNNING
         token = _ROW.set(mine)
@@ -84,12 +86,12 @@ class Board:
         self.ended(mine)
 
     def lines(self) -> list[Line]:
-        """Return a line for each part: its duration, and its current step or what it waits for."""
+        """Return a line for each part, with its duration and its current step, or with the parts for which it waits."""
         now = self.clock()
         return [Line(each.state, each.name, self._time(each, now), self._detail(each)) for each in self.rows.values()]
 
     def summary(self) -> str:
-        """Return a line about running and remaining parts."""
+        """Return a line with the numbers of running and remaining parts."""
         now = self.clock()
         running = [self._running(each, now) for each in self.rows.values() if each.state == RUNNING]
         left = [each.name for each in self.rows.values() if each.state == WAITING]
@@ -101,7 +103,7 @@ class Board:
         return spell(self.clock() - self.began)
 
     def count(self) -> str:
-        """Return the number of finished parts as text."""
+        """Return the numbers of finished parts and of all parts as text."""
         return f"{sum(each.state == DONE for each in self.rows.values())} of {len(self.rows)} done"
 
     def _detail(self, each: Row) -> str:

@@ -1,4 +1,4 @@
-"""Prepares a new control plane for use: rights of its components, and simulated nodes."""
+"""Prepare a new control plane for use: create the permissions of its components, and the simulated nodes."""
 
 import time
 from collections.abc import Sequence
@@ -23,9 +23,10 @@ _GRANTED_WITHIN_S = 30.0
 
 
 def grant(api: KubeApi) -> None:
-    """Bind components that act on all objects to cluster-admin, and wait until the API server applies it.
+    """Bind components that act on all objects to cluster-admin, and wait until the API server applies the binding.
 
-    The authorizer learns of a binding with a delay, and the controller-manager exits if it is denied at its start.
+    The API server's authorizer applies a binding with a delay, and the controller-manager exits if a request is denied at
+    its start.
     """
     for user in POWERFUL:
         _bind(api, f"ome-local:{user.removeprefix('system:')}", "cluster-admin", user)
@@ -46,7 +47,7 @@ def _may_do_everything(api: KubeApi, user: str) -> bool:
 
 
 def grant_names(api: KubeApi) -> None:
-    """Grant the rights to read what the DNS server of a real node needs. The roles of kubelet and kube-proxy exist in every
+    """Grant the permissions that the DNS server of a real node needs. The roles of kubelet and kube-proxy exist in every
     API server.
     """
     rules = [
@@ -58,7 +59,7 @@ def grant_names(api: KubeApi) -> None:
 
 
 def grant_targets(api: KubeApi) -> None:
-    """Grant the rights to read what Prometheus needs to find its targets."""
+    """Grant the permissions that Prometheus needs to find its targets."""
     rules = [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}]
     api.create(f"{_RBAC}/clusterroles", {**_named("ClusterRole", _PROMETHEUS), "rules": rules})
     _bind(api, _PROMETHEUS, _PROMETHEUS, COMPONENTS["prometheus"][0])
@@ -94,7 +95,7 @@ def _create_all(at: Layout, nodes: Sequence[dict[str, Any]]) -> int:
 
 
 def wait_usable(api: KubeApi, nodes: int) -> None:
-    """Wait until this many nodes accept pods and the controllers have created the first ServiceAccount."""
+    """Wait until `nodes` nodes accept pods and the controllers have created the first ServiceAccount."""
     until = time.monotonic() + _NODES_WITHIN_S
     while (usable := _usable(api)) < nodes or not _has_account(api):
         if time.monotonic() > until:
@@ -104,7 +105,9 @@ def wait_usable(api: KubeApi, nodes: int) -> None:
 
 
 def _usable(api: KubeApi) -> int:
-    """Return the number of nodes without the taint that a new node has until the node controller has seen it Ready."""
+    """Return the number of nodes that accept pods. A new node has a taint until the node controller has observed that the
+    node is Ready.
+    """
     listed = api.get("/api/v1/nodes?resourceVersion=0")["items"]
     return sum(_is_ours(node["metadata"]) and not _held_back(node) for node in listed)
 

@@ -1,7 +1,7 @@
-"""Cancellation of work in several threads: running programs are stopped, and waiting threads wake up.
+"""Cancellation of work in several threads: running programs are stopped, and waiting threads are woken up.
 
-A thread that runs a part of a task (ome_local/parts.py) carries a Cancel. In any other thread `run` and `pause` behave like
-those of the standard library.
+A thread that runs a part of a task (ome_local/parts.py) carries a Cancel object. In any other thread, `run` and `pause`
+behave like the functions of the standard library.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ _Made = TypeVar("_Made")
 
 
 class Cancelled(UserError):
-    """The work of the calling thread was cancelled."""
+    """Error: the work of the calling thread was cancelled."""
 
 
 class Cancel:
-    """A cancellation flag for the threads that carry it."""
+    """A cancellation flag, shared by the threads that carry it."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -51,7 +51,9 @@ _NICE: ContextVar[int] = ContextVar("nice", default=0)
 
 @contextmanager
 def carried(cancel: Cancel, nice: int = 0) -> Iterator[None]:
-    """Let the calling thread carry `cancel` inside the `with` block, and start programs with this niceness."""
+    """Let the calling thread carry `cancel` inside the `with` block. Programs that the thread starts have the niceness
+    `nice`.
+    """
     tokens = _CANCEL.set(cancel), _NICE.set(nice)
     try:
         yield
@@ -61,7 +63,7 @@ def carried(cancel: Cancel, nice: int = 0) -> Iterator[None]:
 
 
 def is_carried() -> bool:
-    """Return whether the work of the calling thread can be cancelled."""
+    """Return whether the calling thread carries a Cancel object, so that its work can be cancelled."""
     return _CANCEL.get() is not None
 
 
@@ -95,7 +97,7 @@ def run(
         stderr=subprocess.PIPE if output == subprocess.PIPE else subprocess.STDOUT,
         text=True,
         errors="replace",
-        process_group=0 if is_carried() else None,  # Ctrl-C then reaches it only through Cancel
+        process_group=0 if is_carried() else None,  # Ctrl-C in the terminal then reaches the program only through Cancel
     )
     try:
         said = _communicate(child)
@@ -114,7 +116,7 @@ def _communicate(child: "subprocess.Popen[str]") -> tuple[str, str]:
 
 
 def _end(child: "subprocess.Popen[str]") -> None:
-    """Stop the program, and the programs that it has started if it has its own process group."""
+    """Stop the program. If the program has its own process group, also stop the programs that it has started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if is_carried():
@@ -129,8 +131,8 @@ def _end(child: "subprocess.Popen[str]") -> None:
 
 
 def side_by_side(do: Callable[[_Thing], _Made], things: Sequence[_Thing], lanes: int = 8) -> list[_Made]:
-    """Call `do` for each item in threads that carry the caller's Cancel. Raises the first failure after all calls have
-    ended.
+    """Call `do` for each item of `things` in up to `lanes` threads that carry the caller's Cancel object. Return the
+    results in the order of the items. Raises the first failure after all calls have ended.
     """
     if not things:
         return []

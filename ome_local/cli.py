@@ -34,7 +34,7 @@ Which = Annotated[
     str | None,
     typer.Option(
         "--name",
-        help=f"Name of the cluster; by default {layout.DEFAULT_NAME}, or the only one that exists.",
+        help=f"Name of the cluster. Default: the only existing cluster, otherwise {layout.DEFAULT_NAME}.",
         show_default=False,
     ),
 ]
@@ -42,7 +42,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_int
 
 
 _KEPT = ("accelerator", "gpus_per_node", "start_delay_s", "audit", "fast", "kind")
-"""Options that take effect only when a cluster is created, by their names in Spec."""
+"""Options that take effect only when a cluster is created, by the names of their fields in Spec."""
 
 
 @app.command(epilog="Example: ome local up --name mine --nodes 16 --accelerator h200")
@@ -249,7 +249,7 @@ def _models(name: str | None) -> Path:
 
 
 def _opened(name: str | None) -> Cluster:
-    """Return the cluster. Processes that have ended are reported on stderr."""
+    """Return the cluster. Processes that have ended unexpectedly are reported on stderr."""
     cluster = Cluster.open(layout.chosen(name))
     if ended := cluster.ended():
         has, option = "has" if len(ended) == 1 else "have", _option(cluster.name)
@@ -267,7 +267,7 @@ def _become(program: str, name: str | None, words: list[str]) -> None:
 
 
 def _given(ctx: typer.Context) -> dict[str, Any]:
-    """Return the options that the user wrote, by their names in Spec."""
+    """Return the options that the user wrote on the command line, by the names of their fields in Spec."""
     sources = {field: ctx.get_parameter_source(field.removesuffix("_s")) for field in _KEPT}
     return {
         field: ctx.params[field.removesuffix("_s")]
@@ -277,7 +277,7 @@ def _given(ctx: typer.Context) -> dict[str, Any]:
 
 
 def kept_otherwise(given: Mapping[str, Any], spec: Spec) -> str:
-    """Return the cluster's settings that differ from the given options, written as options; "" if none differs."""
+    """Return the cluster's settings that differ from the given options, written as options; "" if no setting differs."""
     has = {field: getattr(spec, field) for field in given}
     if "gpus_per_node" in has and spec.gpus_per_node is None:
         has["gpus_per_node"] = machine(spec.accelerator).gpus
@@ -313,7 +313,7 @@ def _node_line(cluster: Cluster) -> str:
 
 
 def _memory(row: Row) -> str:
-    """Return the resident memory of a process; "" where /proc is not available."""
+    """Return the resident memory of a process as text; "" if /proc is not available."""
     try:
         with open(f"/proc/{row.pid}/status") as file:  # noqa: PTH123 - read once, of a process that may be gone
             kib = next((int(line.split()[1]) for line in file if line.startswith("VmRSS:")), 0)

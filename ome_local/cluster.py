@@ -50,19 +50,19 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @dataclass(frozen=True)
 class Row:
-    """A process in the result of `status`."""
+    """The state of one process of the cluster."""
 
     name: str
     pid: int | None
-    """Process ID; None if it does not run."""
+    """Process ID; None if the process is not running."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that exists. Its components are etcd, apiserver, controller-manager, scheduler, kwok and tokens.
+    """An existing cluster. Its components are etcd, apiserver, controller-manager, scheduler, kwok and tokens.
 
-    With Prometheus it also has prometheus and prometheus-targets, and with a real node also node (which holds its
-    namespaces), containerd, kubelet, kube-proxy and coredns.
+    A cluster with Prometheus also has the components prometheus and prometheus-targets. A cluster with a real node also has
+    node (the process that holds the node's namespaces), containerd, kubelet, kube-proxy and coredns.
     """
 
     at: Layout
@@ -70,16 +70,17 @@ class Cluster:
 
     @classmethod
     def up(cls, name: str = DEFAULT_NAME, *, join: bool = True, **options: Any) -> Self:
-        """Create the cluster, or complete it. The options are the fields of Spec. Running processes are not changed.
+        """Create the cluster, or start the missing parts of an existing cluster. The options are the fields of Spec.
+        Running processes are not changed.
 
-        `join=False`: the real node can load images now, but joins the cluster only with the next `up`.
+        If `join` is false, the real node can load images but joins the cluster only at the next `up`.
         """
         at = layout(name)
         return cls(at, lifecycle.up(at, Spec(**options), join=join))
 
     @classmethod
     def open(cls, name: str = DEFAULT_NAME) -> Self:
-        """Return the cluster of this name, whether it runs or not. Raises UserError if it does not exist."""
+        """Return the existing cluster of this name, running or stopped. Raises UserError if the cluster does not exist."""
         at = layout(name)
         kept = spec.load(at)
         if kept is None:
@@ -104,7 +105,7 @@ class Cluster:
 
     @property
     def prometheus(self) -> str:
-        """URL of the cluster's Prometheus; "" if it has none."""
+        """URL of the cluster's Prometheus; "" if the cluster has no Prometheus."""
         return prometheus.url(self.kept)
 
     def down(self) -> None:
@@ -113,12 +114,14 @@ class Cluster:
 
     # --- the API ----------------------------------------------------------------------------------------------------
     def api(self, timeout: float = 10.0) -> KubeApi:
-        """Return a small client with the administrator's identity. It has one connection and must be used by one thread."""
+        """Return a small Kubernetes client with the administrator's identity. The client has one connection, so only one
+        thread may use it.
+        """
         return KubeApi.of(self.at.kubeconfig, timeout)
 
     def environment(self, config: Path | None = None) -> dict[str, str]:
-        """Return the environment of kubectl and helm for this cluster, with caches in its directory instead of the user's
-        home.
+        """Return the environment variables of kubectl and helm for this cluster. Caches are in the cluster's directory
+        instead of the user's home.
         """
         inside = {"KUBECACHEDIR": "kubectl", "HELM_CACHE_HOME": "helm/cache", "HELM_CONFIG_HOME": "helm/config"}
         places = {key: str(self.at.root / "cache" / part) for key, part in inside.items()}
@@ -130,11 +133,11 @@ class Cluster:
         return ensure.ensure([name], self.kept.spec.version)[name]
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
-        """Run kubectl and return its output. Raises UserError with its error message."""
+        """Run kubectl, and return its output. Raises UserError with kubectl's error message."""
         return self.run("kubectl", *words, stdin=stdin)
 
     def helm(self, *words: str) -> str:
-        """Run helm and return its output. Raises UserError with its error message."""
+        """Run helm, and return its output. Raises UserError with helm's error message."""
         return self.run("helm", *words)
 
     def run(self, program: str, *words: str, stdin: str | None = None) -> str:
@@ -152,13 +155,13 @@ class Cluster:
         return done.stdout
 
     def apply(self, *manifests: Mapping[str, Any]) -> None:
-        """Apply these objects with client-side `kubectl apply`."""
+        """Apply these objects with `kubectl apply` on the client side."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
     def await_crds(self, within_s: float = 60.0) -> None:
-        """Wait until the kinds of all CRDs are established. `kubectl wait` would fail for a CRD that has no conditions
-        yet.
+        """Wait until the API server has established the kinds of all CRDs. `kubectl wait` would fail for a CRD that has
+        no conditions yet.
         """
         until = time.monotonic() + within_s
         with closing(self.api()) as api:
@@ -189,7 +192,7 @@ class Cluster:
         self.start(name)
 
     def pause(self, name: str) -> None:
-        """Pause a process: its connections stay open, but it answers nothing."""
+        """Pause a process: its connections stay open, but it does not respond."""
         self._running(name).signal(signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
@@ -197,15 +200,17 @@ class Cluster:
         self._running(name).signal(signal.SIGCONT)
 
     def extra_apiserver(self) -> Path:
-        """Start a second API server on the same etcd, and return a kubeconfig for it. `stop(servers.SECOND)` stops it."""
+        """Start a second API server that uses the same etcd, and return a kubeconfig for it. `stop(servers.SECOND)` stops
+        it.
+        """
         servers.start(self.at, self.kept, servers.SECOND)
         file, server = self.at.component_kubeconfig(servers.SECOND), creation.server(self.kept, servers.SECOND)
         kubeconfig.with_certificate(file, name=f"ome-{self.name}-2", server=server, pki=self.at.pki, user="admin")
         return file
 
     def spawn(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-        """Run a process that belongs to the cluster: `down` stops it, and its output is written to `log(name)`. If it ends
-        by itself, `up` starts it again.
+        """Run a process that belongs to the cluster: `down` stops the process, and its output is written to `log(name)`.
+        If the process ends by itself, `up` starts it again.
         """
         if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES):
             raise UserError(f"{name} is a component of the cluster; choose another name for this process.")
@@ -214,7 +219,7 @@ class Cluster:
         return processes.keep(self.at, name, argv, env)
 
     def process(self, name: str) -> Process | None:
-        """Return a component or spawned process if it runs, else None."""
+        """Return a component or a spawned process if it is running, otherwise None."""
         return processes.find(self.at, name)
 
     def log(self, name: str) -> Path:
@@ -222,13 +227,13 @@ class Cluster:
         return self.at.logs / f"{name}.log"
 
     def status(self) -> list[Row]:
-        """Return every process that should run, and whether it does."""
+        """Return the state of every process that should be running."""
         own = self._own()
         listed = [*own, *(name for name in processes.names(self.at) if name not in own)]
         return [Row(name, found.pid if (found := self.process(name)) else None) for name in listed]
 
     def ended(self) -> list[str]:
-        """Return the names of processes that should run but do not."""
+        """Return the names of processes that should be running but are not."""
         return [row.name for row in self.status() if not row.pid]
 
     def ready(self) -> bool:
@@ -240,9 +245,10 @@ class Cluster:
 
     # --- simulated nodes --------------------------------------------------------------------------------------------
     def set_stages(self, *more: stages.Stage, start_delay_s: float | None = None) -> None:
-        """Replace the Stages of simulated pods by the defaults and these, for existing and new pods.
+        """Replace the Stages of simulated pods by the default Stages and the given Stages. They apply to existing and new
+        pods.
 
-        This restarts kwok, so that delays that are in progress start again.
+        kwok is restarted, so delays that are in progress begin again.
         """
         delay = self.kept.spec.start_delay_s if start_delay_s is None else start_delay_s
         creation.write_stages(self.at, self.kept.with_spec(start_delay_s=delay).spec, *more)
@@ -251,13 +257,15 @@ class Cluster:
     # --- the real node ----------------------------------------------------------------------------------------------
     @property
     def node(self) -> RealNode:
-        """Return addresses and paths of the real node. The cluster must have been created with real_node=True."""
+        """Return the addresses and paths of the real node. The cluster must have been created with real_node=True."""
         if self.kept.network is None:
             raise UserError(f"Cluster {self.name} has no real node: create it with --real-node.")
         return RealNode(self.at, self.kept.network)
 
     def load_image(self, file: Path) -> None:
-        """Load the images of a docker-archive into the real node or into kind's nodes. Pods use them without a pull."""
+        """Load the images of a docker-archive into the real node or into kind's nodes. Pods can then use the images
+        without pulling them.
+        """
         if self.kept.spec.kind:
             kind_images.load(self.at, self.real_nodes, file)
         else:
@@ -265,19 +273,21 @@ class Cluster:
 
     @property
     def real_nodes(self) -> tuple[str, ...]:
-        """Return the names of the nodes that really run containers; none if all nodes are simulated."""
+        """Return the names of the nodes that run containers; none if all nodes are simulated."""
         if self.kept.spec.kind:
             return kind_config.real_nodes(self.at, self.kept.spec.workers)
         return (NAME,) if self.kept.network else ()
 
     @property
     def models(self) -> Path:
-        """Folder of this machine that real nodes see as /var/lib/ome/models. Kind's nodes cannot write to it."""
+        """Folder of this machine that is /var/lib/ome/models on real nodes. Kind's nodes cannot write to it."""
         return self.at.models if self.kept.spec.kind else tinymodel.PLACE.parent
 
     # --- identities and counts --------------------------------------------------------------------------------------
     def keep_token(self, namespace: str, account: str, life_s: int = tokens.LIFE_S) -> Path:
-        """Return a kubeconfig with a token of this ServiceAccount, which is renewed as long as the cluster is up."""
+        """Return a kubeconfig with a token of this ServiceAccount. The token is renewed as long as the cluster is
+        running.
+        """
         try:
             return tokens.keep(self.at, namespace, account, life_s)
         except ApiError as error:
@@ -288,13 +298,13 @@ class Cluster:
         return audit_log.mark(self.at.audit_log)
 
     def audit(self, since: int = 0) -> list[audit_log.Request]:
-        """Return the requests since a mark. The cluster must have been created with audit=True."""
+        """Return the requests after the position `since`. The cluster must have been created with audit=True."""
         if not self.kept.spec.audit:
             raise UserError(f"Cluster {self.name} writes no audit log: create it with --audit.")
         return list(audit_log.read(self.at.audit_log, since))
 
     def _own(self) -> tuple[str, ...]:
-        """Return the components that run as processes of this package."""
+        """Return the names of the components that are processes of this package."""
         own = SERVERS if not self.kept.spec.kind else SERVERS[4:]
         own = (*own, *prometheus.PROCESSES) if self.kept.spec.prometheus else own
         return (*own, *COMPONENTS) if self.kept.network else own

@@ -1,4 +1,6 @@
-"""Command lines of the control plane's components. Pure functions of the directory, the ports and the options."""
+"""Command lines of the control plane's components. All functions are pure functions of the directory, the ports and the
+options.
+"""
 
 from pathlib import Path
 
@@ -7,7 +9,7 @@ from ome_local.pki import SERVICE_IP
 from ome_local.spec import Kept
 
 SERVERS = ("etcd", "apiserver", "controller-manager", "scheduler", "kwok", "tokens")
-"""Short names of the processes in the order of their start. Log and process files are named after them."""
+"""Short names of the processes, in the order in which they are started. Log files and process files are named after them."""
 PROGRAMS = {
     "etcd": "etcd",
     "apiserver": "kube-apiserver",
@@ -19,7 +21,8 @@ PORTS = (
     "etcd", "etcd-peer", "apiserver", "apiserver-2", "controller-manager", "scheduler", "operator", "operator-metrics",
     "prometheus",
 )  # fmt: skip
-"""The ports of the operator are for an operator that the demo or a test runs on this machine."""
+"""Names of the ports of a cluster. The ports of the operator are for an operator that the demo or a test starts on this
+machine."""
 IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("admin", ("system:masters",)),
     "controller-manager": ("system:kube-controller-manager", ()),
@@ -27,11 +30,11 @@ IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kwok": ("kwok", ()),
     "prometheus": ("prometheus", ()),
 }
-"""File of the certificate → user and groups. Each component has its own user, so that the audit log distinguishes them."""
+"""File name of a client certificate -> (user, groups). Each component has its own user, so that the audit log
+distinguishes the components."""
 POWERFUL = ("system:kube-controller-manager", "kwok")
-"""Users that are bound to cluster-admin instead of being members of system:masters, which is exempt from API priority and
-fairness.
-"""
+"""Users that are bound to cluster-admin. They are not members of system:masters, because that group is exempt from API
+priority and fairness."""
 AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -42,15 +45,16 @@ rules:
 - level: Metadata
 """
 SLOW_NODES = "1h"
-"""On a busy machine heartbeats of simulated nodes are late, and kwok does not make the pods of such nodes Ready again."""
+"""Time without heartbeats after which a simulated node is not ready any more. It is long because heartbeats are late on a
+busy machine, and kwok does not make the pods of such nodes Ready again."""
 
 
 def etcd(at: Layout, kept: Kept) -> list[str]:
-    """Return the arguments of a single etcd member on loopback. Any user of this machine can connect, so it requires the API
-    server's client certificate.
+    """Return the command line of a single etcd member on the loopback interface. Because every user of this machine can
+    connect, etcd requires the API server's client certificate.
 
     fsync is disabled, because the data is removed with the cluster. HTTP has its own unused port: on a shared port, gRPC
-    would go through Go's HTTP server and cost a fifth more.
+    requests would pass through Go's HTTP server, which costs a fifth more.
     """
     client, peer = (f"https://127.0.0.1:{kept.ports[name]}" for name in ("etcd", "etcd-peer"))
     pki = at.etcd_pki
@@ -77,13 +81,13 @@ def etcd(at: Layout, kept: Kept) -> list[str]:
 
 
 def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
-    """Return the arguments of a real API server with the usual authorizers, admission, and priority and fairness."""
+    """Return the command line of an API server with the usual authorizers, admission plugins, and priority and fairness."""
     service_ip = kept.network.service_ip if kept.network else SERVICE_IP
     pki = at.pki
     audit = [
         f"--audit-policy-file={at.audit_policy}",
         f"--audit-log-path={audit_log}",
-        "--audit-log-maxsize=1000000",  # megabytes; 0 would mean 100, and would drop the oldest lines
+        "--audit-log-maxsize=1000000",  # in megabytes; 0 would mean 100, and would drop the oldest lines
     ]
     return [
         f"--etcd-servers=https://127.0.0.1:{kept.ports['etcd']}",
@@ -108,8 +112,9 @@ def apiserver(at: Layout, kept: Kept, port: int, audit_log: Path) -> list[str]:
 
 
 def _reached_at(at: Layout, kept: Kept, port: int) -> list[str]:
-    """Return the arguments about addresses: loopback, or with a real node the address at which pods reach the Service
-    `kubernetes`, and the way to the kubelet.
+    """Return the arguments about addresses. Without a real node, the API server listens on loopback only. With a real
+    node, the arguments also contain the address at which pods reach the Service `kubernetes`, and how the API server
+    reaches the kubelet.
     """
     if kept.network is None:
         nowhere = "--endpoint-reconciler-type=none"  # Endpoints must not contain loopback addresses
@@ -118,7 +123,7 @@ def _reached_at(at: Layout, kept: Kept, port: int) -> list[str]:
     return [
         "--bind-address=0.0.0.0",
         f"--advertise-address={kept.network.host}",
-        # both API servers have the same address, for which Endpoints hold only one port
+        # both API servers have the same address, and Endpoints contain only one port for an address
         f"--endpoint-reconciler-type={'lease' if is_first else 'none'}",
         f"--kubelet-certificate-authority={at.pki / 'ca.crt'}",
         "--kubelet-preferred-address-types=InternalIP",
@@ -126,8 +131,9 @@ def _reached_at(at: Layout, kept: Kept, port: int) -> list[str]:
 
 
 def controller_manager(at: Layout, kept: Kept) -> list[str]:
-    """Return the arguments of the controller-manager, with all controllers that need neither a cloud nor a pod network.
-    `fast` disables the controllers of Endpoints, which nothing reads here and which cause a twentieth of all requests.
+    """Return the command line of the controller-manager with all controllers that need neither a cloud nor a pod network.
+    The option `fast` disables the controllers of Endpoints, which no component reads here and which cause a twentieth
+    of all requests.
     """
     pki = at.pki
     fast = ["--concurrent-statefulset-syncs=20", "--concurrent-gc-syncs=20"]
@@ -151,10 +157,10 @@ def scheduler(at: Layout, kept: Kept) -> list[str]:
 
 
 def kwok(at: Layout, kubeconfig: Path) -> list[str]:
-    """Return the arguments of kwok, which simulates the kubelets of annotated nodes only.
+    """Return the command line of kwok, which simulates the kubelets of annotated nodes only.
 
-    Node leases are disabled, because a restarted kwok would wait until its predecessor's leases expire. Our node stages send
-    heartbeats instead.
+    Node leases are disabled, because a restarted kwok would wait until the leases of its predecessor expire. This package's
+    node stages send heartbeats instead.
     """
     return [
         f"--kubeconfig={kubeconfig}",

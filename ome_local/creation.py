@@ -1,4 +1,4 @@
-"""Creates the files of a new cluster: ports, keys, certificates, kubeconfigs."""
+"""Create the files of a new cluster: ports, keys, certificates and kubeconfigs."""
 
 import contextlib
 
@@ -14,8 +14,8 @@ from ome_operator.errors import UserError
 
 
 def create(at: Layout, spec: Spec) -> Kept:
-    """Write all files that a control plane needs before its first start. cluster.json is written last, and marks the cluster
-    as complete.
+    """Write all files that a control plane needs before its first start. cluster.json is written last, because it marks
+    the cluster as complete.
     """
     at.make()
     chosen = dict(zip(PORTS, ports.choose(len(PORTS), ports.of_clusters(at.root.parent)), strict=True))
@@ -43,8 +43,8 @@ def create(at: Layout, spec: Spec) -> Kept:
 
 
 def _guard_etcd(at: Layout) -> None:
-    """Write the certificates of etcd and of its only client, signed by a separate authority, because the controller-manager
-    signs certificates with that of the cluster.
+    """Write the certificates of etcd and of its only client, signed by a separate certificate authority. The cluster's
+    own authority is not suitable, because the controller-manager signs other certificates with it.
     """
     authority = Authority(at.etcd_pki)
     authority.member("member")
@@ -52,8 +52,8 @@ def _guard_etcd(at: Layout) -> None:
 
 
 def _identify_node(at: Layout, kept: Kept, authority: Authority, network: Network) -> None:
-    """Write the identities of the node's programs, whose kubeconfigs use the API server's address for pods, and the
-    kubelet's server certificate.
+    """Write a client certificate and a kubeconfig for each program of the node, and the kubelet's server certificate. The
+    kubeconfigs use the API server's address for pods.
     """
     for file, (user, groups) in NODE_IDENTITIES.items():
         authority.client(file, user, groups)
@@ -80,5 +80,5 @@ def server(kept: Kept, port: str = "apiserver") -> str:
 
 
 def write_stages(at: Layout, spec: Spec, *more: stages.Stage) -> None:
-    """Write the Stages of simulated pods and nodes, which kwok reads at its next start."""
+    """Write the Stages of simulated pods and nodes. kwok reads them when it is started the next time."""
     kubeconfig.write_atomically(at.stages, stages.config([*stages.defaults(spec.start_delay_s), *more]))

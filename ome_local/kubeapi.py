@@ -1,6 +1,7 @@
 """A minimal Kubernetes client that uses only the standard library.
 
-The token keeper runs as long as the cluster and must stay small, and `up` must not wait for a large client library to load.
+A larger library is not suitable: the token keeper runs as long as the cluster and must need little memory, and `up` must not
+wait until a large library is loaded.
 """
 
 import base64
@@ -24,11 +25,13 @@ class ApiError(OmeError):
 
 
 class ApiUnreachable(OmeError):
-    """The API server did not respond. This is expected while it starts."""
+    """Error: the API server did not respond. The error is expected while the API server is starting."""
 
 
 class KubeApi:
-    """A connection with the identity of a kubeconfig, which either `kubeconfig.with_certificate` or kind wrote."""
+    """A connection to the API server with the identity in a kubeconfig. The kubeconfig was written by
+    `kubeconfig.with_certificate` or by kind.
+    """
 
     def __init__(self, server: str, context: ssl.SSLContext, timeout: float = 10.0) -> None:
         self._server, self._context, self._timeout = urlsplit(server), context, timeout
@@ -36,7 +39,9 @@ class KubeApi:
 
     @classmethod
     def of(cls, kubeconfig: Path, timeout: float = 10.0, server: str | None = None) -> Self:
-        """Return the client of a kubeconfig file. With `server`, the same identity is used at another address."""
+        """Return the client of a kubeconfig file. If `server` is given, this address is used instead of the address in
+        the file.
+        """
         config = load(kubeconfig)
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -52,8 +57,8 @@ class KubeApi:
         return self.request("GET", path)
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """Send a request. A connection that the server has closed meanwhile is opened once more. Raises ApiError and
-        Unreachable.
+        """Send a request, and return the parsed body, or its text if it is not JSON. If the server has closed the
+        connection meanwhile, it is opened again once. Raises ApiError and ApiUnreachable.
         """
         content = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": kind, "Accept": "application/json"}
@@ -73,7 +78,7 @@ class KubeApi:
         return _parsed(text)
 
     def create(self, path: str, body: Any) -> bool:
-        """Send a POST request. Return False if an object of this name exists already."""
+        """Send a POST request. Return False if an object of this name already exists."""
         try:
             self.request("POST", path, body)
         except ApiError as error:
@@ -92,7 +97,7 @@ class KubeApi:
 
 
 def load(path: Path) -> Any:
-    """Return a kubeconfig from a file. Those of this package are JSON, and kind's is YAML."""
+    """Return the content of a kubeconfig file. This package writes JSON, and kind writes YAML."""
     text = path.read_text()
     if text.lstrip().startswith("{"):
         return json.loads(text)

@@ -1,4 +1,4 @@
-"""Writes kubeconfig files as JSON, which is valid YAML, so that the token keeper needs no YAML library."""
+"""Write kubeconfig files as JSON. JSON is valid YAML, so the token keeper needs no YAML library."""
 
 import base64
 import json
@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def with_certificate(path: Path, *, name: str, server: str, pki: Path, user: str) -> None:
-    """Write a self-contained kubeconfig with authority, certificate and key, which can be copied."""
+    """Write a kubeconfig that contains the certificate authority, the certificate and the key, so that the file can be
+    copied.
+    """
     who = {
         "client-certificate-data": _inline(pki / f"{user}.crt"),
         "client-key-data": _inline(pki / f"{user}.key"),
@@ -16,7 +18,7 @@ def with_certificate(path: Path, *, name: str, server: str, pki: Path, user: str
 
 
 def with_token_file(path: Path, *, name: str, server: str, authority: str, user: str, token: Path) -> None:
-    """Write a kubeconfig that names a token file. The file is renewed, and clients read it again."""
+    """Write a kubeconfig with the path of a token file. Clients read the token file again after it was renewed."""
     who = {"tokenFile": str(token)}
     write_atomically(path, json.dumps(_config(name, server, authority, user, who), indent=2) + "\n")
 

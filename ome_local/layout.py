@@ -1,4 +1,4 @@
-"""Paths of a cluster. All its files are in one directory, which `down` removes."""
+"""The paths of a cluster. All files of a cluster are in one directory, which `down` removes."""
 
 import os
 import re
@@ -12,14 +12,16 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 def home() -> Path:
-    """Return $OME_LOCAL_HOME, or the user's folder for application state. It contains a directory for each cluster."""
+    """Return the folder $OME_LOCAL_HOME, or the user's default folder for application state. The folder contains a
+    directory for each cluster.
+    """
     if own := os.environ.get("OME_LOCAL_HOME"):
         return Path(own)
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "ome" / "clusters"
 
 
 def home_is_ours() -> bool:
-    """Return whether the folder is the default one, which may be removed if it is empty."""
+    """Return whether the home folder is the default folder, which may be removed if it is empty."""
     return "OME_LOCAL_HOME" not in os.environ
 
 
@@ -36,7 +38,9 @@ def known() -> list[str]:
 
 
 def chosen(name: str | None) -> str:
-    """Return the given name, else the default cluster's name, or that of the only existing cluster."""
+    """Return `name` if it is given; otherwise the name of the only existing cluster, or DEFAULT_NAME if no cluster or
+    several clusters exist.
+    """
     if name is not None:
         return name
     there = known()
@@ -45,79 +49,79 @@ def chosen(name: str | None) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths below the cluster's directory."""
+    """The paths in the directory of one cluster."""
 
     root: Path
 
     @property
     def spec(self) -> Path:
-        """Ports and options, written once when the cluster is created."""
+        """File with the cluster's ports and options. It is written when the cluster is created."""
         return self.root / "cluster.json"
 
     @property
     def kubeconfig(self) -> Path:
-        """Kubeconfig of the administrator."""
+        """Kubeconfig file of the administrator."""
         return self.root / "kubeconfig"
 
     @property
     def pki(self) -> Path:
-        """Keys and certificates."""
+        """Folder with keys and certificates."""
         return self.root / "pki"
 
     @property
     def etcd_pki(self) -> Path:
-        """Keys and certificates of etcd. They have their own authority, because etcd accepts every client with a certificate
-        of it.
+        """Folder with etcd's keys and certificates. etcd has its own CA, because it accepts every client certificate that
+        its CA signed.
         """
         return self.pki / "etcd"
 
     @property
     def run(self) -> Path:
-        """Folder with a file for each process: its ID and start time."""
+        """Folder with a file for each process, which contains the process ID and the start time."""
         return self.root / "run"
 
     @property
     def logs(self) -> Path:
-        """Folder with a log for each process."""
+        """Folder with a log file for each process."""
         return self.root / "logs"
 
     @property
     def etcd(self) -> Path:
-        """Data of etcd."""
+        """Folder with etcd's data."""
         return self.root / "etcd"
 
     @property
     def audit_log(self) -> Path:
-        """Log with a JSON line for each API request, if the cluster was created with auditing."""
+        """Log file with a JSON line for each API request; it exists only if the cluster was created with auditing."""
         return self.root / "audit.log"
 
     @property
     def audit_policy(self) -> Path:
-        """Policy that selects what the API server writes to the audit log."""
+        """File with the policy that selects which requests the API server writes to the audit log."""
         return self.root / "audit-policy.yaml"
 
     @property
     def stages(self) -> Path:
-        """Configuration of kwok: the Stages of simulated pods and nodes."""
+        """Configuration file of kwok, which contains the Stages of simulated pods and nodes."""
         return self.root / "kwok.yaml"
 
     @property
     def models(self) -> Path:
-        """Folder that kind's nodes see as /var/lib/ome/models."""
+        """Folder that is /var/lib/ome/models on kind's nodes."""
         return self.root / "models"
 
     @property
     def prometheus(self) -> Path:
-        """Configuration and data of Prometheus, if the cluster has it."""
+        """Folder with the configuration and data of Prometheus, if the cluster has Prometheus."""
         return self.root / "prometheus"
 
     @property
     def tokens(self) -> Path:
-        """Requests for ServiceAccount tokens, the tokens, and the kubeconfigs that use them."""
+        """Folder with the requests for ServiceAccount tokens, the tokens, and the kubeconfigs that use them."""
         return self.root / "tokens"
 
     def component_kubeconfig(self, user: str) -> Path:
-        """Return the kubeconfig of a component's own identity."""
+        """Return the path of the kubeconfig with the identity of the component `user`."""
         return self.pki / f"{user}.kubeconfig"
 
     def make(self) -> None:

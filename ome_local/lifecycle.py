@@ -1,4 +1,4 @@
-"""Brings a cluster up and takes it down. Both can be repeated safely."""
+"""Start and remove a cluster. Both operations can be repeated safely."""
 
 import contextlib
 import os
@@ -28,11 +28,11 @@ VERSION = "OME_KUBERNETES"
 
 
 def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
-    """Create the cluster if it does not exist, start components and spawned processes that do not run, and add missing
-    nodes.
+    """Create the cluster if it does not exist, start components and spawned processes that are not running, and add
+    missing nodes.
 
-    Without `join` the real node can load images but runs no pods, because its programs may still be missing. A later `up`
-    starts them.
+    If `join` is false, the real node can load images but runs no pods, because its programs may still be missing. A later
+    `up` starts these programs.
     """
     nodes.simulated(wanted.accelerator, 0, wanted.gpus_per_node)  # refuse a wrong name before anything starts
     made = spec.load(at)
@@ -70,8 +70,8 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
 
 
 def _version(made: Kept | None, wanted: Spec) -> str:
-    """Return the Kubernetes version: the requested one, else the cluster's, else, for tests without real nodes,
-    $OME_KUBERNETES.
+    """Return the Kubernetes version: the requested version, otherwise the version of the existing cluster. For a new
+    cluster without real nodes, as in tests, $OME_KUBERNETES is used if it is set.
     """
     if wanted.kubernetes or made:
         return versions.kubernetes(wanted.kubernetes or (made.spec.version if made else ""))
@@ -80,7 +80,7 @@ def _version(made: Kept | None, wanted: Spec) -> str:
 
 
 def _end_servers(at: Layout) -> None:
-    """Stop the components that change their Kubernetes version, the API server last."""
+    """Stop the components whose Kubernetes version changes; the API server is stopped last."""
     for name in ("scheduler", "controller-manager", servers.SECOND, "apiserver"):
         processes.stop(at, name)
 
@@ -93,8 +93,8 @@ def programs(made: Spec, *, join: bool = True) -> Sequence[str]:
 
 
 def _settle(at: Layout, wanted: Spec) -> Kept:
-    """Write the settings of the cluster. Existing settings take precedence, except that nodes are added and the start delay
-    may change.
+    """Write the settings of the cluster. Existing settings take precedence, except that nodes can be added and the start
+    delay can change.
     """
     kept = spec.load(at) or creation.create(at, wanted)
     changed = kept.with_spec(
@@ -110,7 +110,7 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
 
 
 def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> KubeApi:
-    """Start etcd, then the API server, then all other components at once."""
+    """Start etcd, then the API server, then all other components at the same time."""
     if kept.spec.kind:
         life.start(at, kept.spec.workers)
         names = ["kwok", "tokens"]
@@ -165,8 +165,8 @@ def down(at: Layout) -> bool:
 
 
 def _remove(root: Path) -> None:
-    """Remove the directory, cluster.json first: without this file it is not a cluster, even if the removal is
-    interrupted.
+    """Remove the directory. cluster.json is removed first: a directory without this file is not a cluster, even if the
+    removal is interrupted.
     """
     (root / "cluster.json").unlink(missing_ok=True)
     shutil.rmtree(root)

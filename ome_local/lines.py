@@ -1,5 +1,5 @@
-"""Help lines of this package's commands in `ome --help`. They are separate, because loading the commands takes as long as
-everything else.
+"""Help lines of this package's commands in `ome --help`. The lines are in a separate module, because loading the commands
+takes as long as loading everything else.
 """
 
 LOCAL = "Run a real control plane on this machine, with simulated nodes."

@@ -1,5 +1,5 @@
-"""A lock that admits one command at a time to a cluster. It locks the cluster's directory itself, so that `down` leaves no
-lock file behind.
+"""A lock that lets one command at a time work on a cluster. The cluster's directory itself is locked, so that `down`
+leaves no lock file behind.
 """
 
 import fcntl
@@ -13,8 +13,8 @@ from ome_local import cancel
 
 @contextmanager
 def locked(root: Path, *, create: bool) -> Iterator[bool]:
-    """Hold the lock of the directory. Yields False, without a lock, if the directory does not exist and `create` is
-    false.
+    """Hold the lock of the directory inside the `with` block. If the directory does not exist and `create` is false,
+    yield False without holding a lock.
     """
     while True:
         if create:
@@ -31,7 +31,7 @@ def locked(root: Path, *, create: bool) -> Iterator[bool]:
             raise
         if _is_still(root, handle):
             break
-        os.close(handle)  # `down` removed this directory while this command waited for the lock
+        os.close(handle)  # `down` removed this directory while this command was waiting for the lock
     try:
         yield True
     finally:

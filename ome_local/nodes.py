@@ -1,6 +1,6 @@
 """Simulated nodes: Node objects that schedulers and operators cannot distinguish from real machines.
 
-The labels are those that cloud providers, node feature discovery and GPU feature discovery write on such machines.
+The nodes have the labels that cloud providers, node feature discovery and GPU feature discovery write on such machines.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,16 @@ from ome_local.binaries.versions import KUBERNETES
 from ome_operator.errors import UserError
 
 RACK = "topology.ome.io/rack"
-"""Node label of this project for the rack, because no well-known label exists. Placement accepts any label."""
+"""Node label with the rack. The label belongs to this project, because no well-known label for racks exists; placement
+accepts any label."""
 BLOCK = "topology.ome.io/block"
-"""Node label of this project for the nodes behind one leaf switch of the RDMA fabric (several racks)."""
+"""Node label with the block: the nodes behind one leaf switch of the RDMA fabric, which are several racks."""
 NODES_PER_RACK = 4
 RACKS_PER_BLOCK = 4
 FAKE = "kwok.x-k8s.io/node"
 SIMULATED = ("type", "kwok")
-"""Label of every simulated node, as in kwok's documentation. Workloads that need a real node exclude it."""
+"""Label (key, value) of every simulated node, as in kwok's documentation. Workloads that need a real node exclude nodes
+with this label."""
 Manifest = dict[str, Any]
 
 
@@ -27,10 +29,10 @@ class Machine:
 
     instance: str
     product: str | None = None
-    """Value of the product label of GPU feature discovery; None for a machine without GPUs."""
+    """Value of the product label that GPU feature discovery writes; None for a machine without GPUs."""
     gpus: int = 0
     memory_mib: int = 0
-    """Memory of one GPU as the driver reports it."""
+    """Memory of one GPU in MiB, as the driver reports it."""
     family: str = ""
     compute: str = "0.0"
     cpu: int = 192
@@ -59,17 +61,18 @@ MACHINES = {
 
 
 def machine(accelerator: str) -> Machine:
-    """Return the machine of this name. Raises UserError with the existing names."""
+    """Return the machine type of this name. Raises UserError with the existing names."""
     if accelerator not in MACHINES:
         raise UserError(f"Unknown accelerator {accelerator!r}: use one of {', '.join(sorted(MACHINES))}.")
     return MACHINES[accelerator]
 
 
 def simulated(accelerator: str, count: int, gpus_per_node: int | None = None, *, addresses: bool = True) -> list[Manifest]:
-    """Return nodes `h200-00`, `h200-01`, …, four to a rack and sixteen to a leaf switch, all in one zone.
+    """Return the nodes `h200-00`, `h200-01`, …, with four nodes per rack and sixteen nodes per leaf switch, all in one
+    zone.
 
-    Without `addresses` the nodes have only names, for clusters whose network daemon would route to them: kind's panics over
-    such addresses.
+    If `addresses` is false, the nodes have only names. Kind's network daemon would otherwise route to the addresses, and
+    panics.
     """
     kind = machine(accelerator)
     gpus = kind.gpus if gpus_per_node is None else gpus_per_node
@@ -103,8 +106,8 @@ def _address(number: int) -> list[Manifest]:
 
 def _resources(kind: Machine, gpus: int) -> dict[str, str]:
     plain = {"cpu": str(kind.cpu), "memory": kind.memory, "ephemeral-storage": "28Ti", "pods": "250"}
-    # A shared RDMA device plugin offers each device many times. Both common resource names exist, so that runtimes may
-    # request either.
+    # A shared RDMA device plugin offers each device many times. Nodes have both common resource names, because runtimes may
+    # request either name.
     shared = {"nvidia.com/gpu": str(gpus), "rdma/ib": "1k", "rdma/hca_shared_devices_a": "1k"}
     return {**plain, **(shared if gpus else {})}
 

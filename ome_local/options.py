@@ -1,5 +1,5 @@
-"""Validates combinations of the options of `ome local up`, also against those with which a cluster was created. Each error
-names the option to leave out.
+"""Validate combinations of the options of `ome local up`, also against the options with which the cluster was created.
+Each error states which option to omit.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
 
 EXTRAS = ("prometheus",)
-"""Optional programs of a cluster, by their fields in Spec."""
+"""Optional programs of a cluster, by the names of their fields in Spec."""
 
 
 With = Annotated[
@@ -22,15 +22,15 @@ With = Annotated[
 
 
 def extras(named: Collection[str]) -> dict[str, bool]:
-    """Return the fields of Spec that `--with` sets. Raises UserError for an unknown program."""
+    """Return the fields of Spec that the option `--with` sets. Raises UserError for an unknown program."""
     if unknown := [word for word in named if word not in EXTRAS]:
         raise UserError(f"--with {unknown[0]}: unknown program: use {', '.join(EXTRAS)}.")
     return {name: name in named for name in EXTRAS}
 
 
 def check(name: str, kept: Kept | None, wanted: Spec) -> None:
-    """Raise UserError if the options cannot be satisfied. `kept` holds the settings of the existing cluster of this name, or
-    None.
+    """Raise UserError if the options cannot be satisfied. `kept` contains the settings of the existing cluster of this
+    name, or is None.
     """
     if reason := refusal(name, kept.spec if kept else None, wanted):
         raise UserError(reason)

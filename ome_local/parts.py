@@ -1,4 +1,6 @@
-"""Runs the parts of a task in parallel, each as soon as its dependencies are done. The first failure cancels the others."""
+"""Run the parts of a task in parallel, each part as soon as its dependencies are done. The first failure cancels the
+other parts.
+"""
 
 import signal
 import sys
@@ -15,15 +17,16 @@ from ome_local.board import Board
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a task that can run by itself."""
+    """A part of a task, which can run in its own thread."""
 
     name: str
     do: Callable[[], str | None]
-    """Does the work. The returned text, if any, is shown behind the part's name when it is done."""
+    """A function that does the work. It returns a text that is shown behind the part's name when the part is done, or
+    None."""
     needs: tuple[str, ...] = ()
-    """Names of the parts that have to be done before."""
+    """Names of the parts that must be done before this part begins."""
     nice: int = 0
-    """Niceness of the programs that this part starts. Parts on the critical path get the lowest value."""
+    """Niceness of the programs that this part starts. Parts on the critical path have the lowest value."""
 
 
 def run(parts: Sequence[Part], board: Board) -> None:
@@ -53,7 +56,9 @@ def _do(part: Part, board: Board, called_off: cancel.Cancel) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does, together with the programs that it has started."""
+    """Inside the `with` block, SIGTERM and SIGHUP end a run in the same way as Ctrl-C: the programs that the run has
+    started are stopped too.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,6 +1,6 @@
-"""Creates the cluster's certificate authority, a server certificate, and an identity for each component.
+"""Create the cluster's certificate authority, a server certificate, and a client certificate for each component.
 
-The keys are elliptic-curve keys: creating them takes no noticeable time, and a connection takes less CPU than with RSA.
+The keys are elliptic-curve keys: creating them takes no noticeable time, and a connection needs less CPU time than with RSA.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ SERVICE_IP = "10.96.0.1"
 
 
 class Authority:
-    """Signs certificates, and writes each as <name>.crt and <name>.key into one folder."""
+    """A certificate authority. It writes each certificate as <name>.crt and <name>.key into one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,13 +49,17 @@ class Authority:
         self._issue(file, _subject(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH], None)
 
     def server(self, file: str, addresses: Sequence[str] = ()) -> None:
-        """Write a server certificate for loopback, for the Service `kubernetes`, and for additional addresses."""
+        """Write a server certificate for loopback addresses, for the Service `kubernetes`, and for the additional
+        addresses.
+        """
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in _SERVER_NAMES]
         names += _addresses(dict.fromkeys(["127.0.0.1", SERVICE_IP, *addresses]))
         self._issue(file, _subject(file, ()), [ExtendedKeyUsageOID.SERVER_AUTH], x509.SubjectAlternativeName(names))
 
     def member(self, file: str) -> None:
-        """Write a certificate of an etcd member, which is a server on loopback and a client of its own gRPC endpoint."""
+        """Write the certificate of an etcd member. A member is both a server on loopback and a client of its own gRPC
+        endpoint.
+        """
         both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         self._issue(file, _subject(file, ()), both, x509.SubjectAlternativeName(_addresses(["127.0.0.1"])))
 
@@ -78,8 +82,8 @@ class Authority:
 
 
 def service_account_key(folder: Path) -> None:
-    """Write sa.key, which signs ServiceAccount tokens, and sa.pub, which verifies them. They are kept, so that tokens stay
-    valid after a restart.
+    """Write sa.key, which signs ServiceAccount tokens, and sa.pub, which verifies them. The keys stay the same, so that
+    tokens stay valid after a restart.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -95,7 +99,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # clocks of a machine and its containers may differ
+        .not_valid_before(now - timedelta(hours=1))  # the clocks of a machine and of its containers may differ
         .not_valid_after(now + _LIFE)
     )
 

@@ -1,4 +1,6 @@
-"""Loopback ports. They are chosen once when a cluster is created, so that its kubeconfig stays valid after a restart."""
+"""Choose loopback ports for a cluster. The ports are chosen once when the cluster is created, so that its kubeconfig
+stays valid after a restart.
+"""
 
 import http.client
 import json
@@ -10,14 +12,13 @@ from pathlib import Path
 from ome_operator.errors import UserError
 
 RANGE = range(20000, 32000)
-"""The range is below the ports that Linux uses for outgoing connections (32768 and up), so that no connection takes a port
-while the cluster is stopped.
-"""
+"""Port numbers from which ports are chosen. They are below the ports that Linux uses for outgoing connections (32768 and
+above), so that no connection uses a port while the cluster is stopped."""
 
 
 def choose(count: int, taken: Iterable[int] = (), dice: random.Random | None = None) -> list[int]:
-    """Return `count` free ports that are not in `taken` (the ports of stopped clusters). Raises UserError if there are too
-    few.
+    """Return `count` free ports that are not in `taken` (the ports of stopped clusters). Raises UserError if not enough
+    ports are free.
     """
     dice, avoid = dice or random.Random(), set(taken)
     found: list[int] = []
@@ -30,8 +31,8 @@ def choose(count: int, taken: Iterable[int] = (), dice: random.Random | None = N
 
 
 def is_free(port: int) -> bool:
-    """Return whether nothing listens on the port. SO_REUSEADDR is set as servers do, so that closing connections do not
-    count.
+    """Return whether no process listens on the port. SO_REUSEADDR is set, as servers do, so that closing connections do
+    not make the port appear used.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -43,14 +44,14 @@ def is_free(port: int) -> bool:
 
 
 def listens(host: str, port: int) -> bool:
-    """Return whether a server accepts connections there."""
+    """Return whether a server accepts connections at this address and port."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((host, port)) == 0
 
 
 def answers(host: str, port: int, path: str) -> bool:
-    """Return whether an HTTP server there answers 200."""
+    """Return whether an HTTP server at this address and port answers a request for `path` with status 200."""
     probe = http.client.HTTPConnection(host, port, timeout=2.0)
     try:
         probe.request("GET", path)

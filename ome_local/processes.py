@@ -1,7 +1,8 @@
-"""Background processes of a cluster. Each runs in its own session and is identified by process ID *and* start time.
+"""Background processes of a cluster. Each process runs in its own session and is identified by its process ID *and* its
+start time.
 
-A process ID alone does not identify a process: after a crash or a reboot it may belong to another one. No signal is sent to
-a process whose start time differs from the recorded one.
+A process ID alone does not identify a process: after a crash or a reboot, another process may have the same ID. No signal is
+sent to a process whose start time differs from the recorded start time.
 """
 
 import contextlib
@@ -19,15 +20,16 @@ from ome_local.kubeconfig import write_atomically
 from ome_local.layout import Layout
 
 MARK = "OME_LOCAL_CLUSTER_DIR"
-"""Environment variable of every process that this package starts, with the cluster's directory. It identifies processes
-whose file was lost.
-"""
+"""Environment variable with the cluster's directory in every process that this package starts. It identifies processes
+whose record file was lost."""
 _REMEMBER = 'printf %s "$$" >"$1.new" && mv "$1.new" "$1"; shift; exec "$@"'
-"""A process writes its ID before it executes the program, because its parent may be killed before it could write it."""
+"""Shell script in which a process writes its own ID before it executes the program, because its parent may be killed
+before the parent could write the ID."""
 _BECOMES_S = 0.1
-"""Seconds for which a process may show no environment while it executes the program."""
+"""Seconds during which a process may have no readable environment, because it is just executing the program."""
 _CHILDREN: dict[int, "subprocess.Popen[bytes]"] = {}
-"""Child processes of this very process. They must be reaped, or they remain zombies until this process ends."""
+"""Process ID -> child process of the current process. Children that have ended must be reaped; otherwise they remain
+zombies until the current process ends."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +38,24 @@ class Process:
 
     pid: int
     started: str
-    """Start time: clock ticks since boot on Linux, a date elsewhere. It is only compared for equality."""
+    """Start time of the process: clock ticks since boot on Linux, a date on other systems. It is only compared for
+    equality."""
 
     def alive(self) -> bool:
-        """Return whether this process still runs. A zombie does not."""
+        """Return whether this process is still running. A zombie is not regarded as running."""
         if child := _CHILDREN.get(self.pid):
             child.poll()
         return started_at(self.pid) == self.started
 
     def signal(self, number: int) -> None:
-        """Send a signal to this process, and to no other with the same ID."""
+        """Send a signal to this process. No signal is sent to another process that has the same ID."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 def started_at(pid: int) -> str | None:
-    """Return the start time of the process with this ID; None if it does not run."""
+    """Return the start time of the process with this ID, or None if no such process is running."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -62,14 +65,14 @@ def started_at(pid: int) -> str | None:
 
 
 def _started_by_ps(pid: int) -> str | None:
-    """Return the start time on macOS, which has no /proc."""
+    """Return the start time of a process on macOS, which has no /proc, or None if the process is not running."""
     told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, started = told.stdout.strip().partition(" ")
     return started.strip() or None if not state.startswith("Z") else None
 
 
 def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-    """Start a process detached from this terminal, append its output to its log, and record it."""
+    """Start a process that is detached from this terminal, append its output to its log, and record the process."""
     environment = {**os.environ, **(env or {}), MARK: str(at.root)}
     with (at.logs / f"{name}.log").open("ab") as log:
         child = subprocess.Popen(
@@ -86,7 +89,7 @@ def spawn(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | N
 
 
 def keep(at: Layout, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
-    """Start a process and record its command, so that `again` restarts it if it ends by itself, until it is stopped."""
+    """Start a process and record its command. `again` restarts the process if it ends by itself before `stop` is called."""
     write_atomically(_how(at, name), json.dumps({"argv": [*argv], "env": dict(env or {})}))
     return spawn(at, name, argv, env)
 
@@ -101,14 +104,14 @@ def again(at: Layout) -> list[str]:
 
 
 def remember(at: Layout, name: str, pid: int) -> Process:
-    """Record a running process under this name, by which `find` and `stop` identify it."""
+    """Record a running process under this name, with which `find` and `stop` identify the process."""
     process = Process(pid, started_at(pid) or "")
     write_atomically(_file(at, name), json.dumps({"pid": process.pid, "started": process.started}))
     return process
 
 
 def find(at: Layout, name: str) -> Process | None:
-    """Return the process recorded under this name if it still runs, else None."""
+    """Return the process that is recorded under this name if it is still running, otherwise None."""
     kept = _remembered(at, name)
     if kept is not None and kept.alive():
         return kept
@@ -127,8 +130,8 @@ def _remembered(at: Layout, name: str) -> Process | None:
 
 
 def _by_itself(at: Layout, name: str) -> Process | None:
-    """Return the process that recorded its own ID. It has no start time yet, so its mark has to prove that it belongs to
-    this cluster.
+    """Return the process that recorded its own ID, or None. The record contains no start time yet, so the process's
+    environment must prove that it belongs to this cluster.
     """
     try:
         pid = int(_early(at, name).read_text())
@@ -141,13 +144,13 @@ def _by_itself(at: Layout, name: str) -> Process | None:
 
 
 def names(at: Layout) -> list[str]:
-    """Return every recorded name."""
+    """Return the names of all recorded processes."""
     return sorted(path.name.removesuffix(".pid") for path in at.run.glob("[!.]*.pid"))
 
 
 def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 10.0) -> None:
-    """Stop a process: send the signal, then SIGKILL after the grace period, wait until it has ended, and remove its
-    record.
+    """Stop a process: send the signal, send SIGKILL after the grace period, wait until the process has ended, and remove
+    its record.
     """
     if process := find(at, name):
         process.signal(number)
@@ -160,8 +163,8 @@ def stop(at: Layout, name: str, number: int = signal.SIGTERM, grace_s: float = 1
 
 
 def end_all(at: Layout, grace_s: float = 1.0) -> None:
-    """Stop every process of the cluster, including those whose file was lost. SIGKILL follows after `grace_s`, because the
-    data is removed anyway.
+    """Stop every process of the cluster, including processes whose record file was lost. SIGKILL follows after `grace_s`
+    seconds; a longer wait is unnecessary, because the data is removed anyway.
     """
     ours = {process for name in names(at) if (process := find(at, name))} | set(marked(at))
     for process in ours:
@@ -177,7 +180,7 @@ def end_all(at: Layout, grace_s: float = 1.0) -> None:
 
 
 def gone(processes: Iterable[Process], within_s: float) -> bool:
-    """Wait until all processes have ended. Return False if some still run after `within_s` seconds."""
+    """Wait until all processes have ended. Return False if some processes are still running after `within_s` seconds."""
     waiting, until = list(processes), time.monotonic() + within_s
     while waiting := [process for process in waiting if process.alive()]:
         if time.monotonic() > until:
@@ -187,7 +190,7 @@ def gone(processes: Iterable[Process], within_s: float) -> bool:
 
 
 def marked(at: Layout) -> list[Process]:
-    """Return the processes that carry this cluster's mark, found in /proc, except this process itself."""
+    """Return the processes in /proc whose environment contains this cluster's directory, without the current process."""
     found = []
     for pid in (int(folder.name) for folder in Path("/proc").glob("[0-9]*")):
         if pid != os.getpid() and _is_marked(pid, at) and (started := started_at(pid)):
@@ -207,7 +210,7 @@ def _environment(pid: int) -> bytes:
 
 
 def last_words(at: Layout, name: str, lines: int = 3) -> str:
-    """Return the end of a process's log, for an error message."""
+    """Return the last lines of a process's log, for an error message."""
     try:
         text = (at.logs / f"{name}.log").read_text(errors="replace")
     except OSError:
@@ -228,4 +231,4 @@ def _early(at: Layout, name: str) -> Path:
 
 
 PYTHON = sys.executable
-"""Interpreter with this package, for processes of this package."""
+"""Python interpreter that can import this package, for processes of this package."""

@@ -1,6 +1,6 @@
-"""Shows the progress of a long step: on a terminal as a line with the elapsed time, elsewhere as plain lines.
+"""Show the progress of a long step: on a terminal as a line with the elapsed time, elsewhere as plain lines.
 
-While a screen shows the parts of a run (ome_local/screen.py), a step is shown there behind its part.
+While a screen shows the parts of a run (ome_local/screen.py), the screen shows the step behind the part that it belongs to.
 """
 
 import sys
@@ -19,13 +19,13 @@ _PLAIN_AFTER_S = 3.0
 
 
 def say(line: str) -> None:
-    """Print a line to stderr. Stdout is reserved for the result of a command."""
+    """Print a line to stderr. Stdout contains only the result of a command."""
     print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def step(what: str, *, quiet_below: float = 1.0) -> Iterator[list[str]]:
-    """Show `what…` with its elapsed time, and the words that the block adds to the yielded list.
+    """Show `what…`, the elapsed time, and the words that the `with` block adds to the yielded list.
 
     Steps that take less than `quiet_below` seconds are not shown.
     """

@@ -1,7 +1,7 @@
-"""Prometheus of a local cluster: its targets, its alert rules, and its command line.
+"""The Prometheus of a local cluster: its targets, its alert rules, and its command line.
 
-It scrapes an operator on this machine at its port, and pods of real nodes at their own addresses (ome_local/targets.py).
-With kind it reaches no pod unless this machine has routes to them.
+Prometheus scrapes an operator on this machine at the operator's port, and pods of real nodes at the pods' own addresses
+(ome_local/targets.py). With kind, Prometheus reaches no pod unless this machine has routes to the pods.
 """
 
 from pathlib import Path
@@ -15,27 +15,28 @@ from ome_local.spec import Kept
 from ome_operator.util.checkout import shipped
 
 NAME = "prometheus"
-"""Name of the process, of its port, and of its user at the API server."""
+"""Name of Prometheus' process, of its port, and of its user at the API server."""
 PROCESSES = (NAME, targets.NAME)
 EVERY = "5s"
-"""Scrape interval, and the longest time that a user waits for new data."""
+"""Scrape interval. It is also the longest time that a user waits for new data."""
 _COLON = {
     "source_labels": ["__name__"], "regex": "(sglang|vllm)_(.+)", "target_label": "__name__", "replacement": "${1}:${2}",
 }  # fmt: skip
-"""With a Prometheus before 3.0, a newer prometheus_client exposes `sglang:…` as `sglang_…`. The chart's PodMonitor has the
-same relabelling.
-"""
+"""Relabelling of metric names. With a Prometheus before 3.0, a newer prometheus_client exposes `sglang:…` as `sglang_…`.
+The chart's PodMonitor has the same relabelling."""
 RULES = Path("ome-resources/files/alerts.yaml")
-"""Path below the charts of the rules in the chart's PrometheusRule."""
+"""Path of the alert rules relative to the folder of the charts. The chart's PrometheusRule contains the same rules."""
 
 
 def url(kept: Kept) -> str:
-    """Return the URL of the cluster's Prometheus; "" if it has none."""
+    """Return the URL of the cluster's Prometheus; "" if the cluster has no Prometheus."""
     return f"http://127.0.0.1:{kept.ports[NAME]}" if kept.spec.prometheus else ""
 
 
 def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY) -> bool:
-    """Write the configuration with these rules, by default those of the chart. Return whether it has changed."""
+    """Write the configuration with the alert rules in the file `rules`, by default the chart's rules. `every` is the
+    scrape interval. Return whether the configuration has changed.
+    """
     import yaml  # imported here, so that `ome local kubectl` starts fast
 
     targets.folder(at).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -47,9 +48,10 @@ def write(at: Layout, kept: Kept, rules: Path | None = None, every: str = EVERY)
 
 
 def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
-    """Return the configuration of scraping and rules. A target in a file names its own job.
+    """Return the configuration of scraping and rules. A target file contains the name of the job.
 
-    The operator's series about services have their own label `namespace`, which is not that of its pod.
+    The operator's series about services have a label `namespace` with the namespace of the service, which must not be
+    replaced by the namespace of the operator's pod.
     """
     beside = {"targets": [f"127.0.0.1:{kept.ports['operator-metrics']}"]}
 
@@ -66,8 +68,8 @@ def config(at: Layout, kept: Kept, rules: Path, every: str) -> dict[str, Any]:
 
 
 def command(at: Layout, kept: Kept) -> list[str]:
-    """Return the command line. Prometheus listens on loopback, and does not allow other web sites to read it in a
-    browser.
+    """Return the command line. Prometheus listens on loopback, and does not permit other web sites in a browser to read
+    its data.
     """
     address = f"127.0.0.1:{kept.ports[NAME]}"
     programs = debian.prometheus()
@@ -86,7 +88,7 @@ def command(at: Layout, kept: Kept) -> list[str]:
 
 
 def identity(at: Layout, kept: Kept) -> Path:
-    """Return the kubeconfig with which Prometheus' targets are discovered."""
+    """Return the kubeconfig with which the process of `targets.py` finds Prometheus' targets."""
     return at.kubeconfig if kept.spec.kind else at.component_kubeconfig(NAME)
 
 

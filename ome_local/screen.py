@@ -1,5 +1,5 @@
-"""Shows the progress of a board: on a terminal as a live screen, elsewhere as a line for each finished part and the
-remaining ones.
+"""Show the progress of a board: on a terminal as a live screen, elsewhere as one line for each finished part and one line
+for the remaining parts.
 
 Text that is printed meanwhile appears above the screen.
 """
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 EVERY_S = 30.0
-"""Seconds between two lines about the remaining parts if the output is not a terminal."""
+"""Seconds between two lines about the remaining parts, if the output is not a terminal."""
 _MARKS = {WAITING: ("·", "dim"), RUNNING: ("…", "yellow"), DONE: ("✓", "green"), FAILED: ("✗", "red")}
 _SHOWN: list[str] = []
-"""The form in which a board is currently shown."""
+"""The form in which a board is shown at present; empty if no board is shown."""
 
 
 def is_shown() -> bool:
@@ -56,8 +56,8 @@ def _live(board: Board) -> Iterator[None]:
 
 
 def draw(board: Board) -> "Table":
-    """Return a table with a row for each part. The detail is cut instead of wrapped, so that the height of the screen does
-    not change.
+    """Return a table with a row for each part. Long details are cut instead of wrapped, so that the height of the screen
+    does not change.
     """
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""Starts the processes of a control plane and waits until they serve requests."""
+"""Start the processes of a control plane, and wait until they serve requests."""
 
 import time
 from collections.abc import Callable
@@ -12,19 +12,20 @@ from ome_operator.errors import UserError
 
 READY_WITHIN_S = 60.0
 SECOND = "apiserver-2"
-"""Name of a second API server on the same etcd, for tests."""
+"""Name of the process of a second API server that uses the same etcd, for tests."""
 DIRECT = {"NO_PROXY": "*", "no_proxy": "*"}
-"""Environment for a cluster with a real node, because a proxy of this session cannot reach the pod network."""
+"""Environment variables for a cluster with a real node, because the proxy of this session cannot reach the pod network."""
 
 
 def start(at: Layout, kept: Kept, name: str) -> None:
-    """Start a process unless it runs. If other processes need it as a server, wait until it serves requests."""
+    """Start a process unless it is running. If other processes send requests to it, wait until it serves requests."""
     if name == prometheus.NAME and prometheus.write(at, kept):
         processes.stop(at, name)  # Prometheus reads its configuration only at its start
     if processes.find(at, name) is None:
         _wait_free(kept.ports.get(name))
         processes.spawn(at, name, command(at, kept, name), DIRECT if kept.network else None)
-    # Wait also for a process that ran already, because the command that started it may have been killed before it served.
+    # Wait also for a process that was already running: the command that started it may have been killed before it served
+    # requests.
     if name == "etcd":
         wait(at, name, lambda: ports.listens("127.0.0.1", kept.ports["etcd"]), "accept connections")
     elif name.startswith("apiserver"):
@@ -34,7 +35,7 @@ def start(at: Layout, kept: Kept, name: str) -> None:
 
 
 def _wait_free(port: int | None, within_s: float = 5.0) -> None:
-    """Wait until the port is free. A killed process is a zombie while its other threads still hold the port."""
+    """Wait until the port is free. A killed process is a zombie while its other threads still keep the port open."""
     until = time.monotonic() + within_s
     while port is not None and not ports.is_free(port) and time.monotonic() < until:
         time.sleep(0.02)
@@ -68,15 +69,15 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
 
 
 def wait_ready(at: Layout, kept: Kept, name: str = "apiserver") -> None:
-    """Wait until /readyz returns ok, which includes that the built-in roles exist."""
+    """Wait until the API server's /readyz returns ok, which also means that the built-in roles exist."""
     api = KubeApi.of(at.kubeconfig, timeout=5.0, server=creation.server(kept, name))
     wait(at, name, lambda: api.get("/readyz") == "ok", "say that it is ready")
     api.close()
 
 
 def wait(at: Layout, name: str, served: Callable[[], bool], what: str, within_s: float = READY_WITHIN_S) -> None:
-    """Poll until `served` returns True. Raises UserError with the end of the process's log if the process ends or is
-    late.
+    """Poll until `served` returns True. Raises UserError with the end of the process's log if the process ends, or if
+    `within_s` seconds have passed.
     """
     until = time.monotonic() + within_s
     while True:

@@ -1,4 +1,6 @@
-"""The settings with which a cluster is created. They are stored in its directory, and most cannot change later."""
+"""The settings with which a cluster is created. They are stored in the cluster's directory, and most settings cannot
+change later.
+"""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -18,38 +20,36 @@ class Spec:
     """Number of simulated nodes. A later `up` with a higher number adds nodes."""
     accelerator: str = "h200"
     gpus_per_node: int | None = None
-    """GPUs per simulated node; None for as many as such a machine has."""
+    """Number of GPUs per simulated node; None selects the number that such a machine has."""
     start_delay_s: float = 0.0
-    """Seconds from the binding of a pod to Ready on simulated nodes."""
+    """Seconds from the binding of a pod to a simulated node until the pod is Ready."""
     audit: bool = False
-    """Whether the API server writes audit.log. It costs the API server time, so it is off for users, and on for tests and
-    benchmarks.
-    """
+    """Whether the API server writes audit.log. The log costs the API server time, so it is disabled for users, and
+    enabled for tests and benchmarks."""
     fast: bool = False
-    """Whether the request limits of controller-manager and scheduler are raised. The defaults (20 per second) would dominate
-    all measurements.
-    """
+    """Whether the request limits of controller-manager and scheduler are raised. The default limits (20 per second) would
+    dominate all measurements."""
     kind: bool = False
-    """Whether the control plane is kind's, in Docker."""
+    """Whether kind runs the control plane in Docker."""
     workers: int = 0
-    """Number of kind's worker nodes. With workers the control plane node runs no pods of ours; without, it is the real node
-    itself.
-    """
+    """Number of kind's worker nodes. If it is 0, the control plane node is the real node; otherwise the control plane
+    node runs no pods of services."""
     real_node: bool = False
-    """Whether a kubelet on this machine joins as real-0. The API server then listens on every address, so that pods reach
-    it.
-    """
+    """Whether a kubelet on this machine joins the cluster as the node real-0. The API server then listens on every
+    address, so that pods can reach it."""
     prometheus: bool = False
     """Whether Prometheus runs with the control plane. A later `up` can add it."""
     kubernetes: str = ""
-    """Kubernetes version of the control plane; "" for that of the existing cluster, or the default."""
+    """Kubernetes version of the control plane; "" selects the version of the existing cluster, or the default version."""
     demo: str = ""
-    """Folder of the packages of the installation whose `ome demo` created the cluster; "" for a cluster of `ome local
-    up`."""
+    """Folder with the packages of the installation whose `ome demo` created the cluster; "" if `ome local up` created the
+    cluster."""
 
     @property
     def version(self) -> str:
-        """Kubernetes version of the cluster. Clusters of earlier builds did not store it."""
+        """Kubernetes version of the cluster, also for clusters of earlier versions of this package, which did not store
+        it.
+        """
         return self.kubernetes or KUBERNETES
 
 
@@ -60,10 +60,10 @@ class Kept:
     spec: Spec
     ports: dict[str, int]
     network: Network | None = None
-    """Network of the real node."""
+    """Network of the real node; None if the cluster has no real node."""
 
     def with_spec(self, **changes: object) -> "Kept":
-        """Return the same cluster with changed options."""
+        """Return the settings of the same cluster with changed options."""
         return replace(self, spec=replace(self.spec, **changes))  # type: ignore[arg-type]
 
 

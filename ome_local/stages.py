@@ -1,9 +1,9 @@
-"""Simulates the life of pods and nodes by kwok Stages.
+"""Simulate the life of pods and nodes with kwok Stages.
 
-The defaults are kwok's own fast stages with four differences: a start delay, a pod annotation that overrides it for one pod,
-node heartbeats every ten minutes instead of leases, and a single confirmation of each deletion. Of the Stages that match a
-pod, those with a weight take precedence over the defaults, which have none. A test can therefore add a Stage for its own
-pods without changing others.
+The default Stages are kwok's own fast Stages with four differences: a start delay; a pod annotation that overrides the delay
+for one pod; node heartbeats every ten minutes instead of leases; and a single confirmation of each deletion. If several
+Stages match a pod, a Stage with a weight takes precedence over the default Stages, which have no weight. A test can
+therefore add a Stage for its own pods without changing other pods.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 Stage = dict[str, Any]
 START_DELAY = "pod-ready.stage.kwok.x-k8s.io/delay"
-"""Pod annotation with the start delay of this pod, such as `5s`."""
+"""Pod annotation with the start delay of one pod, such as `5s`."""
 
 _IS = {True: "Exists", False: "DoesNotExist"}
 _RUNNING: Stage = {"key": ".status.phase", "operator": "In", "values": ["Running"]}
@@ -165,7 +165,9 @@ def finish(labels: Mapping[str, str], *, exit_code: int = 0, message: str = "", 
 
 
 def config(stages: Iterable[Stage]) -> str:
-    """Return kwok's configuration file: YAML documents, each as JSON. Selectors need a value even for `Exists`."""
+    """Return kwok's configuration file: YAML documents, each written as JSON. Selectors need a value even for the
+    operator `Exists`.
+    """
     return "".join(f"---\n{json.dumps(stage)}\n" for stage in stages)
 
 
@@ -189,11 +191,11 @@ def _deleted(is_so: bool) -> Stage:
 
 
 def _confirmed(is_so: bool) -> Stage:
-    """Return an expression that matches whether a kubelet has confirmed a deletion, which it does by deleting with a grace
-    period of 0 s.
+    """Return an expression that matches if the kubelet has confirmed a deletion (`is_so` true) or has not confirmed it
+    (false). A kubelet confirms a deletion by deleting the pod with a grace period of 0 s.
 
-    The confirmation changes the pod, so kwok would immediately delete it again by name, when the name may belong to a new
-    pod. A second deletion is needed only if an API server was killed between the change and the removal.
+    The confirmation changes the pod, so kwok would immediately delete the pod again by name, when the name may already
+    belong to a new pod. A second deletion is needed only if an API server was killed between the change and the removal.
     """
     key = ".metadata.deletionGracePeriodSeconds | tostring"
     return {"key": key, "operator": "In" if is_so else "NotIn", "values": ["0"]}

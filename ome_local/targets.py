@@ -1,7 +1,8 @@
-"""Writes the targets of a cluster's Prometheus: a small process that lists pods as long as the cluster is up.
+"""Write the targets of a cluster's Prometheus: a small process that lists pods as long as the cluster is running.
 
-Debian's Prometheus has no discovery by the API server. Simulated pods answer no requests, so the targets are only pods of
-real nodes, at their own addresses. It uses only the standard library, so that it stays small.
+The process is necessary because Debian's Prometheus cannot discover targets with the API server. Simulated pods answer no
+requests, so only pods of real nodes are targets, at their own addresses. The process uses only the standard library, so that
+it needs little memory.
 """
 
 import argparse
@@ -28,15 +29,15 @@ PODS: Mapping[str, tuple[str, str]] = {
     "engines": (_LEADERS, "http"),
     "routers": ("ome.io/managed-by=ome-operator,component=router", "metrics"),
 }
-"""Job → label selector of its pods, and name of the port, as in charts/ome-resources/templates/metrics.yaml."""
+"""Name of a job -> (label selector of its pods, name of the port), as in charts/ome-resources/templates/metrics.yaml."""
 _LOOK_EVERY_S = 2.0
 Body = Mapping[str, Any]
 Target = dict[str, Any]
 
 
 def folder(at: Layout) -> Path:
-    """Return the folder of target files: operator*.json and pods*.json. Tests may add files at any time for what they
-    start.
+    """Return the folder of target files: operator*.json and pods*.json. Tests may add files at any time for their own
+    servers.
     """
     return at.prometheus / "targets"
 
@@ -60,7 +61,9 @@ def _listed(api: KubeApi, plural: str, selector: str, more: str = "") -> list[Bo
 
 
 def of_pods(pods: Collection[Body], nodes: Collection[str], job: str, port: str) -> Iterator[Target]:
-    """Yield the ports of this name of pods on these nodes, with the labels that a PodMonitor sets."""
+    """Yield a target for each port named `port` of the pods that run on the given nodes. The targets have the labels that
+    a PodMonitor sets.
+    """
     for pod in pods:
         address = pod["status"].get("podIP")
         if not address or pod["spec"].get("nodeName") not in nodes:
@@ -75,8 +78,8 @@ def of_pods(pods: Collection[Body], nodes: Collection[str], job: str, port: str)
 
 
 def run(at: Layout, kubeconfig: Path) -> None:
-    """Write the target files when they change, until the cluster's directory is removed. If the API server does not respond,
-    the last files stay.
+    """Write the target files when they change, until the cluster's directory is removed. While the API server does not
+    respond, the last files stay.
     """
     api: KubeApi | None = None
     while at.spec.exists():
@@ -92,7 +95,7 @@ def run(at: Layout, kubeconfig: Path) -> None:
 
 
 def write(file: Path, targets: list[Target]) -> None:
-    """Write the targets to the file unless it has this content already."""
+    """Write the targets to the file, unless the file already has this content."""
     text = json.dumps(targets, indent=1) + "\n"
     if not file.exists() or file.read_text() != text:
         write_atomically(file, text)

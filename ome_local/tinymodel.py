@@ -1,8 +1,8 @@
-"""A model with Kimi K2's architecture and 330,000 random weights. Its answers are noise, but it is served like the real
-model.
+"""A model with Kimi K2's architecture and 330,000 random weights. Its answers are random text, but engines serve it in
+the same way as the real model.
 
-It has multi-head latent attention, routed experts, YaRN, and Kimi's special tokens and chat template, in 0.7 MB. The bytes
-are always the same, and are created without network, torch or numpy.
+The model has multi-head latent attention, routed experts, YaRN, and Kimi's special tokens and chat template, in 0.7 MB. The
+bytes are always the same, and are created without network, torch or numpy.
 """
 
 import json
@@ -19,7 +19,7 @@ from ome_operator.errors import UserError
 
 NAME = "kimi-k2-tiny"
 PLACE = Path("/var/lib/ome/models") / NAME
-"""Folder in which pods on this machine find the model, as a hostPath."""
+"""Folder of this machine in which pods find the model as a hostPath."""
 _SPREAD = 0.3
 """Standard deviation of the weights. With much smaller weights the model repeats a single token."""
 
@@ -28,9 +28,9 @@ SPECIAL = (
     "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
     "<|tool_call_end|>", "[PAD]",
 )  # fmt: skip
-"""Special tokens of Kimi K2, which SGLang's parser of its tool calls expects."""
+"""Special tokens of Kimi K2, which SGLang's parser of Kimi's tool calls expects."""
 _WORDS = 256
-"""Number of ordinary tokens: each byte is a token."""
+"""Number of ordinary tokens: each byte value is a token."""
 
 CHAT_TEMPLATE = """\
 {%- if tools -%}<|im_system|>tool_declare<|im_middle|>{{ tools | tojson }}<|im_end|>{%- endif -%}
@@ -113,12 +113,12 @@ CONFIG: dict[str, Any] = {
 
 
 def files() -> dict[str, bytes]:
-    """Return the name and content of every file of the model."""
+    """Return file name -> content of every file of the model."""
     return texts() | {"model.safetensors": safetensors(shapes())}
 
 
 def texts() -> dict[str, bytes]:
-    """Return the name and content of every file except the weights."""
+    """Return file name -> content of every file except the weights."""
     ends = [CONFIG["eos_token_id"], _WORDS + SPECIAL.index("[EOS]")]
     return {
         "config.json": _json(CONFIG),
@@ -136,8 +136,8 @@ def texts() -> dict[str, bytes]:
 
 
 def put(folder: Path = PLACE) -> Path:
-    """Write the model to the folder, readable for every user, unless it is there already. The folder appears in one step, so
-    that pods never see a part of it. Raises UserError if the folder holds other files.
+    """Write the model to the folder, readable for every user, unless the model is already there. The folder appears in
+    one step, so that pods never see a part of the model. Raises UserError if the folder contains other files.
     """
     wanted = files()
     if _is_ours(folder, wanted):
@@ -157,10 +157,10 @@ def put(folder: Path = PLACE) -> Path:
 
 
 def remove(folder: Path = PLACE) -> bool:
-    """Remove the model, and folders of /var/lib/ome that become empty. Return False if the folder does not contain what
-    `put` wrote.
+    """Remove the model, and the folders of /var/lib/ome that become empty. Return False, and remove nothing, if the
+    folder does not contain the files that `put` writes.
 
-    Other parent folders stay, because kind's nodes have them mounted and would not see a new folder of the same name.
+    Other parent folders stay, because kind's nodes have mounted them and would not see a new folder of the same name.
     """
     if not _is_ours(folder, files()):
         return False
@@ -182,7 +182,7 @@ def _is_ours(folder: Path, wanted: Mapping[str, bytes]) -> bool:
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
-    """Return the shape of every weight by its name in DeepSeek V3. Matrices are (out, in)."""
+    """Return name of a weight in DeepSeek V3 -> shape. Matrices have the shape (outputs, inputs)."""
     hidden, heads, words = CONFIG["hidden_size"], CONFIG["num_attention_heads"], CONFIG["vocab_size"]
     found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (words, hidden), "model.norm.weight": (hidden,)}
     for layer in range(CONFIG["num_hidden_layers"]):
@@ -227,10 +227,11 @@ def _experts(within: str, hidden: int, inner: int) -> dict[str, tuple[int, ...]]
 
 
 def safetensors(wanted: Mapping[str, tuple[int, ...]]) -> bytes:
-    """Return the content of a safetensors file of bfloat16 tensors: a JSON header followed by the numbers.
+    """Return the content of a safetensors file of bfloat16 tensors: a JSON header followed by the numbers. `wanted` maps
+    names to shapes.
 
-    Matrices are random, norms are one and biases are zero. Uniform numbers are used, because normal ones need a logarithm
-    whose last bit differs between machines.
+    Matrices are random, norms are one and biases are zero. The random numbers are uniform, because normal random numbers
+    need a logarithm whose last bit differs between machines.
     """
     dice, header, body = random.Random(0), {}, bytearray()
     for name, shape in wanted.items():
@@ -274,8 +275,8 @@ def _special(number: int, content: str) -> dict[str, Any]:
 
 
 def _signs() -> list[str]:
-    """Return the character that represents each byte in byte-level tokenizers: the byte's own character if it is printable,
-    else one from code point 256 on.
+    """Return the character for each byte in byte-level tokenizers: the byte's own character if it is printable, otherwise
+    a character from code point 256 on.
     """
     seen = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     hidden = [byte for byte in range(256) if byte not in seen]

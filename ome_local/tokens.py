@@ -1,8 +1,8 @@
-"""The token keeper: a small process that renews ServiceAccount tokens as long as the cluster is up.
+"""The token keeper: a small process that renews ServiceAccount tokens as long as the cluster is running.
 
-Tokens expire after an hour, and clusters stay up longer. `keep` issues the first token at once and writes a request; the
-keeper renews each requested token at half its lifetime (decisions 16). It uses only the standard library, so that it stays
-small.
+The keeper is necessary because tokens expire after an hour, and clusters run longer. `keep` issues the first token at once
+and writes a request; the keeper renews each requested token after half its lifetime (decisions 16). It uses only the
+standard library, so that it needs little memory.
 """
 
 import argparse
@@ -59,13 +59,15 @@ def issue(api: KubeApi, at: Layout, request: dict[str, object]) -> None:
 
 
 def is_due(written: float | None, life_s: float, now: float) -> bool:
-    """Return whether a token written at this time has reached half its lifetime; True if there is none."""
+    """Return whether a token has reached half its lifetime. `written` is the time when it was written, or None if there
+    is no token; then the result is True.
+    """
     return written is None or now >= written + life_s / 2
 
 
 def run(at: Layout) -> None:
-    """Renew tokens that are due, until the cluster's directory is removed. If the API server does not respond, try again
-    later.
+    """Renew tokens that are due, until the cluster's directory is removed. If the API server does not respond, the
+    renewal is retried later.
     """
     api: KubeApi | None = None
     while at.spec.exists():

@@ -1,4 +1,4 @@
-"""Runs a thread that reports progress while other work goes on."""
+"""Run a thread that reports progress while other work is running."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def watched(tell: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run `tell` in a thread inside the `with` block. The event that is passed to it is set at the end of the block, which
-    waits for the thread.
+    """Run `tell` in a thread inside the `with` block. The argument of `tell` is an event that is set at the end of the
+    block. The end of the block waits for the thread.
     """
     over = threading.Event()
     watcher = threading.Thread(target=tell, args=(over,), daemon=True)

@@ -1,6 +1,7 @@
-"""`make checksums`: adds missing lines for release files to `checksums.txt`, from the release hosts. Existing lines stay.
+"""`make checksums`: add missing lines for release files to `checksums.txt`, with digests from the release hosts. Existing
+lines stay.
 
-It is meant for a developer who changes a version and can reach the hosts. New lines are not verified: compare them with
+The command is for developers who change a version and can reach the hosts. New lines are not verified: compare them with
 published digests before you commit them.
 """
 
@@ -14,14 +15,16 @@ LINUX, MACOS = ([Target(system, arch) for arch in ("amd64", "arm64")] for system
 
 
 def files() -> Iterator[tuple[str, Tool, Target]]:
-    """Yield each release file that `ome local` may download: its path, its program and its platform."""
+    """Yield (path, program, platform) for each release file that `ome local` may download."""
     for tool in {tool for version in (KUBERNETES, *OTHERS) for tool in tools(version).values() if tool.archive}:
         for target in (*LINUX, *(MACOS if tool.name in CLIENTS else ())):
             yield tool.fill(tool.archive, target), tool, target
 
 
 def main() -> int:
-    """Request all digests, print the results, and add missing lines. Return 1 if a host's digest contradicts a line."""
+    """Request all digests, print the results, and add missing lines. Return exit code 1 if the digest from a host
+    contradicts an existing line, otherwise 0.
+    """
     known, contradicted = digests.read(), False
     expected = {path: (tool, target) for path, tool, target in files()}
     for path, (tool, target) in sorted(expected.items()):

@@ -1,4 +1,6 @@
-"""Prometheus and promtool: those of this machine, or those of Debian's package, which apt verifies by its signature."""
+"""Prometheus and promtool: the programs that are installed on this machine, otherwise those of Debian's package, whose
+signature apt verifies.
+"""
 
 import shutil
 import tempfile
@@ -11,13 +13,13 @@ from ome_local.progress import step
 
 PROGRAMS = ("prometheus", "promtool")
 PAGES = "web"
-"""Key of the files of Prometheus' web pages."""
+"""Key of the folder with the files of Prometheus' web pages."""
 _UNPACKED = {**{name: Path("usr/bin", name) for name in PROGRAMS}, PAGES: Path("usr/share/prometheus/web")}
-"""Files of the package that are kept, with their paths in it."""
+"""Key of a file or folder of the package that is kept -> its path in the package."""
 
 
 def prometheus() -> dict[str, Path]:
-    """Return the paths of both programs, and of PAGES if the programs do not find their pages themselves. Raises
+    """Return the paths of both programs, and of PAGES if the programs do not find their web pages by themselves. Raises
     Unavailable.
     """
     if found := _here():
@@ -35,7 +37,9 @@ def _here() -> dict[str, Path]:
 
 
 def _fetch(kept: Path) -> None:
-    """Unpack the package, and move it into the cache by a single rename, as for other programs."""
+    """Unpack the package, and move it to the path `kept` in the cache by a single rename, so that the cache never
+    contains a part of it.
+    """
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
             raise Unavailable(f"this machine has no prometheus and no {program} to fetch Debian's: install prometheus")

@@ -1,7 +1,7 @@
 """The SHA-256 of each release file that may be used, from `checksums.txt` in this repository.
 
-A host that serves both a program and its digest controls both. A digest that was reviewed and committed is the same for
-everybody and for every mirror.
+A host that serves both a program and its digest could change both. A reviewed and committed digest is the same for all users
+and all mirrors.
 """
 
 import re
@@ -10,15 +10,16 @@ from pathlib import Path
 
 FILE = Path(__file__).with_name("checksums.txt")
 LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
-"""Format of `sha256sum`. The name is the file's path below the base address of its releases (`Tool.archive`)."""
+"""Pattern of a line, as `sha256sum` writes it. The name is the file's path below the base address of its releases
+(`Tool.archive`)."""
 
 
 def read() -> dict[str, str]:
-    """Return the digest of each release file by its path."""
+    """Return path of a release file -> digest."""
     lines = (LINE.fullmatch(line) for line in FILE.read_text(encoding="utf-8").splitlines())
     return {found[2]: found[1] for found in lines if found}
 
 
 def write(known: Mapping[str, str]) -> None:
-    """Write all lines, sorted by path."""
+    """Write the digests as lines, sorted by path."""
     FILE.write_text("".join(f"{known[path]}  {path}\n" for path in sorted(known)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Keeps the programs of clusters in a shared cache. Each is downloaded or built once, by one process at a time."""
+"""Provide the programs of clusters in a shared cache. Each program is downloaded or built once, by one process at a time."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ _DOWNLOADS = 4
 
 
 def cache_dir() -> Path:
-    """Return $OME_CACHE, or the user's folder for caches."""
+    """Return the folder $OME_CACHE, or the user's default folder for caches."""
     if own := os.environ.get("OME_CACHE"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ome"
@@ -34,17 +34,17 @@ def place(tool: Tool, target: Target) -> Path:
 def ensure(
     names: Iterable[str] = CONTROL_PLANE, kubernetes: str = KUBERNETES, *, more_to_come: bool = False
 ) -> dict[str, Path]:
-    """Return the paths of these programs for a cluster with this Kubernetes version, after downloading or building missing
-    ones.
+    """Return the paths of these programs for a cluster with this Kubernetes version, after downloading or building
+    missing programs.
 
-    `more_to_come`: more programs will be requested afterwards, so compiled objects are kept until then.
+    `more_to_come` is true if the caller will request more programs afterwards; compiled objects are then kept.
     """
     of_version = tools(kubernetes)
     return provide([of_version[name] for name in names], more_to_come=more_to_come)
 
 
 def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, Path]:
-    """Do the same as `ensure` for programs that need not belong to a cluster."""
+    """Return the paths of these programs as `ensure` does, also for programs that do not belong to a cluster."""
     target = this_machine(clients_only={tool.name for tool in wanted} <= set(CLIENTS))
     for module, members in groupby(sorted(wanted, key=lambda tool: tool.module), key=lambda tool: tool.module):
         together = list(members)
@@ -55,7 +55,7 @@ def provide(wanted: Sequence[Tool], *, more_to_come: bool = False) -> dict[str, 
 
 
 def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
-    """Download releases if they can be verified, and build the rest with Go."""
+    """Download the releases that can be verified, and build the other programs with Go."""
     with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".new-") as folder:
         beside = Path(folder)
         reasons = _fetch([tool for tool in tools if tool.archive], target, beside)
@@ -72,7 +72,7 @@ def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
 
 
 def _fetch(tools: Sequence[Tool], target: Target, beside: Path) -> dict[str, releases.Unavailable]:
-    """Download releases into the cache, several at a time. Return the reasons for those that are unavailable."""
+    """Download releases into the cache, several at a time. Return program name -> reason for each unavailable release."""
 
     def fetch(tool: Tool) -> releases.Unavailable | None:
         try:
@@ -106,7 +106,7 @@ def _keep(program: Path, tool: Tool, target: Target) -> None:
 
 @contextmanager
 def _lock(module: str) -> Iterator[None]:
-    """Admit one process at a time to the work on a module. The next process waits, and then finds the work done."""
+    """Hold the lock for the work on a Go module. Another process that waits for the lock then finds the work done."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / f".{module}.lock").open("w") as file:
         try:

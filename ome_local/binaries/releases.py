@@ -1,7 +1,7 @@
-"""Official release binaries. They are downloaded only from hosts that answer quickly, and used only with the SHA-256 in this
+"""Download official release binaries. Only hosts that answer quickly are used, and only files whose SHA-256 is in this
 repository.
 
-An unreachable host must not cost a user more than a few seconds, because the same program can be built from source.
+An unreachable host must not delay a user by more than a few seconds, because the same program can be built from source.
 """
 
 import hashlib
@@ -21,25 +21,24 @@ from ome_local.binaries.versions import Target, Tool
 from ome_operator.errors import UserError
 
 ANSWER_WITHIN_S = 4.0
-"""Seconds within which a release host must begin to answer, including the name lookup, which has no timeout of its own."""
+"""Maximum seconds until a release host begins to answer. The time includes the name lookup, which has no timeout of its
+own."""
 _STALL_S = 30.0
 _TROUBLE = (OSError, ValueError, http.client.HTTPException)
 _REGISTRY = "Docker-Distribution-Api-Version"
 _SILENT: dict[str, str] = {}
-"""Base addresses that did not answer this process, with the reason. They are tried only once per process."""
+"""Base address that did not answer this process -> reason. Such an address is tried only once per process."""
 _Answer = TypeVar("_Answer")
 
 
 class Unavailable(UserError):
-    """The release cannot be used, because it is unreachable, unverifiable or wrong. The program has to be built from
-    source.
-    """
+    """Error: the release is unreachable, cannot be verified, or is wrong. The program must be built from source."""
 
 
 def fetch(tool: Tool, target: Target, into: Path) -> None:
     """Download the program to `into` and verify it. Raises Unavailable with the reason.
 
-    The host's own digest is not used, because it would match any file that the host serves.
+    The digest from the host itself is not used, because it would match any file that the host serves.
     """
     archive = tool.fill(tool.archive, target)
     wanted = digests.read().get(archive)
@@ -58,8 +57,8 @@ def fetch(tool: Tool, target: Target, into: Path) -> None:
 
 
 def published(tool: Tool, target: Target) -> str:
-    """Return the digest that the release host publishes. It proves nothing about files of the same host: see
-    `checksums.py`.
+    """Return the digest that the release host publishes. The digest does not prove that a file of the same host is right:
+    see `checksums.py`.
     """
     archive = tool.fill(tool.archive, target)
     with _opened(tool.address(), tool.fill(tool.checksums, target)) as reply:
@@ -71,7 +70,9 @@ def published(tool: Tool, target: Target) -> str:
 
 
 def digest_of(text: str, file: str) -> str | None:
-    """Return the digest of `file` from a checksum file, which is a bare digest or lines of `digest  name`."""
+    """Return the digest of `file` from the text of a checksum file, or None. The text is a digest alone, or lines of
+    `digest name`.
+    """
     for words in (line.split() for line in text.splitlines()):
         named = words[1].lstrip("*") if len(words) > 1 else file
         if words and Path(named).name == file and _is_sha256(words[0]):
@@ -84,8 +85,8 @@ def _is_sha256(word: str) -> bool:
 
 
 def is_registry(address: str) -> bool:
-    """Return whether an image registry answers at its `/v2/`. A registry sends a header of its own, even if it requires a
-    token.
+    """Return whether an image registry answers at the path `/v2/` of the address. A registry sends a specific header,
+    even if it requires a token.
     """
 
     def ask() -> str:
@@ -102,8 +103,8 @@ def is_registry(address: str) -> bool:
 
 
 def _opened(base: str, path: str) -> IO[bytes]:
-    """Return the response as soon as it begins. An HTTP error raises Unavailable, but does not mark the host as silent,
-    because its other files may exist.
+    """Return the response as soon as it begins. An HTTP error raises Unavailable. The host is not recorded as silent
+    after an HTTP error, because its other files may exist.
     """
     if base in _SILENT:
         raise Unavailable(_SILENT[base])
@@ -127,8 +128,8 @@ def _asked(address: str) -> IO[bytes]:
 
 
 def _within(address: str, ask: Callable[[], _Answer]) -> _Answer:
-    """Return the result of `ask` within ANSWER_WITHIN_S. It runs in a thread, because a name lookup cannot be
-    interrupted.
+    """Return the result of `ask`, or raise an error if it takes longer than ANSWER_WITHIN_S. `ask` runs in a thread,
+    because a name lookup cannot be interrupted.
     """
     answer: list[_Answer] = []
     trouble: list[str] = []
@@ -148,7 +149,7 @@ def _within(address: str, ask: Callable[[], _Answer]) -> _Answer:
 
 
 def _download(base: str, path: str, into: Path) -> str:
-    """Write the body to `into`, and return its SHA-256."""
+    """Write the body of the response to `into`, and return the SHA-256 of the body."""
     digest = hashlib.sha256()
     try:
         with _opened(base, path) as reply, into.open("wb") as file:

@@ -1,9 +1,9 @@
-"""The pinned programs of a local cluster: their versions, where they are released, and how they are built.
+"""The pinned programs of a local cluster: their versions, the locations of their releases, and how they are built.
 
-The base address of a release can be replaced by an environment variable, for mirrors and for machines without internet
-access. Files from there must also have the digest of checksums.txt.
-The Go module that builds a program is pinned by go.mod and go.sum in `gomods/<module>/`. All programs of a cluster share a
-module: packages that Kubernetes, helm, kwok and CoreDNS have in common are compiled once, which halves the compilation.
+An environment variable can replace the base address of a release, for mirrors and for machines without internet access.
+Files from a mirror must also have the digest in checksums.txt. The Go module that builds a program is pinned by go.mod and
+go.sum in `gomods/<module>/`. All programs of a cluster share a module: packages that Kubernetes, helm, kwok and CoreDNS have
+in common are compiled once, which halves the compilation.
 """
 
 import os
@@ -16,9 +16,8 @@ from ome_operator.errors import UserError
 
 KUBERNETES = "1.34.2"
 OTHERS = ("1.31.13", "1.35.4", "1.36.3", "1.37.2")
-"""Other versions that a control plane can have, each from its own module: the oldest minor version that the charts require,
-and newer ones.
-"""
+"""Other Kubernetes versions that a control plane can have, each built from its own Go module: the oldest minor version
+that the charts support, and newer versions."""
 ETCD = "3.6.6"
 KWOK = "0.7.0"
 HELM = "3.19.2"
@@ -30,7 +29,7 @@ _MODULE = "cluster"
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A program. The braces in `archive`, `member` and `checksums` are replaced by version, os and arch."""
+    """A program. In the texts `archive`, `member` and `checksums`, the words version, os and arch in braces are replaced."""
 
     name: str
     module: str
@@ -40,35 +39,36 @@ class Tool:
     base_env: str = ""
     base: str = ""
     archive: str = ""
-    """Path of the release below the base address, and its name in checksums.txt; empty for a program that is always
-    built."""
+    """Path of the release below the base address, and the name of the release in checksums.txt; "" for a program that is
+    always built."""
     checksums: str = ""
-    """Path of the host's SHA-256 file, which only `make checksums` reads: a bare digest, or lines of `digest  file`."""
+    """Path of the host's SHA-256 file, which only `make checksums` reads. The file contains a digest alone, or lines of
+    `digest file`."""
     member: str | None = None
     """Path of the program inside a .tar.gz; None if the release is the program itself."""
     gomods: Path = GOMODS
-    """Folder that contains the module's folder."""
+    """Folder that contains the folder of the Go module."""
 
     def fill(self, pattern: str, target: "Target") -> str:
-        """Return the pattern with this version and the os and arch of the machine filled in."""
+        """Return the pattern with the version, and the os and arch of `target`, filled in."""
         return pattern.format(name=self.name, version=self.version, os=target.os, arch=target.arch)
 
     def address(self) -> str:
-        """Return the base address of the releases: that of the environment variable, or the official one."""
+        """Return the base address of the releases: the value of the environment variable, otherwise the official address."""
         return os.environ.get(self.base_env, self.base).rstrip("/")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A platform, in Go's terms."""
+    """A platform with the names that Go uses."""
 
     os: str
     arch: str
 
 
 def this_machine(*, clients_only: bool = False) -> Target:
-    """Return the platform of this machine: Linux on amd64 or arm64, because kube-apiserver is released for nothing else, and
-    also macOS if only clients are needed. Raises UserError.
+    """Return the platform of this machine. Only Linux on amd64 and arm64 is supported, because kube-apiserver is released
+    for no other system; if `clients_only` is true, macOS is supported too. Raises UserError.
     """
     arch = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine().lower())
     if arch and (sys.platform == "linux" or (clients_only and sys.platform == "darwin")):
@@ -82,7 +82,7 @@ def this_machine(*, clients_only: bool = False) -> Target:
 
 
 def kubernetes(asked: str) -> str:
-    """Return the full version for a minor version or a version. Raises UserError if it is not supported."""
+    """Return the full Kubernetes version for a minor version or a full version. Raises UserError if it is not supported."""
     known = sorted((KUBERNETES, *OTHERS))
     for version in known:
         if asked.removeprefix("v") in (version, version.rpartition(".")[0]):
@@ -159,7 +159,8 @@ _ALL = [
 ]
 TOOLS = {tool.name: tool for tool in _ALL}
 OF_VERSION = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-"""Programs that depend on the Kubernetes version of a cluster. Nodes, helm and kwok are always the same."""
+"""Programs whose version is the Kubernetes version of the cluster. Nodes, helm and kwok have the same version in all
+clusters."""
 
 
 def tools(version: str = KUBERNETES) -> dict[str, Tool]:
@@ -170,7 +171,7 @@ def tools(version: str = KUBERNETES) -> dict[str, Tool]:
 CONTROL_PLANE = ("etcd", "kwok", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "coredns", "pause")
 CLIENTS = ("kwok", "kubectl", "helm")
-"""Programs for a cluster with kind's control plane. They also run on macOS."""
+"""Programs for a cluster with kind's control plane. These programs also run on macOS."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,8 @@ PATCHES = {
         '"kubernetes.io/initial-events-list-blueprint"',
     )
 }
-"""Program → replacement in its module, by which it can be compiled with the same libraries as the others."""
+"""Program -> replacement in its module. With the replacement, the program can be compiled with the same libraries as the
+others."""
 
 
 def _of_kubernetes(version: str) -> dict[str, str]:
@@ -217,6 +219,5 @@ LDFLAGS: dict[str, dict[str, str]] = {
     _MODULE: {**_of_kubernetes(KUBERNETES), **_OF_HELM},
     **{_kubernetes("kubectl", version).module: _of_kubernetes(version) for version in OTHERS},
 }
-"""Linker variables by module. Without them the servers report version v0.0.0. Programs that do not have a variable ignore
-it.
-"""
+"""Linker variables by module. Without these variables, the servers report version v0.0.0. Programs that do not contain a
+variable ignore it."""

@@ -1,1 +1,1 @@
-"""`ome demo`: serves Kimi K2 on simulated nodes, and returns real tokens if the machine can run a real node."""
+"""`ome demo`: serve Kimi K2 on simulated nodes, and generate real tokens if the machine can run a real node."""

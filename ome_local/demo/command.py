@@ -1,4 +1,4 @@
-"""Finds how the user at this terminal calls `ome`."""
+"""Determine how the user in this terminal calls `ome`."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def command() -> str:
-    """Return `ome` if the shell finds it, else its path relative to the working directory."""
+    """Return `ome` if the shell finds the command, otherwise its path relative to the working directory."""
     own = Path(sys.argv[0])
     if shutil.which("ome") and os.path.realpath(str(shutil.which("ome"))) == os.path.realpath(own):
         return "ome"

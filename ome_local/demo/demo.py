@@ -1,6 +1,7 @@
-"""`ome demo`: from nothing to Kimi K2 on 128 simulated GPUs, and to real tokens of a tiny model, in the steps of a user.
+"""`ome demo`: deploy Kimi K2 on 128 simulated GPUs, and generate real tokens with a tiny model, in the same steps as a
+user.
 
-Every step can be repeated, so a second run reuses what exists.
+Every step can be repeated; a second run reuses existing objects and files.
 """
 
 from pathlib import Path
@@ -22,7 +23,7 @@ CLUSTER = "ome-demo"
 
 
 def run(within_s: float, *, name: str = CLUSTER, kind: bool = False, prometheus: bool = False) -> None:
-    """Run the demo. Raises UserError, which names what did not become ready in time."""
+    """Run the demo. Raises UserError with the names of the objects that did not become ready within `within_s` seconds."""
     check_ours(name)
     for folder in FOLDERS:
         shipped(folder)  # report missing folders before anything is created
@@ -52,8 +53,8 @@ def remove(name: str = CLUSTER) -> None:
 
 
 def check_ours(name: str) -> None:
-    """Raise UserError for a cluster that another installation's demo, or no demo, created, because it may hold somebody's
-    work.
+    """Raise UserError if the cluster was created by the demo of another installation or not by a demo. Such a cluster may
+    contain a user's work.
     """
     kept = spec.load(layout.layout(name))
     if kept is None or kept.spec.demo == installation():
@@ -71,7 +72,7 @@ def installation() -> str:
 
 
 def _without_images() -> str:
-    """Return why there are no images for a real node, as a sentence; "" in a checkout."""
+    """Return why no images for a real node can be built, as a sentence; "" in a checkout, where they can be built."""
     try:
         checkout()
     except UserError as error:

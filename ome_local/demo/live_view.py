@@ -1,4 +1,6 @@
-"""Shows a service until it is ready: on a terminal behind its part of the run, elsewhere a line per change."""
+"""Show a service until it is ready. On a terminal the view is shown behind the part of the run; elsewhere each change is
+printed as a line.
+"""
 
 import time
 from collections.abc import Callable
@@ -10,7 +12,9 @@ _EVERY_S = 0.2
 
 
 def until_ready(look: Callable[[], View], within_s: float, alive: Callable[[], bool]) -> View:
-    """Poll the service, and return the last view: when it is ready, when the time is up, or when `alive` returns False."""
+    """Poll the service with `look`, and return the last view. Polling ends when the service is ready, after `within_s`
+    seconds, or when `alive` returns False.
+    """
     until, said = time.monotonic() + within_s, set[str]()
     while True:
         seen = look()

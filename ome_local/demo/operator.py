@@ -1,6 +1,6 @@
 """The operator of a local cluster: a process on this machine, or the chart's Deployment on the cluster's real node.
 
-Both have exactly the rights of the chart's ServiceAccount.
+In both cases the operator has exactly the permissions of the chart's ServiceAccount.
 """
 
 import json
@@ -24,10 +24,11 @@ _READY_WITHIN_S = 60.0
 
 
 def install(cluster: Cluster, inside: bool = False) -> None:
-    """Install the two charts: CRDs, ServiceAccount and rights, with the Deployment if the operator is to run `inside`. Safe
-    to repeat.
+    """Install the two charts with the CRDs, the ServiceAccount and its permissions. If `inside` is true, the operator's
+    Deployment is installed too. The function can be repeated.
 
-    The Deployment needs a real node with the operator's image. Its namespace admits only `restricted` pods.
+    The Deployment needs a real node with the operator's image. Its namespace admits only pods that satisfy the Pod Security
+    Standard `restricted`.
     """
     charts = shipped("charts")
     cluster.apply(_namespace())
@@ -46,7 +47,9 @@ def _namespace() -> dict[str, Any]:
 
 
 def _deployed() -> list[str]:
-    """Return the chart values of a Deployment on the real node, with the image that `ome local images operator` built."""
+    """Return the chart values of a Deployment on the real node. It uses the image that `ome local images operator` has
+    built.
+    """
     repository, _, tag = REFERENCES["operator"].rpartition(":")
     values: dict[str, Mapping[str, Any]] = {
         "image": {"repository": repository, "tag": tag},
@@ -58,7 +61,7 @@ def _deployed() -> list[str]:
 
 
 def start(cluster: Cluster, *words: str) -> None:
-    """Start the operator unless it runs, and wait until it is ready."""
+    """Start the operator with the arguments `words` unless it is running, and wait until it is ready."""
     config = cluster.keep_token(NAMESPACE, ACCOUNT)
     if cluster.process(NAME) is None:
         mine = cluster.kept.ports
@@ -81,7 +84,7 @@ def start(cluster: Cluster, *words: str) -> None:
 
 
 def ready(cluster: Cluster) -> bool:
-    """Return whether /readyz answers 200."""
+    """Return whether the operator's /readyz answers 200."""
     return ports.answers("127.0.0.1", cluster.kept.ports["operator"], "/readyz")
 
 

@@ -1,7 +1,7 @@
-"""The parts of the demo and their dependencies. Everything that can run in parallel does.
+"""The parts of the demo and their dependencies. All parts that can run in parallel do so.
 
-Control plane and Kimi K2 need no real node, so they come first: their compilation gets the processors before the images
-(which mostly wait for downloads of packages) and before the compilation for the real node.
+The control plane and Kimi K2 need no real node, so they come first. Their compilation gets the processors before the images,
+which mostly wait for downloads of packages, and before the compilation of the real node's programs.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,12 +23,13 @@ from ome_local.progress import step
 from ome_local.realnode import requirements
 
 IMAGES = ("engine-cpu", "router", "operator")
-"""Images of the tiny service. The largest comes first, so that it is unpacked on the node while the others are built."""
+"""Images of the tiny service. The largest image comes first, so that the node unpacks it while the others are built."""
 START_DELAY_S = 2.5
-"""Seconds until a simulated pod is Ready."""
+"""Seconds from the binding of a simulated pod until it is Ready."""
 """Seconds until a simulated pod is Ready."""
 _IMAGES_NICE, _LATER_NICE = 10, 15
-"""Niceness of parts. Images take longest after Kimi K2, so the programs of the real node yield to them."""
+"""Niceness of the images' parts and of the later parts. After Kimi K2, the images take the longest time, so the programs
+of the real node yield to them."""
 
 
 PROGRAMS, NODE_PROGRAMS = "programs of the control plane", "programs of the real node"
@@ -37,11 +38,12 @@ CLUSTER, NODE = "control plane, simulated nodes", "real node"
 OPERATOR = "operator"
 KIMI_READY, TINY_READY = "Kimi K2 on simulated GPUs", "tiny model in real containers"
 REQUEST = "a request for tokens"
-"""Names of parts, as they are shown."""
+"""Name of the part that sends a request. The constants above are the names of the other parts; the progress display shows
+these names."""
 
 
 class Demo:
-    """A run of the demo, with its cluster and archives once the parts that create them are done."""
+    """A run of the demo. Its cluster and archives are set when the parts that create them are done."""
 
     def __init__(self, name: str, made: spec.Spec, within_s: float) -> None:
         self.name, self.made, self.within_s = name, made, within_s
@@ -51,13 +53,13 @@ class Demo:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, once it exists."""
+        """The cluster. It can be used only after the part that creates it is done."""
         assert self._up is not None
         return self._up
 
     @property
     def tokens(self) -> bool:
-        """Whether there is a node on which engines can run."""
+        """Whether there is a node that can run engines, so that real tokens are generated."""
         return self.made.real_node or self.made.kind
 
     def parts(self) -> list[Part]:
@@ -118,13 +120,13 @@ class Demo:
 
 
 def _chain(parts: Sequence[Part]) -> list[Part]:
-    """Make each part depend on the previous one. Images are built one at a time, because they share layers, which the first
-    build creates.
+    """Make each part depend on the previous part. Images are built one at a time, because they share layers that the
+    first build creates.
     """
     return [*parts[:1], *(replace(part, needs=(*part.needs, before.name)) for before, part in pairwise(parts))]
 
 
 def without(parts: Sequence[Part], names: Collection[str]) -> list[Part]:
-    """Return the other parts, without their dependencies on the removed ones."""
+    """Return the parts whose names are not in `names`, without their dependencies on the removed parts."""
     kept = [part for part in parts if part.name not in names]
     return [replace(part, needs=tuple(name for name in part.needs if name not in names)) for part in kept]

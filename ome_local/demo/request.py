@@ -1,4 +1,4 @@
-"""What users do first with a service: a port-forward and a prompt."""
+"""The first commands that users run for a service: a port-forward and a prompt."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ _PROMPT = {"text": "The future of AI is", "sampling_params": {"max_new_tokens": 
 
 
 def answer(cluster: Cluster, service: Service) -> str:
-    """Send a prompt, and return the two commands with the answer."""
+    """Send a prompt to the service, and return the two commands and the answer as text."""
     port = choose(1)[0]
     words = ["port-forward", "-n", service.name, f"service/{service.name}"]
     command = [str(cluster.program("kubectl")), *words, f"{port}:80"]

@@ -17,7 +17,7 @@ class Service(NamedTuple):
     """A service of the demo."""
 
     name: str
-    """Its name, which is also that of its namespace and of its model."""
+    """Name of the service, of its namespace and of its model."""
     files: tuple[str, ...]
 
 
@@ -38,20 +38,19 @@ TINY = Service(
     ),
 )
 _KINDS = (("StatefulSet", "apps"), ("Deployment", "apps"), ("Pod", ""), ("Service", ""), ("PodDisruptionBudget", "policy"))
-"""Kinds of the objects that are counted for a service, with their API groups. Objects that Kubernetes creates by itself are
-left out.
-"""
+"""Kinds of the objects that are counted for a service, with their API groups. Objects that Kubernetes creates
+automatically are not included."""
 
 
 def hold(cluster: Cluster, service: Service, *nodes: str) -> None:
-    """Label the nodes as holding the model."""
+    """Add the label to the nodes that states that they have the model's files."""
     label = f"models.ome.io/clusterbasemodel.{service.name}=Ready"
     cluster.kubectl("label", "node", *nodes, "--overwrite", label)
     print(f"  kubectl label node {' '.join(nodes)} {label}  (a stand-in: no model agent runs here)", flush=True)
 
 
 def serve(cluster: Cluster, service: Service, within_s: float) -> None:
-    """Apply the files, and show the service until it is ready."""
+    """Apply the service's files, and show the service until it is ready or `within_s` seconds have passed."""
     for file in service.files:
         print(f"  kubectl apply -f {file}", flush=True)
         cluster.kubectl("apply", "-f", str(shipped("config").parent / file))
@@ -62,7 +61,9 @@ def serve(cluster: Cluster, service: Service, within_s: float) -> None:
 
 
 def looker(cluster: Cluster, service: Service) -> Callable[[], View]:
-    """Return a function that reads the service. If the API server does not respond, it returns the last view."""
+    """Return a function that returns the current view of the service. If the API server does not respond, the function
+    returns the last view.
+    """
     api, last = cluster.api(), view({"metadata": {"name": service.name}})
     path = f"/apis/ome.io/v1beta1/namespaces/{service.name}/inferenceservices/{service.name}"
 
@@ -78,7 +79,7 @@ def looker(cluster: Cluster, service: Service) -> Callable[[], View]:
 
 
 def created(cluster: Cluster, service: Service) -> str:
-    """Return how many objects of each kind exist."""
+    """Return a text with the number of existing objects of each kind."""
     words = [f"{kind.lower()}s.{group}" if group else f"{kind.lower()}s" for kind, group in _KINDS]
     names = cluster.kubectl("get", ",".join(words), "-n", service.name, "-o", "name").splitlines()
     found = [name.split("/")[0].split(".")[0] for name in names]

@@ -1,5 +1,5 @@
-"""The demo's view of a service, read from its status: one line that changes, or several lines if the output is not a
-terminal.
+"""The demo's view of a service, from the service's status. It is shown as one line that changes, or as several lines if
+the output is not a terminal.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ _COMPONENTS = (
 
 @dataclass(frozen=True)
 class Line:
-    """Something that must exist before the service serves requests."""
+    """A condition for serving requests, such as a ready component."""
 
     mark: str
     what: str
-    """A component, or model and runtime."""
+    """Name of a component, or "model" or "runtime"."""
     how: str
-    """Its name or its count."""
+    """Name or count of the object, such as "4/4"."""
     why: str = ""
-    """Message about what is missing."""
+    """Message about the missing object; "" if nothing is missing."""
 
     def __str__(self) -> str:
         return f"{self.mark} {self.what:8} {self.how}  {self.why}".rstrip()
@@ -38,19 +38,19 @@ class View:
     lines: tuple[Line, ...]
     ready: bool
     why: str
-    """Message of the condition Ready while it is not true."""
+    """Message of the condition Ready while the condition is not true; "" otherwise."""
 
     def counts(self) -> str:
-        """Return everything in one line: the number of ready items of what is counted, and a mark for the others."""
+        """Return one line with the number of ready items for components, and a mark for other lines."""
         return "  ".join(f"{line.what} {line.how if '/' in line.how else line.mark}" for line in self.lines[:-1])
 
     def missing(self) -> list[str]:
-        """Return what is missing, as text. The URL appears after all other items."""
+        """Return the missing items as text. The URL is not included, because it exists only after all other items."""
         return [f"{line.what} {line.how}" for line in self.lines[:-1] if line.mark != DONE]
 
 
 def view(service: Mapping[str, Any]) -> View:
-    """Return the view of an InferenceService, also of one without a status."""
+    """Return the view of an InferenceService. The service may have no status yet."""
     spec, status = service.get("spec") or {}, service.get("status") or {}
     seen = {condition["type"]: condition for condition in status.get("conditions") or []}
     lines = [
@@ -71,7 +71,7 @@ def view(service: Mapping[str, Any]) -> View:
 
 
 def _current(service: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    """Return False if the condition refers to an older spec."""
+    """Return whether the condition describes the current spec."""
     generation = (service.get("metadata") or {}).get("generation")
     return bool(generation is None or condition.get("observedGeneration", generation) == generation)
 

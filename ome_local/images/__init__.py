@@ -1,1 +1,1 @@
-"""Builds the container images of images/ with buildah, without Docker."""
+"""Build the container images of images/ with buildah, without Docker."""

@@ -1,7 +1,7 @@
-"""Builds container images without Docker and without a registry: buildah runs the Dockerfiles of images/.
+"""Build container images without Docker and without a registry: buildah executes the Dockerfiles of images/.
 
-An archive is cached under a digest of everything that goes into it, so unchanged images take no time. Changed images are
-built by buildah from the layers in its storage.
+The name of an archive in the cache contains a digest of all inputs of the image, so an unchanged image is not built again. A
+changed image is built from the layers in buildah's storage.
 """
 
 import hashlib
@@ -28,18 +28,19 @@ REFERENCES = {
     "router": "local/sglang-router:0.3.2",
     "agent": f"local/ome-agent:{__version__}",
 }
-"""Name of the folder below images/ → reference by which pods use the image."""
+"""Name of the folder below images/ -> reference with which pods use the image."""
 SERVING = ("operator", "engine-cpu", "router", "agent")
-"""Images that a service with the tiny model, and a benchmark of it, need."""
+"""Images that a service with the tiny model, and a benchmark of this service, need."""
 NOT_COPIED = ("__pycache__", "*.pyc")
-"""Files that COPY leaves out because of .dockerignore."""
+"""Patterns of files that COPY does not copy because of .dockerignore."""
 _MADE_BY = "2"
-"""Part of every cache key. It is raised if a change of the build process changes the result."""
+"""Version of the build process, a part of every cache key. It is incremented if a change of the build process changes the
+images."""
 _COPY = re.compile(r"^COPY (?!--)(.+) \S+$", re.MULTILINE)
 
 
 def build(names: Iterable[str] = SERVING) -> dict[str, Path]:
-    """Return the paths of the docker-archives of these images, after building those that are not cached. Building needs root
+    """Return image name -> path of the docker-archive, after building the images that are not cached. Building needs root
     on Linux amd64, or Docker.
     """
     root, made = checkout(), {}
@@ -51,8 +52,8 @@ def build(names: Iterable[str] = SERVING) -> dict[str, Path]:
 
 
 def single(name: str, reference: str, files: Mapping[Path, str], *config: str) -> Path:
-    """Return the path of the docker-archive of an image that contains only these files (file or tar on this machine → path
-    in the image).
+    """Return the path of the docker-archive of an image that contains only the given files. `files` maps a file or tar on
+    this machine to a path in the image; `config` are arguments of `buildah config`.
     """
 
     def make(out: Path, log: Path) -> None:
@@ -61,7 +62,7 @@ def single(name: str, reference: str, files: Mapping[Path, str], *config: str) -
         buildah.archive(reference, reference, out)
 
     parts = [(hashlib.sha256(file.read_bytes()).hexdigest(), place) for file, place in files.items()]
-    # A lock of its own: this image shares no layers with Dockerfiles, whose builds take minutes.
+    # A separate lock: this image shares no layers with images of Dockerfiles, whose builds take minutes.
     return _kept(name, _digest([_MADE_BY, reference, parts, config]), make, folder() / "single")
 
 
@@ -71,7 +72,7 @@ def folder() -> Path:
 
 
 def key(name: str, root: Path) -> str:
-    """Return a digest of everything that an image is built from: its Dockerfile, and the files that it copies from the
+    """Return a digest of all inputs of an image: its Dockerfile, and the files that the Dockerfile copies from the
     repository.
     """
     text = dockerfile(name, root).read_text(encoding="utf-8")
@@ -85,7 +86,7 @@ def dockerfile(name: str, root: Path) -> Path:
 
 
 def content(path: Path, root: Path) -> str:
-    """Return a digest of a file, or of all files below a folder: names, contents and executable bits."""
+    """Return a digest of a file, or of all files below a folder. It covers names, contents and executable bits."""
     if not path.exists():
         raise UserError(f"There is no {path.relative_to(root)} in {root}: images are built from a checkout.")
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
@@ -108,8 +109,8 @@ def _digest(parts: object) -> str:
 
 
 def _kept(name: str, digest: str, make: Callable[[Path, Path], None], lock: Path) -> Path:
-    """Return the path of an archive after creating it if it is not cached. Waits for other processes that hold the same
-    lock.
+    """Return the path of an archive. If it is not cached, `make` creates it. The function waits while another process
+    holds the same lock.
     """
     out, user = folder() / f"{name}-{digest}.tar", str(checkout())
     if not out.exists() or user not in _users(out):
@@ -123,7 +124,7 @@ def _kept(name: str, digest: str, make: Callable[[Path, Path], None], lock: Path
 
 
 def _users(archived: Path) -> set[str]:
-    """Return the checkouts that use an archive, which are listed in a file next to it."""
+    """Return the checkouts that use an archive. A file next to the archive lists them."""
     file = archived.with_suffix(".json")
     return set(json.loads(file.read_text())) if file.exists() else set()
 
@@ -131,7 +132,8 @@ def _users(archived: Path) -> set[str]:
 def _claim(name: str, mine: Path, user: str) -> None:
     """Record that a checkout uses this archive, and remove archives of this name that no checkout uses.
 
-    Checkouts share the cache: without this record each would remove what the other has just built.
+    Checkouts share the cache. Without this record, each checkout would remove the archives that another checkout has just
+    built.
     """
     for archived in folder().glob(f"{name}-????????????????.tar"):
         users = {other for other in _users(archived) if other != user and Path(other).is_dir()}
@@ -144,8 +146,8 @@ def _claim(name: str, mine: Path, user: str) -> None:
 
 
 def _maker(name: str, root: Path) -> Callable[[Path, Path], None]:
-    """Return the function that builds an image on this machine. It reports missing requirements before it downloads
-    anything.
+    """Return the function that builds an image on this machine. Missing requirements are reported before anything is
+    downloaded.
     """
 
     def by_buildah(out: Path, log: Path) -> None:
@@ -167,15 +169,15 @@ def _maker(name: str, root: Path) -> Callable[[Path, Path], None]:
 
 
 def _foreign() -> str | None:
-    """Return why this machine cannot build images natively, or None. The packages of images/ are pinned for amd64, which
-    other machines emulate in Docker.
+    """Return why this machine cannot build images natively, or None if it can. The packages of images/ are pinned for
+    amd64; Docker emulates amd64 on other machines.
     """
     target = this_machine(clients_only=True)
     return None if target.arch == "amd64" else f"this is {target.os} {target.arch}"
 
 
 def _by_docker(name: str, root: Path, out: Path, log: Path) -> None:
-    """Build the same Dockerfile with `docker build`."""
+    """Build the same Dockerfile with `docker build` instead of buildah."""
     part = out.with_suffix(".part")
     commands = (
         ["docker", "build", "--platform=linux/amd64", "-f", f"images/{name}/Dockerfile", "-t", REFERENCES[name], "."],

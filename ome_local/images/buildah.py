@@ -1,7 +1,7 @@
-"""Runs Debian's buildah with its own storage in the cache: builds Dockerfiles, and writes archives and OCI layouts.
+"""Run Debian's buildah with a storage in the cache: build Dockerfiles, and write archives and OCI layouts.
 
-Images are defined by Dockerfiles (decisions 26). Each call runs in its own mount namespace, because buildah leaves its
-storage mounted, and the cache could not be removed.
+Images are defined by Dockerfiles (decisions 26). Each call runs in a separate mount namespace, because buildah leaves its
+storage mounted, so that the cache could not be removed.
 """
 
 import json
@@ -26,28 +26,24 @@ from ome_operator.errors import UserError
 
 PROGRAM = "buildah"
 _BEGIN = re.compile(r"^ARG BASE=(\S+):(\S+)@(sha256:[0-9a-f]{64})$", re.MULTILINE)
-"""The line that names a Dockerfile's base image: repository, tag, and digest of the index. Only the digest is used; the tag
-informs readers.
-"""
+"""Pattern of the line with a Dockerfile's base image: repository, tag, and digest of the index. Only the digest is used;
+the tag is information for readers."""
 MANY = 200
-"""Number of unnamed layers that are kept. An edit of the operator leaves three with some MB, and all images together start
-with forty.
-"""
+"""Maximum number of unnamed layers that are kept. An edit of the operator leaves three layers with some MB, and all
+images together need forty layers."""
 _HUB = "https://registry-1.docker.io/v2/"
 _INSIDE = "/run/ome"
 _PIP = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_DEFAULT_TIMEOUT")
-"""Settings of the package index. They are specific to this machine, so they are mounted during a build and never become part
-of an image.
-"""
+"""Environment variables with settings of the package index. The settings are specific to this machine, so they are
+mounted during a build and never become part of an image."""
 _OF_LOGINS = ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE")
-"""Variables that are removed, because buildah exits if they name a missing file. No login is needed: buildah pulls public
-images and pushes only to files.
-"""
+"""Environment variables that are removed, because buildah exits if such a variable contains the path of a missing file.
+No login is needed: buildah pulls public images and pushes only to files."""
 _ALONE = ("unshare", "--mount", "--propagation", "private")
 
 
 def why_not() -> str | None:
-    """Return why this machine cannot run buildah; None if it can once the package is installed."""
+    """Return why this machine cannot run buildah; None if it can run buildah after the package is installed."""
     if os.geteuid() != 0 or not Path("/proc/self/ns/mnt").exists():
         return "buildah needs root on Linux"
     if shutil.which(PROGRAM) is None and shutil.which("apt-get") is None:
@@ -56,8 +52,8 @@ def why_not() -> str | None:
 
 
 def run(*words: str, log: Path | None = None) -> str:
-    """Run buildah and return its output. With `log`, all output is also appended there. Raises UserError with its last
-    line.
+    """Run buildah, and return its output. If `log` is given, all output is also appended to that file. Raises UserError
+    with the last line of the output.
     """
     place = storage()
     own = ["--root", str(place / "root"), "--runroot", str(place / "run"), "--storage-driver", "overlay"]
@@ -77,7 +73,7 @@ def run(*words: str, log: Path | None = None) -> str:
 
 
 def storage() -> Path:
-    """Return the folder of the images and of the layers that they share."""
+    """Return the folder of the images and of the layers that the images share."""
     return cache_dir() / "images" / "storage"
 
 
@@ -91,9 +87,9 @@ def require() -> None:
 
 
 def bud(dockerfile: Path, root: Path, name: str, log: Path, *, published: bool = False) -> None:
-    """Build a Dockerfile with the files below `root`, and name the image `name` in the storage.
+    """Build a Dockerfile with the files below `root`, and store the image with the name `name`.
 
-    `published`: use only the published Debian image as base.
+    If `published` is true, only the published Debian image is used as base.
     """
     with locked(storage(), create=True), _settings() as mounts:
         _remove_interrupted()
@@ -104,10 +100,10 @@ def bud(dockerfile: Path, root: Path, name: str, log: Path, *, published: bool =
 
 
 def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
-    """Return the name in the storage of a Dockerfile's base image: the published Debian image, or an equivalent one that is
-    created here if no registry responds.
+    """Return the name of a Dockerfile's base image in the storage. The image is the published Debian image, or, if no
+    registry responds and `published` is false, an equivalent image that is created on this machine.
 
-    Both names contain the digest, so that another digest leads to another image.
+    Both names contain the digest, so that another digest results in another image.
     """
     begin = _BEGIN.search(dockerfile.read_text(encoding="utf-8"))
     if begin is None:
@@ -132,7 +128,9 @@ def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
 
 
 def commit(name: str, files: Mapping[str, str], *config: str, log: Path | None = None) -> None:
-    """Create an image that contains only these files (path on this machine → path in the image). A tar file is unpacked."""
+    """Create an image that contains only the given files. `files` maps a path on this machine to a path in the image; a
+    tar file is unpacked.
+    """
     container = run("from", "scratch")
     try:
         for source, place in files.items():
@@ -145,7 +143,7 @@ def commit(name: str, files: Mapping[str, str], *config: str, log: Path | None =
 
 
 def archive(name: str, reference: str, out: Path) -> None:
-    """Write a docker-archive in which the image is named `reference`. The file is replaced atomically."""
+    """Write a docker-archive in which the image has the name `reference`. The file is replaced atomically."""
     beside = out.with_name(f".{out.name}.new")
     try:
         run("push", "--quiet", name, f"docker-archive:{beside}:{reference}")
@@ -165,16 +163,16 @@ def known(name: str) -> bool:
 
 
 def prune() -> None:
-    """Remove layers of earlier builds if there are more than MANY. An image whose layers are removed installs its packages
-    again.
+    """Remove layers of earlier builds if there are more than MANY. The next build of an image whose layers were removed
+    installs the packages again.
     """
     if sum(not image.get("names") for image in _images("--all")) > MANY:
         run("rmi", "--prune")
 
 
 def _remove_interrupted() -> None:
-    """Remove what interrupted Dockerfile builds left, which can be GBs. No such build runs now; `commit` may run, but its
-    containers have no base image.
+    """Remove the containers of interrupted Dockerfile builds, which can use several GB. The caller makes sure that no
+    Dockerfile build is running; `commit` may be running, but its containers have no base image.
     """
     listed = json.loads(run("containers", "--json") or "[]") or []
     if left := [container["id"] for container in listed if container.get("imageid")]:
@@ -188,8 +186,8 @@ def _images(*words: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def _settings() -> Iterator[dict[str, str]]:
-    """Yield the settings of this machine for apt and pip, as files → their paths in the image; none if the machine has no
-    such settings.
+    """Yield file on this machine -> path in the image, for the files with this machine's settings of apt and pip; nothing
+    if the machine has no such settings.
     """
     pip = {name: os.environ[name] for name in _PIP if name in os.environ}
     bundle = ssl.get_default_verify_paths().cafile if {"SSL_CERT_FILE", "PIP_CERT"} & os.environ.keys() else None

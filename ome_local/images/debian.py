@@ -1,4 +1,4 @@
-"""Creates Debian's smallest root file system, for machines that can reach Debian's packages but no image registry."""
+"""Create Debian's smallest root file system, for machines that can reach Debian's packages but no image registry."""
 
 import os
 import shutil
@@ -14,9 +14,8 @@ from ome_operator.errors import UserError
 SUITE = "bookworm"
 _SLIM = ("path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/doc/*",
          "path-include=/usr/share/doc/*/copyright")  # fmt: skip
-"""Paths that Debian's slim images also leave out. The rules stay in the image and apply to packages that are installed
-later.
-"""
+"""Paths that Debian's slim images also omit. The rules stay in the image, and also apply to packages that are installed
+later."""
 _DOWNLOADS = ("proxy", "cainfo", "verify", "timeout", "retries")
 # Names of this machine must not be part of an image.
 _NAMELESS = 'rm -f "$1/etc/resolv.conf" "$1/etc/hostname" && touch "$1/etc/resolv.conf"'
@@ -35,9 +34,9 @@ def tree(out: Path, log: Path) -> None:
 
 
 def apt_settings() -> str:
-    """Return the download settings of this machine's apt (proxies, certificates); "" if it has none.
+    """Return the download settings of this machine's apt (proxies, certificates); "" if the machine has no such settings.
 
-    `apt-config dump` also prints defaults. Only a machine with a proxy or certificates has lines that matter.
+    `apt-config dump` also prints default values, which are not included.
     """
     if shutil.which("apt-config") is None:
         return ""

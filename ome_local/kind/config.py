@@ -1,4 +1,6 @@
-"""The configuration of kind: names, nodes, mounts, address ranges, and how long its controllers wait for a silent node."""
+"""The configuration of kind: names, nodes, mounts, address ranges, and the time after which its controllers treat a
+silent node as not ready.
+"""
 
 import json
 from typing import Any
@@ -9,24 +11,24 @@ from ome_local.realnode.spec import LABEL, mark
 from ome_local.tinymodel import PLACE
 
 PODS, SERVICES = "10.240.0.0/16", "10.192.0.0/16"
-"""Address ranges that no real node of this package uses (`realnode/spec.py:Network`), because a machine can have routes to
-both.
-"""
+"""Address ranges of pods and of Services. No real node of this package uses these ranges (`realnode/spec.py:Network`),
+because a machine can have routes to both."""
 _KUBEADM = "kubeadm.k8s.io"
 _GRACE = "node-monitor-grace-period"
 _KINDS_OWN = {"name": "enable-hostpath-provisioner", "value": "true"}
-"""An entry that kind writes into the same list. Older versions of kind replace the list, and newer ones merge it by name."""
+"""An argument that kind itself writes into the same list. Older versions of kind replace the list, so the argument must
+be repeated; newer versions merge lists by name."""
 
 
 def name(at: Layout) -> str:
-    """Return the name of the kind cluster. Kind's names are unique per machine, ours per home folder, so it contains a
-    digest of the folder.
+    """Return the name of the kind cluster. Kind's names are unique per machine, but this package's names are unique per
+    home folder. The name therefore contains a digest of the home folder.
     """
     return f"{at.root.name}-{mark(at.root).removeprefix('ome-')}"
 
 
 def control_plane(at: Layout) -> str:
-    """Return the name of the node with the API server."""
+    """Return the name of the node that runs the API server."""
     return f"{name(at)}-control-plane"
 
 
@@ -52,11 +54,11 @@ def cluster(at: Layout, workers: int) -> str:
 
 
 def _patches() -> list[dict[str, Any]]:
-    """Return the same patch for both versions of kubeadm's configuration. Kind applies the one of the version that it
-    writes.
+    """Return the same patch for both versions of kubeadm's configuration. Kind applies the patch of the version that it
+    uses.
 
     Simulated nodes send heartbeats every ten minutes and have no leases (`stages.py`). With the default grace period of 40
-    or 50 s, they and their pods would stay NotReady.
+    or 50 s, the nodes and their pods would stay NotReady.
     """
     listed = [{"name": _GRACE, "value": SLOW_NODES}, _KINDS_OWN]
     return [_arguments("v1beta3", {_GRACE: SLOW_NODES}), _arguments("v1beta4", listed)]

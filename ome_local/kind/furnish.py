@@ -1,4 +1,4 @@
-"""Prepares kind's nodes and add-ons for a cluster that also has simulated nodes."""
+"""Prepare kind's nodes and add-ons for a cluster that also has simulated nodes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,8 +17,8 @@ _MERGE = "application/merge-patch+json"
 
 
 def spare(api: KubeApi, nodes: Iterable[str]) -> None:
-    """Add a PreferNoSchedule taint to these nodes, so that they run pods that ask for a real node, and others only if no
-    simulated node can.
+    """Add a PreferNoSchedule taint to these nodes. The nodes then run pods that require a real node, and other pods only
+    if no simulated node can run them.
     """
     taint = {"key": LABEL, "value": "true", "effect": "PreferNoSchedule"}
     for node in nodes:
@@ -28,10 +28,11 @@ def spare(api: KubeApi, nodes: Iterable[str]) -> None:
 
 
 def keep_addons(api: KubeApi) -> None:
-    """Keep kind's add-ons off simulated nodes, on which nothing runs: a simulated CoreDNS would answer no pod.
+    """Keep kind's add-ons off simulated nodes, on which no container runs: a simulated CoreDNS would not answer DNS
+    requests.
 
-    This runs before simulated nodes exist, and changes nothing when repeated. Add-ons that this version of kind does not
-    have are skipped.
+    The function runs before simulated nodes exist, and can be repeated. Add-ons that this version of kind does not contain
+    are skipped.
     """
     term = {"matchExpressions": [{"key": SIMULATED[0], "operator": "NotIn", "values": [SIMULATED[1]]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}

@@ -1,5 +1,5 @@
-"""Loads images from archives into kind's nodes, each only once, because loading the demo's images takes more than a
-minute.
+"""Load images from archives into kind's nodes. Each image is loaded only once, because loading the demo's images takes
+more than a minute.
 """
 
 import json
@@ -14,7 +14,9 @@ from ome_operator.errors import UserError
 
 
 def load(at: Layout, nodes: Sequence[str], file: Path) -> None:
-    """Load the images of a docker-archive into these nodes, unless the nodes still have them from an earlier load."""
+    """Load the images of a docker-archive into these nodes. Nodes that still have the images from an earlier load are
+    skipped.
+    """
     if not file.is_file():
         raise UserError(f"There is no image archive {file}.")
     facts = file.stat()
@@ -31,8 +33,8 @@ def load(at: Layout, nodes: Sequence[str], file: Path) -> None:
 
 
 def references(file: Path) -> set[str]:
-    """Return the full names of the images in a docker-archive; none for a file of another format, which is then loaded every
-    time.
+    """Return the full names of the images in a docker-archive. For a file in another format, return no names; such a file
+    is loaded every time.
     """
     try:
         with tarfile.open(file, "r:") as archive:
@@ -44,7 +46,7 @@ def references(file: Path) -> set[str]:
 
 
 def full(name: str) -> str:
-    """Return the name as containerd lists it, with the registry that Docker leaves out."""
+    """Return the name of an image as containerd lists it, including the registry that Docker omits."""
     first, slash, _ = name.partition("/")
     if not slash:
         return f"docker.io/library/{name}"
@@ -52,7 +54,7 @@ def full(name: str) -> str:
 
 
 def _there(node: str) -> set[str]:
-    """Return `name digest` for every image of a node. The digest is needed because another archive may have replaced an
+    """Return `name digest` of every image of a node. The digest is needed because another archive may have replaced an
     image of the same name.
     """
     listed = run(["docker", "exec", node, "ctr", "--namespace=k8s.io", "images", "list"]).stdout.splitlines()[1:]

@@ -1,4 +1,4 @@
-"""Creates, starts and removes a kind cluster. Its kubeconfig is written last: without it the cluster is incomplete."""
+"""Create, start and remove a kind cluster. The kubeconfig is written last; a cluster without kubeconfig is incomplete."""
 
 import os
 import shutil
@@ -13,9 +13,8 @@ from ome_local.progress import step
 from ome_operator.errors import UserError
 
 IMAGE = "OME_KIND_IMAGE"
-"""Environment variable with the node image, for mirrors and machines without internet access. Without it kind's default is
-used.
-"""
+"""Environment variable with the node image, for mirrors and machines without internet access. If it is not set, kind's
+default image is used."""
 _READY_WITHIN_S = 120.0
 _GONE_WITHIN_S = 60.0
 _LABEL = "io.x-k8s.kind.cluster"
@@ -23,7 +22,8 @@ _LABEL = "io.x-k8s.kind.cluster"
 
 
 def start(at: Layout, workers: int) -> None:
-    """Create the cluster with kind's default version of Kubernetes, or start its stopped containers.
+    """Create the cluster with kind's default version of Kubernetes, or start the stopped containers of an existing
+    cluster.
 
     The kubeconfig is written to the cluster's directory, never to ~/.kube.
     """
@@ -34,7 +34,7 @@ def start(at: Layout, workers: int) -> None:
     if there:
         with step("removing a kind cluster that was never complete"):
             _delete(at)
-    if complete:  # the cluster was removed with kind itself, and our processes still use it
+    if complete:  # the cluster was removed with kind itself, and this package's processes still use its kubeconfig
         processes.end_all(at)
     _create(at, workers)
 
@@ -54,8 +54,8 @@ def _create(at: Layout, workers: int) -> None:
 
 
 def _wake(at: Layout) -> None:
-    """Start containers that a user or a restart of the machine has stopped. The control plane comes first, so that it keeps
-    its address.
+    """Start containers that were stopped by a user or a restart of the machine. The control plane is started first, so
+    that it keeps its address.
     """
     if stopped := sorted(containers(at, "exited")):
         with step("starting the containers of kind"):
@@ -64,7 +64,9 @@ def _wake(at: Layout) -> None:
 
 
 def containers(at: Layout, state: str = "") -> list[str]:
-    """Return the names of the cluster's containers, which are its nodes, optionally only those in this Docker state."""
+    """Return the names of the cluster's containers, which are its nodes. If `state` is not "", only containers in this
+    Docker state are returned.
+    """
     only = ["--filter", f"status={state}"] if state else []
     words = ["--all", "--filter", f"label={_LABEL}={config.name(at)}", *only, "--format", "{{.Names}}"]
     return run(["docker", "ps", *words]).stdout.split()
@@ -90,8 +92,8 @@ def _ready(api: KubeApi) -> bool:
 
 
 def is_ours(at: Layout) -> bool:
-    """Return whether this directory belongs to a kind cluster. If cluster.json cannot be read, it does unless it has a
-    certificate authority of this package.
+    """Return whether this directory belongs to a kind cluster. If cluster.json cannot be read, return true unless the
+    directory contains a certificate authority of this package.
     """
     try:
         kept = spec.load(at)
@@ -101,7 +103,7 @@ def is_ours(at: Layout) -> bool:
 
 
 def require_removal(at: Layout) -> None:
-    """Raise UserError if a removal would leave the containers behind. Nothing is removed then."""
+    """Raise UserError if a removal would leave the containers behind. In that case, nothing has been removed yet."""
     if reason := why_not():
         raise UserError(
             f"Cluster {at.root.name} runs in Docker, made by kind, and {reason}, so nothing was removed: "
@@ -115,8 +117,8 @@ def remove(at: Layout) -> None:
 
 
 def _delete(at: Layout) -> None:
-    """Delete the cluster repeatedly until no container is left. While Docker creates a container, a removal silently does
-    nothing.
+    """Delete the cluster repeatedly until no container is left, because a deletion silently does nothing while Docker is
+    creating a container.
     """
     until = time.monotonic() + _GONE_WITHIN_S
     while True:

@@ -1,4 +1,4 @@
-"""The programs `docker` and `kind`: whether they can be used, and their error messages."""
+"""The programs `docker` and `kind`: checks whether they can be used, and the informative part of their error messages."""
 
 import re
 import shutil
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from ome_operator.errors import UserError
 
 _LAST = 5
-"""Number of last lines of a failure that are reported. Kind prints the output of the failed command there."""
+"""Number of last lines of an error message that are reported. Kind prints the output of the failed command at the end."""
 _TELLING = ("ERROR", "✗")
-"""Beginnings of the lines that name the failed step and its reason."""
+"""Beginnings of the lines that contain the failed step and its reason."""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def why_not() -> str:
-    """Return why kind cannot be used, as the end of a sentence; "" if it can."""
+    """Return why kind cannot be used, as the end of a sentence; "" if kind can be used."""
     for program in ("docker", "kind"):
         if shutil.which(program) is None:
             return f"there is no `{program}` in PATH"
@@ -31,7 +31,9 @@ def require() -> None:
 
 
 def run(command: Sequence[str], *, check: bool = True, said: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run a command with this text on its stdin. Raises UserError with its error message."""
+    """Run a command with the text `said` on its stdin. Raises UserError with the command's error message if `check` is
+    true and the command fails.
+    """
     done = subprocess.run(command, input=said, capture_output=True, text=True, check=False)
     if check and done.returncode:
         raise UserError(f"`{' '.join(command[:3])}` failed: {complaint(done.stderr)}")

@@ -1,4 +1,4 @@
-"""Control groups of a node. Everything that its containers run is below one group per hierarchy."""
+"""Control groups of a real node. In each hierarchy, all processes of the node's containers are below one group."""
 
 import contextlib
 import os
@@ -12,18 +12,18 @@ _NEEDED = {"cpu", "memory", "pids"}
 
 
 def hierarchies(mounts: str | None = None) -> list[Path]:
-    """Return the mount points of control groups, of version 1 (one per controller) and 2. `mounts` is the text of
-    /proc/mounts.
+    """Return the mount points of control groups, of version 1 (one for each controller) and of version 2. `mounts` is the
+    text of /proc/mounts; None means that the file is read.
     """
     lines = (mounts if mounts is not None else Path("/proc/mounts").read_text()).splitlines()
     return [Path(words[1]) for words in map(str.split, lines) if words[2] in ("cgroup", "cgroup2")]
 
 
 def make(name: str) -> None:
-    """Create the group in every hierarchy. In version 2 its controllers are delegated to the groups below.
+    """Create the group in every hierarchy. In version 2, the group's controllers are delegated to the groups below it.
 
-    Raises OSError if the group does not get the controllers that a kubelet needs, as in a container that shares its own
-    group.
+    Raises OSError if the group does not get the controllers that a kubelet needs, for example in a container that shares its
+    own group.
     """
     tops = hierarchies()
     for top in tops:
@@ -41,13 +41,13 @@ def make(name: str) -> None:
 
 
 def _controllers(top: Path, group: Path) -> list[str]:
-    """Return the group's controllers. A hierarchy of version 1 is named after them."""
+    """Return the group's controllers. In version 1, the name of a hierarchy is the name of its controllers."""
     told = group / "cgroup.controllers"
     return told.read_text().split() if told.exists() else top.name.split(",")
 
 
 def remove(name: str) -> None:
-    """Kill all processes in the group and below, and remove the group in every hierarchy."""
+    """Kill all processes in the group and in the groups below it, and remove the group in every hierarchy."""
     until = time.monotonic() + _GONE_WITHIN_S
     while groups := [top / name for top in hierarchies() if (top / name).is_dir()]:
         for pid in {pid for group in groups for pid in _pids(group)}:

@@ -1,5 +1,5 @@
-"""The configuration files of the node's programs. Pure functions of the node's facts. JSON is valid YAML, and needs no
-library.
+"""The configuration files of the node's programs. Pure functions of the facts about the node. The files are JSON, which
+is valid YAML and needs no library.
 """
 
 import json
@@ -9,7 +9,7 @@ from ome_local.realnode.spec import PAUSE, TAINT, RealNode, mark
 
 
 def files(node: RealNode, plugins: str) -> dict[str, str]:
-    """Return the name and content of every file. `plugins` is the folder of the CNI plugins."""
+    """Return file name -> content of every configuration file. `plugins` is the folder of the CNI plugins."""
     return {
         "containerd.toml": containerd(node, plugins),
         "net.d/10-pods.conflist": json.dumps(cni(node)),
@@ -21,8 +21,8 @@ def files(node: RealNode, plugins: str) -> dict[str, str]:
 
 
 def containerd(node: RealNode, plugins: str) -> str:
-    """Return containerd's configuration in version 2, which 1.6 and 2.x read. All default paths are moved into the node's
-    folders.
+    """Return containerd's configuration in version 2 of the format, which containerd 1.6 and 2.x can read. All default
+    paths are replaced by paths in the node's folders.
     """
     return f"""\
 version = 2
@@ -52,8 +52,8 @@ state = "/run/containerd"
 
 
 def cni(node: RealNode) -> dict[str, Any]:
-    """Return the CNI configuration: pods on one bridge. The first and last addresses are reserved for the node and the
-    machine.
+    """Return the CNI configuration, in which all pods are on one bridge. The first and last addresses are reserved for
+    the node and the machine.
     """
     start, end = (node.gateway.rpartition(".")[0] + last for last in (".10", ".250"))
     addresses = [[{"subnet": node.pods, "rangeStart": start, "rangeEnd": end, "gateway": node.gateway}]]
@@ -68,8 +68,8 @@ def cni(node: RealNode) -> dict[str, Any]:
 
 
 def kubelet(node: RealNode) -> dict[str, Any]:
-    """Return the kubelet's configuration. It needs no capability to raise limits and no systemd, and evicts pods only if
-    resources are nearly exhausted.
+    """Return the kubelet's configuration. With it, the kubelet needs neither the capability to raise limits nor systemd,
+    and evicts pods only if resources are nearly exhausted.
     """
     pki = node.at.pki
     return {
@@ -108,8 +108,8 @@ def kubelet(node: RealNode) -> dict[str, Any]:
 
 
 def kube_proxy(node: RealNode) -> dict[str, Any]:
-    """Return kube-proxy's configuration. It masquerades everything, so that answers return through the node, whether or not
-    the bridge passes them to netfilter.
+    """Return kube-proxy's configuration. All traffic is masqueraded, so that responses return through the node, whether
+    or not the bridge passes them to netfilter.
     """
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -125,8 +125,8 @@ def kube_proxy(node: RealNode) -> dict[str, Any]:
 
 
 def corefile(node: RealNode) -> str:
-    """Return CoreDNS' configuration: only names of the cluster, because pods cannot reach other networks. Two blocks are
-    needed, because in one block `template` would answer before `kubernetes`.
+    """Return CoreDNS' configuration. It answers only for names of the cluster, because pods cannot reach other networks.
+    It has two blocks, because in one block `template` would answer before `kubernetes`.
     """
     return f"""\
 cluster.local in-addr.arpa {{

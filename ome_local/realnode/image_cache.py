@@ -1,7 +1,7 @@
-"""Keeps the images of a removed real node in the cache for the next real node.
+"""Keep the images of a removed real node in the cache for the next real node.
 
 Unpacking images again takes minutes on slow disks. The images of one node are kept, and nodes that run at the same time
-share nothing. After any failure here, images are simply unpacked again.
+share nothing. If an operation of this module fails, the images are unpacked again.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from ome_operator.errors import UserError
 
 
 def take(node: RealNode) -> None:
-    """Move the cached images to a node that has never run, if there are any."""
+    """If the cache contains images, move them to a node that has never been started."""
     if node.images.exists():
         return
     # nothing is cached, or the cache is on another file system
@@ -29,8 +29,8 @@ def take(node: RealNode) -> None:
 
 
 def put(at: Layout) -> None:
-    """Move the images of a node that is being removed to the cache, unless the cache holds more. Stops the node's pods and
-    its containerd.
+    """Move the images of a node that is being removed to the cache, unless the cache contains more images. The node's
+    pods and its containerd are stopped first.
     """
     with contextlib.suppress(UserError, OSError):
         kept = spec.load(at)

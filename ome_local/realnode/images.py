@@ -1,4 +1,4 @@
-"""Images of the real node: loaded from archives, never pulled. The `pause` image is built here."""
+"""Images of the real node. They are loaded from archives, and never pulled. The `pause` image is built by this module."""
 
 import re
 import subprocess
@@ -12,14 +12,14 @@ from ome_operator.errors import UserError
 
 _ENDED_WITHIN_S = 30.0
 _KEPT_S = 14 * 86400.0
-"""Seconds after which images that were not loaded again are not kept for further nodes."""
+"""Seconds after which an image that was not loaded again is not kept for other nodes any more."""
 _GONE = re.compile("parent snapshot .* does not exist")
 _IMPORTED = re.compile(r"unpacking (\S+) \((sha256:[0-9a-f]{64})\)")
 
 
 def load(node: RealNode, file: Path) -> None:
-    """Import a docker-archive or OCI archive, unless it was imported before and is still there. Pods use it by its name,
-    without a pull.
+    """Import a docker-archive or OCI archive, unless the node still has the images from an earlier import. Pods can then
+    use the images by their names without pulling them.
     """
     if not file.is_file():
         raise UserError(f"There is no image archive {file}.")
@@ -31,7 +31,7 @@ def load(node: RealNode, file: Path) -> None:
         return
     said = _unpacked(node, file)
     for older in loaded(node.images):
-        if _names(said) & _names(older.read_text()):  # its name now belongs to this image
+        if _names(said) & _names(older.read_text()):  # the name of the earlier image now belongs to the new image
             older.unlink()
     if said:
         done.parent.mkdir(exist_ok=True)
@@ -39,7 +39,9 @@ def load(node: RealNode, file: Path) -> None:
 
 
 def _unpacked(node: RealNode, file: Path) -> str:
-    """Import an archive. Retry once if containerd meanwhile removed layers that only the previous image of this name had."""
+    """Import an archive. The import is retried once if containerd removed layers meanwhile that only the previous image
+    of the same name used.
+    """
     try:
         return _import(node, file)
     except UserError as error:
@@ -50,7 +52,7 @@ def _unpacked(node: RealNode, file: Path) -> str:
 
 
 def _import(node: RealNode, file: Path) -> str:
-    """Return a line `name digest` for each image of the archive; "" if containerd does not print them."""
+    """Return a line `name digest` for each image of the archive; "" if this version of containerd does not print digests."""
     try:  # containerd 2 prints digests only with this option, which 1.6 does not have
         said = _ctr(node, "images", "import", "--local", str(file.absolute()))
     except UserError as error:
@@ -65,28 +67,28 @@ def _names(text: str) -> set[str]:
 
 
 def loaded(folder: Path) -> list[Path]:
-    """Return a record file for each archive that was imported into a containerd with this folder. It holds names and digests
-    of the images.
+    """Return the record file of each archive that was imported into the containerd with this folder. A record file
+    contains the names and digests of the images.
     """
     return list(_loaded(folder).glob("*"))
 
 
 def _loaded(folder: Path) -> Path:
-    """Return the folder of these records. It is in the images' folder, because both have to move together."""
+    """Return the folder of the record files. It is inside the images' folder, because both must be moved together."""
     return folder / "loaded"
 
 
 def _digests(node: RealNode) -> set[str]:
-    """Return `name digest` of every present image. The digest is needed because another archive may have replaced an image
-    of the same name.
+    """Return `name digest` of every image of the node. The digest is needed because another archive may have replaced an
+    image of the same name.
     """
     listed = [line.split() for line in _ctr(node, "images", "list").splitlines()[1:]]
     return {f"{name} {digest}" for name, _, digest, *_ in listed}
 
 
 def remove_unused(node: RealNode) -> None:
-    """Remove images that were not loaded for a while, and those whose name another image has taken, so that only the
-    kubelet's names are left.
+    """Remove images that were not loaded for a long time. Also remove images that have only the kubelet's digest name left,
+    because their other name now belongs to another image.
     """
     old = [item for item in loaded(node.images) if item.stat().st_mtime < time.time() - _KEPT_S]
     names = {name for item in old for name in _names(item.read_text())}
@@ -104,31 +106,31 @@ def _collect(node: RealNode) -> None:
     """Remove content that no image uses any more, because an import fails if it finds a layer that the next containerd is
     removing.
 
-    Deleting a lease is the only operation that makes containerd run a garbage collection and wait for it.
+    Deleting a lease is the only operation for which containerd runs a garbage collection and waits for its end.
     """
     _ctr(node, "leases", "create", "--id", "collect")
     _ctr(node, "leases", "delete", "--sync", "collect")
 
 
 def remove_containers(node: RealNode) -> None:
-    """Remove the containers of ended pods with their data. Raises UserError if a container does not end."""
+    """Remove the containers of ended pods and their data. Raises UserError if a container does not end."""
     until = time.monotonic() + _ENDED_WITHIN_S
     while ids := _ctr(node, "containers", "list", "-q").split():
         try:
             _ctr(node, "containers", "delete", *ids)
-        except UserError:  # containerd learns of the end with a delay
+        except UserError:  # containerd detects the end of a container with a delay
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)
 
 
 def listed(node: RealNode) -> list[str]:
-    """Return the references of the present images."""
+    """Return the references of all images of the node."""
     return _ctr(node, "images", "list", "-q").split()
 
 
 def load_pause(node: RealNode) -> None:
-    """Load the image of every pod's first container, unless it is present."""
+    """Load the image `pause`, which every pod's first container uses, unless the node already has it."""
     if f"docker.io/{PAUSE}" in listed(node):
         return
     files = {ensure.ensure(["pause"])["pause"]: "/pause"}

@@ -1,7 +1,7 @@
-"""The node's namespaces, its bridge, and the link between this machine and the bridge.
+"""The node's namespaces, its bridge, and the network link between this machine and the bridge.
 
-One process holds the namespaces, and the node's programs enter them. When the last of them ends, bridge, rules and mounts
-disappear.
+One process holds the namespaces, and the node's programs enter them. When the last of these processes ends, the bridge, the
+rules and the mounts disappear.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from ome_local.realnode.spec import COMPONENTS, NUMBERS, SPACE, Network, RealNod
 from ome_operator.errors import UserError
 
 MACHINE = Path("/run")
-"""Folder whose lock is held from the choice of addresses until the link exists."""
+"""Folder that is locked from the choice of the node's addresses until the link exists."""
 _WITHIN_S = 10.0
 
 
 def choose(at: Layout, kept: Collection[int]) -> Network:
-    """Choose addresses for a new cluster that nothing on this machine uses. `kept` holds the numbers of clusters that may be
-    stopped.
+    """Choose addresses for a new cluster that no other network of this machine uses. `kept` contains the network numbers
+    of other clusters, which may be stopped.
     """
     if hidden := next((path for path in ("/run", "/var/run", "/var/log") if at.root.is_relative_to(path)), None):
         raise UserError(
@@ -41,7 +41,9 @@ def choose(at: Layout, kept: Collection[int]) -> Network:
 
 
 def free(routes: Iterable[str], kept: Collection[int]) -> Network:
-    """Return the network with the first number whose ranges overlap no route. Raises UserError if there is none."""
+    """Return the network with the first number that is not in `kept` and whose address ranges overlap no route. Raises
+    UserError if there is none.
+    """
     known = [ipaddress.ip_network(route) for route in routes]
     for network in map(Network, NUMBERS):
         own = [ipaddress.ip_network(text) for text in (network.pods, network.services)]
@@ -51,11 +53,11 @@ def free(routes: Iterable[str], kept: Collection[int]) -> Network:
 
 
 def open_(node: RealNode) -> None:
-    """Create the namespaces and the link unless they exist."""
+    """Create the namespaces and the link unless they already exist."""
     if processes.find(node.at, SPACE) and _linked(node).exists():
         return
     close(node)
-    shutil.rmtree(node.run, ignore_errors=True)  # as after a reboot, containerd must find no containers
+    shutil.rmtree(node.run, ignore_errors=True)  # as after a reboot, containerd must start without containers
     for path, own in node.own.items():
         own.mkdir(parents=True, exist_ok=True)
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -73,7 +75,7 @@ def open_(node: RealNode) -> None:
 
 
 def close(node: RealNode) -> None:
-    """Stop the processes in the namespaces, which ends the namespaces and the link."""
+    """Stop the processes in the node's namespaces. The namespaces and the link end with the last process."""
     for name in reversed(COMPONENTS):
         processes.stop(node.at, name, grace_s=3.0)
     cgroups.remove(mark(node.at.root))
@@ -83,7 +85,7 @@ def close(node: RealNode) -> None:
 
 
 def _inhabitants(at: Layout) -> list[processes.Process]:
-    """Return processes of the cluster in another network namespace than this process."""
+    """Return the processes of the cluster that are in another network namespace than the current process."""
     here, found = Path("/proc/self/ns/net").readlink(), []
     for process in processes.marked(at):
         with contextlib.suppress(OSError):  # the process has just ended
@@ -93,18 +95,20 @@ def _inhabitants(at: Layout) -> list[processes.Process]:
 
 
 def unlink(at: Layout) -> None:
-    """Remove the link at once. Otherwise it exists until the kernel has cleaned up the namespace."""
+    """Remove the link at once. Otherwise the link would exist until the kernel has cleaned up the namespace."""
     if Path("/sys/class/net", mark(at.root)).exists():
         _ip("link", "delete", mark(at.root), check=False)
 
 
 def others() -> bool:
-    """Return whether a link of any cluster exists on this machine."""
+    """Return whether this machine has a link of any cluster."""
     return any(Path("/sys/class/net").glob("ome-*"))
 
 
 def enter(node: RealNode) -> list[str]:
-    """Return the words that run a command inside the node, with the maximum number of open files of this session."""
+    """Return the beginning of a command line that runs a command inside the node, with this session's maximum number of
+    open files.
+    """
     holder = processes.find(node.at, SPACE)
     if holder is None:
         raise UserError(f"The real node is not up: `ome local up --name {node.at.root.name}` starts it.")
@@ -114,8 +118,8 @@ def enter(node: RealNode) -> list[str]:
 
 
 def _inside(node: RealNode) -> str:
-    """Return the script of the process that holds the namespaces. Mounts inside are shared, so that pods can propagate
-    theirs, but none gets outside.
+    """Return the shell script of the process that holds the namespaces. Mounts inside are shared, so that pods can
+    propagate their mounts, but no mount propagates to the machine.
     """
     binds = [f"mount --bind {shlex.quote(str(own))} {path}" for path, own in node.own.items()]
     return "\n".join([
@@ -133,7 +137,7 @@ def _inside(node: RealNode) -> str:
 
 
 def _link(node: RealNode) -> None:
-    """Link the machine with the pod network, and route Services through the node."""
+    """Link the machine with the pod network, and route the addresses of Services through the node."""
     name, holder = mark(node.at.root), processes.find(node.at, SPACE)
     if taken := [route for route in _routes() if ipaddress.ip_network(node.pods).overlaps(ipaddress.ip_network(route))]:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Removes what is left of the node after the cluster's processes have ended."""
+"""Remove the remaining files and network devices of the node after the cluster's processes have ended."""
 
 import contextlib
 from pathlib import Path
@@ -10,12 +10,13 @@ from ome_local.realnode import cgroups, namespaces
 from ome_local.realnode.spec import mark
 
 _BUILT_IN = ("/var/lib/kubelet", "/var/lib/cni")
-"""Built-in folders of the node's programs. Our folders are mounted over them; on the machine they stay empty."""
+"""Built-in folders of the node's programs. The node's own folders are mounted over them, so that these folders stay empty
+on the machine."""
 
 
 def take_away(at: Layout) -> None:
-    """Remove control groups, link, folders and the tiny model. Safe after any interruption, and if there never was a
-    node.
+    """Remove the control groups, the link, the folders and the tiny model. The function is safe after any interruption,
+    and if the cluster never had a real node.
     """
     if not (at.root / "node").exists():
         return

@@ -1,4 +1,4 @@
-"""Checks what a machine needs for a real node: root, kernel features, and a few programs."""
+"""Check whether a machine can run a real node: root permissions, kernel features, and a few programs."""
 
 import os
 import shutil
@@ -15,30 +15,30 @@ from ome_local.realnode import cgroups
 from ome_operator.errors import UserError
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-"""PATH with the folders of root's programs, which some sessions leave out."""
+"""Value of PATH that includes the folders of root's programs, which some sessions omit."""
 _PROGRAMS = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "nft": "nftables", "ip": "iproute2"}
-"""Program → Debian package."""
+"""Name of a program -> Debian package that contains the program."""
 _PLUGIN_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
 _PLUGINS = ("bridge", "host-local", "loopback")
 _PLUGINS_PACKAGE = "containernetworking-plugins"
 _OTHERWISE = "In a container, start it with --privileged; without a real node, simulated ones run anywhere."
 _OVERLAY = "mkdir low up work all; mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay all"
 _APT = threading.Lock()
-"""Several parts of a run install packages, and apt-get refuses to run twice at the same time."""
+"""Lock for calls of apt-get. Several parts of a run install packages, and apt-get fails if another apt-get is running."""
 _PATIENT = ("-o", "DPkg::Lock::Timeout=300")
-"""Seconds that apt-get waits for another process's lock."""
+"""Option of apt-get with the seconds to wait for another process's lock."""
 _PROBES = (
     ("unshare", "true", "make network and mount namespaces"),
     ("mount", _OVERLAY, "mount an overlay file system in {folder}"),
     ("ip", "ip link add probe type bridge; ip link add one type veth peer name two", "make bridges and virtual links"),
     ("nft", "nft add table ip probe", "write packet rules (nftables)"),
 )
-"""Program → what is tried with it in temporary namespaces → what this proves."""
+"""Checks in temporary namespaces: the program, its arguments, and the ability that the check proves."""
 
 
 def why_not() -> str | None:
-    """Return why no real node can run on this machine, as a sentence with a way out; None if one can run once its packages
-    are installed.
+    """Return why no real node can run on this machine, as a sentence with a remedy; None if a real node can run after its
+    packages are installed.
     """
     if sys.platform != "linux":
         return f"A real node runs on Linux, not on {sys.platform}: use simulated nodes, or --kind."
@@ -54,7 +54,7 @@ def why_not() -> str | None:
 
 def require() -> None:
     """Raise UserError if the machine cannot run a real node; otherwise install missing packages."""
-    for _ in range(2):  # a second time with the installed programs, which allow more checks
+    for _ in range(2):  # checked again with the installed programs, which permit more checks
         if reason := why_not():
             raise UserError(reason)
         if not (packages := missing_packages()):
@@ -64,18 +64,18 @@ def require() -> None:
 
 
 def missing_packages() -> list[str]:
-    """Return the Debian packages whose programs are missing, wherever the other programs come from."""
+    """Return the Debian packages whose programs are missing, wherever the existing programs come from."""
     packages = [package for program, package in _PROGRAMS.items() if shutil.which(program, path=PATH) is None]
     return list(dict.fromkeys([*packages, *([] if plugins() else [_PLUGINS_PACKAGE])]))
 
 
 def plugins() -> str | None:
-    """Return the folder of the CNI plugins, or None."""
+    """Return the folder of the CNI plugins, or None if they are not installed."""
     return next((f for f in _PLUGIN_FOLDERS if all((Path(f) / name).exists() for name in _PLUGINS)), None)
 
 
 def install(packages: Sequence[str]) -> None:
-    """Install packages with apt-get. The package lists are downloaded only if a package is not in them."""
+    """Install packages with apt-get. The package lists are downloaded only if a package is not in the existing lists."""
     with step(f"installing {' '.join(packages)} (apt-get)", quiet_below=0.0):
         if _apt("install", *packages).returncode:
             _apt("update")
@@ -92,7 +92,7 @@ def _apt(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _kernel() -> str | None:
-    """Try all kernel features once, in temporary namespaces."""
+    """Test all kernel features once in temporary namespaces. Return why a feature is missing, or None."""
     home = next(path for path in (layout.home().absolute(), *layout.home().absolute().parents) if path.is_dir())
     for program, script, what in _PROBES:
         if shutil.which(program, path=PATH) is None:

@@ -8,46 +8,47 @@ from ome_local.layout import Layout
 
 NAME = "real-0"
 LABEL = "ome.io/real"
-"""Label that is `true` on the real node, and the key of its taint, so that only pods that tolerate it run there."""
+"""Node label that is `true` on the real node, and key of the node's taint. Because of the taint, only pods that tolerate
+it run on the node."""
 TAINT = {"key": LABEL, "value": "true", "effect": "NoSchedule"}
 PLACED = {
     "nodeSelector": {LABEL: "true"},
     "tolerations": [{"key": LABEL, "operator": "Equal", "value": "true", "effect": "NoSchedule"}],
 }
-"""Fields of a pod's spec that place it on the real node."""
+"""Fields of a pod's spec with which the scheduler places the pod on the real node."""
 SPACE = "node"
 """Name of the process that holds the namespaces."""
 COMPONENTS = (SPACE, "containerd", "kubelet", "kube-proxy", "coredns")
-"""Short names of its processes in the order of their start."""
+"""Short names of the node's processes, in the order in which they are started."""
 IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kubelet": (f"system:node:{NAME}", ("system:nodes",)),
     "kube-proxy": ("system:kube-proxy", ()),
     "coredns": ("system:coredns", ()),
 }
-"""File of the client certificate → user and groups."""
+"""File name of a client certificate -> (user, groups)."""
 NUMBERS = range(64)
 PAUSE = "local/pause:1"
 
 
 @dataclass(frozen=True)
 class Network:
-    """The addresses of the node with this number. No two nodes of a machine have the same number."""
+    """The addresses of the real node with the number `number`. All nodes of a machine have different numbers."""
 
     number: int
 
     @property
     def pods(self) -> str:
-        """Address range of the pods, which also contains the three addresses below."""
+        """Address range of the pods. It also contains the address of the gateway and the address of the host."""
         return f"10.244.{self.number}.0/24"
 
     @property
     def gateway(self) -> str:
-        """The node's own address, on which kubelet and DNS listen."""
+        """Address of the node, on which the kubelet and the DNS server listen."""
         return f"10.244.{self.number}.1"
 
     @property
     def host(self) -> str:
-        """The machine's address on that network, by which pods reach servers on the machine."""
+        """Address of the machine in the pod network, at which pods reach servers on the machine."""
         return f"10.244.{self.number}.254"
 
     @property
@@ -71,18 +72,18 @@ class RealNode:
 
     @property
     def folder(self) -> Path:
-        """Folder with all its files."""
+        """Folder with all files of the node."""
         return self.at.root / "node"
 
     @property
     def config(self) -> Path:
-        """Folder with the configuration of its programs, written at each start."""
+        """Folder with the configuration of the node's programs. It is written at each start."""
         return self.folder / "config"
 
     @property
     def registries(self) -> Path:
-        """Folder with subfolders `host:port` that contain containerd's hosts.toml, for registries with another address. It
-        is read at each pull.
+        """Folder with subfolders `host:port`. Each contains containerd's hosts.toml for a registry with another address,
+        and is read at each pull.
         """
         return self.config / "certs.d"
 
@@ -93,7 +94,7 @@ class RealNode:
 
     @property
     def run(self) -> Path:
-        """Folder that the node's programs see as /run."""
+        """Folder that the node's programs use as /run."""
         return self.folder / "run"
 
     @property
@@ -103,12 +104,12 @@ class RealNode:
 
     @property
     def gateway(self) -> str:
-        """The node's address on the pod network."""
+        """Address of the node in the pod network."""
         return self.network.gateway
 
     @property
     def host(self) -> str:
-        """The machine's address on the pod network."""
+        """Address of the machine in the pod network."""
         return self.network.host
 
     @property
@@ -118,7 +119,9 @@ class RealNode:
 
     @property
     def own(self) -> dict[str, Path]:
-        """Built-in paths of the programs → folders that they see there instead of the machine's."""
+        """Built-in path of the node's programs -> folder that the programs see at this path instead of the machine's
+        folder.
+        """
         return {
             "/run": self.run,
             "/var/log": self.folder / "log",
@@ -128,7 +131,7 @@ class RealNode:
 
 
 def mark(root: Path) -> str:
-    """Return the name of the cluster's network link and control groups on this machine. It has 12 characters, and a link's
-    name may have at most 15.
+    """Return the name of the cluster's network link and control groups on this machine. The name has 12 characters; the
+    name of a link may have at most 15.
     """
     return f"ome-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"

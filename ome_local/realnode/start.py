@@ -1,4 +1,4 @@
-"""Starts the node's programs and waits until they serve requests."""
+"""Start the node's programs, and wait until they serve requests."""
 
 import time
 from collections.abc import Callable
@@ -13,24 +13,26 @@ from ome_local.realnode.spec import LABEL, SPACE, RealNode
 from ome_operator.errors import UserError
 
 _PORTS = {"kubelet": 10250, "coredns": 8181}
-"""Ports on the node's address, which no other program uses."""
+"""Name of a process -> its port on the node's address. No other program uses these ports."""
 
 
 def up(node: RealNode) -> None:
-    """Start everything except the namespaces, which the API server needs before."""
+    """Start all processes except the process that holds the namespaces, which must be started before the API server."""
     take_images(node)
     images.load_pause(node)
     side_by_side(lambda name: start(node, name), ("kubelet", "kube-proxy", "coredns"))
 
 
 def take_images(node: RealNode) -> None:
-    """Start containerd with the cached images. It is Debian's, so it need not wait for programs that are built here."""
+    """Start containerd with the cached images. containerd comes from Debian, so this step does not wait for programs that
+    are built from source.
+    """
     image_cache.take(node)
     start(node, "containerd")
 
 
 def start(node: RealNode, name: str) -> None:
-    """Start a process unless it runs, and wait until it serves requests."""
+    """Start a process unless it is running, and wait until it serves requests."""
     if name == SPACE:
         namespaces.open_(node)
         return
@@ -80,7 +82,7 @@ def _write(node: RealNode) -> None:
     for name, text in configs.files(node, folder).items():
         file = node.config / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        # kube-proxy exits whenever its file is written, even without a change
+        # kube-proxy exits whenever its configuration file is written, even if the content stays the same
         if not file.exists() or file.read_text() != text:
             write_atomically(file, text)
 
@@ -96,8 +98,8 @@ def _answers(node: RealNode) -> bool:
 
 
 def _has_begun(node: RealNode) -> bool:
-    """Return whether the kubelet listens. The kubelet exits if it finds containerd's own services ready before those for
-    kubelets, and is started again then.
+    """Return whether the kubelet listens. If it has exited, it is started again: the kubelet exits if containerd's own
+    services are ready before its services for kubelets.
     """
     if processes.find(node.at, "kubelet") is None and "not initialized yet" in processes.last_words(node.at, "kubelet"):
         _spawn(node, "kubelet")
@@ -105,7 +107,9 @@ def _has_begun(node: RealNode) -> bool:
 
 
 def _wait_closed(node: RealNode, name: str, within_s: float = 5.0) -> None:
-    """Wait until the port is closed. A killed process is a zombie while its other threads still hold the port."""
+    """Wait until the process's port is closed. A killed process is a zombie while its other threads still keep the port
+    open.
+    """
     until = time.monotonic() + within_s
     while name in _PORTS and _listens(node, name) and time.monotonic() < until:
         time.sleep(0.02)
