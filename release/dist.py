@@ -33,7 +33,7 @@ class Release:
 
     @classmethod
     def load(cls, out: Path) -> "Release | None":
-        """Return the release in the folder if it is complete, else None."""
+        """Return the release in the folder `out`, or None if the folder contains no complete release."""
         try:
             kept = json.loads((out / RECORD).read_text())
         except FileNotFoundError:

@@ -273,7 +273,7 @@ def _secret(folder: Path, name: str) -> dict[str, str]:
 
 
 def _age(timestamp: str, time: datetime) -> float:
-    """Return the seconds from a timestamp to `time`; an invalid timestamp counts as infinitely old."""
+    """Return the seconds from a timestamp to `time`; infinity for an invalid timestamp."""
     try:
         return (time - datetime.fromisoformat(timestamp)).total_seconds()
     except (ValueError, TypeError):  # not a timestamp, or a timestamp without a time zone
