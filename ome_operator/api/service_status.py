@@ -318,7 +318,8 @@ class ServiceStatus(Spec):
     groups: Annotated[list[GroupStatus] | None, ATOMIC] = None
     """Groups of pods, with their starts and failures."""
     placement: PlacementStatus | None = None
-    """Set only while groups are not bound to nodes and the chart value placement.gangs is enabled."""
+    """Set until every role has had a ready group, and later while groups are not bound to nodes, if the chart value
+    placement.gangs is enabled."""
     progress: RolloutProgress | None = None
     """Set only while the new slice is incomplete."""
     rejected: Annotated[list[RejectedRevision] | None, ATOMIC] = None
