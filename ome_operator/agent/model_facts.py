@@ -16,7 +16,7 @@ MAX_HEADER_BYTES = 128 * 1024 * 1024
 
 
 def read_facts(root: Path) -> dict[str, Any]:
-    """Return the facts in `config.json` and the files next to it, as the node's record contains them."""
+    """Return the facts of the model in `root`, from its config files, safetensors headers and GGUF names, as JSON data."""
     small = {name: (root / name).read_bytes() for name in FILES if _readable(root / name)}
     large = sorted(root.glob("*.safetensors"))
     headers = _headers(large) if len(large) <= MAX_FILES else {}

@@ -60,7 +60,9 @@ def agent(
     ] = 0.0,
     bandwidth: Annotated[float, typer.Option(help="MB per second that this node may download; 0: no limit.", min=0)] = 0.0,
     verify_every: Annotated[float, typer.Option(help="Seconds between two checks of Ready files.", min=1)] = 21600.0,
-    sample: Annotated[float, typer.Option(help="Share of the bytes that such a check reads.", min=0, max=1)] = 0.02,
+    sample: Annotated[
+        float, typer.Option(help="Share of the bytes of Ready files that each check of --verify-every reads.", min=0, max=1)
+    ] = 0.02,
     remove_after: Annotated[
         float,
         typer.Option(

@@ -48,7 +48,7 @@ def _text(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MOST + 1)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}. --config names another file.") from error
+        raise UserError(f"--config {path} cannot be read: {error}. Correct the path, or make the file readable.") from error
     if len(text) > _MOST:
         raise UserError(f"{path} has more than {_MOST} characters: write only options of `ome operator` there.")
     return text

@@ -71,8 +71,8 @@ def placed(stem: str, domain: str, size: int, port: int, prefill: str) -> dict[s
 
 
 def _resources(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the resources that the check has to know: the number of GPUs of the kind whose tools it supports, and the
-    huge pages in bytes.
+    """Return the requested resources that the check has to know: the number of NVIDIA GPUs (the check cannot examine other
+    GPUs), and the bytes of huge pages by page size.
     """
     out: dict[str, Any] = {}
     if gpus := quantity.units("nvidia.com/gpu", asked.get("nvidia.com/gpu") or 0):

@@ -164,7 +164,12 @@ def _model(intent: Intent) -> cond.Condition | None:
     if model is None or here is None:
         return None
     if here.everywhere:
-        return cond.Condition(MODEL_READY, True, Reason.CLAIM, f"model {model.name} comes with its claim")
+        return cond.Condition(
+            MODEL_READY,
+            True,
+            Reason.CLAIM,
+            f"model {model.name} is stored in a PersistentVolumeClaim, so nodes need not hold it",
+        )
     if not here.known:
         said = "this operator reads no nodes (clusterWideKinds is false), so it cannot tell whether any holds"
         label = " and ".join(f"{part.label}=Ready" for part in here.parts)

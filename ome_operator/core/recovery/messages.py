@@ -62,7 +62,9 @@ def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, frozen: 
     if record.phase == RECYCLING:
         return Why(Reason.RECYCLING, f"{title} {'would be' if frozen else 'is'} recycled{_times(record)}{cause}")
     if record.phase == HELD:
-        return Why(Reason.PREFLIGHT_FAILED, f"{title} waits in its preflight{cause}")
+        return Why(
+            Reason.PREFLIGHT_FAILED, f"{title} does not start: a preflight check keeps an engine from starting{cause}"
+        )
     if record.phase == NODE_LOST:
         node = group.pods[0].node if 0 in group.pods else ""
         return Why(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")

@@ -128,7 +128,7 @@ def test_a_refusal_names_file_key_and_fix(text: str, message: str, file: Path, s
 
 def test_a_file_that_does_not_exist_is_refused(file: Path) -> None:
     result = CliRunner().invoke(app, ["--config", str(file)])
-    assert "cannot be read" in str(result.exception) and "--config names another file" in str(result.exception)
+    assert "cannot be read" in str(result.exception) and "Correct the path" in str(result.exception)
 
 
 def test_the_bounds_of_flags_are_those_of_the_declaration(started: list[Settings]) -> None:

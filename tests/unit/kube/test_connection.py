@@ -205,7 +205,7 @@ def test_a_token_is_kept_while_a_kubeconfig_is_half_written(api: Api, caplog: py
         return [refused, (await ask(connection))[0]]
 
     assert asyncio.run(run()) == [401, 200]
-    assert "cannot load the credentials again" in caplog.text
+    assert "reloading the credentials failed" in caplog.text
 
 
 def test_a_reason_has_no_full_stop_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
