@@ -113,7 +113,7 @@ CONFIG: dict[str, Any] = {
 
 
 def files() -> dict[str, bytes]:
-    """Return file name -> content of every file of the model."""
+    """Return the content of every file of the model, by file name."""
     return texts() | {"model.safetensors": safetensors(shapes())}
 
 

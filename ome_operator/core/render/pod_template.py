@@ -176,7 +176,7 @@ def _defaults(pod: Manifest, rank: RankContext) -> Manifest:
 
 
 def _probes(pod: Manifest, rank: RankContext) -> Manifest:
-    return probes.with_probes(pod, port(rank.leader) if rank.leads else None)
+    return probes.with_probes(pod, port(pod["containers"][0]) if rank.leads else None)
 
 
 def _traces(pod: Manifest, rank: RankContext) -> Manifest:
