@@ -10,7 +10,9 @@ from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
 from ome_operator.lint.launch import ROUTER, Argument, Launch, references
 from ome_operator.lint.subject import Role, Subject
 
-PARSER = "The argument parser of the version itself, which `ome_operator/engines/extract.py` reads; `make e2e` verifies it."
+PARSER = (
+    "The argument parser of that engine version, which `ome_operator/engines/extract.py` reads; `make e2e` compares the two."
+)
 _INSIDE = re.compile(r"\s--[a-z][\w-]+.{0,80}", re.S)
 _HOLDS_FLAGS = frozenset({"--sidecar-args", "--chat-template", "--completion-template"})
 """Flags whose value may contain words that have the form of flags."""
@@ -35,7 +37,10 @@ def all_launches(subject: Subject) -> Iterator[tuple[Role, Launch]]:
     Severity.NOTE,
     "The flags of the image's version are unknown",
     ignored="Flags are not checked, so no wrong or removed flag is found.",
-    evidence="The tag of the image, or the annotation `ome.io/engine-version`, and the files of ome_operator/engines/data.",
+    evidence=(
+        "The version comes from the tag of the image or the annotation `ome.io/engine-version`, its flags from the "
+        "files in ome_operator/engines/data."
+    ),
 )
 def version_unknown(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched():
@@ -47,9 +52,13 @@ def version_unknown(subject: Subject) -> Iterator[Hit]:
             if start.version
             else f"the version of {start.engine} in {start.image or 'no image'}"
         )
-        said = f"{what} is unknown (known: {known}), so its flags are not checked"
-        annotation = "set the annotation ome.io/engine-version on the component to the version"
-        how = f"name a folder with {start.engine}-{start.version}.json by --engine-data" if start.version else annotation
+        said = f"{what} is unknown (known versions: {known}), so the flags are not checked"
+        annotation = "set the annotation ome.io/engine-version of the component to the version of the engine"
+        how = (
+            (f"pass --engine-data with a folder that contains {start.engine}-{start.version}.json")
+            if start.version
+            else annotation
+        )
         yield Hit(locations.field(role, "image"), said, how)
 
 
@@ -106,7 +115,7 @@ def flag_removed(subject: Subject) -> Iterator[Hit]:
     "flag-deprecated",
     Severity.WARNING,
     "The version warns that this flag will be removed",
-    ignored="The flag works in this version. A later version will exit because of it.",
+    ignored="The flag works in this version. A later version will exit if the flag is given.",
     evidence=PARSER,
 )
 def flag_deprecated(subject: Subject) -> Iterator[Hit]:
@@ -237,7 +246,10 @@ def template_left(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "The version does not read a variable of this name",
     ignored="The variable has no effect, without any message.",
-    evidence="The variables that the version declares or that its files read; `ome_operator/engines/extract.py` lists them.",
+    evidence=(
+        "The list of variables that the source code of this version declares or reads, made by "
+        "`ome_operator/engines/extract.py`."
+    ),
 )
 def variable_unread(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):

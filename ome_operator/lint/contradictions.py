@@ -86,8 +86,8 @@ _PAIRS = (
     Contradiction(
         "--ep-dispatch-algorithm",
         _static_alone,
-        "each rank chooses copies of experts by itself, but without an all-to-all back end no token is sent to a "
-        "single rank",
+        "--ep-dispatch-algorithm lets each rank choose its own copies of experts, which works only with an all-to-all "
+        "back end",
         "write --ep-dispatch-algorithm=dynamic, or add --moe-a2a-backend=deepep",
     ),
     Contradiction(
@@ -142,7 +142,9 @@ def served_name(subject: Subject) -> Iterator[Hit]:
     "requests-few",
     Severity.WARNING,
     "The limit of running requests is lower than the number of attention groups",
-    ignored="Each attention group gets one request or none; older versions exit with `max_running_request is zero`.",
+    ignored=(
+        "Each attention group runs one request at a time or none; older versions exit with `max_running_request is zero`."
+    ),
     evidence="SGLang 0.5.23, mem_cache/kv_cache_configurator.py divides --max-running-requests by DP; "
     "https://github.com/sgl-project/sglang/issues/10868",
 )

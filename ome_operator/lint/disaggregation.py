@@ -17,7 +17,7 @@ _WAITING = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
 _PLAIN = frozenset({"", "auto", "bf16", "bfloat16"})
 """Data types of the KV cache that are usually equal. `auto` is the type of the model unless the model's files name
 another type."""
-_CONN = "SGLang 0.5.23, disaggregation/common/conn.py: decode compares it with what prefill registered"
+_CONN = "SGLang 0.5.23, disaggregation/common/conn.py: decode compares its own value with the value that prefill registered"
 
 
 def _differ(subject: Subject, flag: str) -> tuple[Role, Launch, str, str] | None:
@@ -79,7 +79,7 @@ def page_size_alone(subject: Subject) -> Iterator[Hit]:
     "transfer-differs",
     Severity.ERROR,
     "Prefill and decode use different protocols to transfer KV caches",
-    ignored="No cache arrives, so every request fails after its time-out.",
+    ignored="Decode receives no KV cache, so every request fails after its time-out.",
     evidence="SGLang: a transfer back end communicates only with the same back end (disaggregation/mooncake, nixl, …).",
 )
 def transfer_differs(subject: Subject) -> Iterator[Hit]:
@@ -92,8 +92,13 @@ def transfer_differs(subject: Subject) -> Iterator[Hit]:
 @rule(
     "attention-tp-differs",
     Severity.WARNING,
-    "Prefill and decode divide attention over different numbers of GPUs, for a model with a KV cache per head",
-    ignored="Caches are divided and sent head by head, which is slower; under load, both roles have been seen to break.",
+    (
+        "Prefill and decode divide attention over different numbers of GPUs, although the model has a KV cache per "
+        "attention head"
+    ),
+    ignored=(
+        "KV caches are divided and sent head by head, which is slower. Failures of both roles under load have been reported."
+    ),
     evidence="https://github.com/sgl-project/sglang/issues/15674; models with latent attention (DeepSeek, Kimi K2) "
     "are not affected.",
 )
@@ -112,8 +117,8 @@ def attention_tp_differs(subject: Subject) -> Iterator[Hit]:
     "drafts-apart",
     Severity.WARNING,
     "Only one of prefill and decode uses speculative decoding",
-    ignored="With a cache for each head, versions from 0.5.2 to the end of 2025 answer wrongly; with other versions drafts "
-    "are accepted less often.",
+    ignored="If the model has a KV cache per attention head, SGLang versions from 0.5.2 to the end of 2025 give wrong "
+    "answers. Other versions accept fewer draft tokens.",
     evidence="https://github.com/sgl-project/sglang/pull/17212",
 )
 def drafts_apart(subject: Subject) -> Iterator[Hit]:
@@ -126,7 +131,7 @@ def drafts_apart(subject: Subject) -> Iterator[Hit]:
             yield Hit(
                 locate(role, start, "--speculative-algorithm"),
                 said,
-                "write it for both roles with the same draft model, or for neither",
+                "write the flag for both roles with the same draft model, or for neither",
             )
 
 
@@ -153,9 +158,8 @@ def drafts_differ(subject: Subject) -> Iterator[Hit]:
     "prefill-pipeline",
     Severity.WARNING,
     "Prefill uses pipeline parallelism, and Mooncake transfers the KV caches",
-    ignored="Each stage sends a part of the cache. If layers and parts are paired wrongly, answers are wrong although "
-    "nothing "
-    "fails: measure the accuracy.",
+    ignored="Each pipeline stage sends the cache of its own layers. If decode assigns these parts to the wrong layers, "
+    "answers are wrong although nothing fails: measure the accuracy.",
     evidence="https://github.com/sgl-project/sglang/issues/8424, https://github.com/sgl-project/sglang/pull/37175 "
     "(layers paired wrongly)",
 )
@@ -176,7 +180,7 @@ def prefill_pipeline(subject: Subject) -> Iterator[Hit]:
     "contexts-differ",
     Severity.WARNING,
     "The context length of prefill is shorter than that of decode",
-    ignored="Prefill rejects requests that decode would accept.",
+    ignored="Prefill rejects long requests that decode would accept.",
     evidence="SGLang rejects requests longer than --context-length, and each request passes both roles.",
 )
 def contexts_differ(subject: Subject) -> Iterator[Hit]:
@@ -236,7 +240,10 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
     "waiting-longer",
     Severity.WARNING,
     "Decode waits longer for a KV cache than the router waits for the answer",
-    ignored="The client gets an error while GPUs still process its request, for as long as the difference.",
+    ignored=(
+        "The client gets an error when the router gives up, but GPUs continue to process the request until decode's "
+        "own time-out."
+    ),
     evidence="SGLang 0.5.23, environ.py: 300 s when unset; sglang-router: --request-timeout-secs.",
 )
 def waiting_longer(subject: Subject) -> Iterator[Hit]:

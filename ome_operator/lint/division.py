@@ -33,7 +33,10 @@ def locate(role: Role, start: Launch, *names: str) -> Location:
     "nnodes-missing",
     Severity.ERROR,
     "A group has several pods, but the engine is started for one node",
-    ignored="Each pod starts a separate server, which needs more GPUs than the pod has, or serves alone.",
+    ignored=(
+        "Each pod starts a separate server, which exits because it needs more GPUs than the pod has, or serves without "
+        "the other pods."
+    ),
     evidence="SGLang: without --nnodes, --node-rank and --dist-init-addr a server uses a single node.",
 )
 def nnodes_missing(subject: Subject) -> Iterator[Hit]:
@@ -49,7 +52,7 @@ def nnodes_missing(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "--nnodes differs from the number of pods of a group",
     ignored="Ranks wait for missing ranks until a time-out ends them, or surplus ranks exit.",
-    evidence="Exactly --nnodes nodes must meet at --dist-init-addr in SGLang.",
+    evidence="SGLang starts only if exactly --nnodes nodes connect to --dist-init-addr.",
 )
 def nnodes_differ(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -63,7 +66,7 @@ def nnodes_differ(subject: Subject) -> Iterator[Hit]:
     "ranks-differ",
     Severity.ERROR,
     "Ranks of a group have different parallel sizes",
-    ignored="Ranks wait in different groups and hang until a time-out, or all exit because tensor shapes do not match.",
+    ignored="Ranks wait in different communication groups until a time-out, or all exit because tensor shapes do not match.",
     evidence="SGLang: all ranks of a server need the same arguments except --node-rank.",
 )
 def ranks_differ(subject: Subject) -> Iterator[Hit]:
@@ -84,7 +87,7 @@ def ranks_differ(subject: Subject) -> Iterator[Hit]:
     "ranks-limits-differ",
     Severity.WARNING,
     "Ranks of a group have different limits",
-    ignored="The smallest cache of all ranks is used, or a rank rejects a request that another accepts.",
+    ignored="All ranks use the smallest cache among them, or one rank rejects a request that another rank accepts.",
     evidence="SGLang: all ranks of a server need the same arguments except --node-rank.",
 )
 def ranks_limits_differ(subject: Subject) -> Iterator[Hit]:
@@ -123,7 +126,10 @@ def tp_divides_nodes(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "The engine needs more GPUs than its group has",
     ignored="The engine exits with `invalid device ordinal`, or waits for ranks that no pod starts.",
-    evidence="SGLang starts TP × PP / nnodes ranks in each pod, each on its own GPU (and as many for each complete copy).",
+    evidence=(
+        "SGLang starts TP × PP / nnodes ranks in each pod, each on its own GPU, and the same number again for each "
+        "further data-parallel copy."
+    ),
 )
 def gpus_too_few(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -208,11 +214,12 @@ def dp_both(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if (found.copies or 1) > 1 and (found.attention_dp or 1) > 1:
             said = (
-                f"--dp-size {found.copies} makes complete copies, but --attn-dp-size {found.attention_dp} divides attention"
+                f"--dp-size {found.copies} runs complete copies of the model, but --attn-dp-size "
+                f"{found.attention_dp} divides the attention of a single copy"
             )
             yield Hit(locate(role, start, "--dp-size"), said, "remove one of the two flags")
         elif (found.copies or 1) > 1 and (found.nnodes or 1) > 1:
-            said = f"--dp-size {found.copies} makes complete copies, which cannot span {found.nnodes} nodes"
+            said = f"--dp-size {found.copies} runs complete copies of the model, which cannot span {found.nnodes} nodes"
             yield Hit(
                 locate(role, start, "--dp-size"), said, f"write --attn-dp-size={found.copies} to divide attention instead"
             )
@@ -221,7 +228,7 @@ def dp_both(subject: Subject) -> Iterator[Hit]:
 @rule(
     "heads-divide",
     Severity.ERROR,
-    "The number of attention heads is not a multiple of the GPUs that share them",
+    "The number of attention heads is not a multiple of the number of GPUs that share them",
     ignored=STARTS_NOT,
     evidence="SGLang 0.5.23, models/deepseek_v2.py and models/qwen3_moe.py: `num_heads % attn_tp_size == 0`.",
 )
@@ -289,8 +296,8 @@ def blocks_divide(subject: Subject) -> Iterator[Hit]:
         for width, pieces, name in ((narrow, experts_cut, "experts"), *((width, dense, "dense layers") for width in wide)):
             if uneven := division.block(subject.model, width, pieces, name):
                 remedy = (
-                    f"choose sizes that cut it into at most {width // quantization.block[1]} pieces: a larger --ep-size, or "
-                    f"--moe-dense-tp-size=1"
+                    f"choose sizes that cut the matrix into at most {width // quantization.block[1]} pieces: a larger "
+                    "--ep-size, or --moe-dense-tp-size=1"
                 )
                 yield Hit(locate(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
 
@@ -316,7 +323,7 @@ def dense_tp(subject: Subject) -> Iterator[Hit]:
     "The prefill chunk size is not a multiple of the page size of the KV cache",
     ignored="The engine rejects its arguments and exits.",
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_server_args: `chunked_prefill_size % page_size == "
-    "0`, after it was divided by DP.",
+    "0`, after the chunk size was divided by DP.",
 )
 def chunk_pages(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):

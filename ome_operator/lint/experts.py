@@ -26,7 +26,10 @@ def _tokens(value: str) -> int | None:
     "dispatch-tokens",
     Severity.ERROR,
     "A decode step has more tokens than a DeepEP rank may send",
-    ignored="The first full step ends the engine, because `x.size(0) <= num_max_dispatch_tokens_per_rank` fails in DeepEP.",
+    ignored=(
+        "The engine exits at the first full step, because the assertion `x.size(0) <= "
+        "num_max_dispatch_tokens_per_rank` fails in DeepEP."
+    ),
     evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang 0.5.23, environ.py (128 when unset) and "
     "layers/moe/token_dispatcher/deepep.py.",
 )
@@ -69,8 +72,8 @@ def dispatch_most(subject: Subject) -> Iterator[Hit]:
     "prefill-low-latency",
     Severity.ERROR,
     "Prefill uses DeepEP's low-latency kernels",
-    ignored="A chunk of a prompt has thousands of tokens, but a rank may send only a few hundred: the first prompt ends "
-    "the engine.",
+    ignored="A chunk of a prompt has thousands of tokens, but a rank may send only a few hundred: the engine exits at "
+    "the first prompt.",
     evidence="https://github.com/deepseek-ai/DeepEP/issues/165; SGLang's --deepep-mode: normal for prefill, "
     "low_latency for decode.",
 )
@@ -116,7 +119,7 @@ def eplb_alone(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "Redundant experts are configured with an expert parallel size of 1",
     ignored="Every GPU holds the copies next to their originals, which wastes memory.",
-    evidence="SGLang distributes copies over EP groups; with EP 1 each GPU holds a part of every expert.",
+    evidence="SGLang distributes copies of experts over the EP ranks; with EP 1 each GPU holds a part of every expert.",
 )
 def redundant_alone(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -131,8 +134,8 @@ def redundant_alone(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "Experts are balanced or copied without an all-to-all back end",
     ignored="Every rank computes all tokens, so balanced experts gain little for the memory that they cost.",
-    evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: without an all-to-all, only a "
-    "selection on which all ranks agree is correct.",
+    evidence="SGLang 0.5.23, arg_groups/parallel_hook.py, handle_eplb_and_dispatch: without an all-to-all back end, "
+    "all ranks must select the same copies of the experts.",
 )
 def eplb_without_exchange(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -146,7 +149,7 @@ def eplb_without_exchange(subject: Subject) -> Iterator[Hit]:
     "ep-ignored",
     Severity.WARNING,
     "--ep-size is overridden by the all-to-all back end",
-    ignored="Experts are distributed differently from the argument, so memory estimates based on it are wrong.",
+    ignored="The engine ignores --ep-size, so memory estimates that are based on this argument are wrong.",
     evidence="SGLang 0.5.23, arg_groups/overrides.py, `_a2a_ep_size`: EP becomes TP.",
 )
 def ep_ignored(subject: Subject) -> Iterator[Hit]:
@@ -160,7 +163,7 @@ def ep_ignored(subject: Subject) -> Iterator[Hit]:
 @rule(
     "overlap-alone",
     Severity.ERROR,
-    "Two-batch overlap is enabled without communication that could overlap",
+    "Two-batch overlap is enabled, but no communication exists that computation could overlap",
     ignored="The engine rejects its arguments and exits.",
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_two_batch_overlap.",
 )
@@ -179,8 +182,8 @@ def overlap_alone(subject: Subject) -> Iterator[Hit]:
     "flashinfer-batch",
     Severity.WARNING,
     "Decode captures large batches as CUDA graphs with FlashInfer's all-to-all",
-    ignored="Batches above 450 requests per rank have ended the engine with an illegal memory access.",
-    evidence="User reports; no such report is known below 450.",
+    ignored="Users have reported that engines crash with an illegal memory access at batches above 450 requests per rank.",
+    evidence="Reports of users; no report is known for smaller batches.",
 )
 def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -188,7 +191,9 @@ def flashinfer_batch(subject: Subject) -> Iterator[Hit]:
         if found.backend == "flashinfer" and batch > FLASHINFER_MOST and start.text("--disaggregation-mode") != "prefill":
             place = locate(role, start, "--cuda-graph-bs-decode", "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs")
             yield Hit(
-                place, f"the largest CUDA graph has {batch} requests per rank", f"write a value of at most {FLASHINFER_MOST}"
+                place,
+                f"the largest CUDA graph has {batch} requests per rank",
+                (f"set the largest batch size of CUDA graphs to at most {FLASHINFER_MOST}"),
             )
 
 

@@ -28,9 +28,12 @@ def _pods(subject: Subject) -> Iterator[tuple[Role, Manifest]]:
     "pod-invalid",
     Severity.ERROR,
     "The API server rejects the pod",
-    ignored="The dry run of the new revision fails and nothing is created; the condition shows the API server's message.",
-    evidence="Kubernetes' validation of pods: mounts must name volumes, containers must have images, and devices must "
-    "be limits with equal requests.",
+    ignored=(
+        "The dry run of the new revision fails, so nothing is created; a condition of the service shows the API "
+        "server's message."
+    ),
+    evidence="Kubernetes' validation of pods: each mount must name a volume, each container must have an image, and "
+    "each device needs a limit that equals its request.",
 )
 def pod_invalid(subject: Subject) -> Iterator[Hit]:
     said = dict.fromkeys((role.component, what, fix) for role, pod in _pods(subject) for what, fix in _invalid(pod))
@@ -83,7 +86,10 @@ def names_unresolved(subject: Subject) -> Iterator[Hit]:
     Severity.WARNING,
     "Pods in the network of their node may use the same port",
     ignored="If two of these pods are scheduled to one node, the second exits with `address already in use`.",
-    evidence="https://github.com/ome-projects/ome/issues/236; the scheduler separates pods by the ports that they declare.",
+    evidence=(
+        "https://github.com/ome-projects/ome/issues/236; the scheduler keeps two pods off the same node only if both "
+        "declare the port."
+    ),
 )
 def ports_shared(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
@@ -126,8 +132,8 @@ def memory_below_shm(subject: Subject) -> Iterator[Hit]:
         limit = below(role.container, "resources", "limits").get("memory")
         shared = _shared(role)
         if limit is not None and shared is not None and 0 < quantity.parse(limit) <= quantity.parse(shared):
-            said = f"the memory limit is {limit}, but {SHM} may use {shared} of it"
-            yield Hit(locations.field(role, "resources"), said, "raise the memory limit, or lower sizeLimit")
+            said = f"the memory limit of the container is {limit}, but {SHM} may grow to {shared}"
+            yield Hit(locations.field(role, "resources"), said, "raise the memory limit, or lower sizeLimit of the volume")
 
 
 def _list(value: Any) -> list[Any]:

@@ -107,7 +107,7 @@ def _change(model: ModelFacts, rank: _Rank) -> str:
         wide = needs(model, rank.start, wider)
         if wide is not None and wide.needed <= rank.bytes * rank.share:
             return f"write --tp-size={wider.tp} over {times} times as many GPUs"
-    return "use GPUs with more memory, or a model with smaller weights"
+    return "use GPUs with more memory, or a model with fewer or smaller weights"
 
 
 @rule(

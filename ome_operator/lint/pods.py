@@ -49,7 +49,10 @@ def needs_rdma(role: Role, start: Launch) -> bool:
     "cache-over-tcp",
     Severity.WARNING,
     "KV caches are transferred over TCP",
-    ignored="The cache of a prompt has gigabytes, so first tokens wait for seconds, and requests time out under load.",
+    ignored=(
+        "The KV cache of a prompt can take gigabytes, so the first token is delayed by seconds, and requests time out "
+        "under load."
+    ),
     evidence="SGLang 0.5.23, arg_groups/pd_disaggregation_hook.py; https://github.com/sgl-project/sglang/issues/23342",
 )
 def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
@@ -66,14 +69,17 @@ def cache_over_tcp(subject: Subject) -> Iterator[Hit]:
     "ib-device-missing",
     Severity.WARNING,
     "The network devices of Mooncake are not named",
-    ignored="Mooncake uses any device that it finds: possibly the storage network, a link that is down, or TCP.",
+    ignored=(
+        "Mooncake selects a device itself, possibly one of the storage network or one whose link is down, or falls "
+        "back to TCP."
+    ),
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, validate_ib_devices: without a device it falls back to "
     "its own discovery.",
 )
 def ib_device_missing(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):
         if _mooncake(start) and _on_gpus(role, start) and not _tcp(start) and not start.text("--disaggregation-ib-device"):
-            remedy = "add --disaggregation-ib-device=mlx5_0,…with the devices that ibv_devices lists on the nodes"
+            remedy = "add --disaggregation-ib-device=mlx5_0,… with the devices that ibv_devices lists on the nodes"
             yield Hit(locations.arguments(role), "--disaggregation-ib-device is not given", remedy)
 
 
@@ -238,7 +244,7 @@ def probe_port(subject: Subject) -> Iterator[Hit]:
 @rule(
     "network-unnamed",
     Severity.NOTE,
-    "NCCL chooses the network between nodes by itself",
+    "No setting tells NCCL which network to use between nodes",
     ignored="NCCL may use the management network.",
     evidence="docs/gpu.md; profiles of rdma.ome.io/auto-inject set interfaces and devices.",
 )

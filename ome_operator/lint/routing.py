@@ -18,8 +18,8 @@ _OURS = frozenset({keys.COMPONENT, keys.SERVICE, keys.WORKER_INDEX})
 @rule(
     "mode-alone",
     Severity.WARNING,
-    "An engine runs only prefill or only decode, and has no partner",
-    ignored="The engine waits for KV caches that nobody sends, or sends caches to nobody, so no request is answered.",
+    "An engine runs only prefill or only decode, but the service has no engine for the other role",
+    ignored="No other engine sends or receives its KV caches, so no request is answered.",
     evidence="SGLang's --disaggregation-mode; `engine` without `decoder` does both prefill and decode "
     "(docs/architecture.md).",
 )
@@ -107,7 +107,7 @@ def router_whole(subject: Subject) -> Iterator[Hit]:
     "router-hurried",
     Severity.WARNING,
     "The router waits for a worker for a shorter time than the worker may take to start",
-    ignored="The router gives up a worker that is still loading weights, and notices it again only when the pod changes.",
+    ignored="The router gives up on a worker that is still loading weights, and adds the worker only after its pod changes.",
     evidence="The help of sglang-router 0.3.2 (--worker-startup-timeout-secs); "
     "https://github.com/sgl-project/sglang/issues/2778",
 )

@@ -42,8 +42,8 @@ _ELSEWHERE = ("nothing scales", "a probe of the workers")
 @rule(
     "advice",
     Severity.WARNING,
-    "The operator itself gives advice",
-    ignored="The setting has no effect, or another effect than it seems to have; the condition Advice shows this sentence.",
+    "The operator itself reports advice about the service",
+    ignored="The setting has no effect, or not the effect that its name suggests; the condition Advice shows this sentence.",
     evidence="docs/troubleshooting.md, and the pages named in the sentences.",
 )
 def advice(subject: Subject) -> Iterator[Hit]:

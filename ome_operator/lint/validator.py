@@ -98,7 +98,7 @@ def _verdict(looked_at: Subject) -> ValidationResult:
     more = [f"{len(told) - ADVISED} more: `ome lint {name}` lists them"] if len(told) > ADVISED else []
     unknown = sorted(looked_at.ignored - RULES.keys())
     about = (
-        [f"{keys.LINT_IGNORE} names {', '.join(unknown)}, which is not a rule: docs/rules.md lists all rules"]
+        [f"{keys.LINT_IGNORE}names {', '.join(unknown)}, which is not a rule: use the names in docs/rules.md"]
         if unknown
         else []
     )

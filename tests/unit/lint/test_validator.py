@@ -116,7 +116,7 @@ def test_which_images_have_exactly_a_version(image: str, exact: bool) -> None:
 
 def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
     (parts,) = said(read_manifests([composed_file(LINT / "corpus/version-unknown/newer.yaml")], "default")).values()
-    assert any("its flags are not checked" in part for part in parts)
+    assert any("the flags are not checked" in part for part in parts)
 
 
 def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
