@@ -16,6 +16,34 @@ from typing import Any, NamedTuple
 from ome_operator.preflight import code
 from ome_operator.preflight import group as group_module
 
+FAKE = """
+from contextlib import nullcontext
+class Tensor(list):
+    device = "cpu"
+    def fill_(self, value): self[0] = value
+    def __getitem__(self, at): return Item(list.__getitem__(self, at))
+    def item(self): return 1.0
+    def numel(self): return 1 << 20
+class Item(float):
+    def item(self): return float(self)
+class cuda:
+    is_available = staticmethod(lambda: False)
+def ones(count, device=None): return Tensor([1.0])
+"""
+FAKE_DISTRIBUTED = """
+import os, time
+size = 1
+def is_nccl_available(): return False
+def init_process_group(backend, init_method, rank, world_size, timeout):
+    global size
+    size = world_size
+    print("noise of", backend, init_method)
+    HOW
+def all_reduce(data): data[:] = [float(size)]
+def send(data, to): time.sleep(0.01)
+recv = send
+"""
+"""Source of a torch, and of its torch.distributed, without arithmetic."""
 QUICK = 29.0
 """Seconds for a check in which rank 0 waits 2 s for other ranks."""
 ENGINE = ("python3", "-m", "sglang.launch_server")
@@ -169,3 +197,14 @@ def weights(folder: Path, files: int = 2) -> Path:
     index = {"weight_map": {f"w{number}": name for number, name in enumerate(names)}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
+
+
+def fake_torch(folder: Path, how: str = "pass") -> dict[str, str]:
+    """Create a torch without arithmetic; return the variables that make Python import it. `how` is what it runs when a
+    group of ranks is created.
+    """
+    package = folder / "fake/torch/distributed"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text(FAKE)
+    (package / "__init__.py").write_text(FAKE_DISTRIBUTED.replace("HOW", how))
+    return {"PYTHONPATH": str(folder / "fake")}

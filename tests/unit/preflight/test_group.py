@@ -11,44 +11,7 @@ import pytest
 from ome_operator.preflight.group import Meeting
 from ome_operator.preflight.node import CommandLine
 from ome_operator.preflight.ports import Ports
-from tests.support.preflights import ENGINE, Group, done, group, start, together
-
-FAKE = """
-from contextlib import nullcontext
-class Tensor(list):
-    device = "cpu"
-    def fill_(self, value): self[0] = value
-    def __getitem__(self, at): return Item(list.__getitem__(self, at))
-    def item(self): return 1.0
-    def numel(self): return 1 << 20
-class Item(float):
-    def item(self): return float(self)
-class cuda:
-    is_available = staticmethod(lambda: False)
-def ones(count, device=None): return Tensor([1.0])
-"""
-FAKE_DISTRIBUTED = """
-import os, time
-size = 1
-def is_nccl_available(): return False
-def init_process_group(backend, init_method, rank, world_size, timeout):
-    global size
-    size = world_size
-    print("noise of", backend, init_method)
-    HOW
-def all_reduce(data): data[:] = [float(size)]
-def send(data, to): time.sleep(0.01)
-recv = send
-"""
-
-
-def fake_torch(folder: Path, how: str = "pass") -> dict[str, str]:
-    """A torch that only pretends, as PYTHONPATH; `how`: what it does when ranks meet."""
-    package = folder / "fake/torch/distributed"
-    package.mkdir(parents=True)
-    (package.parent / "__init__.py").write_text(FAKE)
-    (package / "__init__.py").write_text(FAKE_DISTRIBUTED.replace("HOW", how))
-    return {"PYTHONPATH": str(folder / "fake")}
+from tests.support.preflights import ENGINE, Group, done, fake_torch, group, start, together
 
 
 def words(of: Group) -> tuple[str, ...]:
