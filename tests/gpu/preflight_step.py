@@ -169,9 +169,9 @@ def variables(case: Case, message: Path) -> dict[str, str]:
            "LWS_WORKER_INDEX": facts["rank"], "OME_PREFLIGHT_MODE": case.mode, "OME_PREFLIGHT_BOOT": code.BOOT,
            "OME_PREFLIGHT_CODE": code.packed(), "OME_PREFLIGHT": json.dumps(facts, separators=(",", ":"))}  # fmt: skip
     image = {name: value for name, value in os.environ.items() if not name.startswith("OME_")}
-    # The launcher must find this Python. NCCL prints its version, which proves that it ran.
+    # The launcher must find this Python. NCCL prints its version, which proves that it ran, and why it fails.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return {**image, "PATH": path, "NCCL_DEBUG": "VERSION", **own, **case.env}
+    return {**image, "PATH": path, "NCCL_DEBUG": "WARN", **own, **case.env}
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], cwd: Path, seconds: float, stdin: str = "") -> Ended:
@@ -306,7 +306,7 @@ class Step:
         messages = ended.torch()
         loaded = next((when for when, message in messages if message.get("ready")), None)
         when, result = next(((when, message) for when, message in messages if "ready" not in message), (0.0, None))
-        nccl = re.search(r"NCCL (?:version|INFO)", ended.output) is not None
+        nccl = re.search(r"NCCL (?:version|INFO|WARN)", ended.output) is not None
         backend = "nccl" if nccl else None if result is None else "gloo" if not self.machine.gpus else "unknown"
         if result is not None and loaded is not None:
             result = {**result, "after_load_s": round(when - loaded, 3)}
@@ -389,7 +389,7 @@ class Step:
 
     def stages(self) -> Json:
         """Measure what the torch process does, step by step."""
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "NCCL_DEBUG": "VERSION"}
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "NCCL_DEBUG": "WARN"}
         ended = run([sys.executable, __file__, "--stages", str(_two_ports())], env, self.folder, self.limit())
         found = ended.torch()
         ok = bool(found) and not ended.exit and not ended.killed
