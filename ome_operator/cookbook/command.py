@@ -52,14 +52,17 @@ def _title(plan: Proposal, role: RoleFit, rank: str, alike: bool) -> str:
 
 _MEANING = {
     "RANK": "the number of the node, from 0",
-    "MASTER_IP": "an address of node 0 that the other nodes reach",
+    "MASTER_IP": "an address of node 0 that the other nodes can connect to",
     "LOCAL_IP": "the address of the node on which the command runs",
     "PREFILL_NODE0": "the address of node 0 of prefill",
     "DECODE_NODE0": "the address of node 0 of decode",
-    "IB_DEVICE": "the InfiniBand devices of the node, as `ibv_devices` lists them, with commas (IB_DEVICES in pods)",
-    "WORKER_URLS": "http://HOST:PORT of each copy, with spaces between them",
+    "IB_DEVICE": (
+        "the InfiniBand devices of the node as `ibv_devices` lists them, separated by commas (in pods the variable is "
+        "IB_DEVICES)"
+    ),
+    "WORKER_URLS": "http://HOST:PORT of each copy, separated by spaces",
     "PORT": "a port that is free on all nodes",
-    "HOST1": "the name of node 1 as SSH finds it, and so on",
+    "HOST1": "the host name of node 1 for SSH; HOST2 is that of node 2, and so on",
 }
 _NODE0 = re.compile(r"(PREFILL|DECODE)(\d+)_NODE0")
 _VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")

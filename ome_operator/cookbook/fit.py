@@ -103,10 +103,10 @@ def lacks_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dty
     if found.tokens >= FEWEST_TOKENS:
         return ""
     whole, share = hardware.memory / GIB, hardware.memory * role.share / GIB
-    have = f"of the {whole:.0f} GiB of an {hardware.title}, {share:.0f} GiB are for both"
+    have = f"of the {whole:.0f} GiB of an {hardware.title}, {share:.0f} GiB are available for weights and cache"
     if found.cache <= 0:
         weights = f"the weights of {served.name} take {found.weights / GIB:.0f} GiB on each of {role.tp} GPUs"
-        return f"{weights}, but {have}, weights and cache"
+        return f"{weights}, but {have}"
     return f"in addition to {found.weights / GIB:.0f} GiB of weights, the cache holds only {found.tokens:,} tokens: {have}"
 
 
@@ -119,7 +119,7 @@ def wide_problem(served: Served, hardware: Hardware, engine: Engine) -> str:
     """Return a clause that states why wide expert parallelism cannot work with any sizes; "" if it can."""
     needs = engine.wide
     if needs is None:
-        return f"{engine.name} has no recipe for it"
+        return f"{engine.name} has no recipe for wide expert parallelism"
     if hardware.vendor != needs.vendor:
         return f"{needs.why}, which {hardware.title} is not"
     stored = served.facts.quantization.name if served.facts.quantization else ""

@@ -88,15 +88,13 @@ def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, c
     alternative, for the message.
     """
     if request.strategy not in STRATEGIES:
-        raise RecipeRefused(f"There is no strategy {request.strategy}: the strategies are {', '.join(STRATEGIES)}.")
+        raise RecipeRefused(f"There is no strategy {request.strategy}: use one of {', '.join(STRATEGIES)}.")
     if served.strategies and request.strategy not in served.strategies:
         known = ", ".join(f"--strategy {each}" for each in served.strategies)
-        raise RecipeRefused(f"{served.name} has a recipe only for {known}.{sample}")
+        raise RecipeRefused(f"{served.name} has recipes only for {known}.{sample}")
     if request.strategy not in chosen.strategies:
         known = ", ".join(chosen.strategies)
-        raise RecipeRefused(
-            f"{chosen.name} {chosen.version} has no preset for {request.strategy}: it has presets for {known}."
-        )
+        raise RecipeRefused(f"{chosen.name} {chosen.version} has no preset for {request.strategy}: use one of {known}.")
     if served.format != chosen.format:
         raise RecipeRefused(
             f"{chosen.name} reads {chosen.format} files, but the files of {served.name} are {served.format}."
@@ -123,7 +121,8 @@ def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, c
         raise RecipeRefused(f"--kv-cache-dtype {request.kv_cache_dtype}: {hardware.title} does not support FP8.")
     if request.model_type and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", request.model_type):
         raise RecipeRefused(
-            f"--model-type {request.model_type} is not a model type: write a name as in config.json, such as deepseek_v3."
+            f"--model-type {request.model_type} is not a model type: write the model_type of a config.json, such as "
+            "deepseek_v3."
         )
     if request.name and (proposed := propose_name(request.name)) != request.name:
         raise RecipeRefused(f"--name {request.name} cannot be the name of a service: write, for example, {proposed}.")
@@ -141,8 +140,8 @@ def _together(request: RecipeRequest, served: Served, hardware: Hardware, chosen
     nodes = role.nodes if request.nodes is None else request.nodes
     if nodes < role.nodes:
         raise RecipeRefused(
-            f"One copy of {served.name} needs {role.nodes} nodes of {request.gpus_per_node} {hardware.title}, "
-            f"but --nodes is {nodes}."
+            f"One copy of {served.name} needs {role.nodes} nodes of {request.gpus_per_node} {hardware.title}, but "
+            f"--nodes is {nodes}: raise --nodes to a multiple of {role.nodes}."
         )
     copies = 1 if request.nodes is None else nodes // role.nodes * per_node
     left = nodes % role.nodes
@@ -204,7 +203,10 @@ def _hints(
     for role in found:
         left = fit.gpu_memory(served, hardware, role, request.kv_cache_dtype)
         if role.experts_on_cpus:
-            yield f"The experts of {served.name} are in the node's memory: a pod requests {chosen.per_gpu.memory_gib} GiB."
+            yield (
+                f"The experts of {served.name} are kept in the memory of the node, not of the GPU: each pod requests "
+                f"{chosen.per_gpu.memory_gib} GiB."
+            )
             continue
         where = f"{role.stage}: " if role.stage else ""
         yield (
@@ -212,15 +214,19 @@ def _hints(
             f"the cache{' of one rank' if role.attention_dp else ''} holds about {left.tokens // 1000 * 1000:,} tokens."
         )
         if left.tokens < wanted:
-            fp8 = "" if request.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles it."
+            fp8 = "" if request.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles the size of the cache."
             yield f"A request of {wanted:,} tokens does not fit: the engine rejects requests longer than the cache.{fp8}"
     if request.prefix_cache:
         yield (
-            "The router sends prompts with the same prefix to the same group of prefill, but each rank has its own cache "
-            "and is chosen at random: a prefix of all requests is found, an earlier turn of a conversation often not."
+            "The router sends prompts with the same prefix to the same prefill group. Within the group a rank is "
+            "chosen at random, and each rank has its own cache: a prefix that all requests share is usually cached, "
+            "the history of a single conversation often is not."
         )
     if request.model_type:
-        yield f"The engine loads {served.name} as {request.model_type}: needed only if it does not support the model's type."
+        yield (
+            f"The engine loads {served.name} as {request.model_type}: use --model-type only if the engine does not "
+            "support the model's own type."
+        )
     if request.host_network:
         yield "Pods use the host network: the engine's ports must be free on the node, and no NetworkPolicy applies."
     for asked, own in (
@@ -228,7 +234,7 @@ def _hints(
         (request.tool_call_parser, served.tool_call_parser),
     ):
         if isinstance(asked, str) and asked != own:
-            yield f"The output of {served.name} is written for the parser {own}; {asked} may not parse it."
+            yield f"The output format of {served.name} is that of the parser {own}; the parser {asked} may fail to parse it."
     if served.reasoning_parser and not request.reasoning_parser:
         yield f"Without --reasoning-parser, the reasoning of {served.name} is part of its answers."
     if served.tool_call_parser and not request.tool_call_parser:

@@ -154,7 +154,7 @@ class Library:
             known = ", ".join(served.name for served in self.models.values())
             sample = self.elsewhere.get(asked)
             instead = f" The service {sample} serves {name} without a recipe." if sample else ""
-            raise RecipeRefused(f"There is no recipe for the model {name}: the models with recipes are {known}.{instead}")
+            raise RecipeRefused(f"There is no recipe for the model {name}: use one of {known}.{instead}")
         return found[0]
 
     def machine(self, name: str) -> Hardware:
@@ -166,7 +166,7 @@ class Library:
             if asked in (key, one.accelerator.name):
                 return one
         known = ", ".join(sorted(self.hardware))
-        raise RecipeRefused(f"The hardware {name} is unknown: config/accelerators has {known}.")
+        raise RecipeRefused(f"The hardware {name} is unknown: use one of {known} (config/accelerators).")
 
 
 def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorClass], samples: Mapping[str, str]) -> Library:
@@ -203,9 +203,9 @@ def engine(name: str, version: str | None = None) -> Engine:
     """
     known = engines()
     if name not in known:
-        raise RecipeRefused(f"There is no preset for the engine {name}: the engines are {', '.join(known)}.")
+        raise RecipeRefused(f"There is no preset for the engine {name}: use one of {', '.join(known)}.")
     if version is not None and version not in known[name]:
-        raise RecipeRefused(f"There is no preset for {name} {version}: the versions are {', '.join(known[name])}.")
+        raise RecipeRefused(f"There is no preset for {name} {version}: use one of the versions {', '.join(known[name])}.")
     chosen = version or known[name][0]
     whole = _data("engines.yaml")[name]
     data = whole["versions"][chosen]

@@ -166,8 +166,8 @@ def _check(engine: Engine, flag: Word) -> None:
         raise RecipeRefused(f"{engine.name} {engine.version} has no flag {flag.name}.")
     if known.choices and flag.value not in known.choices:
         raise RecipeRefused(
-            f"{engine.name} {engine.version} does not accept {flag.name} {flag.value}: "
-            f"the values are {', '.join(known.choices)}."
+            f"{engine.name} {engine.version} does not accept {flag.name} {flag.value}: use one of "
+            f"{', '.join(known.choices)}."
         )
 
 

@@ -35,7 +35,8 @@ class Published:
         """The measurements and their source as a sentence for the user."""
         said = f"{self.by}, {self.date}; {self.load}"
         return (
-            f"Published for these sizes ({said}): {'; '.join(self.figures)}. {self.remark} Not measured here: {self.source}"
+            f"Published figures for these sizes ({said}): {'; '.join(self.figures)}. {self.remark} Not measured by this "
+            f"project. Source: {self.source}"
         )
 
     def matches(self, asked: Mapping[str, str], roles: Sequence[RoleFit]) -> bool:

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from ome_operator.errors import OmeError
 
 STRATEGIES = {
-    "tp": "tensor parallel, every layer is split over the GPUs of one copy",
-    "tp+dp": "TP + DP attention, ranks of attention have requests of their own",
-    "tp+pp": "TP + pipeline parallel, stages of layers one behind the other, each over the GPUs of TP",
-    "tp+ep": "TP + EP, experts lie whole on groups of GPUs",
+    "tp": "tensor parallelism: every layer is divided among the GPUs of one copy",
+    "tp+dp": "TP + DP attention: each attention rank processes its own requests",
+    "tp+pp": "TP + pipeline parallelism: the layers are divided into consecutive stages, each on its own TP GPUs",
+    "tp+ep": "TP + EP: each group of GPUs holds complete experts",
     "tp+dp+ep": "TP + DP attention + EP",
-    "dp+ep": "DP + EP, attention runs on each GPU for requests of its own, experts are spread over all",
+    "dp+ep": "DP + EP: each GPU computes attention for its own requests, and the experts are distributed over all GPUs",
     "cpu": "experts on the CPUs of one node, attention on one GPU",
     "cpu+amx": "the same, with kernels for CPUs that have AMX",
-    "pd": "prefill and decode apart, experts spread over all GPUs of each",
+    "pd": "prefill and decode run on different GPUs, and each distributes the experts over all of its GPUs",
 }
 """The known strategies, each with its description."""
 WIDE, SPREAD = "pd", "dp+ep"

@@ -22,7 +22,7 @@ def asked(request: RecipeRequest, chosen: Engine) -> int | None:
         whole_copies = option == "dp" and parts == ["tp"] and chosen.router
         if value is not None and option not in parts and not whole_copies:
             raise RecipeRefused(
-                f"--{option} is only supported by strategies with {option.upper()}, but the strategy is {request.strategy}."
+                f"--{option} requires a strategy with {option.upper()}, but --strategy is {request.strategy}."
             )
     if request.strategy == PIPELINE:
         return _stage(request) * request.pp if request.pp else None
@@ -56,7 +56,7 @@ def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
     if request.strategy.startswith("cpu"):
         return RoleFit(keys.ENGINE, "", nodes=1, gpus=1, tp=1, experts_on_cpus=True, share=share)
     if size > gpus and size % gpus:
-        raise RecipeRefused(f"{size} GPUs do not fill nodes of {gpus} GPUs: write a multiple of {gpus}.")
+        raise RecipeRefused(f"{size} GPUs do not fill complete nodes of {gpus} GPUs: use a multiple of {gpus}.")
     nodes = max(1, size // gpus)
     if request.strategy == SPREAD:
         return RoleFit(keys.ENGINE, "", nodes, min(size, gpus), tp=size, dp=size, attention_dp=True, ep=size, share=share)
@@ -67,8 +67,9 @@ def role(request: RecipeRequest, chosen: Engine, size: int) -> RoleFit:
     copies = 1 if request.attention_dp else request.dp or 1
     if copies > 1 and size * copies > gpus:
         raise RecipeRefused(
-            f"--dp {copies} without DP attention is {copies} copies of {size} GPUs in one node: {size * copies} GPUs, "
-            f"but a node has {gpus}. Use --strategy tp+dp for DP attention, or --nodes for copies on more nodes."
+            f"--dp {copies} without DP attention runs {copies} copies of {size} GPUs in one node, which needs "
+            f"{size * copies} GPUs, but a node has {gpus}. Use --strategy tp+dp for DP attention, or --nodes for copies "
+            "on more nodes."
         )
     return RoleFit(
         component=keys.ENGINE,
@@ -115,7 +116,10 @@ def _halves(request: RecipeRequest, usual: int) -> tuple[int, int]:
     prefill = prefill or (whole - decode if decode else max(1, whole // 4))
     decode = decode or whole - prefill
     if prefill < 1 or decode < 1 or prefill + decode > whole:
-        raise RecipeRefused(f"{whole} nodes are not enough for prefill and decode: prefill {prefill}, decode {decode}.")
+        raise RecipeRefused(
+            f"{whole} nodes are not enough for prefill and decode (prefill {prefill}, decode {decode}): each needs at "
+            "least one node. Raise --nodes, or lower --prefill-nodes or --decode-nodes."
+        )
     return prefill, decode
 
 
@@ -129,8 +133,8 @@ def _wide(
     gpus, together = nodes * request.gpus_per_node, request.tp or 1
     if gpus % together:
         raise RecipeRefused(
-            f"--tp {together} with --strategy pd is the number of GPUs that share attention, but {stage} has {gpus} GPUs, "
-            f"which is not a multiple of {together}: write a divisor of {gpus}."
+            f"With --strategy pd, --tp is the number of GPUs that share attention, but {stage} has {gpus} GPUs, which "
+            f"is not a multiple of {together}: set --tp to a divisor of {gpus}."
         )
     return RoleFit(
         component=component,

@@ -72,7 +72,7 @@ def test_engines_without_a_flag_read_the_copy(asked: dict[str, Any], shelf: Libr
 
 
 def test_what_is_no_type_is_refused(shelf: Library) -> None:
-    with pytest.raises(RecipeRefused, match=r"--model-type x; rm -rf is not a model type: write a name as"):
+    with pytest.raises(RecipeRefused, match=r"--model-type x; rm -rf is not a model type: write the model_type of"):
         filled(shelf, model_type="x; rm -rf")
 
 

@@ -10,10 +10,10 @@ from ome_operator.cookbook.preset import in_shell
 from ome_operator.cookbook.request import RecipeRefused, RecipeRequest
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is unknown: config/accelerators has b200"),
+    "hardware unknown": ({"hardware": "h300"}, "The hardware h300 is unknown: use one of b200"),
     "model unknown": (
         {"model": "gpt"},
-        "There is no recipe for the model gpt: the models with recipes are Kimi-K2-Base,",
+        "There is no recipe for the model gpt: use one of Kimi-K2-Base,",
     ),
     "model with a sample": (
         {"model": "DeepSeek-V3"},
@@ -21,7 +21,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "model with a recipe for something else": (
         {"model": "DeepSeek-R1"},
-        "DeepSeek-R1 has a recipe only for --strategy pd. The service config/samples/isvc/deepseek-ai/deepseek-r1.yaml",
+        "DeepSeek-R1 has recipes only for --strategy pd. The service config/samples/isvc/deepseek-ai/deepseek-r1.yaml",
     ),
     "groups that do not divide": (
         {"strategy": "pd", "prefill_groups": 3},
@@ -29,9 +29,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a cache of prefixes elsewhere": ({"prefix_cache": True}, "--prefix-cache is only supported with --strategy pd."),
     "a batch of decode elsewhere": ({"decode_batch": 64}, "--decode-batch is only supported with --strategy pd."),
-    "strategy unknown": ({"strategy": "pp"}, "There is no strategy pp: the strategies are tp,"),
+    "strategy unknown": ({"strategy": "pp"}, "There is no strategy pp: use one of tp,"),
     "engine unknown": ({"engine": "llama.cpp"}, "There is no preset for the engine llama.cpp"),
-    "version unknown": ({"version": "9.9"}, "There is no preset for sglang 9.9: the versions are 0.5.23"),
+    "version unknown": ({"version": "9.9"}, "There is no preset for sglang 9.9: use one of the versions 0.5.23"),
     "no preset": ({"version": "0.4.9.post2", "strategy": "tp+ep"}, "sglang 0.4.9.post2 has no preset for tp+ep"),
     "no image": ({"version": "0.4.9.post2", "hardware": "mi300x"}, "no image of sglang 0.4.9.post2 for amd"),
     "memory": (
@@ -47,9 +47,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "heads": ({"tp": 24, "gpus_per_node": 8, "model": "thinking"}, "64 attention heads cannot be divided by 24 GPUs"),
     "TP by DP": ({"strategy": "tp+dp", "tp": 8, "dp": 3}, "TP 8 is no multiple of DP 3"),
     "TP by EP": ({"strategy": "tp+ep", "tp": 8, "ep": 3}, "TP 8 is no multiple of EP 3"),
-    "whole nodes": ({"tp": 12}, "12 GPUs do not fill nodes of 8 GPUs: write a multiple of 8"),
-    "copies in a node": ({"tp": 8, "dp": 4}, "4 copies of 8 GPUs in one node: 32 GPUs, but a node has 8"),
-    "EP without its strategy": ({"ep": 4}, "--ep is only supported by strategies with EP, but the strategy is tp"),
+    "whole nodes": ({"tp": 12}, "12 GPUs do not fill complete nodes of 8 GPUs: use a multiple of 8"),
+    "copies in a node": ({"tp": 8, "dp": 4}, "4 copies of 8 GPUs in one node, which needs 32 GPUs, but a node has 8"),
+    "EP without its strategy": ({"ep": 4}, "--ep requires a strategy with EP, but --strategy is tp"),
     "too few nodes": ({"hardware": "h100", "nodes": 1}, "needs 2 nodes of 8 H100, but --nodes is 1"),
     "no reasoning": ({"reasoning_parser": True}, "Kimi-K2-Instruct has no reasoning parser: it answers at once"),
     "no tools": (
@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "more than TP can be": ({"engine": "vllm", "tp": 32}, "--tp 8 works. For more GPUs, use --strategy tp+pp."),
     "PP without its strategy": (
         {"engine": "vllm", "pp": 2},
-        "--pp is only supported by strategies with PP, but the strategy is tp",
+        "--pp requires a strategy with PP, but --strategy is tp",
     ),
     "an engine without pipelines": ({"strategy": "tp+pp"}, "sglang 0.5.23 has no preset for tp+pp"),
     "more stages than layers": (
@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "copies in a vLLM": (
         {"engine": "vllm", "tp": 8, "dp": 2},
-        "--dp is only supported by strategies with DP, but the strategy is tp",
+        "--dp requires a strategy with DP, but --strategy is tp",
     ),
     "weights": (
         {"engine": "tensorrt-llm", "strategy": "tp+ep", "model": "thinking"},
@@ -90,7 +90,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "wide EP, sizes": ({"strategy": "pd", "dp": 8}, "omit --dp, --ep and --pp"),
     "TP inside EP": (
         {"strategy": "pd", "tp": 5},
-        "prefill has 32 GPUs, which is not a multiple of 5: write a divisor of 32",
+        "prefill has 32 GPUs, which is not a multiple of 5: set --tp to a divisor of 32",
     ),
     "heads of TP inside EP": (
         {"strategy": "pd", "prefill_nodes": 12, "decode_nodes": 12, "tp": 24},
@@ -121,7 +121,7 @@ def test_refused_with_the_reason(case: str, shelf: Library) -> None:
 
 def test_a_parser_that_the_version_does_not_have(shelf: Library) -> None:
     made = plan(RecipeRequest(hardware="h200", model="instruct", kv_cache_dtype="mxfp8", version="0.5.6.post1"), shelf)
-    with pytest.raises(RecipeRefused, match=r"does not accept --kv-cache-dtype mxfp8: the values are auto, "):
+    with pytest.raises(RecipeRefused, match=r"does not accept --kv-cache-dtype mxfp8: use one of auto, "):
         in_shell(made)
 
 
