@@ -68,7 +68,7 @@ def kind(request: PlanRequest) -> str:
     """
     if request.concurrency is not None:
         return "means, closed loop"
-    return "means, open loop" if request.rate is not None else "means, open loop, prefill 90 % busy at most"
+    return "means, open loop" if request.rate is not None else "means, open loop, with prefill at most 90 % busy"
 
 
 def _ranks(side: Side) -> int:

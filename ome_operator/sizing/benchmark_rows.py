@@ -14,7 +14,7 @@ _FIXED = re.compile(r"D\((\d+),(\d+)\)")
 _NORMAL = re.compile(r"N\((\d+),\d+\)/\((\d+),\d+\)")
 _EVEN = re.compile(r"U\((\d+),(\d+)\)/\((\d+),(\d+)\)")
 _PREFIX = re.compile(r"P\((\d+),(\d+)\)/(\d+)")
-MEDIANS = "medians of a BenchmarkJob, lengths are means"
+MEDIANS = "medians of a BenchmarkJob; lengths are means"
 
 
 def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:
@@ -25,7 +25,7 @@ def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:
     completed BenchmarkJob or has no usable run.
     """
     if not isinstance(job, Mapping) or job.get("kind") != "BenchmarkJob":
-        raise PlanRefused("The file is not a BenchmarkJob: write it with kubectl get benchmarkjob NAME -o yaml.")
+        raise PlanRefused("The file is not a BenchmarkJob: create it with kubectl get benchmarkjob NAME -o yaml.")
     status, metadata = _map(job.get("status")), _map(_map(job.get("spec")).get("serviceMetadata"))
     if status.get("state") != "Completed":
         raise PlanRefused(
@@ -39,12 +39,14 @@ def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:
         "version": str(metadata.get("version") or ""),
     }
     if not layout["gpu"]:
-        raise PlanRefused(f"{name} does not name its GPUs (spec.serviceMetadata.gpuType): give --hardware.")
+        raise PlanRefused(f"{name} does not name its GPUs in spec.serviceMetadata.gpuType: pass --hardware.")
     report = _map(status.get("report"))
     results = report.get("results") or [report]
     found = list(_rows(name, results if isinstance(results, list) else [], layout))
     if not found:
-        raise PlanRefused(f"No run of {name} has lengths, a TTFT, a TPOT and a concurrency: there is nothing to compare.")
+        raise PlanRefused(
+            f"No run of {name} has all of lengths, TTFT, TPOT and concurrency, so there is nothing to compare."
+        )
     return found
 
 

@@ -110,7 +110,7 @@ def read(text: str, name: str) -> Iterator[Row | tuple[str, str]]:
     try:
         head = [word.strip() for word in next(lines, [])]
         if missing := [column for column in COLUMNS if column not in {*head, *OPTIONAL}]:
-            raise PlanRefused(f"{name} lacks the columns {', '.join(missing)}: it is not a calibration file.")
+            raise PlanRefused(f"{name} lacks the columns {', '.join(missing)}, so it is not a calibration file: add them.")
         for number, cells in enumerate(lines, 2):
             if not any(cell.strip() for cell in cells):
                 continue
@@ -155,7 +155,7 @@ def row(said: Mapping[str, str]) -> Row:
     if not found.place.engine:
         raise PlanRefused("The row has no engine.")
     if found.prefill is None and found.decode is None:
-        raise PlanRefused("The row has no layout, neither of prefill nor of decode.")
+        raise PlanRefused("The row has no layout: fill in the layout of prefill or of decode.")
     if found.prefill and found.decode and found.concurrency is None:
         raise PlanRefused("The row has no concurrency, which the model needs to compute a steady state.")
     return found

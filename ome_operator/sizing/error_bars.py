@@ -122,16 +122,26 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
     """
     rows = shipped()
     if place.engine not in {row.place.engine for row in rows}:
-        return Trust(left_out(ENGINE), "all rows, with their engine left out", f"no row of {place.engine}")
+        return Trust(
+            left_out(ENGINE),
+            "all rows, each predicted without the rows of its engine",
+            f"the calibration has no row of {place.engine}",
+        )
     if place.gpu.name not in {row.place.gpu.name for row in rows}:
-        return Trust(left_out(GPU), "all rows, with their GPU left out", f"no row of {place.gpu.name.upper()}")
+        return Trust(
+            left_out(GPU),
+            ("all rows, each predicted without the rows of its GPU"),
+            f"the calibration has no row of {place.gpu.name.upper()}",
+        )
     families = {row.place.shape.facts.model_type for row in rows}
     if place.shape.facts.model_type not in families:
         return Trust(
-            left_out(MODEL), "rows of rarer models, with their model left out", f"no row of a model like {place.shape.name}"
+            left_out(MODEL),
+            ("rows of rarer models, each predicted without the rows of its model"),
+            f"the calibration has no row of a model like {place.shape.name}",
         )
     if far := _far(place, prefill, decode, load, rows):
-        return Trust(left_out(GPU), "all rows, with their GPU left out", far)
+        return Trust(left_out(GPU), "all rows, each predicted without the rows of its GPU", far)
     title = class_of(place, (prefill, decode))
     own = by_class().get(title, {})
     known = {name: found for name, found in own.items() if found.rows >= ENOUGH}
@@ -139,7 +149,7 @@ def trust(place: ServingStack, prefill: Role | None, decode: Role | None, load: 
     basis = (
         f"class {title}"
         if len(own) == len(FIGURES) and own["tokens"].rows >= ENOUGH
-        else "all rows, with their deployment left out"
+        else "all rows, each predicted without the rows of its deployment"
     )
     return Trust(known, basis, "")
 
@@ -149,20 +159,20 @@ def _far(place: ServingStack, prefill: Role | None, decode: Role | None, load: L
     here = [row for row in rows if (row.place.engine, row.place.gpu.name) == (place.engine, place.gpu.name)]
     here = [row for row in here if row.place.shape.precision == place.shape.precision]
     if not here:
-        return f"no row of {place.engine} on {place.gpu.name.upper()} in {place.shape.precision}"
+        return f"the calibration has no row of {place.engine} on {place.gpu.name.upper()} in {place.shape.precision}"
     families = {row.place.shape.facts.model_type for row in here}
     if place.shape.facts.model_type not in families:
-        return f"no row of a model like {place.shape.name}"
+        return f"the calibration has no row of a model like {place.shape.name}"
     if prefill is None:
-        return "no row of engines that do prefill and decode"
+        return "the calibration has no row of engines that do both prefill and decode"
     for title, role, have in (
         ("prefill", prefill, [row.prefill for row in here]),
         ("decode", decode, [row.decode for row in here]),
     ):
         if role is not None and not any(_alike(role, other) for other in have if other):
-            return f"no row with {title} of {role.worker}"
+            return f"the calibration has no row with {title} of {role.worker}"
     if not any(_close(row.isl, load.prompt) and (row.osl == 1 or _close(row.osl, load.answer)) for row in here):
-        return f"no row of about {load.prompt:,.0f} tokens in and {load.answer:,.0f} out"
+        return f"the calibration has no row of about {load.prompt:,.0f} tokens in and {load.answer:,.0f} out"
     return ""
 
 

@@ -22,7 +22,7 @@ class Price:
     """The range of prices of other sellers, as text; "" if unknown."""
 
     def __str__(self) -> str:
-        also = f"; others {self.others}" if self.others else ""
+        also = f"; other prices {self.others}" if self.others else ""
         return f"${self.usd:.2f} ({self.date}, {self.source}{also})"
 
 

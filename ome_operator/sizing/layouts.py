@@ -133,7 +133,7 @@ def check(request: PlanRequest) -> None:
     longest = max(load.prompt + load.answer for load in request.loads)
     if shape.longest and longest > shape.longest:
         raise PlanRefused(
-            f"{longest:,.0f} tokens in and out are more than the context length of {shape.name}, {shape.longest:,}."
+            f"{longest:,.0f} tokens in and out together exceed the context length of {shape.name}, {shape.longest:,}."
         )
     most = shape.experts or 256
     if request.nodes > most:
@@ -280,8 +280,8 @@ def why_none(request: PlanRequest, tried: Tried, c: Constants) -> str:
         return why_none(unbounded, most, c)
     reached = most.good[0].state.rate
     return (
-        f"{machines} can answer {reached:.2f} requests a second of {name} at most, but "
-        f"{request.rate:g} are asked for: about {math.ceil(request.nodes * request.rate / reached)} nodes would be enough."
+        f"{machines} can answer {reached:.2f} requests a second of {name} at most, but {request.rate:g} are asked for. "
+        f"About {math.ceil(request.nodes * request.rate / reached)} nodes would be enough."
     )
 
 
@@ -290,9 +290,9 @@ def _nearest(request: PlanRequest, missed: Sequence[Layout]) -> str:
     fastest = min(missed, key=lambda layout: max(layout.state.ttft / request.ttft, layout.state.tpot / request.tpot))
     state = fastest.state
     return (
-        f"No layout of {request.place.shape.name} on {_machines(request)} keeps these bounds: the closest has a first token "
-        f"after {state.ttft:.2f} s and the next ones every {state.tpot * 1000:.1f} ms on average. "
-        "Relax the bounds, or ask for more nodes."
+        f"No layout of {request.place.shape.name} on {_machines(request)} meets these bounds: the closest one has a "
+        f"mean TTFT of {state.ttft:.2f} s and a mean TPOT of {state.tpot * 1000:.1f} ms. Relax the bounds, or ask for "
+        "more nodes."
     )
 
 

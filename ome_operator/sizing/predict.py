@@ -41,7 +41,9 @@ def predict(row: Row, c: Constants) -> Prediction:
         return Prediction(state.ttft, state.tpot, None, state.rate * load.answer / row.decode.gpus, state.regime)
     if row.prefill is None and row.decode is not None:
         if row.concurrency is None:
-            raise PlanRefused("The row has decode alone and no concurrency, so its batch is unknown.")
+            raise PlanRefused(
+                "The row has only decode and no concurrency, so the batch size is unknown: fill in the concurrency."
+            )
         batch = row.concurrency / row.decode.copies
         seconds = steps.decoder(row.place, row.decode.worker, load.prompt + load.answer / 2, c)(batch)
         return Prediction(None, seconds, None, batch / seconds / row.decode.worker.gpus)

@@ -54,10 +54,10 @@ def figures(c: Constants) -> Iterator[Figure]:
     yield _ratio(here, c)
     yield from _agents(here, c)
     yield Figure(
-        "DeepSeek R1 on 96 H100: 52.3k and 22.3k a node",
-        "the same layout with 256 experts: 3 or 4 nodes of prefill, 9 of decode with (256 + 32) / 72 = "
-        f"{(256 + 32) // 72} slots a GPU; "
-        f"{52300 / 8:,.0f} and {22300 / 8:,.0f} tokens/s a GPU are rows of the calibration",
+        "DeepSeek R1 on 96 H100: 52.3k tokens/s of prefill and 22.3k of decode per node",
+        "the same layout for 256 experts: 3 or 4 prefill nodes, and 9 decode nodes with (256 + 32) / 72 = "
+        f"{(256 + 32) // 72} expert slots per GPU; {52300 / 8:,.0f} and {22300 / 8:,.0f} tokens/s per GPU are rows of "
+        "the calibration",
     )
 
 
@@ -65,16 +65,17 @@ def _sizes(here: ServingStack) -> Iterator[Figure]:
     """Yield the figures about the number of experts on each GPU and about the tensor parallelism of attention."""
     experts = here.shape.experts
     yield Figure(
-        "EP 32 with 12 experts a GPU", f"{experts} experts over 4 nodes of 8 GPUs: {experts} / 32 = {experts // 32}"
+        "EP 32 with 12 experts per GPU", f"{experts} experts over 4 nodes of 8 GPUs: {experts} / 32 = {experts // 32}"
     )
     yield Figure(
-        "EP 96 with 5 slots a GPU",
+        "EP 96 with 5 expert slots per GPU",
         f"{experts} experts and {COPIES} copies of busy experts: ({experts} + {COPIES}) / 96 = {(experts + COPIES) // 96}",
     )
     yield Figure(
         "TP 4 inside EP 32",
-        "attention of a token on 4 GPUs and 8 ranks of attention (32 / 4), experts over all 32; the runtime of "
-        "the announcement has a rank on each GPU (TP 1), which the shorter text tells otherwise",
+        "the attention of a token runs on 4 GPUs, so there are 8 attention ranks (32 / 4), and the experts are "
+        "distributed over all 32 GPUs. The runtime of the announcement has an attention rank on each GPU (TP 1) and "
+        "contradicts the shorter text",
     )
 
 
@@ -87,8 +88,8 @@ def _sums() -> Iterator[Figure]:
     )
     yield Figure(
         "896k and 384k tokens/s",
-        f"the same rates times all {NODES} nodes ({NODES * NODE_IN:,} and {NODES * NODE_OUT:,}): no node does "
-        "both, so the cluster never did either",
+        f"the same rates times all {NODES} nodes ({NODES * NODE_IN:,} and {NODES * NODE_OUT:,}). No node does both "
+        "prefill and decode, so the cluster never reached either figure",
     )
 
 
@@ -97,12 +98,13 @@ def _rates(here: ServingStack, c: Constants) -> Iterator[Figure]:
     read = IN / steps.prefill(here, PREFILL, IN, IN, c) / 32 * 8
     step = steps.decoder(here, DECODE_96, IN + OUT / 2, c)(BATCH * 96)
     yield Figure(
-        f"{NODE_IN // 1000}k tokens/s of prefill a node", f"the model says {read:,.0f}, of a row that it was fitted on"
+        f"{NODE_IN // 1000}k tokens/s of prefill per node",
+        (f"the sizing model predicts {read:,.0f}; it was fitted to this row"),
     )
     yield Figure(
-        f"{NODE_OUT // 1000}k tokens/s of decode a node",
-        f"{BATCH} requests a rank with another token every {BATCH * 8 / NODE_OUT * 1000:.0f} ms; the model says "
-        f"{step * 1000:.0f} ms and {BATCH * 8 / step:,.0f}, of a row that it was fitted on",
+        f"{NODE_OUT // 1000}k tokens/s of decode per node",
+        f"{BATCH} requests per rank, each with a further token every {BATCH * 8 / NODE_OUT * 1000:.0f} ms; the sizing "
+        f"model predicts {step * 1000:.0f} ms and {BATCH * 8 / step:,.0f}, and was fitted to this row",
     )
 
 
@@ -113,13 +115,14 @@ def _batch(here: ServingStack, c: Constants) -> Iterator[Figure]:
     room = fit(here.shape, here.gpu, DECODE_96, DECODE, 0.8).tokens
     yield Figure(
         f"a batch of {BATCH}",
-        f"a rank each, so {BATCH * 96:,} requests in all: {BATCH * (IN + OUT):,} tokens of cache on a GPU, which "
-        f"holds {room:,} beside its {here.shape.layers} layers' weights",
+        f"of each rank, so {BATCH * 96:,} requests in total: {BATCH * (IN + OUT):,} tokens of KV cache on a GPU, which "
+        f"has capacity for {room:,} next to the weights of its {here.shape.layers} layers",
     )
     yield Figure(
-        f"{BATCH} requests in all, 4,800 tokens/s, the first within 1 s",
-        f"the shorter text takes the batch of a rank for all: {BATCH} requests are {BATCH // 96} a rank, and "
-        f"4,800 tokens/s another token every {BATCH / 4800 * 1000:.0f} ms; {_few(here, c)}",
+        f"{BATCH} requests in total, 4,800 tokens/s, the first token within 1 s",
+        f"the shorter text states the batch of one rank as the batch of the deployment: {BATCH} requests are "
+        f"{BATCH // 96} per rank, and at 4,800 tokens/s each request gets a further token every "
+        f"{BATCH / 4800 * 1000:.0f} ms; {_few(here, c)}",
     )
 
 
@@ -128,10 +131,11 @@ def _ratio(here: ServingStack, c: Constants) -> Figure:
     feed, eat = PREFILL_NODES * NODE_IN / IN, DECODE_NODES * NODE_OUT / OUT
     even = (NODE_OUT / OUT) / (NODE_IN / IN)
     return Figure(
-        "4 nodes of prefill to 12 of decode, for 2000 in and 100 out",
-        f"for the cache of decode, as the announcement says, not for balance: 4 nodes read {feed:,.0f} requests a "
-        f"second and 12 answer {eat:,.0f}. By the published rates {even:.1f} nodes of prefill feed a node of decode; "
-        f"both figures together cannot have been measured at a time. {_balance(here, Load(IN, OUT), c)}",
+        "4 prefill nodes and 12 decode nodes, for 2000 tokens in and 100 out",
+        "according to the announcement, decode needs 12 nodes for its KV cache, not to keep up with prefill: 4 prefill "
+        f"nodes process {feed:,.0f} requests per second, and 12 decode nodes {eat:,.0f}. At the published rates, one "
+        f"decode node needs {even:.1f} prefill nodes, so the two rates cannot have been measured at the same time. "
+        f"{_balance(here, Load(IN, OUT), c)}",
     )
 
 
@@ -148,8 +152,8 @@ def _agents(here: ServingStack, c: Constants) -> Iterator[Figure]:
 def _few(here: ServingStack, c: Constants) -> str:
     state = Pair(here, Role(1, PREFILL), Role(1, DECODE_96), [Load(IN, OUT)], c).closed(BATCH)
     return (
-        f"the model says {state.rate * OUT:,.0f} tokens/s of answers, the first token after {state.ttft:.2f} s "
-        f"and another every {state.tpot * 1000:.0f} ms (closed loop of {BATCH}, means)"
+        f"the sizing model predicts {state.rate * OUT:,.0f} output tokens/s, the first token after {state.ttft:.2f} s "
+        f"and a further token every {state.tpot * 1000:.0f} ms (closed loop of {BATCH}, means)"
     )
 
 
@@ -159,18 +163,16 @@ def _prices(here: ServingStack) -> Iterator[Figure]:
 
     shown = usd(GPUS, PRICE, NODES * NODE_OUT)
     yield Figure(
-        f"$0.21 for a million tokens of answers, at ${PRICE:.2f} for an H200 and hour",
-        f"128 GPUs x ${PRICE:.2f} / 384k tokens/s = ${shown:.3f}, or the 96 GPUs of decode alone over 288k: "
-        f"${usd(96, PRICE, 288_000):.3f}, "
-        f"the same; all 128 GPUs over 288k are ${usd(GPUS, PRICE, 288_000):.3f}",
+        f"$0.21 per million output tokens, at ${PRICE:.2f} per H200 and hour",
+        f"128 GPUs x ${PRICE:.2f} / 384k tokens/s = ${shown:.3f}; the 96 GPUs of decode alone at 288k tokens/s give the "
+        f"same, ${usd(96, PRICE, 288_000):.3f}; all 128 GPUs at 288k give ${usd(GPUS, PRICE, 288_000):.3f}",
     )
     today = here.gpu.price
     if today is not None:
         yield Figure(
-            "the same at a later price",
-            f"${usd(96, today.usd, 288_000):.3f} for decode alone and ${usd(GPUS, today.usd, 288_000):.3f} for "
-            f"all, at ${today.usd:.2f} "
-            f"({today.date}, {today.source})",
+            "the same price per million output tokens at a later GPU price",
+            f"${usd(96, today.usd, 288_000):.3f} for the GPUs of decode alone and ${usd(GPUS, today.usd, 288_000):.3f} "
+            f"for all GPUs, at ${today.usd:.2f} ({today.date}, {today.source})",
         )
 
 
@@ -186,16 +188,15 @@ def _balance(here: ServingStack, load: Load, c: Constants) -> str:
     state, sides = best.state, (best.prefill, best.decode)
     far = trust(here, best.prefill.role, best.decode.role, load).extrapolated
     return (
-        f"The model's best of 16 nodes: {sides[0].nodes} of prefill to {sides[1].nodes} of decode, "
-        f"{state.rate:,.1f} requests a second, "
-        f"{state.rate * load.answer:,.0f} tokens/s of answers, TTFT {state.ttft:.1f} s, TPOT {state.tpot * 1000:.0f} ms"
-        + (f" (extrapolated: {far})" if far else "")
+        f"The best layout of 16 nodes in the sizing model: {sides[0].nodes} for prefill and {sides[1].nodes} for "
+        f"decode, {state.rate:,.1f} requests per second, {state.rate * load.answer:,.0f} output tokens/s, TTFT "
+        f"{state.ttft:.1f} s, TPOT {state.tpot * 1000:.0f} ms" + (f" (extrapolated: {far})" if far else "")
     )
 
 
 def text(c: Constants) -> str:
     """Return all figures as text for a terminal."""
-    lines = ["Kimi K2 on 128 H200 (16 nodes), published 2025-07-20: how the figures fit together.", ""]
+    lines = ["Kimi K2 on 128 H200 (16 nodes): how the figures that were published on 2025-07-20 are related.", ""]
     for item in figures(c):
         lines += [item.figure, f"    {item.computation}."]
     return "\n".join(lines) + "\n"

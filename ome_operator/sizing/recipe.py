@@ -54,7 +54,7 @@ def recipe(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe:
     weights = _PRECISIONS.get(stored.name if stored else "", "others")
     if weights != request.place.shape.precision:
         raise RecipeRefused(
-            f"The weights of {served.name} are {weights}, but the plan is for {request.place.shape.precision}."
+            f"The weights of {served.name} are {weights}, but the plan assumes {request.place.shape.precision}."
         )
     shelf.machine(request.place.gpu.name)
     options = {
@@ -77,8 +77,8 @@ def chosen_recipe(request: PlanRequest, layouts: Sequence[Layout], number: int, 
         return found
     tried = ((at, _recipe_or_reason(request, layout, shelf)) for at, layout in enumerate(layouts, 1))
     other = next((at for at, each in tried if isinstance(each, Recipe)), None)
-    instead = f"--layout {other} is the best that has a recipe." if other else "No other layout has a recipe."
-    raise PlanRefused(f"Layout {number} cannot be written. {found} {instead}")
+    instead = f"--layout {other} is the best layout that has a recipe." if other else "No other layout has a recipe."
+    raise PlanRefused(f"Layout {number} cannot be written as manifests. {found} {instead}")
 
 
 def _recipe_or_reason(request: PlanRequest, layout: Layout, shelf: Library) -> Recipe | str:
@@ -111,7 +111,7 @@ def _disaggregated(request: PlanRequest, layout: Layout) -> dict[str, Any]:
     for stage, side in (("prefill", prefill), ("decode", decode)):
         _check(request, stage, side)
     if prefill.role.worker.tp != decode.role.worker.tp:
-        raise RecipeRefused("Recipes need the same TP size of attention in prefill and decode.")
+        raise RecipeRefused("Recipes require the same TP size of attention in prefill and in decode.")
     shared, groups = decode.role.worker.tp, (prefill.role.copies, decode.role.copies)
     return {
         "strategy": WIDE,

@@ -76,31 +76,31 @@ def _first(said: Mapping[str, Any]) -> str:
     lines = [f"The numbers are {found['is']}. Layout 1:"]
     prefill = said["prefill"]
     lines.append(
-        f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s a node; decode "
-        f"{found['outputTokensPerSecond']['node']:,} a "
-        f"node, {decode['batchPerRank']:g} requests a rank, cache of {decode['cacheTokensPerRank']:,} tokens a rank"
+        f"  prefill {found['inputTokensPerSecond']['node']:,} tokens/s per node; decode "
+        f"{found['outputTokensPerSecond']['node']:,} per node, {decode['batchPerRank']:g} requests per rank, a KV cache "
+        f"of {decode['cacheTokensPerRank']:,} tokens per rank"
     )
     if decode["expertsPerGpu"] and prefill:
         lines.append(
-            f"  experts a GPU: prefill {prefill['expertsPerGpu'] or 'all, cut'}, decode {decode['expertsPerGpu']} "
-            f"({decode['redundantExperts']} copies of busy experts)"
+            f"  experts per GPU: prefill {prefill['expertsPerGpu'] or 'a part of each'}, decode "
+            f"{decode['expertsPerGpu']} ({decode['redundantExperts']} redundant experts)"
         )
     if price:
         lines.append(
-            f"  price: ${price['usdPerGpuHour']:.2f} for a GPU and an hour ({price['date']}, {price['source']}); "
-            "prefill pays for tokens in, decode "
-            f"for tokens out; all on tokens out: ${price['usdPerMillionOutputAllIn']:.3f}"
+            f"  price: ${price['usdPerGpuHour']:.2f} per GPU and hour ({price['date']}, {price['source']}); the cost of "
+            "prefill is divided among tokens in, that of decode among tokens out. If tokens out carry all costs: "
+            f"${price['usdPerMillionOutputAllIn']:.3f}"
         )
         if price["others"]:
-            lines.append(f"  price of other sellers: {price['others']}")
+            lines.append(f"  prices of other sellers: {price['others']}")
     else:
-        lines.append("  price: no public price is known; give --price, the USD for a GPU and an hour")
+        lines.append("  price: no public price is known. Pass --price with the USD per GPU and hour")
     errors = ", ".join(
-        f"{name} ±{bars[key]['median']:.0%} (nine of ten within {bars[key]['nineOfTen']:.0%})"
+        f"{name} ±{bars[key]['median']:.0%} (90 % of errors within {bars[key]['nineOfTen']:.0%})"
         for name, key in (("throughput", "throughput"), ("TPOT", "tpot"), ("TTFT", "ttft"))
         if key in bars
     )
-    lines.append(f"  may be off by: {errors}; from cross-validation, {bars['basis']}")
+    lines.append(f"  median error: {errors}; from cross-validation over {bars['basis']}")
     if bars["extrapolated"]:
         lines.append(f"  extrapolated: {bars['extrapolated']}")
     if said["generate"]:
@@ -118,8 +118,8 @@ def report(found: Report) -> str:
     taught = sum(each.taught for each in found.answered)
     if taught:
         out += (
-            f"{taught} of them are rows that the constants were fitted on: their errors are no test. docs/sizing.md "
-            "has the cross-validation.\n"
+            f"{taught} of them are rows to which the constants were fitted, so their errors say nothing about the "
+            "accuracy. docs/sizing.md contains the cross-validation.\n"
         )
     if found.classes:
         out += "\n" + table(

@@ -62,7 +62,7 @@ def plan_request(
     _check_positive("--requests-per-second", rate)
     _check_positive("--concurrency", concurrency)
     if rate is not None and concurrency is not None:
-        raise PlanRefused("--requests-per-second and --concurrency both describe the load: give only one of them.")
+        raise PlanRefused("--requests-per-second and --concurrency both describe the load: pass only one of them.")
     return PlanRequest(
         place,
         loads,
@@ -84,7 +84,7 @@ def gpu_price(place: ServingStack, usd: float | None) -> Price | None:
 
 def _check_positive(option: str, value: float | None) -> None:
     if value is not None and not (math.isfinite(value) and 0 < value < _MOST):
-        raise PlanRefused(f"{option} {value:g} is not above 0 and below a billion.")
+        raise PlanRefused(f"{option} is {value:g}: pass a number above 0 and below a billion.")
 
 
 def counted(nodes: int) -> str:

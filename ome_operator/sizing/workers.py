@@ -54,16 +54,23 @@ def workers(text: str) -> tuple[int, Worker]:
     if found := _WRITTEN.fullmatch(text.strip()):
         copies, tp, dp, etp, ep = (int(found[at]) for at in range(1, 6))
         if min(copies, tp, dp, etp, ep) < 1 or max(copies, tp * dp, etp * ep) > _MOST:
-            raise PlanRefused(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
+            raise PlanRefused(
+                f"The layout {text!r} has a size that is 0 or more than {_MOST:,}: use sizes from 1 to {_MOST:,}."
+            )
         if dp > 1 and etp * ep == tp and tp % dp == 0:  # SGLang counts attention ranks inside the TP size.
             return copies, Worker(tp // dp, dp, ep)
         if etp * ep != tp * dp and etp * ep != 1:
-            raise PlanRefused(f"The layout {text!r} spreads experts over {etp * ep} GPUs and attention over {tp * dp}.")
+            raise PlanRefused(
+                f"The layout {text!r} distributes experts over {etp * ep} GPUs but attention over {tp * dp}: use the "
+                "same number for both."
+            )
         return copies, Worker(tp, dp, etp * ep if mislabelled(text) else ep)
     if found := _SHORT.fullmatch(text.strip()):
         copies, gpus = int(found[1]), int(found[3])
         if not 1 <= copies <= _MOST or not 1 <= gpus <= _MOST:
-            raise PlanRefused(f"The layout {text!r} has a size of 0, or of more than {_MOST:,}.")
+            raise PlanRefused(
+                f"The layout {text!r} has a size that is 0 or more than {_MOST:,}: use sizes from 1 to {_MOST:,}."
+            )
         apart = {
             "DEP": Worker(1, gpus, gpus),
             "TEP": Worker(gpus, 1, gpus),

@@ -50,7 +50,7 @@ def mix(data: Any, name: str) -> tuple[Load, ...]:
 def _load(said: Mapping[str, Any]) -> Load:
     share = _share(said.get("share", 1.0), "share")
     if share <= 0:
-        raise PlanRefused("A share must be above 0.")
+        raise PlanRefused("A share is not above 0: write a positive number.")
     return Load(tokens(str(said["in"])), tokens(str(said["out"])), hit(said.get("hit", 0.0)), share)
 
 
@@ -91,7 +91,7 @@ def seconds(text: str, default: str, what: str) -> float:
     """
     number = _amount(text, {"": _SECONDS[default], **_SECONDS}, what)
     if number <= 0:
-        raise PlanRefused(f"{what} of {text} is impossible: it must be above 0.")
+        raise PlanRefused(f"{text} is not {what}: write a number above 0.")
     return number
 
 

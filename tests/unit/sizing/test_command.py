@@ -113,15 +113,15 @@ def refused(*words: object) -> str:
         ((*K2, "--workload", "1k/1k", "--ttft", "2h"), "'2h' has the unknown unit h: the units are s, ms, m, min."),
         ((*K2, "--workload", "0/10"), "A length of 0 tokens is out of range"),
         ((*K2, "--workload", "1000000000/10"), "A length of 1,000,000,000 tokens is out of range"),
-        ((*K2, "--workload", "300k/10"), "300,010 tokens in and out are more than the context length of"),
+        ((*K2, "--workload", "300k/10"), "300,010 tokens in and out together exceed the context length of"),
         ((*K2, "--workload", "1k"), "The workload '1k' is not IN/OUT"),
         ((*K2, "--workload", "1k/1k", "--nodes", 400), "400 nodes are more than the 384 experts of Kimi-K2-Instruct"),
         ((*K2[:3], "h100", *H200[2:], "--nodes", 1), "than is available. The smallest change that fits: --nodes 2."),
-        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--tpot", 1), "on 4 nodes of H200 keeps these bounds"),
+        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--tpot", 1), "on 4 nodes of H200 meets these bounds"),
         ((*K2, "--workload", "1k/1k", "--nodes", 4, "--requests-per-second", 1e6), "nodes would be enough."),
-        ((*K2, "--workload", "1k/1k", "--requests-per-second", -1), "--requests-per-second -1 is not above 0"),
-        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--price", "nan"), "--price nan is not above 0"),
-        ((*K2, "--workload", "1k/1k", "--requests-per-second", 1, "--concurrency", 1), "give only one of them"),
+        ((*K2, "--workload", "1k/1k", "--requests-per-second", -1), "--requests-per-second is -1: pass a number above 0"),
+        ((*K2, "--workload", "1k/1k", "--nodes", 4, "--price", "nan"), "--price is nan: pass a number above 0"),
+        ((*K2, "--workload", "1k/1k", "--requests-per-second", 1, "--concurrency", 1), "pass only one of them"),
         ((*K2, "--workload", "1k/1k", "--precision", "fp5"), "The precision fp5 is not supported"),
         ((*K2, "--workload", "1k/1k", "--prefix-hit", "1"), "A hit rate must be below 1"),
         (("validate", "/nowhere.csv"), "/nowhere.csv cannot be read: No such file or directory."),
@@ -171,6 +171,6 @@ def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
 
 def test_a_report(tmp_path: Path) -> None:
     text = run("validate", ROOT / "ome_operator/sizing/data/calibration.csv").stdout
-    assert "163 rows: 162 answered, 1 refused." in text and "their errors are no test" in text
+    assert "163 rows: 162 answered, 1 refused." in text and "so their errors say nothing about the accuracy" in text
     said = json.loads(run("validate", ROOT / "ome_operator/sizing/data/calibration.csv", "-o", "json").stdout)
     assert said["answered"] == 162 == len(said["predictions"]) and said["beyondFactorTwo"] == []

@@ -84,12 +84,12 @@ def test_a_hit_is_a_column(tmp_path: Path) -> None:
         ("kind: Pod", "The file is not a BenchmarkJob"),
         ("[]", "The file is not a BenchmarkJob"),
         ("kind: BenchmarkJob\nstatus: [1]", "The BenchmarkJob is not started"),
-        ("kind: BenchmarkJob\nmetadata: 1\nstatus: {state: Completed, report: 7}", "No run of job has lengths"),
-        ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: 7}}", "No run of job has lengths"),
-        ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: {a: 1}}}", "No run of job has lengths"),
+        ("kind: BenchmarkJob\nmetadata: 1\nstatus: {state: Completed, report: 7}", "No run of job has all of lengths"),
+        ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: 7}}", "No run of job has all of lengths"),
+        ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: {a: 1}}}", "No run of job has all of lengths"),
         ("{", "is no YAML"),
         (JOB.replace("Completed", "Running"), "The BenchmarkJob is Running"),
-        (JOB.replace("ttft", "first"), "No run of nightly has lengths"),
+        (JOB.replace("ttft", "first"), "No run of nightly has all of lengths"),
     ],
 )
 def test_a_benchmark_that_cannot_be_compared(text: str, said: str, tmp_path: Path) -> None:
