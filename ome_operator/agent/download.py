@@ -149,7 +149,9 @@ class Download:
             async with asyncio.timeout(self._limits.listing):
                 return await self._source.listing(revision)
         except TimeoutError as error:
-            raise Unreachable(f"the source did not return its list of files within {self._limits.listing:.0f} s") from error
+            raise Unreachable(
+                f"the source did not return the list of its files within {self._limits.listing:.0f} s"
+            ) from error
 
     async def _reuse(self, listing: Listing, fetches: tuple[Fetch, ...]) -> Remaining:
         """Take files that are already on this disk, from directories of other revisions or from a directory that was
@@ -201,10 +203,13 @@ class Download:
                 self._source.suspect(fetch.file)
                 self._progress.subtract_wrong(fetch.file.size)
                 logged = shortened(fetch.file.name), shortened(self._uri)
-                logger.warning("%s of %s was received with a wrong hash (%d times)", *logged, wrong)
+                logger.warning("%s of %s was downloaded with a wrong hash (%d times)", *logged, wrong)
                 if wrong >= self._limits.wrong:
                     called, name = fetch.file.hash.called, fetch.file.name
-                    return f"{name} was received {wrong} times, and its {called} differed from the source's each time"
+                    return (
+                        f"{name} was downloaded {wrong} times, and each time its {called} differed from the one that "
+                        "the source states"
+                    )
                 await self._pause(wrong - 1, Unreachable(""))
 
     async def _accept(self, file: RemoteFile, checker: Checker) -> str:

@@ -32,7 +32,7 @@ class Roots:
         if path.startswith("/") and ".." not in PurePosixPath(path).parts and root_of(path, self.names):
             return ""
         below = " or ".join(self.names)
-        remedy = "choose a path there, or add its parent directory to agent.roots of the chart"
+        remedy = "choose a path below one of these directories, or add its parent directory to agent.roots of the chart"
         return f"spec.storage.path {path} is not below {below}: {remedy}"
 
     def misplaced_message(self, model: AnyModel) -> str:
@@ -59,14 +59,12 @@ class Roots:
         if (now := _inode(root)) is None:
             return f"{root} does not exist or is not a directory: check that its disk is mounted"
         if now != (self._known[root] or now):
-            said = f"{root} is not the same directory as when the agent started: check that its disk is mounted."
-            return f"{said} Restart the agent to use it"
+            said = f"{root} is no longer the directory that it was when the agent started: check that its disk is mounted."
+            return f"{said} To use the present directory, restart the agent"
         target = Path(identity.path) if identity.uri.startswith(LOCAL) else Path(home(identity._asdict(), self.names))
         for folder in _between(root, target):
             if folder.is_symlink():
-                return (
-                    f"{folder} is a symbolic link, and agents do not write through links below {root}: choose another path"
-                )
+                return f"{folder} is a symbolic link, and agents follow no symbolic links below {root}: choose another path"
             if not folder.exists():
                 return ""
         return ""

@@ -155,7 +155,7 @@ class Agent:
                 logger.info("request to the API server failed: %s", error)
             except Exception as error:  # running downloads continue
                 if repr(error) != self._failure:
-                    logger.exception("a pass failed; it is repeated every second")
+                    logger.exception("a pass of the agent failed; passes are repeated every second")
                 self._failure = repr(error)
             await asyncio.sleep(TICK)
 

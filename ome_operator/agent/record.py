@@ -90,7 +90,7 @@ def status(entries: Iterable[Mapping[str, Any]], unused: Iterable[Mapping[str, A
     kept_models = _models_that_fit(items, MAX_BYTES - _length(kept_unused))
     for label, count in (("", len(items) - len(kept_models)), ("unused directories ", len(unused_items) - len(kept_unused))):
         if count:
-            parts.append(f"{count} {label}left out because the record would be too long")
+            parts.append(f"{count} {label}not listed because the record would be too long")
     lists = {"models": kept_models, "unused": kept_unused}
     return {"summary": ", ".join(parts) or "none", **{name: items_kept for name, items_kept in lists.items() if items_kept}}
 

@@ -264,7 +264,7 @@ class Store:
         if self.path.is_symlink() and self.path.readlink() == Path(target):
             return ""
         if self.path.exists() and not self.path.is_symlink():
-            return f"{self.path} is a directory that no agent created, and is kept; pods mount {self.root} instead"
+            return f"{self.path} is a directory that no agent created, so the agent keeps it; pods mount {self.root} instead"
         fresh = self.home / f"{self.root.name}.link"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(target)

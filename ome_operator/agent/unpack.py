@@ -87,11 +87,12 @@ def _files(archive: tarfile.TarFile, leading: str) -> Iterator[tuple[tarfile.Tar
         plain = item.isreg() and not item.issparse() and item.size >= 0
         if not plain or not is_inside(name) or name in names or not name.startswith(prefix):
             raise Refused(
-                f"the archive contains {item.name[:200]!r}, which is not a unique plain file below the model's directory"
+                f"the archive contains {item.name[:200]!r}, which is a duplicate, not a regular file, or outside "
+                "the model's directory"
             )
         names.add(name)
         if (name_bytes := name_bytes + len(name)) > NAMES:
-            raise Refused(f"the names in the archive need more than {NAMES} bytes, which no model needs")
+            raise Refused(f"the file names in the archive take more than {NAMES} bytes, which no model needs")
         yield item, name.removeprefix(prefix)
 
 

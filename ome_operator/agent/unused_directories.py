@@ -86,7 +86,7 @@ class UnusedDirectories:
         for removal in allowed:
             path = str(removal.get("directory"))
             if path in self._offers and removal.get("offer") == self._offers[path]:
-                logger.info("removing %s: no model names it, and the operator permits the removal", path)
+                logger.info("removing %s: no model refers to this directory, and the operator permits the removal", path)
                 try:
                     await asyncio.to_thread(remove, Path(path))
                 except OSError as error:

@@ -204,13 +204,13 @@ class Work:
             wall=self._wall,
         )
         began = time.monotonic()
-        logger.info("fetching %s for %s %s", shortened(self._uri), self.model.kind, self.model.name)
+        logger.info("downloading %s for %s %s", shortened(self._uri), self.model.kind, self.model.name)
         try:
             manifest = await download.run(self._pin())
         finally:
             await model_source.close()
         logged = len(manifest.files), manifest.size / 1e9, time.monotonic() - began
-        logger.info("%s is complete: %d files, %.3g GB, this attempt took %.0f s", shortened(self._uri), *logged)
+        logger.info("%s is complete: %d files, %.3g GB, the last attempt took %.0f s", shortened(self._uri), *logged)
         return manifest
 
     def _done(self, manifest: Manifest) -> None:

@@ -87,7 +87,8 @@ class RouterClient:
         async with self._session.get(self._url, headers=self._headers, ssl=False) as answer:
             if answer.status in (401, 403):
                 raise UnexpectedAnswer(
-                    f"the router rejects the registry's key; if the Secret is new, delete this pod: {await _words(answer)}"
+                    "the router rejects the registry's API key (if the Secret was replaced, delete this pod): "
+                    f"{await _words(answer)}"
                 )
             if answer.status != 200:
                 raise UnexpectedAnswer(f"the router does not return its workers: {await _words(answer)}")

@@ -126,7 +126,9 @@ class Registry:
             self._known = await self._pods.list()
         except NO_ANSWER as error:
             why = error or type(error).__name__
-            self._log_trouble("pods", f"the list of workers is not changed, because the pods are unknown: {why}")
+            self._log_trouble(
+                "pods", (f"the router's list of workers is not changed, because the pods of the slice are unknown: {why}")
+            )
             return False
         self._listed_at = time.monotonic()
         self._log_trouble("pods", "")
@@ -147,7 +149,7 @@ class Registry:
             try:
                 await self._router.add(target)
                 done += 1
-                logger.info("added %s (%s): pod %s can serve", target.url, target.worker_type, target.pod)
+                logger.info("added %s (%s): pod %s can serve requests", target.url, target.worker_type, target.pod)
             except NO_ANSWER as error:
                 failed = f"cannot add {target.url}: {error or type(error).__name__}"
                 asked = {url: at for url, at in self._memory.asked.items() if url != target.url}
@@ -160,7 +162,11 @@ class Registry:
         foreign = {removal.worker.id: removal.worker for removal in changes.remove if removal.foreign}
         new = foreign.keys() - self._foreign
         for worker in (foreign[worker_id] for worker_id in sorted(new)):
-            logger.warning("a foreign worker in the router's list: %s (%s)", worker.url, worker.worker_type)
+            logger.warning(
+                ("found a foreign worker, which is no pod of the slice, in the router's list: %s (%s)"),
+                worker.url,
+                worker.worker_type,
+            )
         self._metrics.count_foreign(len(new), self._wall())
         self._foreign = frozenset(foreign)
 

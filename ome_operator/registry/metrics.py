@@ -19,11 +19,13 @@ class RegistryMetrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the creation times are not used
         self._registry = registry = CollectorRegistry()
-        about = "Foreign workers in the router's list: no pods of its slice, now or in the last hour"
+        about = (
+            "Foreign workers found in the router's list: workers that are not pods of its slice, nor were in the last hour"
+        )
         self._foreign = Counter(keys.STRANGERS, about, registry=registry)
-        about = "When the last foreign worker was found, in seconds since the epoch; 0: never"
+        about = "Time at which the last foreign worker was found, in seconds since the epoch; 0: never"
         self._last = Gauge(keys.STRANGER_AT, about, registry=registry)
-        self._leaders = Gauge("ome_registry_leaders", "Leaders of the slice by their state", ["state"], registry=registry)
+        self._leaders = Gauge("ome_registry_leaders", "Leader pods of the slice by state", ["state"], registry=registry)
 
     def count_foreign(self, strangers: int, now: float) -> None:
         """Add `strangers`, the number of newly found foreign workers, to the counter. `now` is in seconds since the

@@ -312,10 +312,13 @@ def _removal_reason(worker: Worker, target: WantedWorker | None, uid: str | None
     if uid is not None and uid != target.uid:
         return "another pod now has this address"
     if worker.worker_type != target.worker_type:
-        return f"it is listed as {worker.worker_type}, but its type is {target.worker_type}"
+        return f"the router lists the worker as {worker.worker_type}, but its type is {target.worker_type}"
     # The router's own discovery reports no port for a pod without an annotation; then the engine's default port is used.
     if worker.bootstrap_port not in (None, target.bootstrap_port):
-        return f"it is listed with bootstrap port {worker.bootstrap_port}, but its port is {target.bootstrap_port}"
+        return (
+            f"the router lists the worker with bootstrap port {worker.bootstrap_port}, but its port is "
+            f"{target.bootstrap_port}"
+        )
     return ""
 
 

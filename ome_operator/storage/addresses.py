@@ -65,7 +65,7 @@ def region(rest: str, parameters: Mapping[str, str]) -> str:
 def oracle_address(uri: str, parameters: Mapping[str, str]) -> str:
     """Return the address of `oci://n/<namespace>/b/<bucket>/o/<path>` in the region of the parameters."""
     if not parameters.get("region"):
-        raise Refused(f"spec.storage.storageUri {uri} needs the region in spec.storage.parameters.region")
+        raise Refused(f"spec.storage.storageUri {uri} needs a region: set spec.storage.parameters.region")
     namespace = _part("the namespace of spec.storage.storageUri", parse_oracle(uri).namespace)
     return f"https://{namespace}.compat.objectstorage.{region('', parameters)}.oraclecloud.com"
 

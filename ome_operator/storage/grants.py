@@ -48,7 +48,10 @@ class Trust:
 def parse_grant(text: str) -> Grant:
     """Parse a grant from the command line. Raises UserError if it is invalid."""
     if not text.lstrip().startswith("{"):
-        raise UserError(f"--secret {text}: a name alone would permit every address. Name the hosts, as in {EXAMPLE}")
+        raise UserError(
+            f"--secret {text}: without hosts, the Secret could be sent to every address. Name the hosts, for example "
+            f"{EXAMPLE}"
+        )
     try:
         return Grant.model_validate_json(text)
     except ValidationError as error:

@@ -75,10 +75,10 @@ async def read_range(
         async with session.get(url, headers=request_headers) as response:
             _check(response)
             if response.status == 200 and end < size:
-                raise Unranged("the source does not support ranges")
+                raise Unranged("the source does not support range requests")
             skip = start if response.status == 200 else 0  # a server without ranges sends the file from its beginning
             if response.status == 206 and _first(response) != start:
-                raise Unreachable(f"the source sent another range than the requested bytes from {start}")
+                raise Unreachable(f"the source sent a range other than the requested one, which starts at byte {start}")
             async for data in response.content.iter_any():
                 if skip:
                     data, skip = data[skip:], max(0, skip - len(data))

@@ -30,7 +30,7 @@ class Hub(HttpSource):
     ) -> None:
         super().__init__(private)
         if repo.count("/") != 1 or not all(part.strip(".") for part in repo.split("/")):
-            raise Refused(f"hf://{repo} is not a valid model of a hub: write hf://organization/model[@revision]")
+            raise Refused(f"hf://{repo} is not a valid model name of a hub: write hf://organization/model[@revision]")
         self._repo, self._revision = repo, revision
         self._endpoint = (endpoint or HUB).rstrip("/")
         self._given = bool(token)
@@ -54,7 +54,7 @@ class Hub(HttpSource):
             description = json.loads(raw)
             files, commit = [_file(item) for item in description["siblings"]], str(description["sha"])
         except PARSE_ERRORS as error:
-            raise Unreachable(f"the hub {self._endpoint} sent an invalid description of {self._repo}") from error
+            raise Unreachable(f"the hub {self._endpoint} sent invalid metadata of {self._repo}") from error
         return make_listing(files, commit)
 
     def _hidden(self, wanted: str, error: Refused) -> Refused:

@@ -106,7 +106,7 @@ def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
         raise Refused("the source lists no files: check spec.storage.storageUri")
     for file in ordered:
         if not is_inside(file.name) or file.size < 0:
-            raise Refused(f"the source lists a file {file.name!r}, which would be outside the model's directory")
+            raise Refused(f"the source lists the file {file.name!r}, which would be outside the model's directory")
     for file, next_file in pairwise(ordered):
         if file.name == next_file.name:
             raise Refused(f"the source lists the file {file.name!r} twice")

@@ -110,7 +110,9 @@ class ObjectStore:
             files = sha256sums.with_hashes(files, self._sums)
         result = make_listing(files)
         if revision and revision != result.revision:
-            raise Refused(f"the files in the store differ from revision {revision[:12]}: store the new files at a new URI")
+            raise Refused(
+                f"the files in the store differ from revision {revision[:12]}: upload the new files to another URI"
+            )
         return result
 
     async def _list(self) -> list[RemoteFile]:
@@ -202,7 +204,9 @@ class ObjectStore:
 
     def _error(self, error: Exception, about: str = "") -> Refused | Unreachable:
         if self._proxy is not None and (other := self._proxy.refused):
-            return Refused(f"the object store redirects to {other[:80]!r}, but agents contact only the model's host")
+            return Refused(
+                f"the object store redirects to {other[:80]!r}, but agents contact only the host of the model's URI"
+            )
         return _our_error(error, about)
 
 

@@ -60,7 +60,7 @@ def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
     media_type = manifest.get("mediaType") or MANIFESTS[0]
     kind = media_type if isinstance(media_type, str) else "unknown"
     if kind not in MANIFESTS or not isinstance(manifest.get("layers"), list):
-        raise Refused(f"it is not an artifact but of type {kind[:80]}: name a single manifest by its digest")
+        raise Refused(f"it is not an artifact but an object of type {kind[:80]}: refer to a single manifest by its digest")
     layers = manifest["layers"]
     try:
         return [_file(layer, alone=len(layers) == 1) for layer in layers]
@@ -71,7 +71,7 @@ def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
 def _file(layer: Mapping[str, Any], *, alone: bool) -> RemoteFile:
     kind, size, notes = str(layer["mediaType"]), int(layer["size"]), layer.get("annotations") or {}
     if not re.fullmatch(_DIGEST, digest := str(layer["digest"])):
-        raise Refused(f"its manifest identifies a layer by {digest[:80]!r} instead of a SHA-256")
+        raise Refused(f"its manifest identifies a layer by {digest[:80]!r} instead of a SHA-256 digest")
     proof = Hash("sha256", digest.removeprefix("sha256:"))
     name = next((str(notes[key]) for key in _NAMES if key in notes), "")
     if kind.endswith("+zstd"):
@@ -80,7 +80,10 @@ def _file(layer: Mapping[str, Any], *, alone: bool) -> RemoteFile:
         # A single directory that was pushed is the model's directory itself, not a directory in it.
         return RemoteFile(f"layer-{proof.value[:12]}.tar", size, proof, name.strip("/") if alone else "")
     if not name:
-        raise Refused(f"its layer {digest[:19]}… has no file name (annotation {_NAMES[0]}): is it a container image?")
+        raise Refused(
+            f"its layer {digest[:19]}… has no file name (annotation {_NAMES[0]}): check that it is an artifact and not "
+            "a container image"
+        )
     return RemoteFile(name, size, proof)
 
 

@@ -48,7 +48,7 @@ class OciRegistry(HttpSource):
         raw = await self._manifest(wanted)
         digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         if wanted.startswith("sha256:") and digest != wanted:
-            raise Unreachable("the registry sent a manifest with another digest than requested")
+            raise Unreachable("the registry sent a manifest whose digest is not the requested one")
         try:
             manifest = json.loads(raw)
         except (ValueError, RecursionError) as error:
@@ -104,7 +104,7 @@ class OciRegistry(HttpSource):
         except Refused as error:
             raise self._hidden(self._target.revision) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise Unreachable("the registry's realm sent an invalid token") from error
+            raise Unreachable("the token server of the registry sent an invalid token") from error
 
     async def _small(self, url: str, headers: Mapping[str, str]) -> bytes:
         """Return the bytes of a manifest or a token."""
@@ -118,5 +118,5 @@ class OciRegistry(HttpSource):
         return f"{self._target.host}/{self._target.repository}{mark}{revision}"
 
     def _hidden(self, revision: str) -> Refused:
-        credentials = "those of spec.storage.key have no access" if self._credentials else "spec.storage.key provides none"
+        credentials = "those in spec.storage.key give no access" if self._credentials else "spec.storage.key contains none"
         return Refused(f"the registry has no {self._reference(revision)}, or denies access (credentials: {credentials})")

@@ -32,7 +32,7 @@ def parse_sums(data: bytes) -> dict[str, str]:
             continue
         name, value = _entry(number, line)
         if sums.setdefault(name, value) != value:
-            raise Refused(f"line {number} of {NAME} has another SHA-256 for {name!r} than an earlier line")
+            raise Refused(f"line {number} of {NAME} has a different SHA-256 for {name!r} than an earlier line")
     return sums
 
 
@@ -45,11 +45,13 @@ def with_hashes(files: Iterable[RemoteFile], data: bytes) -> list[RemoteFile]:
     named = parse_sums(data)
     named.pop(NAME, None)  # `sha256sum *` lists the file that it is about to write
     if not named:
-        raise Refused(f"{NAME} lists no file: write it again, or delete it")
+        raise Refused(f"{NAME} lists no file: create the list again, or delete {NAME}")
     files = list(files)
     if missing := sorted(named.keys() - {file.name for file in files}):
         more = f" (and {len(missing) - 1} more files)" if missing[1:] else ""
-        raise Refused(f"{NAME} lists {missing[0]!r}{more}, which is not in the object store: is the upload complete?")
+        raise Refused(
+            f"{NAME} lists {missing[0]!r}{more}, which is not in the object store: check that the upload is complete"
+        )
     named[NAME] = hashlib.sha256(data).hexdigest()
     return [file._replace(hash=Hash("sha256", named[file.name])) if file.name in named else file for file in files]
 

@@ -39,7 +39,7 @@ def open_source(uri: str, access: Access) -> Source:
     if not other:
         return _single(first, access)
     if not re.fullmatch(r"hf://[^/@]+/[^/@]+(@.+)?", other):
-        field_value = f"spec.storage.parameters.{FILES_FROM} {other} is not a repository of a hub"
+        field_value = f"spec.storage.parameters.{FILES_FROM} {other} is not a repository of a model hub"
         raise Refused(f"{field_value}: write hf://organization/model[@revision]")
     hub = first.startswith("hf://")  # otherwise the endpoint belongs to an object store
     return CombinedSource(_single(first, access), _single(other, access if hub else access._replace(parameters={})))
@@ -89,7 +89,7 @@ def open_bucket(uri: str, access: Access) -> "ObjectStore":
 
     kind, _, rest = uri.partition("://")
     if kind == "az" and not access.parameters.get("account"):
-        raise Refused(f"spec.storage.storageUri {uri} needs the account in spec.storage.parameters.account")
+        raise Refused(f"spec.storage.storageUri {uri} needs a storage account: set spec.storage.parameters.account")
     parameters, only = _permissions(uri, access)
     bucket, _, prefix = rest.partition("/")
     if kind == "gs":

@@ -94,7 +94,7 @@ def test_no_wrong_byte_becomes_visible(node: Node, every: int) -> None:
 
 def test_a_source_that_is_always_wrong_never_becomes_ready(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
-    with pytest.raises(Failed, match=f"{BIG} was received 5 times, and its SHA-256 differed from the source's each time"):
+    with pytest.raises(Failed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
         node.fetch()
     assert node.store.manifest() is None and not node.store.root.exists()
     node.hub.fault = lambda number, name: Answer()
@@ -123,7 +123,7 @@ def test_a_disk_that_is_too_small_is_a_sentence(node: Node, monkeypatch: pytest.
 
 @pytest.mark.parametrize("uri", ["vendor://x/y", "github://a/b", "oci://registry/a:1", "hf://org", "ftp://x"])
 def test_a_scheme_that_is_not_served_is_said_at_once(uri: str) -> None:
-    with pytest.raises(Refused, match=r"not supported|is not a valid model of a hub|is not a valid oci:// URI"):
+    with pytest.raises(Refused, match=r"not supported|is not a valid model name of a hub|is not a valid oci:// URI"):
         open_source(uri, Access({}, {}))
 
 
@@ -145,7 +145,7 @@ def test_a_directory_that_was_filled_by_hand_needs_no_download(node: Node) -> No
         place.write_bytes(data[:-1] + b"x" if name == BIG else data)
     node.fetch()
     assert {one.name for one in node.hub.sent} == {BIG} and node.wrong() == []
-    assert "is kept" in node.store.point() and not node.store.path.is_symlink()
+    assert "the agent keeps it" in node.store.point() and not node.store.path.is_symlink()
 
 
 def test_revisions_share_files(node: Node, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_what_is_no_repository_is_said_with_the_field(here: Here, other: str) ->
     report = here.work(made(here, other)).report()
     assert report.state == "Failed"
     assert report.message == (
-        f"spec.storage.parameters.filesFrom {other} is not a repository of a hub: write hf://organization/model[@revision]"
+        f"spec.storage.parameters.filesFrom {other} is not a repository of a model hub: write hf://organization/model[@revision]"
     )
 
 
@@ -95,5 +95,5 @@ def test_the_hub_beside_an_object_store_is_not_asked_at_its_endpoint() -> None:
     """The endpoint in the parameters is that of the bucket, so the hub is not queried there."""
     found = open_source(f"s3://bucket/prefix+{ORIGINAL}", Access({"endpoint": "http://bucket:1"}, {}, "http://hub:2"))
     assert "http://hub:2" in vars(vars(found)["_other"]).values()
-    with pytest.raises(Refused, match=r"filesFrom gs://b/x is not a repository of a hub"):
+    with pytest.raises(Refused, match=r"filesFrom gs://b/x is not a repository of a model hub"):
         open_source("hf://org/model+gs://b/x", Access({}, {}))

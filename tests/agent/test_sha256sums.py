@@ -59,7 +59,7 @@ def test_every_file_is_proven_by_sha_256_whatever_the_etags_are(summed: Node, sc
 def test_a_byte_that_changed_in_the_store_is_never_ready(summed: Node, scheme: str, etag: str) -> None:
     summed.hub.etag = lambda data: hashlib.md5(data).hexdigest() if etag == "md5" else etag
     spoil(summed)
-    with pytest.raises(Failed, match=f"{BIG} was received 5 times, and its SHA-256 differed from the source's each time"):
+    with pytest.raises(Failed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
         fetch(summed, scheme, verify="size")
     assert summed.store.manifest() is None and not summed.store.root.exists()
 
@@ -76,7 +76,7 @@ def test_google_proves_by_md5_where_the_etag_is_one(node: Node) -> None:
 
 def test_google_s_wrong_bytes_are_found_out_where_the_etag_is_an_md5(node: Node) -> None:
     node.hub.fault = lambda number, name: Answer(wrong=name == BIG)
-    with pytest.raises(Failed, match=f"{BIG} was received 5 times, and its MD5 differed"):
+    with pytest.raises(Failed, match=f"{BIG} was downloaded 5 times, and each time its MD5 differed"):
         fetch(node, "gs")
 
 

@@ -74,7 +74,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
         assert len(blanks.ended) == 20, "each try ended its question"
         return said
 
-    assert set(asyncio.run(all_of_them())) == {"the source did not return its list of files within 0 s"}
+    assert set(asyncio.run(all_of_them())) == {"the source did not return the list of its files within 0 s"}
     assert threading.active_count() <= before + 1
 
 
@@ -149,7 +149,7 @@ def test_a_description_that_is_none_is_said(node: Node, said: bytes, monkeypatch
 
     monkeypatch.setattr("ome_operator.storage.hub.read_small", small)
     node.limits = Limits(first=0.001, last=0.01, tries=1)
-    with pytest.raises(Failed, match="sent an invalid description of org/model"):
+    with pytest.raises(Failed, match="sent invalid metadata of org/model"):
         node.fetch()
 
 
@@ -160,7 +160,7 @@ def test_a_hash_that_is_none_is_said(node: Node, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("ome_operator.storage.hub.read_small", small)
     node.limits = Limits(first=0.001, last=0.01, tries=1)
-    with pytest.raises(Failed, match="invalid description"):
+    with pytest.raises(Failed, match="invalid metadata"):
         node.fetch()
 
 

@@ -96,7 +96,7 @@ def test_a_byte_that_changed_in_the_store_is_never_ready(place: Place, tmp_path:
     changed[5_000_000] ^= 1
     stores.put(place, "org/spoilt", FILES | {BIG: bytes(changed), sha256sums.NAME: SUMS})
     store = Store(tmp_path / "m", "0123abcd")
-    with pytest.raises(Failed, match=f"{BIG} was received 5 times, and its SHA-256 differed from the source's each time"):
+    with pytest.raises(Failed, match=f"{BIG} was downloaded 5 times, and each time its SHA-256 differed"):
         fetch(place, store, Progress(), "org/spoilt")
     assert store.manifest() is None and not store.root.exists()
 
@@ -105,7 +105,9 @@ def test_an_upload_that_goes_on_is_told_from_a_model(place: Place, tmp_path: Pat
     half = {name: data for name, data in FILES.items() if name != BIG}
     stores.put(place, "org/half", half | {sha256sums.NAME: SUMS})
     store, progress = Store(tmp_path / "m", "0123abcd"), Progress()
-    with pytest.raises(Failed, match=f"SHA256SUMS names '{BIG}', which is not in the object store: is the upload complete"):
+    with pytest.raises(
+        Failed, match=f"SHA256SUMS names '{BIG}', which is not in the object store: check that the upload is complete"
+    ):
         fetch(place, store, progress, "org/half")
     assert (progress.fetched, progress.revision) == (0, ""), "no node is pinned to half a model"
     stores.put(place, "org/half", {BIG: FILES[BIG]})

@@ -232,7 +232,10 @@ async def test_without_a_key_strangers_are_taken_out_and_counted(tmp_path: Path)
             return found[f"{keys.STRANGERS}_total"] >= 3 and found[keys.STRANGER_AT] > 1.7e9
 
         await until(counted, within=10)
-        assert f"a foreign worker in the router's list: http://{THIEF}:{PORT} (regular)" in here.registry.log()
+        assert (
+            f"found a foreign worker, which is no pod of the slice, in the router's list: http://{THIEF}:{PORT} (regular)"
+            in here.registry.log()
+        )
 
         async def alone() -> bool:
             return {await here.prompt(f"afterwards {number}") for number in range(20)} == {WORKER}

@@ -23,7 +23,7 @@ def test_three_hundred_models_with_everything_long() -> None:
     said = status([mine, *(entry(number) for number in range(600))])
     assert len(json.dumps(said)) < LIMIT
     assert mine in said["models"], "the cluster's own models stay, with their facts"
-    assert "left out because the record would be too long" in said["summary"]
+    assert "not listed because the record would be too long" in said["summary"]
 
 
 def test_the_namespace_with_the_most_gives_way() -> None:
@@ -53,4 +53,4 @@ def test_directories_that_no_model_names_leave_room_for_models() -> None:
     said = status(mine, [*left, *others])
     assert len(json.dumps(said)) < LIMIT
     assert said["models"] == mine and all(item in said["unused"] for item in others)
-    assert f"{len(left) - len(said['unused']) + 10} unused directories left out" in said["summary"]
+    assert f"{len(left) - len(said['unused']) + 10} unused directories not listed" in said["summary"]

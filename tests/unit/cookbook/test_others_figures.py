@@ -29,7 +29,9 @@ def test_every_record_is_of_a_recipe_that_can_be_asked_for(number: int, shelf: L
     sizes = {"tp": 8, "dp": 4, "gpus_per_node": 32} if record.asked["strategy"] == "tp" else {}
     planned = made(shelf, **record.asked, **sizes)
     assert record in planned.published
-    assert record.source.startswith("https://") and record.sentence.endswith(f"Not measured by this project. Source: {record.source}")
+    assert record.source.startswith("https://") and record.sentence.endswith(
+        f"Not measured by this project. Source: {record.source}"
+    )
     assert words(record.sentence) in words(manifests(planned).runtime)
 
 

@@ -102,7 +102,9 @@ async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, s
 
 async def test_a_router_that_wants_another_key_is_told_apart(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 401, {}
-    with pytest.raises(UnexpectedAnswer, match="rejects the registry's key; if the Secret is new, delete this pod"):
+    with pytest.raises(
+        UnexpectedAnswer, match=r"rejects the registry's API key .if the Secret was replaced, delete this pod"
+    ):
         await RouterClient(session, server.url, "old").workers()
 
 

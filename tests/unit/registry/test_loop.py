@@ -62,7 +62,12 @@ async def test_a_stranger_counts_once_however_often_its_removal_fails(
         await registry._pass()
     page = registry.metrics()[1]
     assert f"{keys.STRANGERS}_total 1.0" in page and f"{keys.STRANGER_AT} 1234.0" in page
-    assert caplog.text.count("a foreign worker in the router's list: http://thief:1 (regular)") == 1
+    assert (
+        caplog.text.count(
+            "found a foreign worker, which is no pod of the slice, in the router's list: http://thief:1 (regular)"
+        )
+        == 1
+    )
     server.answers["/workers"] = 200, {"workers": []}
     await registry._pass()
     server.answers["/workers"] = 200, {"workers": [thief]}

@@ -129,8 +129,8 @@ def test_a_new_pod_with_an_old_address_is_listed_anew() -> None:
 @pytest.mark.parametrize(
     ("listed", "why"),
     [
-        (worker(kind="decode", port=None), "it is listed as decode, but its type is prefill"),
-        (worker(port=9000), "it is listed with bootstrap port 9000, but its port is 8998"),
+        (worker(kind="decode", port=None), "the router lists the worker as decode, but its type is prefill"),
+        (worker(port=9000), "the router lists the worker with bootstrap port 9000, but its port is 8998"),
     ],
 )
 def test_a_worker_that_is_listed_wrongly_goes(listed: Worker, why: str) -> None:

@@ -70,7 +70,10 @@ CUT = "Disaggregated recipes use expert parallelism over all GPUs of a worker, b
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--model", "DeepSeek-R1", "--hardware", "h200", *R1), f"Layout 1 cannot be written as manifests. {CUT} --layout 2 is the best"),
+        (
+            ("--model", "DeepSeek-R1", "--hardware", "h200", *R1),
+            f"Layout 1 cannot be written as manifests. {CUT} --layout 2 is the best",
+        ),
         (("--model", "DeepSeek-R1", "--hardware", "b200", *R1, "--precision", "fp4"), "are fp8, but the plan assumes fp4."),
         (("--model", "DeepSeek-R1", "--hardware", "gb200", *R1), "The hardware gb200 is unknown"),
         (("--model", "Qwen3-235B", "--hardware", "h200", *R1), "There is no recipe for the model Qwen3-235B"),

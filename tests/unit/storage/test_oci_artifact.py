@@ -71,7 +71,7 @@ def test_modelpack_names_files_its_own_way() -> None:
     [
         ({"mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []}, "by its digest"),
         ({}, "not an artifact"),
-        ({"layers": [layer("application/vnd.oci.image.layer.v1.tar+gzip")]}, "is it a container image"),
+        ({"layers": [layer("application/vnd.oci.image.layer.v1.tar+gzip")]}, "not a container image"),
         ({"layers": [layer("application/vnd.cncf.model.weight.v1.tar+zstd")]}, "zstd"),
         ({"layers": [layer("x", "name", digest="md5:1")]}, "SHA-256"),
         ({"layers": [layer("x", "name", size=None)]}, "invalid layer"),

@@ -70,7 +70,7 @@ def test_a_line_that_is_none_is_named(bad: str) -> None:
 
 
 def test_two_sums_of_one_file_are_refused() -> None:
-    with pytest.raises(Refused, match="line 2 of SHA256SUMS has another SHA-256 for 'a' than an earlier line"):
+    with pytest.raises(Refused, match="line 2 of SHA256SUMS has a different SHA-256 for 'a' than an earlier line"):
         sha256sums.parse_sums(f"{ONE}  a\n{OTHER}  ./a\n".encode())
 
 
@@ -95,7 +95,7 @@ def test_other_sums_are_another_revision() -> None:
 
 
 def test_what_the_store_lacks_is_counted() -> None:
-    with pytest.raises(Refused, match=r"lists 'b' \(and 2 more files\), which is not in the object store: is the up"):
+    with pytest.raises(Refused, match=r"lists 'b' \(and 2 more files\), which is not in the object store: check"):
         sha256sums.with_hashes(files("a", sha256sums.NAME), "".join(f"{ONE}  {one}\n" for one in "dcba").encode())
 
 
