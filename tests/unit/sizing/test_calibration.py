@@ -58,8 +58,8 @@ def test_a_row() -> None:
         ),
         (
             {"decode": "1x(tp8 dp1 etp1 ep4)"},
-            "The layout '1x(tp8 dp1 etp1 ep4)' distributes experts over 4 GPUs but attention over 8: use the same number for "
-            "both.",
+            "The layout '1x(tp8 dp1 etp1 ep4)' distributes experts over 4 GPUs but attention over 8: use the same number "
+            "for both.",
         ),
         ({"d_gpus": "9"}, "decode 1x(tp8 dp1 etp8 ep1) b4 has 8 GPUs, but d_gpus is 9."),
         ({"prefill": "", "decode": ""}, "The row has no layout: fill in the layout of prefill or of decode."),
