@@ -62,7 +62,10 @@ class Policy:
         float,
         Option(
             flag="--gang-timeout",
-            help="Seconds within which all pods of a gang must be on nodes; otherwise it releases its nodes. 0: no limit.",
+            help=(
+                "Seconds within which all pods of a gang must be scheduled; otherwise the gang releases its nodes. 0: "
+                "no limit."
+            ),
             value="placement.timeout",
             ge=0,
             le=3600,
@@ -89,7 +92,7 @@ class Policy:
         bool,
         Option(
             flag="--observe",
-            help="Write only statuses, which report what the operator would do.",
+            help="Change nothing but the status of objects, which reports what the operator would do.",
             value="operator.observe",
         ),
     ] = False
@@ -98,7 +101,7 @@ class Policy:
         frozenset[str],
         Option(
             flag="--observe-namespace",
-            help="Namespaces in which the operator writes only statuses.",
+            help="Namespaces in which the operator changes nothing but the status of objects.",
             value="operator.observeNamespaces",
         ),
     ] = frozenset()
@@ -155,7 +158,7 @@ class Policy:
         int,
         Option(
             flag="--models-per-namespace",
-            help="Maximum number of BaseModels per namespace that are handled, the oldest first; 0: all.",
+            help="Maximum number of BaseModels per namespace that are used; the oldest come first. 0: all.",
             value="modelsPerNamespace",
             ge=0,
         ),
@@ -167,7 +170,10 @@ class Policy:
         bool,
         Option(
             flag="--scrapes-engines",
-            help="Prometheus scrapes engines: services whose engine serves no metrics report that.",
+            help=(
+                "Prometheus scrapes the engines. A service whose engine serves no metrics then says so in its "
+                "condition Advice."
+            ),
             part_of="metrics.engines.podMonitor",
         ),
     ] = False
@@ -175,7 +181,7 @@ class Policy:
         tuple[str, ...],
         Option(
             flag="--pull-secret",
-            help="Secrets in users' namespaces for pulling the operator's own images there.",
+            help="Names of Secrets in the namespaces of services, for pulling the operator's own images.",
             value="image.userPullSecrets",
         ),
     ] = ()

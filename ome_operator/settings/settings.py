@@ -281,7 +281,10 @@ class Settings:
         int,
         Option(
             flag="--recorder-memory",
-            help="MiB of memory for the last reconciliations of services, which SIGUSR1 writes to a file; 0: none.",
+            help=(
+                "MiB of memory in which the last reconciliations of services are recorded; the signal SIGUSR1 writes "
+                "them to a file. 0: no recording."
+            ),
             value="operator.recorderMiB",
             ge=0,
         ),
