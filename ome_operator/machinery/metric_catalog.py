@@ -34,14 +34,20 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family("ome_leader", GAUGE, "1 while this process is the leader"),
             Family("ome_passes_total", COUNTER, "Reconciliations; result: ok or error", ("kind", "result")),
             Family("ome_pass_seconds", HISTOGRAM, "Seconds of a reconciliation", ("kind",), _PASS),
-            Family("ome_queue_depth", GAUGE, "Objects that are due, or are being reconciled (busy)", ("state",)),
-            Family("ome_queue_oldest_seconds", GAUGE, "Seconds for which the oldest queued object is due"),
+            Family("ome_queue_depth", GAUGE, (
+                "Objects that are due for reconciliation, or are being reconciled (busy)"
+            ), ("state",)),
+            Family("ome_queue_oldest_seconds", GAUGE, "Seconds for which the oldest queued object has been due"),
             Family(
-                "ome_loop_lag_seconds", HISTOGRAM, "Seconds until the event loop responds to a probe of another thread",
+                "ome_loop_lag_seconds", HISTOGRAM, (
+                    "Seconds that the event loop took to respond to a probe from another thread"
+                ),
                 buckets=(0.001, 0.005, 0.025, 0.1, 0.25, 1.0, 5.0),
             ),
             Family(
-                "ome_loop_stall_seconds", HISTOGRAM, "Seconds for which the event loop was blocked, if longer than 0.1 s",
+                "ome_loop_stall_seconds", HISTOGRAM, (
+                    "Seconds for which the event loop was blocked; only times above 0.1 s count"
+                ),
                 buckets=(0.25, 1.0, 5.0, 15.0, 60.0),
             ),
         ),
@@ -54,13 +60,19 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family("ome_watch_events_total", COUNTER, "Watch events", ("kind",)),
             Family(
                 "ome_watch_event_age_seconds", GAUGE,
-                "Seconds since the last event or bookmark of a watch, normally at most a minute; longer for quiet kinds",
+                (
+                    "Seconds since the last event or bookmark of a watch; normally at most a minute, and longer for "
+                    "kinds that rarely change"
+                ),
                 ("kind",),
             ),
             Family("ome_watch_unread_total", COUNTER, "Objects and events that could not be parsed", ("kind",)),
             Family(
                 "ome_namespace_watched", GAUGE,
-                "With watchNamespaces: 1 while a namespace is watched, 0 while it does not exist or grants no permissions",
+                (
+                    "If watchNamespaces is set: 1 while a namespace is watched, 0 while it does not exist or grants "
+                    "the operator no permissions"
+                ),
                 ("namespace",),
             ),
             Family(
@@ -69,7 +81,10 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             ),
             Family(
                 "ome_admission_policies", GAUGE,
-                "Admission policies of the chart that bind this operator, are missing, or could not be tested", ("state",),
+                (
+                    "Admission policies of the chart by state: they bind this operator, are missing, or could not be "
+                    "tested"
+                ), ("state",),
             ),
             Family("ome_router_strangers_total", COUNTER, "Foreign workers found in the worker lists of routers"),
         ),
@@ -97,19 +112,21 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
         ),
         "Rollouts, waves and placement": (
             Family("ome_rollouts", GAUGE, "Services with an unfinished rollout by current step", ("step",)),
-            Family("ome_rollout_oldest_seconds", GAUGE, "Seconds for which the oldest of these is unfinished", ("step",)),
+            Family("ome_rollout_oldest_seconds", GAUGE, (
+                "Seconds for which the oldest unfinished rollout has been running"
+            ), ("step",)),
             Family(
                 "ome_shared_edits", GAUGE,
                 "Edits of shared objects that are being rolled out; stopped: a service failed with the edit",
                 ("state",),
             ),
-            Family("ome_wave_services", GAUGE, "Services that these edits change", ("state",)),
+            Family("ome_wave_services", GAUGE, "Services that are changed by edits of shared objects", ("state",)),
             Family(
                 "ome_gangs_waiting", GAUGE, "Groups that are not created because they wait for nodes, by reason",
                 ("role", "reason"),
             ),
             Family(
-                "ome_gang_oldest_seconds", GAUGE, "Seconds for which the oldest waiting service has waited for nodes"
+                "ome_gang_oldest_seconds", GAUGE, "Seconds for which the service that waits longest for nodes has waited"
             ),
         ),
         "GPUs": (
@@ -122,7 +139,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
         "Nodes and weights": (
             Family("ome_nodes", GAUGE, "Nodes by state: ready, or unready (not ready or not schedulable)", ("state",)),
             Family("ome_weights", GAUGE, "Models on nodes by the state that agents report", ("state",)),
-            Family("ome_node_weights_bytes", GAUGE, "Bytes of models that are on a node", ("node",)),
+            Family("ome_node_weights_bytes", GAUGE, "Bytes of models that are stored on a node", ("node",)),
             Family("ome_node_weights_missing_bytes", GAUGE, "Bytes that a node still has to download", ("node",)),
             Family("ome_node_weights_bytes_per_second", GAUGE, "Current download speed of a node", ("node",)),
         ),
@@ -135,7 +152,9 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family("ome_service_gpus_wanted", GAUGE, "GPUs of all desired groups of a service", _OWN),
             Family("ome_service_gpus_held", GAUGE, "GPUs that a service holds", _OWN),
             Family("ome_service_gpus_wasted", GAUGE, "GPUs that the failed groups of a service hold", _OWN),
-            Family("ome_services_summed", GAUGE, "Services without their own series, whose labels are empty"),
+            Family("ome_services_summed", GAUGE, (
+                "Services that have no series of their own; their values are in the series with empty labels"
+            )),
         ),
     }
 )  # fmt: skip
