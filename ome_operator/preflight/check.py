@@ -185,9 +185,9 @@ class Run:
                 try:
                     out += item.result(max(0.1, self.deadline - time.monotonic() - 5))
                 except Exception as error:
-                    why = str(error) or "it did not end in time; check whether a file system hangs"
+                    why = str(error) or "it did not end in time; check whether a file system of the node hangs"
                     out.append(
-                        finding(name, f"this check itself failed: {type(error).__name__}: {why}", "see the log of the check")
+                        finding(name, f"the check itself failed: {type(error).__name__}: {why}", "see the log of the check")
                     )
             return out
 

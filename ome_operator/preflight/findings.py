@@ -58,15 +58,20 @@ def unreachable(answers: dict[int, Json], host: Callable[[int], str]) -> Iterato
         if others > 1 and len({target for (target, _, _), ranks in failed.items() if rank in ranks}) == others
     }
     for rank in sorted(blind):
-        yield finding("reach", "it reaches no other rank", "check the network of its node, and egress policies", rank)
+        yield finding(
+            "reach",
+            ("it cannot connect to any other rank"),
+            "check the network of its node, and the network policies for egress",
+            rank,
+        )
     for (target, port, reason), ranks in sorted(failed.items()):
         reporting = [rank for rank in ranks if rank not in blind]
         if not reporting:
             continue
         reporters = (
-            "no rank reaches it"
+            "no other rank can connect to it"
             if len(reporting) == others > 1
-            else f"rank {', '.join(map(str, reporting))} does not reach it"
+            else f"rank {', '.join(map(str, reporting))} cannot connect to it"
         )
         if reason == UNKNOWN:
             yield finding("names", f"{reporters}: {host(target)} does not resolve", "check DNS on these nodes", target)
@@ -102,7 +107,7 @@ def slow_ranks(
                 yield finding(
                     "copy",
                     f"it {verb} {_speed(rate)} by {transport}, but the median of the group is {_speed(median)}",
-                    "check its node: link, cable, traffic shaping, load",
+                    "check the link, the cable, traffic shaping and the load of its node",
                     rank,
                 )
 

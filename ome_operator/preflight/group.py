@@ -145,8 +145,8 @@ class Meeting:
                         line.send(step(request) if step is not None else {})  # this rank may not have torch
         except (OSError, ValueError, KeyError, TypeError) as error:
             if not request:
-                return [finding("absent", "it arrived after rank 0 had stopped waiting", "check why it started late")]
-            return [finding("meeting", f"rank 0 left the check before its end: {error}", "see the log of rank 0", 0)]
+                return [finding("absent", "it arrived after rank 0 had stopped waiting", "check why its pod started late")]
+            return [finding("meeting", f"rank 0 ended before the check was complete: {error}", "see the log of rank 0", 0)]
 
     def _join(self, until: float) -> tuple[Line | None, Json | None]:
         """Return a connection to rank 0, or a finding. Both are None if the engine of rank 0 already runs, because the group
@@ -188,8 +188,8 @@ class Meeting:
         try:
             server = listen(str(self.config.get("bind") or ""), self.port)
         except OSError as error:
-            problem = f"port {self.port}, where the ranks meet, cannot be opened: {error.strerror}"
-            return [finding("ports", problem, "free the port")]
+            problem = f"port {self.port}, to which the other ranks connect, cannot be opened: {error.strerror}"
+            return [finding("ports", problem, "stop the process on this node that uses the port")]
         hellos: dict[int, Json] = {0: {**self.hello(), "skew": 0.0}}
         lines: dict[int, Line] = {}
         threading.Thread(target=self._accept, args=(server, hellos, lines, until), daemon=True).start()
@@ -217,7 +217,7 @@ class Meeting:
         for rank, answer in own_findings.items():
             all_findings += [{**item, "rank": rank} for item in answer.get("findings") or ()]
         all_findings += [
-            finding("meeting", f"it left the check before its end: {how}", "see the log of its check", rank)
+            finding("meeting", f"it ended before the check was complete: {how}", "see the log of its check", rank)
             for rank, how in sorted(self.gone.items())
         ]
         for line in lines.values():
@@ -304,4 +304,6 @@ class Meeting:
         except OSError:
             where = UNKNOWN
         return finding("absent", f"rank {rank} did not connect within {waited:.0f} s; {where}",
-                       "check whether its pod is scheduled, its image is pulled, and its check runs", rank)  # fmt: skip
+                       (
+                           "check whether its pod is scheduled, its image is pulled and its preflight check runs"
+                       ), rank)  # fmt: skip

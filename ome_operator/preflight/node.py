@@ -147,7 +147,10 @@ class Pod:
             if not matching and not any(device in interfaces for device in _devices(value)):
                 yield finding(
                     "devices",
-                    f"{name} names {value[:80]}, but none of these exists; existing devices: {', '.join(present) or 'none'}",
+                    (
+                        f"{name} names {value[:80]}, but no such device exists; existing devices: "
+                        f"{', '.join(present) or 'none'}"
+                    ),
                     "name devices that every node has (ibv_devices)",
                 )
             used += [device for device in matching if device not in used]

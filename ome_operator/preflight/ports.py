@@ -38,7 +38,11 @@ class Ports:
                 if error.errno == errno.EADDRINUSE:  # the engine itself reports other errors, such as for a port below 1024
                     problem = f"port {port}, which the engine will use, is already in use on this node"
                     self.findings.append(
-                        finding("ports", problem, "free the port, or set another port in the engine's arguments")
+                        finding(
+                            "ports",
+                            problem,
+                            ("stop the process that uses the port, or set another port in the engine's arguments"),
+                        )
                     )
         self.copy_server = listen(bind, 0)
         _serve_connections(self.copy_server, _count)

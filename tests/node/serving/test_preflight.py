@@ -186,7 +186,11 @@ def test_a_port_that_is_closed(place: Place) -> None:
            f"add rule inet closed in tcp dport {PORT} drop"  # fmt: skip
     place.inside("closed", 0, "nft", rule)
     place.open("012")
-    place.told("closed", "PreflightFailed", f"rank 0 on node {NAME}: reach: no rank reaches it at port {PORT}: no answer")
+    place.told(
+        "closed",
+        "PreflightFailed",
+        f"rank 0 on node {NAME}: reach: no other rank can connect to it at port {PORT}: no answer",
+    )
     place.end("closed")
 
 

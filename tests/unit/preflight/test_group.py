@@ -77,14 +77,14 @@ def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
     of = group(37)
     found = together(tmp_path, 3, of, {2: {"bind": "127.37.9.9"}})
     assert [each.found for each in found] == [[(2, "reach")]] * 3, found[0].said
-    assert "no rank reaches it at port" in found[0].said and "refused" in found[0].said
+    assert "no other rank can connect to it at port" in found[0].said and "refused" in found[0].said
 
 
 def test_a_rank_that_reaches_only_rank_0(tmp_path: Path) -> None:
     of = group(38)
     found = together(tmp_path, 3, of, {2: {"worker": "127.38.8.%d"}})
     assert [each.found for each in found] == [[(1, "reach")]] * 3
-    assert "rank 2 does not reach it" in found[0].said
+    assert "rank 2 cannot connect to it" in found[0].said
 
 
 def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
         line.sendall(json.dumps({"rank": 2, "ports": [1], "clock": time.time(), "left": 29.0}).encode() + b"\n")
     found = [done(tmp_path, rank, process) for rank, process in ((0, leader), (1, other))]
     assert [each.found for each in found] == [[(2, "meeting"), (2, "reach")]] * 2
-    assert "it left the check before its end" in found[0].said
+    assert "it ended before the check was complete" in found[0].said
 
 
 def test_a_network_that_swallows_what_is_large() -> None:

@@ -55,8 +55,8 @@ def test_what_an_init_container_would_fetch_is_not_missed_where_none_ran(tmp_pat
     [
         ([FEW], {}, "devices", "mlx5_7 does not exist; existing devices: mlx5_0, mlx5_1"),
         (["--disaggregation-ib-device", '{"0": "mlx5_0", "1": "mlx5_9"}'], {}, "devices", "mlx5_9 does not exist"),
-        ([], {"NCCL_IB_HCA": "=ib0,ib1"}, "devices", "none of these exists"),
-        ([], {"UCX_NET_DEVICES": "mlx4_0:1"}, "devices", "none of these exists"),
+        ([], {"NCCL_IB_HCA": "=ib0,ib1"}, "devices", "no such device exists"),
+        ([], {"UCX_NET_DEVICES": "mlx4_0:1"}, "devices", "no such device exists"),
         ([], {"NCCL_SOCKET_IFNAME": "bond0"}, "interfaces", "the pod has only: eth0, lo"),
         ([], {"GLOO_SOCKET_IFNAME": "=eth"}, "interfaces", "GLOO_SOCKET_IFNAME"),
         ([], {"NCCL_IB_HCA": "mlx5_1", "NCCL_IB_GID_INDEX": "1"}, "gid", "mlx5_1 has no GID with this index"),
