@@ -85,20 +85,22 @@ async def _stopped(client: Client, steps: Steps, services: Iterable[Manifest], f
     for deployment in deployments:
         name, namespace = deployment["metadata"]["name"], deployment["metadata"]["namespace"]
         if deployment["spec"].get("replicas", 1) or (deployment.get("status") or {}).get("replicas"):
-            problem = f"OME's controller runs; stop it: kubectl -n {namespace} scale deployment {name} --replicas=0"
+            problem = (
+                f"OME's controller is still running; stop it: kubectl -n {namespace} scale deployment {name} --replicas=0"
+            )
         else:
             steps.fine(f"OME's controller is stopped: Deployment {namespace}/{name} has no pods")
     recent = _recent(services)
     if not deployments and recent:
-        problem = f"{recent}, but the cluster has no Deployment of OME: stop the process that writes it"
+        problem = f"{recent}, but the cluster has no Deployment of OME: stop the process that writes this status"
     elif recent:
-        steps.note(f"{recent}: the operator starts with a service five minutes after the last such write")
+        steps.note(f"{recent}: the operator waits until nobody else has written the status of a service for five minutes")
     if not deployments and not recent:
         steps.fine("the cluster has no controller of OME")
     if problem and force:
         steps.note(f"{problem} (continuing because of --force)")
     elif problem:
-        steps.leave(f"{problem}; then run this command again (or continue anyway with --force)")
+        steps.leave(f"{problem}; then run this command again, or use --force to continue anyway")
     return force or not problem
 
 
@@ -121,11 +123,11 @@ def _nothing_lost(steps: Steps, own: Iterable[tuple[Kind, Manifest]], bodies: di
         for body in bodies.get(kind.kind, ()) if kind.group == keys.GROUP else ():
             if fields := crds.dropped_fields(kind, body):
                 paths = _listed(fields)
-                message = f"{kind.kind} {_name(body)} has fields that the new schema would drop: {paths}"
+                message = f"{kind.kind} {_name(body)} has fields that the new schema would remove: {paths}"
                 (steps.note if yes else steps.leave)(message)
                 has_losses = True
     if has_losses and not yes:
-        steps.note("keep a copy of these objects, and run this command with --yes; the CRDs are not changed before")
+        steps.note("keep a copy of these objects, and run this command with --yes; until then the CRDs are not changed")
     return yes or not has_losses or steps.dry_run
 
 
@@ -150,7 +152,8 @@ def _former_releases(steps: Steps, mine: Iterable[Manifest], release: Release) -
     ):
         forget = f"kubectl -n {namespace} delete secret -l owner=helm,name={name}"
         steps.note(
-            f"never run `helm uninstall {name}`, which deletes the CRDs and all objects: `{forget}` makes helm forget it"
+            f"never run `helm uninstall {name}`, which deletes the CRDs and all their objects: `{forget}` makes "
+            "helm forget the release instead"
         )
 
 
@@ -162,7 +165,7 @@ async def _others(client: Client, steps: Steps, others: Iterable[Manifest], wish
         metadata = live["metadata"]
         name, uid = metadata["name"], metadata["uid"]
         if crds.release_of(live) != wishes.release or (metadata.get("annotations") or {}).get(crds.KEEP) == "keep":
-            steps.note(f"CRD {name} belongs to OME only: it is kept unchanged, and no controller acts on its objects")
+            steps.note(f"CRD {name} is used only by OME: it is kept unchanged, and no controller acts on its objects")
             continue
         patch = {"metadata": {"annotations": {crds.KEEP: "keep"}}}
         what = f"make helm keep CRD {name}, which this chart does not contain"
@@ -183,9 +186,9 @@ async def _finalizers(client: Client, steps: Steps, bodies: dict[str, list[Manif
             any_found = True
             description = f"remove finalizer {', '.join(omes)} from {kind} {_name(body)}"
             if metadata.get("deletionTimestamp"):
-                description += ", which was deleted, and disappears with all objects that it owns"
+                description += ", whose deletion is pending: it is then deleted with all objects that it owns"
                 if not yes and not steps.dry_run:
-                    steps.leave(f"{description}: use --yes to do that")
+                    steps.leave(f"{description}: pass --yes to do so")
                     continue
             await steps.change(description, partial(_release, client, kind, body))
     if not any_found:

@@ -104,13 +104,13 @@ class Handover:
             steps.fine(f"{self._where}: no objects of OME are left")
             return
         if replace:
-            steps.note(f"{self._where}: it does not serve from now on until its new pods are ready")
+            steps.note(f"{self._where}: the service is down until its new pods are ready")
         elif not await self._wait_until_ready(patience):
             return
         for object_ in self._moving:
-            await steps.change(f"{self._where}: take {object_} over in place", partial(self._take, object_))
+            await steps.change(f"{self._where}: take over {object_} without recreating it", partial(self._take, object_))
         if not replace and not steps.dry_run and not await self._services_select_new_pods():
-            steps.leave(f"{self._where}: the operator did not update Service {self._service}; old workloads are kept")
+            steps.leave(f"{self._where}: the operator did not update Service {self._service}, so the old workloads are kept")
             return
         await self._remove(drain=not replace)
         if self._writers:
@@ -128,7 +128,7 @@ class Handover:
                 self._steps.fine(f"{self._where}: the new pods are ready")
                 return True
             if self._steps.dry_run:
-                self._steps.note(f"{self._where}: would wait for its new pods ({reason})")
+                self._steps.note(f"{self._where}: would wait until its new pods are ready ({reason})")
                 return True
             if reason != reported:
                 self._steps.note(f"{self._where}: {reason}")
@@ -136,7 +136,7 @@ class Handover:
             if time.monotonic() >= end:
                 self._steps.leave(
                     f"{self._where}: not ready within {patience:.0f} s, and nothing was removed. If the cluster has no "
-                    "capacity for old and new pods at the same time, --replace removes the old ones first"
+                    "capacity for old and new pods at the same time, pass --replace to remove the old pods first"
                 )
                 return False
             await asyncio.sleep(POLL_SECONDS)

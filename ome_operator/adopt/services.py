@@ -26,5 +26,5 @@ async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, repl
         if owner is not None:
             description = f"Ingress {item['namespace']}/{item['name']}"
             steps.note(
-                f"{description} belongs to OME and is kept: its backend must name a Service and port of {owner['name']}"
+                f"{description} was created by OME and is kept: change its backend to a Service and port of {owner['name']}"
             )

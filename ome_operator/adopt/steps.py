@@ -42,7 +42,7 @@ class Steps:
         try:
             await write()
         except NotFound:
-            self._say(f"ok     {what}: it does not exist any more")
+            self._say(f"ok     {what}: already deleted")
             return True
         except Conflict:
             self.leave(f"{what}: another client changed it at the same time; run this command again")

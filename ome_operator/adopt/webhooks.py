@@ -27,7 +27,7 @@ async def remove(client: Client, steps: Steps) -> None:
             found, name, uid = True, live["metadata"]["name"], live["metadata"]["uid"]
             running = [target for target in _targets(live) if await _answers(client, target)]
             if running:
-                steps.leave(f"{kind} {name} is served by {', '.join(running)}: stop that server, and run this command again")
+                steps.leave(f"{kind} {name} is served by {', '.join(running)}: stop it, and run this command again")
                 continue
             description = f"remove {kind} {name}: its server does not run, so it rejects writes"
             await steps.change(description, partial(client.delete, kind, "", name, uid))

@@ -121,14 +121,14 @@ def _differ(where: str, then: Any, now: Any) -> Iterator[str]:
             yield from (f"{where}: no longer {step}" for step in then if step not in now)
             yield from (f"{where}: now {step}" for step in now if step not in then)
             if list(then) != list(now) and sorted(then) == sorted(now):
-                yield f"{where}: in another order"
+                yield f"{where}: the order differs"
             return
         for number in range(max(len(then), len(now))):
             yield from _differ(
                 f"{where}[{number}]", *(side[number] if number < len(side) else _MISSING for side in (then, now))
             )
     elif then != now:
-        yield f"{where}: {_value_text(then)} then, {_value_text(now)} now"
+        yield f"{where}: {_value_text(then)} in the recording, {_value_text(now)} now"
 
 
 def _value_text(value: Any) -> str:

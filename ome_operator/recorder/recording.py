@@ -104,12 +104,12 @@ def parse_json(content: bytes) -> dict[str, Any]:
     """Return the JSON of a file in this format. Raises Unreadable."""
     data = _json(_unpacked(content))
     if not isinstance(data, dict) or "recording" not in data:
-        raise Unreadable("it is not a recording, which `ome record` and the operator write")
+        raise Unreadable("it is not a recording: only `ome record` and the operator write recordings")
     version = data.get("ome") if isinstance(data.get("ome"), str) else "an unknown version"
     if data["recording"] != FORMAT:
         raise Unreadable(
             f"it was written by ome {version} in format {data['recording']!r}, but this version reads format {FORMAT}: "
-            "replay it with the version that wrote it"
+            "replay it with that version"
         )
     return data
 
@@ -135,14 +135,14 @@ def _json(text: bytes) -> Any:
     try:
         data = json.loads(text)
     except RecursionError as error:
-        raise Unreadable(f"it is nested more than {DEEPEST} levels deep") from error
+        raise Unreadable(f"its JSON is nested more than {DEEPEST} levels deep") from error
     except UnicodeDecodeError as error:
         raise Unreadable("it is not UTF-8 text, so it is not a recording") from error
     except ValueError as error:
         complete = text.rstrip()[-1:] == b"}"
         raise Unreadable("it is not JSON" if complete else "it is not JSON, or truncated: copy it again") from error
     if deeper(data, DEEPEST):
-        raise Unreadable(f"it is nested more than {DEEPEST} levels deep")
+        raise Unreadable(f"its JSON is nested more than {DEEPEST} levels deep")
     return data
 
 

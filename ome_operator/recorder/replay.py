@@ -113,11 +113,11 @@ def _changes(before: Mapping[str, Mapping[str, Any]], saw: Mapping[str, Mapping[
 def _change(old: Any, new: Any) -> str:
     """Return a changed fact as one line."""
     if new is None:
-        return "is gone"
+        return "was deleted"
     if not isinstance(new, dict):
         return _short(new)
     if not isinstance(old, dict):
-        return "is new"
+        return "was added"
     names = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name) and name != "version"]
     return ", ".join(f"{name} {_short(old.get(name))} → {_short(new.get(name))}" for name in names) or "is unchanged"
 

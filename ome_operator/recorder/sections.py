@@ -108,7 +108,7 @@ def apply_changes(before: Tables, change: Mapping[str, Any], where: str) -> Tabl
     after = dict(before)
     for name, differences in change.items():
         if name not in TABLES:
-            raise Unreadable(f"{where}.{name} is not a table of a pass")
+            raise Unreadable(f"{where}.{name} is not a known part of a pass")
         if not isinstance(differences, dict):
             raise Unreadable(f"{where}.{name} is not a map")
         after[name] = {key: value for key, value in {**before.get(name, {}), **differences}.items() if value is not None}
@@ -199,7 +199,7 @@ def _ref(name: str, key: str, where: str) -> Any:
 def _split(key: str, parts: int, where: str) -> tuple[str, ...]:
     parts_found = tuple(key.split("/"))
     if len(parts_found) != parts:
-        raise Unreadable(f"{where} has the key {key}, which should have {parts} parts separated by /")
+        raise Unreadable(f"{where} has the invalid key {key}: a key has {parts} parts, separated by /")
     return parts_found
 
 

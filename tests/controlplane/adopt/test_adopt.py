@@ -136,7 +136,7 @@ def test_the_cluster_becomes_ours(rig: Rig, adopt: Adopting) -> None:
     wrote, said = adopt.writes("--dry-run", code=1)
     assert wrote == []
     assert "would  remove ValidatingWebhookConfiguration inferenceservice.ome.io" in said
-    assert "ClusterServingRuntime small has fields that the new schema would drop: spec.onlyOme" in said
+    assert "ClusterServingRuntime small has fields that the new schema would remove: spec.onlyOme" in said
     assert "would  replace the schema of CRD clusterservingruntimes.ome.io and its conversion webhook" in said
 
     said = adopt(code=1)
@@ -148,7 +148,10 @@ def test_the_cluster_becomes_ours(rig: Rig, adopt: Adopting) -> None:
     rig.patch("ClusterServingRuntime", "", "small", {"spec": {"onlyOme": None}})
     wrote, said = adopt.writes(code=1)
     assert "update customresourcedefinitions/inferenceservices.ome.io" in wrote and len(wrote) == 7
-    assert "ClusterBaseModel gone, which was deleted, and disappears with all objects that it owns: use --yes" in said
+    assert (
+        "ClusterBaseModel gone, whose deletion is pending: it is then deleted with all objects that it owns: use --yes"
+        in said
+    )
     assert rig.get("ClusterBaseModel", "", "gone") is not None
     wrote, said = adopt.writes("--yes")
     assert wrote == ["patch clusterbasemodels/gone"]
@@ -231,7 +234,7 @@ def test_without_room_for_both_the_old_pods_go_first(rig: Rig, adopt: Adopting) 
     rig.start()
     rig.says(SPACE, "large", "EngineReady", "Unschedulable", "Insufficient nvidia.com/gpu")
     said = adopt("service", f"{SPACE}/large", "--timeout", "1", code=1)
-    assert "Insufficient nvidia.com/gpu" in said and "--replace removes the old ones first" in said
+    assert "Insufficient nvidia.com/gpu" in said and "pass --replace to remove the old pods first" in said
     assert rig.get("Deployment", SPACE, "large-engine") is not None
     said = adopt("service", f"{SPACE}/large", "--replace")
     assert "does not serve from now on until its new pods are ready" in said

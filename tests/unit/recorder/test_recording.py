@@ -71,8 +71,8 @@ def test_a_little_file_that_becomes_a_huge_text(monkeypatch: pytest.MonkeyPatch)
     ("path", "value", "said"),
     [
         (("saw", "pods"), [], "pass 1 of team/svc.pods is not a map"),
-        (("saw", "secrets"), {}, "is not a table of a pass"),
-        (("saw", "children"), {"a": {}}, "should have 2 parts"),
+        (("saw", "secrets"), {}, "is not a known part of a pass"),
+        (("saw", "children"), {"a": {}}, "has 2 parts"),
         (("saw", "nodes"), {"n": {"name": "n"}}, "nodes.n has no version"),
         (("saw", "settings"), {"password": 1}, "password is not a setting"),
         (("saw", "service"), {"metadata": {}}, "service cannot be read"),
