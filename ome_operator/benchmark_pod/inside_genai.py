@@ -31,7 +31,10 @@ _RATES = {
 def serving(plan: Json, run: Json, file: Path) -> Json:
     """Perform one run. Raises RuntimeError with a message."""
     if run["scenario"] in ("dataset", "gsm8k"):
-        raise RuntimeError(f"trafficScenarios {run['scenario']} needs an image of SGLang, but this image has genai-bench")
+        raise RuntimeError(
+            f"trafficScenarios {run['scenario']} is supported only by images with SGLang's benchmark, but this image "
+            "has genai-bench"
+        )
     folder = file.with_suffix("")
     done = subprocess.run([*COMMAND, *words(plan, run, folder)], capture_output=True, text=True, check=False)
     print(done.stdout, done.stderr, flush=True)

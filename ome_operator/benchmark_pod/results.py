@@ -68,7 +68,7 @@ def _read(run: Json, outcome: Any) -> Json:
         }
     errors = [str(error) for error in result["errors"] if error and error != CUT]
     if not result["completed"] and not errors:
-        errors = ["no request was completed within maxTimePerIteration"]
+        errors = ["no request was completed within spec.maxTimePerIteration"]
     return {
         **shared,
         "requests": _count(result["completed"]),

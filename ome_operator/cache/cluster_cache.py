@@ -338,8 +338,9 @@ class ClusterCache:
             return None
         most = self.quota.most
         return Invalid(
-            f"the namespace {resource.ref.namespace} has more than {most} BaseModels, and the {most} oldest count: "
-            "delete some of them, use a ClusterBaseModel, or have modelsPerNamespace of the chart raised"
+            f"the namespace {resource.ref.namespace} has more than {most} BaseModels, and only the {most} oldest are "
+            "used: delete some of them, use a ClusterBaseModel, or ask an administrator to raise modelsPerNamespace of "
+            "the chart"
         )
 
 

@@ -46,7 +46,7 @@ def _uneven(model: ModelFacts, shape: ParallelShape) -> Iterator[Uneven]:
         return
     layers = model.facts.layers
     if layers and shape.pp > layers:
-        yield Uneven(Division.STAGES, f"{layers} layers make no pipeline of {shape.pp} stages")
+        yield Uneven(Division.STAGES, f"{layers} layers cannot be divided into {shape.pp} pipeline stages")
     checks = (
         attention_groups(shape.tp, shape.attention_dp),
         heads(model, shape.attention_tp),
@@ -61,7 +61,7 @@ def attention_groups(tp: int, groups: int) -> Uneven | None:
     """Check that the TP size is a multiple of the number of data-parallel attention groups. Return None if it is."""
     if tp % groups == 0:
         return None
-    said = f"TP {tp} is no multiple of DP {groups}, which divides its GPUs into ranks of attention"
+    said = f"TP {tp} is not a multiple of DP {groups}, the number of attention ranks among its GPUs"
     return Uneven(Division.ATTENTION, said)
 
 
@@ -79,7 +79,7 @@ def expert_groups(tp: int, ep: int) -> Uneven | None:
     """Check that the TP size `tp` is a multiple of `ep`, the number of expert groups. Return None if it is."""
     if tp % ep == 0:
         return None
-    return Uneven(Division.EXPERT_GROUPS, f"TP {tp} is no multiple of EP {ep}, which divides the same GPUs")
+    return Uneven(Division.EXPERT_GROUPS, f"TP {tp} is not a multiple of EP {ep}, which divides the same GPUs into groups")
 
 
 def experts(model: ModelFacts, ep: int, redundant: int) -> Uneven | None:
@@ -112,7 +112,10 @@ def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices"
     if quantization is None or not quantization.block or whole_blocks(width, pieces, quantization.block[1]):
         return None
     blocks = f"{quantization.name} blocks of {quantization.block[1]} columns"
-    return Uneven(Division.BLOCKS, f"{matrices} {width} wide cannot be cut into {pieces} pieces of whole {blocks}")
+    return Uneven(
+        Division.BLOCKS,
+        (f"{matrices} {width} columns wide cannot be cut into {pieces} pieces that consist of whole {blocks}"),
+    )
 
 
 def whole_blocks(width: int, pieces: int, columns: int) -> bool:

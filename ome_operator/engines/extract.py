@@ -132,7 +132,7 @@ def _deprecated(action: argparse.Action, help_text: str) -> str | None:
     match = _DEPRECATED.match(help_text)
     if match is None and not type(action).__name__.startswith("Deprecated"):
         return None
-    return str(getattr(action, "new_flag", None) or (match and match[1]) or "it has no effect any more")
+    return str(getattr(action, "new_flag", None) or (match and match[1]) or "it no longer has an effect")
 
 
 def text(program: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> st
     program = _program(container)
     if program not in _TITLES:
         return "its container starts no known SGLang program"
-    by_hand = f"write {SWITCH} and {ENDPOINT} into its arguments"
+    by_hand = f"add {SWITCH} and {ENDPOINT} to its arguments"
     takes = routers.takes_flags if program == ROUTER else servers.takes_flags
     if not takes(container):
         return f"a shell starts it: {by_hand}"
@@ -36,8 +36,8 @@ def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> st
     known = flags.packaged().takes(program, version, (SWITCH, ENDPOINT))
     title = f"{_TITLES[program]} {version}"
     if known is None:
-        return f"it is not known whether {title} has {SWITCH}: if it does, {by_hand}"
-    return "" if known else f"{title} has no {SWITCH}"
+        return f"it is not known whether {title} supports {SWITCH}: if it does, {by_hand}"
+    return "" if known else f"{title} does not support {SWITCH}"
 
 
 def with_tracing(container: Mapping[str, Any], endpoint: str) -> dict[str, Any]:

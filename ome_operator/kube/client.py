@@ -36,8 +36,8 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 METHODS = {"get": "GET", "list": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 """Kubernetes verb -> HTTP method."""
 
-NOT_SENT = "not sent, because another operator may lead by now"
-ONLY_OBSERVED = "not sent, because this operator is in observe mode"
+NOT_SENT = "the request was not sent, because another operator may be the leader by now"
+ONLY_OBSERVED = "the request was not sent, because this operator is in observe mode"
 
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """Characters that JSON may contain unescaped, but YAML does not allow or reads as the end of a line."""

@@ -99,7 +99,7 @@ class Connection:
                 try:
                     await self._load()
                 except Exception:  # a half-written file must not end the operator: keep the old token
-                    logger.exception("reloading the credentials failed; the old ones stay in use")
+                    logger.exception("reloading the credentials failed; the previous credentials stay in use")
             return self._token != refused
 
     async def _authorize(self, request: aiohttp.ClientRequest, handler: Handler) -> aiohttp.ClientResponse:

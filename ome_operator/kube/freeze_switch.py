@@ -54,7 +54,11 @@ class FreezeSwitch:
         except KubeError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                waits = "the last known state counts" if self.known.is_set() else "no reconciliation starts before that"
+                waits = (
+                    ("the last known state stays in effect")
+                    if self.known.is_set()
+                    else "no reconciliation starts until the Lease has been read"
+                )
                 logger.warning(
                     "cannot read the Lease %s/%s, which states whether everything is frozen: %s (%s)",
                     self._namespace, self._name, error, waits,

@@ -45,7 +45,7 @@ class LeaseThread:
                 if done:
                     return holding.result()
                 late = 0.0 if election.leads() else late + CHECK
-            raise Lost("the Lease was not renewed, and the thread that renews it reports no error")
+            raise Lost("the Lease was not renewed, although the thread that renews it reports no error")
         finally:
             holding.cancel()
 

@@ -50,7 +50,10 @@ async def why_unwatchable(client: Client, namespace: str) -> str:
     try:
         await client.get("Namespace", "", namespace)
     except NotFound:
-        return "it does not exist: it is watched as soon as it is there"
+        return "the namespace does not exist; it is watched as soon as it is created"
     except Forbidden:
-        return "it does not exist, or has no RoleBinding for this operator: make it, and install the chart again"
+        return (
+            "the namespace does not exist, or has no RoleBinding for this operator: create the namespace, and install "
+            "the chart again"
+        )
     return ""

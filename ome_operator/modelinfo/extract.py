@@ -55,11 +55,11 @@ def facts(
     elif ggufs:
         found |= {"format": Named(name=gguf.METHOD), "quantization": gguf.quantization(ggufs)}
         if found["quantization"] is None:
-            unknown.append("quantization: the names of the GGUF files state different quantizations, or none")
+            unknown.append("quantization: the names of the GGUF files contain different quantizations, or none")
     if found.get("parameters"):
         found["parameter_size"] = architecture.format_parameters(found["parameters"])
     elif not found.get("pipeline"):
-        unknown.append("parameters: the architecture is not known, and no header states them")
+        unknown.append("parameters: the architecture is not known, and no file header contains the number")
     if unknown:
         found["unknown"] = list(dict.fromkeys(unknown))
     return Facts(**{key: value for key, value in found.items() if value is not None})

@@ -32,7 +32,7 @@ def members(page: bytes) -> Iterator[tuple[str | None, Any]]:
             yield name, value
         at, more = _next(text, at, "}")
     if _skip(text, at) != len(text):
-        raise JSONDecodeError("data follows the end of the page", text, at)
+        raise JSONDecodeError("data follows after the end of the page", text, at)
 
 
 def _each(text: str, at: int) -> Generator[tuple[None, Any], None, int]:

@@ -97,13 +97,13 @@ def shield(coverage: Coverage) -> aiohttp.ClientMiddlewareType:
     async def sent(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         path = request.url.path
         if not await coverage.can_watch(path):
-            raise aiohttp.ClientPayloadError(f"{path} cannot be watched now")
+            raise aiohttp.ClientPayloadError(f"{path} cannot be watched at present")
         while (response := await handler(request)).status == 401:
             response.release()
             await asyncio.sleep(REFUSED)
         if response.status == 403 and not await coverage.can_watch(path, refused=True):
             response.release()
-            raise aiohttp.ClientPayloadError(f"{path} cannot be watched any more")
+            raise aiohttp.ClientPayloadError(f"{path} can no longer be watched")
         response.content = DepthLimitedContent(response.content)  # type: ignore[assignment]
         return response
 

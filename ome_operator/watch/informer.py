@@ -219,7 +219,11 @@ class Informer:
         """Count an unreadable object or event, and log the first one of each kind."""
         self.unread[watched.kind] += 1
         if self.unread[watched.kind] == 1:
-            logger.warning("watching %s: %s; further ones are counted as ome_watch_unread_total", watched.plural, why)
+            logger.warning(
+                ("watching %s: %s; further unreadable items are not logged but counted by ome_watch_unread_total"),
+                watched.plural,
+                why,
+            )
 
     # --- a request --------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class KopfEvents:
             there = await self._list(kind)
             if await self._all_delivered(kind, there):
                 break
-            why = f"kopf has delivered {len(there & delivered)} of {len(there)} objects of {kind}"
+            why = f"kopf has delivered {len(there & delivered)} of the {len(there)} objects of {kind}"
             if not self._lists[kind]:
                 why = f"kopf does not list {kind}"
             if time.monotonic() > until:

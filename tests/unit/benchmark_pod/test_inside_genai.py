@@ -86,7 +86,11 @@ def test_a_run_is_measured_and_reported(image: Path) -> None:
     ("url", "scenario", "said"),
     [
         ("http://down", "D(100,100)", "genai-bench exited with 1: cannot reach http://down"),
-        ("http://svc", "gsm8k", "trafficScenarios gsm8k needs an image of SGLang, but this image has genai-bench"),
+        (
+            "http://svc",
+            "gsm8k",
+            "trafficScenarios gsm8k is supported only by images with SGLang's benchmark, but this image has genai-bench",
+        ),
     ],
 )
 def test_what_cannot_run_is_a_sentence(image: Path, url: str, scenario: str, said: str) -> None:

@@ -56,7 +56,7 @@ def test_failed_requests_are_failures_and_cut_ones_are_not() -> None:
     [
         ({0: {"error": "Warmup failed"}}, "Warmup failed"),
         ({}, "the container exited before"),
-        ({0: outcome(0, (CUT, CUT))}, "no request was completed within maxTimePerIteration"),
+        ({0: outcome(0, (CUT, CUT))}, "no request was completed within spec.maxTimePerIteration"),
     ],
 )
 def test_a_run_without_an_answer_is_a_failure(raw: dict[int, Any], words: str) -> None:

@@ -16,15 +16,19 @@ K2 = bookshelf().model("Kimi-K2-Instruct").sizes
     [
         ({"tp": 0}, Division.SIZES, "sizes must be at least 1"),
         ({"tp": 8, "copies": 0}, Division.SIZES, "sizes must be at least 1"),
-        ({"tp": 8, "pp": 62}, Division.STAGES, "61 layers make no pipeline of 62 stages"),
+        ({"tp": 8, "pp": 62}, Division.STAGES, "61 layers cannot be divided into 62 pipeline stages"),
         (
             {"tp": 8, "attention_dp": 3},
             Division.ATTENTION,
-            "TP 8 is no multiple of DP 3, which divides its GPUs into ranks of attention",
+            "TP 8 is not a multiple of DP 3, the number of attention ranks among its GPUs",
         ),
-        ({"tp": 8, "attention_dp": 16}, Division.ATTENTION, "TP 8 is no multiple of DP 16, which divides its GPUs into"),
+        ({"tp": 8, "attention_dp": 16}, Division.ATTENTION, "TP 8 is not a multiple of DP 16, the number of attention ranks"),
         ({"tp": 24}, Division.HEADS, "64 attention heads cannot be divided by 24 GPUs"),
-        ({"tp": 8, "ep": 3}, Division.EXPERT_GROUPS, "TP 8 is no multiple of EP 3, which divides the same GPUs"),
+        (
+            {"tp": 8, "ep": 3},
+            Division.EXPERT_GROUPS,
+            "TP 8 is not a multiple of EP 3, which divides the same GPUs into groups",
+        ),
         ({"tp": 80, "attention_dp": 80, "ep": 80}, Division.EXPERTS, "384 experts cannot be divided by EP 80"),
         (
             {"tp": 32, "attention_dp": 32, "ep": 32, "redundant": 8},
@@ -34,7 +38,7 @@ K2 = bookshelf().model("Kimi-K2-Instruct").sizes
         (
             {"tp": 32, "cut": 32},
             Division.BLOCKS,
-            "matrices 2048 wide cannot be cut into 32 pieces of whole fp8 blocks of 128 columns",
+            "matrices 2048 columns wide cannot be cut into 32 pieces that consist of whole fp8 blocks of 128 columns",
         ),
     ],
 )

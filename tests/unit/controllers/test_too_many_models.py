@@ -40,5 +40,5 @@ async def test_its_status_says_so_and_that_of_the_others_does_not() -> None:
         (condition,) = [each for each in api.bodies("apply")[0]["status"]["conditions"] if each["type"] == "Ready"]
         told[item["metadata"]["name"]] = condition["reason"]
         if condition["reason"] == "TooManyModels":
-            assert "more than 2 BaseModels, and the 2 oldest count" in condition["message"]
+            assert "more than 2 BaseModels, and only the 2 oldest are used" in condition["message"]
     assert told == {"a": "OnNoNode", "b": "OnNoNode", "c": "TooManyModels", "w": "OnNoNode"}

@@ -42,11 +42,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "room for the cache": ({"hardware": "h100", "model": "thinking", "strategy": "tp+dp", "tp": 8}, "weights and cache"),
     "quantization blocks": (
         {"tp": 32},
-        "matrices 2048 wide cannot be cut into 32 pieces of whole fp8 blocks of 128 columns",
+        "matrices 2048 columns wide cannot be cut into 32 pieces that consist of whole fp8 blocks of 128 columns",
     ),
     "heads": ({"tp": 24, "gpus_per_node": 8, "model": "thinking"}, "64 attention heads cannot be divided by 24 GPUs"),
-    "TP by DP": ({"strategy": "tp+dp", "tp": 8, "dp": 3}, "TP 8 is no multiple of DP 3"),
-    "TP by EP": ({"strategy": "tp+ep", "tp": 8, "ep": 3}, "TP 8 is no multiple of EP 3"),
+    "TP by DP": ({"strategy": "tp+dp", "tp": 8, "dp": 3}, "TP 8 is not a multiple of DP 3"),
+    "TP by EP": ({"strategy": "tp+ep", "tp": 8, "ep": 3}, "TP 8 is not a multiple of EP 3"),
     "whole nodes": ({"tp": 12}, "12 GPUs do not fill complete nodes of 8 GPUs: use a multiple of 8"),
     "copies in a node": ({"tp": 8, "dp": 4}, "4 copies of 8 GPUs in one node, which needs 32 GPUs, but a node has 8"),
     "EP without its strategy": ({"ep": 4}, "--ep requires a strategy with EP, but --strategy is tp"),
@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an engine without pipelines": ({"strategy": "tp+pp"}, "sglang 0.5.23 has no preset for tp+pp"),
     "more stages than layers": (
         {"engine": "vllm", "strategy": "tp+pp", "tp": 8, "pp": 62},
-        "496 GPUs cannot work: 61 layers make no pipeline of 62 stages",
+        "496 GPUs cannot work: 61 layers cannot be divided into 62 pipeline stages",
     ),
     "copies in a vLLM": (
         {"engine": "vllm", "tp": 8, "dp": 2},

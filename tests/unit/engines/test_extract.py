@@ -55,7 +55,7 @@ def test_choices_are_in_no_order_of_chance() -> None:
     ("more", "said"),
     [
         ({"action": DeprecatedStoreTrueAction, "new_flag": "--new"}, "--new"),
-        ({"action": DeprecatedStoreTrueAction}, "it has no effect any more"),
+        ({"action": DeprecatedStoreTrueAction}, "it no longer has an effect"),
         ({"help": "Deprecated. Use --new=1 instead."}, "--new=1"),
         ({"help": "(Deprecated, use --new) What it was."}, "--new"),
         ({"help": "The old value of it is deprecated."}, None),

@@ -49,7 +49,7 @@ async def test_before_it_was_read_nothing_is_known_and_afterwards_the_last_word_
     with caplog.at_level(logging.WARNING):
         assert not await seen.looks(error)
         assert not await seen.looks(error)
-    assert len(caplog.records) == 1 and "no reconciliation starts before that" in caplog.text
+    assert len(caplog.records) == 1 and "no reconciliation starts until the Lease has been read" in caplog.text
     assert await seen.looks(lease(WHEN))
     await seen.looks(error)
     assert seen.told == [WHEN]

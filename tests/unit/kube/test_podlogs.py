@@ -100,5 +100,5 @@ async def test_a_stream_that_breaks_may_work_soon() -> None:
         return response
 
     async with serving(handler) as logs:
-        with pytest.raises(errors.Transient, match="the log of p broke off"):
+        with pytest.raises(errors.Transient, match="the log stream of p ended"):
             await lines(logs, Wanted(follow=True))

@@ -130,7 +130,7 @@ def test_the_names_of_gguf_files_say_their_type(names: list[str], said: str | No
     learned = facts({"config.json": json.dumps(configs.KIMI_K2)}, ggufs=names)
     assert (learned.quantization.name if learned.quantization else None) == said
     assert bool(said) != (
-        "quantization: the names of the GGUF files state different quantizations, or none" in (learned.unknown or [])
+        "quantization: the names of the GGUF files contain different quantizations, or none" in (learned.unknown or [])
     )
 
 

@@ -136,7 +136,7 @@ def test_an_unknown_architecture_says_what_is_not_known() -> None:
     assert seen.unknown == [
         "attention: config.json does not contain attention heads",
         "contextLength: config.json does not contain it",
-        "parameters: the architecture is not known, and no header states them",
+        "parameters: the architecture is not known, and no file header contains the number",
     ]
 
 

@@ -222,7 +222,7 @@ async def test_what_is_there_and_never_comes_ends_the_process() -> None:
         checking = asyncio.create_task(process.coverage.run())
         await until(process.coverage.complete.is_set)
         process.there["InferenceService"] = {"a", "lost"}
-        with pytest.raises(CannotWatch, match="kopf has delivered 1 of 2 objects of InferenceService"):
+        with pytest.raises(CannotWatch, match="kopf has delivered 1 of the 2 objects of InferenceService"):
             await checking
 
 
