@@ -22,7 +22,7 @@ K2 = bookshelf().model("Kimi-K2-Instruct").sizes
             Division.ATTENTION,
             "TP 8 is not a multiple of DP 3, the number of attention ranks among its GPUs",
         ),
-        ({"tp": 8, "attention_dp": 16}, Division.ATTENTION, "TP 8 is not a multiple of DP 16, the number of attention ranks"),
+        ({"tp": 8, "attention_dp": 16}, Division.ATTENTION, "TP 8 is not a multiple of DP 16, the number"),
         ({"tp": 24}, Division.HEADS, "64 attention heads cannot be divided by 24 GPUs"),
         (
             {"tp": 8, "ep": 3},
