@@ -102,7 +102,7 @@ class Checks:
             found = {"ok": False, "why": f"{type(error).__name__}: {error}"[:1500], "at": traceback.format_exc()[-600:]}
         found["took_s"] = round(time.monotonic() - begin, 1)
         self.facts[name] = found
-        print(f"[{name}] {json.dumps(found)[:1800]}", flush=True)
+        print(json.dumps({"step": "engine", "case": name, **found}), flush=True)
         (self.out / "facts.json").write_text(json.dumps(self.facts, indent=1))
 
     # --- steps --------------------------------------------------------------------------------------------------------
@@ -269,6 +269,9 @@ def _parsed(samples: list[Manifest], out: Path) -> Facts:
 
 def main(one: Path, samples: Path, out: Path) -> Facts:
     """All of it, or the steps that OME_GPU_STEPS names."""
+    for path in (one, samples):
+        if not path.exists():
+            raise SystemExit(f"{path} is missing. Write it with the commands at the top of tests/gpu/check.py.")
     out.mkdir(parents=True, exist_ok=True)
     checks = Checks(rendered.read(one), out)
     steps = os.environ.get("OME_GPU_STEPS", "memory pair variants parse exact").split()

@@ -1,0 +1,126 @@
+"""The script for GPUs, on a machine without one: its plan, its limits, its data, and the tables of the pages."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gpu import __main__ as script
+from tests.gpu import cases, models, tables
+from tests.gpu.__main__ import Step
+
+ROOT = Path(__file__).parents[2]
+
+
+def step(name: str, code: str, limit: float = 20.0, needs: tuple[str, ...] = ()) -> Step:
+    """Return a step that runs some Python code."""
+    return Step(name, ("-c", code), limit, "for a test", needs)
+
+
+def test_the_dry_run_names_every_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With its command, its limit and its place in the order; nothing runs."""
+    monkeypatch.setattr(sys, "argv", ["tests.gpu", "--dry-run"])
+    script.main()
+    printed = capsys.readouterr().out.splitlines()
+    for number, each in enumerate(script.STEPS, 1):
+        first = next(at for at, line in enumerate(printed) if line.split()[:2] == [f"{number}.", each.name])
+        assert f"at most {each.limit:3.0f} s" in printed[first] and each.purpose in printed[first]
+        assert f"python {' '.join(each.argv)}" in printed[first + 1]
+
+
+def test_the_modules_of_all_steps_exist() -> None:
+    """A step that names a missing module would fail only on the machine with the GPU."""
+    for each in script.STEPS:
+        assert each.argv[0] == "-m"
+        path = ROOT / each.argv[1].replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), each.argv
+
+
+def test_the_steps_of_models_name_models_of_the_cases() -> None:
+    """Every model of cases.json is measured in decode and prefill."""
+    named = {
+        (each.argv[2], each.argv[3]) for each in script.STEPS if each.argv[1] == "tests.gpu.kernels" and len(each.argv) > 3
+    }
+    assert named == {(kind, model.name) for model in cases.models() for kind in ("decode", "prefill")}
+
+
+def test_results_are_the_lines_with_json(tmp_path: Path) -> None:
+    """Other output goes to the log, and a step that fails does not end the run."""
+    result = {"step": "one", "part": "read", "seconds": 1.5}
+    printing = f"import json; print('compiling'); print(json.dumps({result})); print('{{broken')"
+    results = script.run([step("one", printing), step("two", "raise SystemExit(3)")], 60, tmp_path)
+    kept = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert kept == results and kept[0]["step"] == "machine"
+    assert kept[1] == {"step": "one", "part": "read", "seconds": 1.5}
+    assert [(line["step"], line["ok"], line["exit"]) for line in kept if line.get("ended")] == [
+        ("one", True, 0),
+        ("two", False, 3),
+    ]
+    assert "compiling" in (tmp_path / "log.txt").read_text() and "{broken" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_step_that_hangs_costs_its_own_limit(tmp_path: Path) -> None:
+    """What it printed before is kept, and the next step runs."""
+    hanging = 'import time; print(\'{"step": "slow", "part": "read"}\', flush=True); time.sleep(60)'
+    results = script.run([step("slow", hanging, limit=2.0), step("next", "pass")], 60, tmp_path)
+    assert {"step": "slow", "part": "read"} in results
+    ended = {line["step"]: line for line in results if line.get("ended")}
+    assert not ended["slow"]["ok"] and ended["slow"]["why"] == "killed after 2 s"
+    assert ended["next"]["ok"]
+
+
+def test_a_step_is_skipped_with_a_reason(tmp_path: Path) -> None:
+    """Because a module is missing, or because no time is left."""
+    results = script.run([step("lacks", "pass", needs=("no_such_module",)), step("late", "pass")], 0.0, tmp_path)
+    skipped = {line["step"]: line["skipped"] for line in results if "skipped" in line}
+    assert skipped == {"lacks": "no_such_module is not installed", "late": "no time was left"}
+
+
+def test_an_unknown_step_is_refused() -> None:
+    """The message lists the steps."""
+    with pytest.raises(SystemExit, match=r"Unknown step rooflines\. The steps are: compile, roofline, "):
+        script.planned(["rooflines"])
+
+
+def test_the_cases_are_those_of_the_planner() -> None:
+    """If this fails, run `python -m tests.gpu.cases`. Measured batches then need a new run on a GPU."""
+    assert models.FILE.read_text() == cases.text()
+    assert models.models(models.FILE.read_text()) == cases.models()
+
+
+@pytest.mark.parametrize("page", tables.tables())
+def test_the_tables_of_the_pages_are_current(page: str) -> None:
+    """If this fails, run `python -m tests.gpu.tables`."""
+    text = (tables.DOCS / page).read_text()
+    assert tables.updated(text, tables.tables()[page]) == text
+
+
+def test_a_page_without_a_marker_is_refused() -> None:
+    """A table that no page shows would otherwise be lost."""
+    with pytest.raises(ValueError, match="has no markers <!-- rates --> and <!-- end of rates -->"):
+        tables.updated("# A page\n", {"rates": ["| a |"]})
+
+
+def test_every_measurement_was_correct() -> None:
+    """All results in tests/gpu/results passed the check against FP32, and no step ended early."""
+    for run in tables.runs():
+        for line in run.lines:
+            assert line.get("ok") in (True, None), (run.name, line)
+
+
+def test_the_parts_of_a_layer_are_complete() -> None:
+    """Their sum is the time of a whole layer in one CUDA graph, within 5 % (docs/gpu.md)."""
+    compared = 0
+    for run in tables.runs():
+        for model in cases.models():
+            for batch in model.batches:
+                for context in model.contexts:
+                    whole = run.parts("decode", model.name, tokens=batch, context=context, part="layer")
+                    terms = tables.decode_terms(run, model, batch, context)
+                    for line in whole:
+                        compared += 1
+                        assert model.layers * line["seconds"] == pytest.approx(
+                            sum(term.measured for term in terms), rel=0.05
+                        )
+    assert compared == 32
