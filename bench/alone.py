@@ -128,6 +128,6 @@ def per_call(call: Callable[[], Plan], calls: int) -> float:
 def _check(plan: Plan, service: InferenceService) -> None:
     """Raise ValueError unless the steady state is steady, because the figure would be meaningless."""
     todo = [*plan.check, *plan.first, *plan.apply, *plan.create, *plan.apply_status, *plan.patch, *plan.delete]
-    ready = [item for item in plan.status["conditions"] if item["type"] == "Ready"]
+    ready = [item for item in plan.status["conditions"] if item["type"] == "Scaled"]
     if todo or plan.status != service.status or not ready or ready[0]["status"] != "True":
         raise ValueError(f"sync still has work although everything is ready: {todo or plan.status}")

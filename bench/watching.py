@@ -103,11 +103,11 @@ class Watching:
             self.pods_ready.setdefault(service, {}).setdefault(name, now)
 
     def _service(self, change: str, service: Manifest, now: float) -> None:
-        if change != "DELETED" and is_ready(service):
+        if change != "DELETED" and is_ready(service) and is_ready(service, "Scaled"):
             self.services_ready.setdefault(service["metadata"]["name"], now)
 
 
-def is_ready(body: Manifest) -> bool:
-    """Return whether the condition Ready is True."""
+def is_ready(body: Manifest, type_: str = "Ready") -> bool:
+    """Return whether the condition Ready, or the condition of another type, is True."""
     conditions = (body.get("status") or {}).get("conditions") or ()
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return any(item["type"] == type_ and item["status"] == "True" for item in conditions)

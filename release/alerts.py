@@ -33,11 +33,11 @@ of the part "Engines and routers" never fire.
 
 _FAULTS = """## Faults
 
-Each fault was run (2026-11-25) on two cores while other tests ran, with a Prometheus that scrapes every second, or every
-five seconds where engines are real. From the start of a fault until the cluster was healthy again, no other alert fired,
-except OmeRolloutFailed together with OmeWaveStopped. "Fires" has the seconds from the start of the fault until the alert
-fired, "clears" the seconds from the end of the fault until the alert had cleared, both with the times of the rules divided
-by the number in the table.
+Each fault was run (2026-11-25; OmeServiceIncomplete 2026-11-27) on two cores while other tests ran, with a Prometheus
+that scrapes every second, or every five seconds where engines are real. From the start of a fault until the cluster was
+healthy again, no other alert fired, except OmeRolloutFailed together with OmeWaveStopped. "Fires" has the seconds from
+the start of the fault until the alert fired, "clears" the seconds from the end of the fault until the alert had
+cleared, both with the times of the rules divided by the number in the table.
 
 `tests/controlplane/alerts/faults/` contains the faults (`make soak`), and names the location of the faults that are
 elsewhere. Two of the faults are bugs that the tests put into the operator, because no real fault is known that would have
@@ -57,6 +57,7 @@ the same effect.
 | OmeWatchSilent | watches are accepted and deliver no events, however often they are reopened | 2 | 300 s | 42 s |
 | OmeObjectsUnread | an agent of another version writes an unreadable record, which the CRD accepts | 10 | 0 s | 180 s |
 | OmeServiceNotReady | no node has the model of a service | 50 | 91 s | 1 s |
+| OmeServiceIncomplete | a quota refuses the pods of a second group | 50 | 92 s | 1 s |
 | OmeRolloutFailed | the API server refuses an edit | 10 | 31 s | 0 s |
 | OmeRolloutOld | an edit requires nodes that do not exist | 100 | 151 s | 1 s |
 | OmeWaveStopped | the API server refuses an edit of a runtime for every service | 10 | 31 s | 1 s |

@@ -38,7 +38,7 @@ class View:
     lines: tuple[Line, ...]
     ready: bool
     why: str
-    """Message of the condition Ready while the condition is not true; "" otherwise."""
+    """Message about what is missing while the service does not serve with all of its groups; "" otherwise."""
 
     def counts(self) -> str:
         """Return one line with the number of ready items for components, and a mark for other lines."""
@@ -63,11 +63,17 @@ def view(service: Mapping[str, Any]) -> View:
             alone = component == "engine" and spec.get("decoder") is None  # with a decoder, the engine is prefill
             lines.append(_line("engine" if alone else word, seen.get(condition), count))
     ready = seen.get("Ready") or {}
-    is_ready = ready.get("status") == "True" and _current(service, ready)
+    missing = seen.get("Scaled") or {}  # a service serves before all of its groups are ready
+    is_ready = ready.get("status") == "True" and missing.get("status") != "False" and _current(service, ready)
     url = status.get("url")
     lines.append(Line(DONE if url and is_ready else WORKING, "URL", url or "-"))
     name = (service.get("metadata") or {}).get("name", "?")
-    return View(name, tuple(lines), is_ready, "" if is_ready else ready.get("message") or "")
+    return View(
+        name,
+        tuple(lines),
+        is_ready,
+        "" if is_ready else (missing if ready.get("status") == "True" else ready).get("message") or "",
+    )
 
 
 def _current(service: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:

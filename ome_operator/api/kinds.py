@@ -91,6 +91,8 @@ _SERVICE = (
     Column("Prefill", ".status.components.engine.ready"),
     Column("Decode", ".status.components.decoder.ready"),
     Column("Router", ".status.components.router.ready"),
+    _condition("Scaled", "Scaled", "reason"),
+    _condition("Rollout", "RolledOut", "reason"),
     Column("Revision", ".status.revision"),
     _condition("Frozen", "Frozen", "reason"),
     _AGE,

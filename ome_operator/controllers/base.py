@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 Status = dict[str, Any]
 Sync = Callable[[InferenceService, Deps, Observed, datetime], Plan]
-Refuse = Callable[[dict[str, object], int, str, str, datetime], Plan]
+Refuse = Callable[..., Plan]
 """Function that returns the plan for an object that cannot be read or handled. Its arguments are the current status, the
-generation, the reason, the message, and the time."""
+generation, the reason, the message, the time, and whether the object is a service that serves (`serves`)."""
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ NODES = 500
 """Number of nodes that have their own series. The values of all other nodes are summed under an empty label."""
 _STATES = frozenset({keys.MODEL_READY, keys.MODEL_UPDATING, keys.MODEL_FAILED})
 _SUMMED = (
-    "ome_advised_services", "ome_groups", "ome_gangs_waiting", "ome_rollouts", "ome_service_ready", "ome_service_groups",
-    "ome_service_gpus_wanted", "ome_service_gpus_held", "ome_service_gpus_wasted", "ome_weights", "ome_node_weights_bytes",
-    "ome_node_weights_missing_bytes", "ome_node_weights_bytes_per_second",
+    "ome_advised_services", "ome_groups", "ome_gangs_waiting", "ome_rollouts", "ome_service_ready", "ome_service_complete",
+    "ome_service_groups", "ome_service_gpus_wanted", "ome_service_gpus_held", "ome_service_gpus_wasted", "ome_weights",
+    "ome_node_weights_bytes", "ome_node_weights_missing_bytes", "ome_node_weights_bytes_per_second",
 )  # fmt: skip
 
 
@@ -92,8 +92,8 @@ class MetricsCollector:
         self._update(ref)
         if before is not None and uid == resource.uid:
             self._count_recycles(before, now)
-            if now.ready_at and not before.ready_at and not before.was_whole:
-                self._started(service_metrics.start(resource.created, now.ready_at, pods))
+            if now.complete_at and not before.complete_at and not before.was_whole:
+                self._started(service_metrics.start(resource.created, now.complete_at, pods))
 
     def _roles(self, resource: Resource) -> Mapping[str, Stored]:
         """Return the roles of the desired revision."""
@@ -185,6 +185,7 @@ def _numbers(now: Figures, own: tuple[str, str]) -> Mapping[Key, int]:
     found: dict[Key, int] = {
         ("ome_services", now.ready): 1,
         ("ome_service_ready", own): int(now.ready[0] == "True"),
+        ("ome_service_complete", own): int(now.complete),
         ("ome_service_gpus_wanted", own): now.wanted,
         ("ome_service_gpus_held", own): now.held,
         ("ome_service_gpus_wasted", own): now.wasted,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Pod
-from ome_operator.core.reasons import ADVICE, CONDITION, READY, ROLLED_OUT
+from ome_operator.core.reasons import ADVICE, CONDITION, READY, ROLLED_OUT, SCALED, Reason
 from ome_operator.core.reasons import REASONS as KNOWN_REASONS
 from ome_operator.core.recovery import failure, record
 from ome_operator.core.render.statefulsets import Stored, gpus
@@ -36,7 +36,7 @@ PARTS = ("weights", "nodes", "images", "start", "warmup")
 * nodes: until the last pod has a node.
 * images: until the container of the last engine starts (volumes, init containers, images).
 * start: until the last engine is ready.
-* warmup: until the service is Ready (routers, rules of its URL).
+* warmup: until the service is Ready with all of its groups (routers, rules of its URL).
 """
 
 
@@ -53,6 +53,8 @@ class Figures(NamedTuple):
 
     ready: tuple[str, str]
     """Status and reason of the condition Ready."""
+    complete: bool
+    """Whether the service is Ready and all of its desired groups are ready."""
     advice: str
     """Reason of the condition Advice; "" without this condition."""
     groups: Mapping[tuple[str, str], int]
@@ -74,8 +76,8 @@ class Figures(NamedTuple):
     """The recycles of each group that was recycled, by the name of the group."""
     was_whole: bool
     """Whether any revision has ever been complete."""
-    ready_at: str
-    """Since when the service has been Ready, in RFC 3339; "" while it is not Ready."""
+    complete_at: str
+    """Since when the service has been `complete`, in RFC 3339; "" while it is not."""
 
 
 def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, Stored]) -> Figures:
@@ -90,10 +92,13 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
     held = {pod: pod.gpus for pod in pods if pod.node and not pod.over and pod.gpus}
     placement: Mapping[str, Any] = status.get("placement") or {}
     waiting: dict[str, int] = {} if placement.get("trying") else placement.get("waiting") or {}
-    rolling = bool(rolled) and rolled.get("status") != "True"
-    is_ready = ready.get("status") == "True"
+    rolling = bool(rolled) and rolled.get("status") != "True" and not _scales(rolled, components)
+    scaled = told.get(SCALED) or ready  # a service without pods has no condition Scaled
+    complete = ready.get("status") == scaled.get("status") == "True"
+    since = max((str(each.get("lastTransitionTime") or "") for each in (ready, scaled)), default="")
     return Figures(
         ready=(_word(ready.get("status") or "Unknown", ("True", "False", "Unknown")), _known(ready.get("reason"))),
+        complete=complete,
         advice=_known(told[ADVICE].get("reason")) if ADVICE in told else "",
         groups=Counter((_role(each.component, split), _word(each.phase, record.PHASES)) for each in records),
         waiting={
@@ -108,11 +113,21 @@ def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, 
         wasted=sum(number for pod, number in held.items() if (pod.component, pod.revision, pod.group) in broken),
         recycled={each.name: _recycled(each) for each in records if each.recycles},
         was_whole=any((each or {}).get("latestReadyRevision") for each in components.values()),
-        ready_at=str(ready.get("lastTransitionTime") or "") if is_ready else "",
+        complete_at=since if complete else "",
     )
 
 
-def start(created: str, ready_at: str, pods: Iterable[Pod]) -> dict[str, float]:
+def _scales(rolled: Mapping[str, Any], components: Mapping[str, Any]) -> bool:
+    """Return whether only groups of a revision that was complete before are missing, so that nothing is rolled out.
+    `rolled` is the condition RolledOut.
+    """
+    parts = [each or {} for each in components.values()]
+    return rolled.get("reason") == Reason.PROGRESSING and all(
+        each.get("latestReadyRevision") and each.get("latestReadyRevision") == each.get("updateRevision") for each in parts
+    )
+
+
+def start(created: str, complete_at: str, pods: Iterable[Pod]) -> dict[str, float]:
     """Return the seconds of each part of the start of a service (`PARTS`), which add up to the total; {} if a time is
     missing.
 
@@ -126,7 +141,7 @@ def start(created: str, ready_at: str, pods: Iterable[Pod]) -> dict[str, float]:
         [pod.times.scheduled for pod in engines],
         [pod.times.began for pod in engines],
         [pod.times.ready for pod in engines],
-        [ready_at],
+        [complete_at],
     ]
     seconds = [[_seconds(text) for text in texts] for texts in moments]
     if any(each is None for found in seconds for each in found) or not engines:

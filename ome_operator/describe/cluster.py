@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ome_operator import keys
 from ome_operator.core.catalog.node_models import duration, summary
 from ome_operator.core.observed.objects import Holding, Node, NodeRecord, Ref
-from ome_operator.core.reasons import READY, State
+from ome_operator.core.reasons import READY, SCALED, State
 from ome_operator.describe import states
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
@@ -225,12 +225,16 @@ def waits(seen: Iterable[tuple[Tree, Mapping[str, Any]]], shell: Shell) -> Itera
     yield from sorted(found, key=lambda wait: (wait.since or "9", wait.namespace, wait.service))
 
 
+def _said(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[str, Any]:
+    return next((said for said in conditions if said.get("type") == type_), {})
+
+
 def _waits(tree: Tree, body: Mapping[str, Any], shell: Shell) -> Iterator[Wait]:
     status = body.get("status") or {}
     conditions = status.get("conditions") or ()
     told = defaultdict[tuple[str, tuple[str, ...], str], list[str]](list)
-    ready_since = next((said.get("lastTransitionTime") for said in conditions if said.get("type") == READY), "")
-    first = (status.get("placement") or {}).get("first") or ready_since or ""
+    since = (_said(conditions, SCALED) or _said(conditions, READY)).get("lastTransitionTime")
+    first = (status.get("placement") or {}).get("first") or since or ""
     for cause in causes(tree, conditions, shell):
         if cause.state is State.WAITING:
             said = cause.lacks or ((cause.message,) if cause.message else ())

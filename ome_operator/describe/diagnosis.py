@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, Reason, record_of
+from ome_operator.core.reasons import ANOTHER, CONDITION, ORDER, READY, SCALED, Reason, record_of
 from ome_operator.describe.text import count
 from ome_operator.describe.tree import MISSING, WHEN_TRUE, GroupView, Rank, RoleView, Tree
 
@@ -70,6 +70,8 @@ class Trouble:
     findings: tuple[Symptom, ...]
     pods: tuple[Stuck, ...]
     events: tuple[Seen, ...]
+    missing: str = ""
+    """The reason why desired groups are missing; "" if all groups are ready."""
     pin: str = ""
     """The revision to which the service is pinned; "" if it is not pinned."""
 
@@ -78,11 +80,12 @@ def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterabl
     """Return the problems that keep a service from being ready. `events` are the events about the service and its
     objects.
 
-    For a ready service, only events after the service became ready are returned, because earlier problems are over.
+    For a service whose groups are all ready, only events after they became ready are returned, because earlier problems
+    are over.
     """
     pods = tuple(_stuck(tree))
     told = [stuck.message for stuck in pods if stuck.message]
-    since = _ready_since(conditions) if tree.ready else None
+    since = _complete_since(conditions) if tree.ready and tree.missing is None else None
     late = (event for event in events if since is None or event.when > since)
     return Trouble(
         namespace=tree.namespace,
@@ -93,23 +96,30 @@ def trouble(tree: Tree, conditions: Sequence[Mapping[str, Any]], events: Iterabl
         findings=tuple(_findings(tree, conditions)),
         pods=pods,
         events=tuple(_news(event for event in late if not any(words in event.message for words in told))),
+        missing=tree.missing.reason if tree.missing is not None else "",
         pin=tree.pin,
     )
 
 
-def _ready_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the time at which the condition Ready changed last; None if there is no such time."""
-    said = next((found.get("lastTransitionTime") for found in conditions if found.get("type") == READY), None)
+def _complete_since(conditions: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """Return the time at which the condition Ready or Scaled changed last; None if there is no such time."""
+    said = (found.get("lastTransitionTime") for found in conditions if found.get("type") in (READY, SCALED))
+    times = [_time(text) for text in said]
+    return max((when for when in times if when is not None), default=None)
+
+
+def _time(text: Any) -> datetime | None:
+    """Return a time with a time zone; None if the text is no such time."""
     try:
-        when = datetime.fromisoformat(str(said or ""))
+        when = datetime.fromisoformat(str(text or ""))
     except ValueError:
         return None
     return when if when.tzinfo is not None else None
 
 
 def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[Symptom]:
-    """Yield the problems that conditions report, in reading order. The condition Ready is left out, because it repeats
-    other conditions.
+    """Yield the problems that conditions report, in reading order. The conditions Ready and Scaled are left out,
+    because they repeat other conditions.
     """
     found = {item.get("type"): item for item in conditions}
     shown = {(CONDITION[role.component], rank.reason) for role, _, rank in _unready(tree)}
@@ -118,7 +128,7 @@ def _findings(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> Iterable[S
         bad = "True" if name in WHEN_TRUE else "False"
         reason = item.get("reason") or ""
         # Reasons of pods are shown with the pods, and the reason Progressing adds nothing.
-        if name == READY or item.get("status") != bad or (name, reason) in shown or reason == Reason.PROGRESSING:
+        if name in (READY, SCALED) or item.get("status") != bad or (name, reason) in shown or reason == Reason.PROGRESSING:
             continue
         yield Symptom(name, reason, item.get("message") or "", item.get("lastTransitionTime") or "", step(reason, tree))
 

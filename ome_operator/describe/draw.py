@@ -27,24 +27,26 @@ def service(tree: Tree, *, every: bool = False) -> Drawn:
     """
     head = Text.assemble(_mark(tree.ready), " ", (tree.name, "bold"), (f"  in {tree.namespace}", "dim"))
     drawn = Drawn(head, guide_style="dim")
+    reasons = {rank.reason for _, _, group in tree.groups() for rank in group.ranks}
     if tree.ready:
         drawn.add(Text(tree.url))
-    else:
-        reasons = {rank.reason for _, _, group in tree.groups() for rank in group.ranks}
-        # The messages of pods are drawn at the ranks below.
-        drawn.add(Text.assemble((tree.reason, "yellow"), "" if tree.reason in reasons else f": {tree.message}"))
+    lacks = (tree.missing.reason, tree.missing.message) if tree.missing is not None else ("", "")
+    reason, message = lacks if tree.ready else (tree.reason, tree.message)
+    if reason:  # the messages of pods are drawn at the ranks below
+        drawn.add(Text.assemble((reason, "yellow"), "" if reason in reasons else f": {message}"))
     drawn.add(Text(f"model {tree.model or '-'}, runtime {tree.runtime or '-'}"))
     if tree.pin:
         drawn.add(_pinned(tree.pin, tree.name, tree.namespace))
+    above = f"{tree.message}; {lacks[1]}"
     for said in tree.conditions:
-        if said.message not in tree.message:
+        if said.message not in above:
             name = f"{said.type} " if said.type != said.reason else ""
             drawn.add(Text.assemble((name, "yellow"), f"{said.reason}: {said.message}"))
     for item in tree.slices:
         state = f"  {item.state}" if len(tree.slices) > 1 else ""
         branch = drawn.add(Text.assemble("revision ", (item.revision, "bold"), (state, "dim")))
         for role in item.roles:
-            _role(branch, role, max(len(role.role) for role in item.roles), every, tree.message)
+            _role(branch, role, max(len(role.role) for role in item.roles), every, above)
     return drawn
 
 
@@ -170,6 +172,8 @@ def _changes(found: Sequence[Change]) -> Iterator[RenderableType]:
 def trouble(found: Trouble, now: datetime) -> Iterator[RenderableType]:
     """Yield the text that `ome explain SERVICE` prints."""
     state = "is Ready" if found.ready else f"is not Ready: {found.reason}"
+    if found.ready and found.missing:
+        state += f", and groups are missing: {found.missing}"
     yield Text.assemble(_mark(found.ready), " ", (found.name, "bold"), f" in namespace {found.namespace} {state}")
     if not found.ready and not (found.findings or found.pods):
         yield _indented(Text(found.message))

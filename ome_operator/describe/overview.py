@@ -30,7 +30,7 @@ class Row:
     name: str
     state: State
     reason: str
-    """The reason why the service is not ready; "" if it is ready."""
+    """The reason why the service is not ready or groups are missing; "" if all groups are ready."""
     where: str
     """The role, group and rank to which `reason` applies; "" if it applies to the whole service."""
     message: str
@@ -59,13 +59,15 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
     rolled = (said for said in conditions if said.get("type") == ROLLED_OUT and said.get("status") == "False")
     told: Mapping[str, Any] = next(rolled, {})
     groups = [group for _, _, group in tree.groups()]
+    short = (tree.missing.reason, tree.missing.message) if tree.missing is not None else ("", "")
+    reason, message = short if tree.ready else (tree.reason, tree.message)
     return Row(
         namespace=tree.namespace,
         name=tree.name,
         state=state,
-        reason=worst.reason if worst else "" if tree.ready else tree.reason,
+        reason=worst.reason if worst else reason,
         where=worst.place if worst else "",
-        message=(worst.message if worst and worst.message else "" if tree.ready else tree.message),
+        message=worst.message if worst and worst.message else message,
         roles=tuple(_roles(tree)),
         gpus=sum(group.gpus for group in groups),
         idle=sum(group.gpus for group in groups if not group.ready),

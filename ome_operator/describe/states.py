@@ -17,18 +17,20 @@ def for_reason(reason: str) -> State:
 
 
 def service_state(tree: Tree, conditions: Iterable[Mapping[str, Any]]) -> State:
-    """Return the state of a service. The reasons of its pods take precedence over the reason of its condition Ready,
-    which repeats the reason of one pod.
+    """Return the state of a service. The reasons of its pods take precedence over the reason of its condition Ready or
+    Scaled, which repeats the reason of one pod. A service that serves with fewer groups than desired has the state of the
+    missing groups.
     """
     told = {said.get("type"): said for said in conditions}
     rolled = told.get(ROLLED_OUT) or {}
     rolling = rolled.get("status") == "False" and revisions(tree) > 1
-    if tree.ready:
+    if tree.ready and tree.missing is None:
         if rolling:
             return State.HELD if for_reason(rolled.get("reason") or "") is State.HELD else State.ROLLING
         return State.HELD if (told.get(FROZEN) or {}).get("status") == "True" else State.READY
-    found = {for_reason(tree.reason)}
-    if for_reason(tree.reason) is not State.OFF:
+    reason = tree.missing.reason if tree.ready and tree.missing is not None else tree.reason
+    found = {for_reason(reason)}
+    if for_reason(reason) is not State.OFF:
         found |= {for_reason(reason) for reason in _reasons(tree)}
     worst = min(found, key=lambda state: state.order)
     return State.ROLLING if worst is State.STARTING and rolling else worst

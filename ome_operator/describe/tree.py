@@ -23,6 +23,7 @@ from ome_operator.core.reasons import (
     READY,
     ROLLED_OUT,
     RUNTIME_READY,
+    SCALED,
     Reason,
 )
 from ome_operator.core.recovery.failure import sentence
@@ -127,6 +128,9 @@ class Tree:
     labels: tuple[str, ...] = ()
     """Keys of the node labels that must have the value `Ready` on a node of the service's pods. There is a label for each
     model and fine-tuned weight."""
+    missing: Said | None = None
+    """The condition Scaled while desired groups are missing; None otherwise. A service is ready before all of its groups
+    are."""
     pin: str = ""
     """The revision to which `spec.rollout.revision` pins the service, so that edits are not rolled out; "" if it is not
     pinned."""
@@ -165,6 +169,7 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
         conditions=tuple(_conditions(told)),
         slices=tuple(_slices(metadata.get("uid") or "", wanted, observed, status, data)),
         labels=tuple(_labels(data.get(wanted) or {})),
+        missing=_missing(told),
         pin=pin if pin == wanted else "",
     )
 
@@ -191,6 +196,11 @@ def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:
         bad = "True" if name in WHEN_TRUE else "False"
         if entry is not None and entry.get("status") == bad and entry.get("reason") != "Progressing":
             yield Said(name, entry.get("reason") or "", entry.get("message") or "")
+
+
+def _missing(told: Mapping[str, Mapping[str, Any]]) -> Said | None:
+    entry = told.get(SCALED) or {}
+    return Said(SCALED, entry.get("reason") or "", entry.get("message") or "") if entry.get("status") == "False" else None
 
 
 def _stored(uid: str, observed: Observed) -> dict[str, Mapping[str, Any]]:

@@ -101,7 +101,8 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 ("reason", "node"),
             ),
             Family(
-                "ome_service_start_seconds", HISTOGRAM, "Seconds from the creation of a service until it was first Ready",
+                "ome_service_start_seconds", HISTOGRAM,
+                "Seconds from the creation of a service until it was first Ready with all of its groups",
                 buckets=_START,
             ),
             Family(
@@ -147,6 +148,11 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
             Family(
                 "ome_service_ready", GAUGE, "1 if a service is Ready; with empty labels, the number of Ready services",
                 _OWN,
+            ),
+            Family(
+                "ome_service_complete", GAUGE,
+                "1 if a service is Ready and all of its desired groups are ready; with empty labels, the number of these "
+                "services", _OWN,
             ),
             Family("ome_service_groups", GAUGE, "Groups of a service", (*_OWN, "role", "phase")),
             Family("ome_service_gpus_wanted", GAUGE, "GPUs of all desired groups of a service", _OWN),

@@ -18,24 +18,25 @@ BACK = ("is recycled (1st recycle)", "starts again (1st recycle)", "came back (1
 MEANT: dict[str, tuple[int, tuple[str, ...]]] = {
     "operator-killed": (0, ("create StatefulSet", "drain Pod", "delete StatefulSet", "with 1 replicas")),
     "requests-fail": (0, ("create Service svc", "ServerError: Service svc: HTTP 503", "create Service svc", "Ready True")),
-    "watches-lag": (2, (*BACK, "Ready True")),
-    "clock-jumps": (1, (*BACK, "Ready True")),
-    "clock-jumps-back": (1, (*BACK, "Ready True")),
+    "watches-lag": (2, (*BACK, "Scaled True")),
+    "clock-jumps": (1, (*BACK, "Scaled True")),
+    "clock-jumps-back": (1, (*BACK, "Scaled True")),
     "two-operators": (0, ("AnotherOperator True",)),
     "stranger-edits-router": (0, ("change Deployment svc-router-",)),
-    "stranger-deletes-workers": (1, ("create StatefulSet", "rank 1 has no pod", *BACK[1:], "Ready True")),
+    "stranger-deletes-workers": (1, ("create StatefulSet", "rank 1 has no pod", *BACK[1:], "Scaled True")),
     "stranger-has-the-name": (0, ("NameTaken: Service svc: svc belongs to somebody else", "create Service svc")),
-    "node-tainted": (1, (*BACK, "Ready True")),
-    "node-deleted": (1, ("rank 0 has no pod", *BACK[1:], "Ready True")),
-    "node-lost": (1, ("on node node-0, which does not report", *BACK[1:], "Ready True")),
+    "node-tainted": (1, (*BACK, "Scaled True")),
+    "node-deleted": (1, ("rank 0 has no pod", *BACK[1:], "Scaled True")),
+    "node-lost": (1, ("on node node-0, which does not report", *BACK[1:], "Scaled True")),
     "template-edited": (4, ("being deleted", "TemplateDrift", "TemplateDrift", "TemplateDrift")),
     "rank-exits": (1, ("starts again: container engine", "exited with code 137 (OOMKilled)", "recycle: delete Pod")),
     "rank-hangs": (1, ("was ready and is not", "the leader was ready, and then not for 60 s", "recycle: delete Pod")),
-    "rank-evicted": (1, ("Evicted", *BACK[1:], "Ready True")),
-    "rank-deleted": (1, (*BACK, "Ready True")),
-    "group-drained": (1, (*BACK, "Ready True")),
+    "rank-evicted": (1, ("Evicted", *BACK[1:], "Scaled True")),
+    "rank-deleted": (1, (*BACK, "Scaled True")),
+    "group-drained": (1, (*BACK, "Scaled True")),
 }
-"""Fault -> how often a group is recycled for it, and what is done and said, in this order, whoever wrote the file anew."""
+"""Fault -> how often a group is recycled for it, and what is done and said, in this order, whoever wrote the file anew. The
+services serve with their other groups meanwhile, so it is Scaled that states when all groups are back."""
 FILES = sorted(path.name for path in HERE.glob("*.json*"))
 
 
@@ -86,6 +87,18 @@ def test_each_row_of_the_faults_has_a_recording_or_a_reason() -> None:
     assert len(rows) > 10 and {*rows} == ROWS.keys() | UNSEEN.keys() and not ROWS.keys() & UNSEEN.keys()
     assert sorted(name for names in ROWS.values() for name in names) == sorted(INCIDENTS) == sorted(MEANT)
     assert {f"{name}.json.gz" for name in INCIDENTS} <= {*FILES}
+
+
+RECOVERED = sorted(name for name, (times, lines) in MEANT.items() if times and "Scaled True" in lines)
+
+
+@pytest.mark.parametrize("name", RECOVERED)
+def test_a_service_with_another_group_stays_ready_while_a_group_is_recycled(name: str) -> None:
+    found = recording.decode((HERE / f"{name}.json.gz").read_bytes())
+    decided = [old.then["status"]["conditions"] for old in found.services["team/svc"]]
+    told = [{each["type"]: each["status"] for each in conditions} for conditions in decided]
+    assert {each["Ready"] for each in told} == {"True"}
+    assert {each["Scaled"] for each in told} == {"True", "False"}
 
 
 def test_a_recording_in_which_something_else_was_decided_is_told() -> None:

@@ -27,7 +27,7 @@ HOSTILE = '<script>document.title="owned"</script><img src=x onerror=alert(1)>"\
 
 def grown(world: World) -> World:
     """Return the world after everything has become ready."""
-    while world.condition("Ready").get("status") != "True":
+    while world.condition("Scaled").get("status") != "True":
         world.carry_out(world.sync())
         world.step()
     world.settle()

@@ -23,7 +23,7 @@ from ome_operator.watch.informer import Informer
 _NUMBER = itertools.count()
 
 
-def refuse(before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
+def refuse(before: dict[str, object], generation: int, reason: str, why: str, now: datetime, **_: bool) -> Plan:
     """Refuse a spec like sync.refuse_spec, without times."""
     return Plan(status=status("False", reason, why))
 

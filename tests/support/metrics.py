@@ -171,6 +171,7 @@ def everything() -> Rig:
         SERVICE,
         later,
         service("broken", "team", condition("Ready", "False", "RecycleLimit"), groups=[group(phase="Failed")]),
+        service("short", "team", condition("Ready"), condition("Scaled", "False", "WaitingForRoom")),
     )
     return rig
 

@@ -184,8 +184,8 @@ class Race:
         return {group: uids for group, uids in found.items() if len(uids) == self.shapes[name].size}
 
     def whole(self) -> set[str]:
-        """Return the services that are Ready."""
-        return {name for name, world in self.worlds.items() if world.condition("Ready").get("status") == "True"}
+        """Return the services whose groups are all ready."""
+        return {name for name, world in self.worlds.items() if world.condition("Scaled").get("status") == "True"}
 
     def delete(self, name: str) -> None:
         """Delete a service as its user."""
@@ -201,7 +201,7 @@ def whole(shape: Shape) -> World:
     """Return a service whose pods are all ready, each on its own node, while gangs are disabled."""
     world = World(shape.service(), replace(shape.deps(), nodes=Race({"a": shape}, shape.pods, 1).nodes), 1)
     world.run(1)
-    while world.condition("Ready").get("status") != "True":
+    while world.condition("Scaled").get("status") != "True":
         world.run(1)
         for number, pod in enumerate(world.pods.values()):
             pod.node = f"n{number}"

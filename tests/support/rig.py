@@ -244,13 +244,14 @@ class Rig:
         return _condition(self.get("InferenceService", namespace, name) or {}, type_)
 
     def ready(self, namespace: str, name: str, seconds: float = 30.0) -> Manifest:
-        """Wait until the service is Ready for its current generation, and return it."""
+        """Wait until the service is Ready for its current generation and all of its groups are, and return it."""
 
         def holds() -> Manifest:
             service = self.get("InferenceService", namespace, name) or {"metadata": {}}
             one = _condition(service, "Ready")
             now = one.get("observedGeneration") == service["metadata"].get("generation")
-            return service if now and one.get("status") == "True" else {}
+            complete = _condition(service, "Scaled").get("status") != "False"  # one without pods has no such condition
+            return service if now and complete and one.get("status") == "True" else {}
 
         return self.wait(f"{namespace}/{name} Ready", holds, seconds)
 

@@ -231,7 +231,9 @@ def well(state: State) -> bool:
         ready
         and not state[REMAINS]
         and all(
-            current and conditions.get("Ready", [""])[0] == "True" and {phase for _, phase in groups} == {"Ready"}
+            current
+            and all(conditions.get(name, [""])[0] == "True" for name in ("Ready", "Scaled"))
+            and {phase for _, phase in groups} == {"Ready"}
             for current, conditions, groups, _ in told
         )
     )

@@ -14,7 +14,7 @@ from ome_operator.cli.live.details import Details
 from ome_operator.cli.live.traffic import TrafficSamples
 from ome_operator.core.freeze.hold import frozen
 from ome_operator.core.observed.slices import stored
-from ome_operator.core.reasons import State
+from ome_operator.core.reasons import READY, SCALED, State
 from ome_operator.core.rollout import target
 from ome_operator.describe import cluster, history, overview, plots, rollout, states
 from ome_operator.describe.actions import Shell, of_rank, of_service
@@ -122,8 +122,12 @@ def _head(tree: Tree, body: Mapping[str, Any], state: State) -> Data:
 
 
 def _since(body: Mapping[str, Any]) -> str:
+    """Return since when the service has had its state: since groups are missing, or since Ready has its status."""
     conditions = (body.get("status") or {}).get("conditions") or ()
-    return next((said.get("lastTransitionTime") or "" for said in conditions if said.get("type") == "Ready"), "")
+    told = {said.get("type"): said for said in conditions}
+    ready, scaled = told.get(READY) or {}, told.get(SCALED) or {}
+    said = scaled if ready.get("status") == "True" and scaled.get("status") == "False" else ready
+    return str(said.get("lastTransitionTime") or "")
 
 
 def _paused(body: Mapping[str, Any]) -> bool:

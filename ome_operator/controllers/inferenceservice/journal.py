@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ome_operator.core.reasons import READY, ROLLED_OUT
+from ome_operator.core.reasons import READY, ROLLED_OUT, SCALED
 
 MADE, DELETED = "made", "deleted"
 _WORKLOADS = ("StatefulSet", "Deployment", "Pod")
 """Kinds whose creations and deletions are logged, because rollouts, scaling and recycled groups change objects of these
 kinds."""
-_LOGGED = (READY, ROLLED_OUT)
+_LOGGED = (SCALED, READY, ROLLED_OUT)
 _TERMINATING = "because it is being terminated"
 """Part of the message with which an API server refuses new objects in a namespace that is being deleted."""
 

@@ -22,6 +22,7 @@ from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
 from ome_operator.controllers.inferenceservice.shared_state import SharedState
+from ome_operator.controllers.inferenceservice.still_serves import still_serves
 from ome_operator.controllers.placement import autoscalers
 from ome_operator.controllers.waves import WaveRegistry
 from ome_operator.core.freeze.hold import Hold
@@ -170,7 +171,8 @@ class InferenceServiceReconciler:
         """Return the plan for a service that cannot be read or handled. Other services do not wait for this service."""
         self._report_to_waves(resource, Plan())
         self._gangs.report_claim(resource.ref, None)
-        plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now)
+        serves = still_serves(self._cluster, resource)
+        plan = self._core.refuse(dict(resource.status), resource.generation, reason, why, now, serves=serves)
         return with_hold(plan, resource.status, self._cluster.active_hold(resource), resource.generation, now)
 
     def _newly_held(self, ref: Ref, then: Hold | None) -> bool:

@@ -7,7 +7,7 @@ from ome_operator import keys
 from ome_operator.api import BenchmarkJob, InferenceService, Invalid, Model
 from ome_operator.core.observed.objects import Deps
 from ome_operator.core.problem import ProblemError
-from ome_operator.core.reasons import COMPLETE, Reason
+from ome_operator.core.reasons import COMPLETE, READY, SCALED, Reason
 from ome_operator.core.resolve.inputs import object_refs
 from ome_operator.core.weights.mount import Mount, directory, mount, weights
 
@@ -50,10 +50,9 @@ def target(job: BenchmarkJob, service: InferenceService | Invalid | None, deps: 
         raise ProblemError(
             COMPLETE, Reason.SERVICE_NOT_FOUND, f"InferenceService {where} does not exist yet: the job waits for it"
         )
-    if isinstance(service, Invalid) or not _ready(service):
-        raise ProblemError(
-            COMPLETE, Reason.SERVICE_NOT_READY, f"InferenceService {where} is not Ready: the job waits for it"
-        )
+    if isinstance(service, Invalid) or (lacks := _lacks(service)):
+        sentence = f"InferenceService {where} {'is not Ready' if isinstance(service, Invalid) else lacks}"
+        raise ProblemError(COMPLETE, Reason.SERVICE_NOT_READY, f"{sentence}: the job waits for it")
     metadata = job.spec.service_metadata
     backend = CHAT if metadata is not None and metadata.engine.lower() in _CHATS else NATIVE
     url = str(service.status.get("url") or "")
@@ -80,9 +79,14 @@ def _lets_in(service: InferenceService | Invalid | None, namespace: str) -> bool
     return namespace in (name.strip() for name in named)
 
 
-def _ready(service: InferenceService) -> bool:
+def _lacks(service: InferenceService) -> str:
+    """Return why a service cannot be measured yet; "" if it can be. A service that serves with fewer groups than desired
+    would give other results.
+    """
     conditions = {condition.get("type"): condition.get("status") for condition in service.status.get("conditions") or ()}
-    return conditions.get("Ready") == "True" and bool(service.status.get("url"))
+    if conditions.get(READY) != "True" or not service.status.get("url"):
+        return "is not Ready"
+    return "serves, but not all of its groups are ready" if conditions.get(SCALED) == "False" else ""
 
 
 def _endpoint(job: BenchmarkJob) -> ServerUnderTest:

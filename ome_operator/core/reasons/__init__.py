@@ -28,6 +28,7 @@ from ome_operator.core.reasons.conditions import (
     ROUTER_INTACT,
     ROUTER_READY,
     RUNTIME_READY,
+    SCALED,
     Why,
 )
 from ome_operator.core.reasons.good import GoodReasons
@@ -61,6 +62,7 @@ __all__ = [
     "ROUTER_INTACT",
     "ROUTER_READY",
     "RUNTIME_READY",
+    "SCALED",
     "Kstatus",
     "Reason",
     "ReasonRecord",

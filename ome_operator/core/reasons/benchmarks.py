@@ -16,7 +16,8 @@ class BenchmarkReasons:
     )  # fmt: skip
     SERVICE_NOT_READY = ReasonRecord(
         "ServiceNotReady", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS, state=State.WAITING,
-        meaning="the service that the job measures is not Ready, and the job waits for it",
+        meaning="the service that the job measures is not Ready, or serves with fewer groups than it should have; the job "
+        "waits for it",
         remedy="`kubectl describe isvc` shows what the service waits for",
     )  # fmt: skip
     TRAFFIC_NOT_SERVED = ReasonRecord(

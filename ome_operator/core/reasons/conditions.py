@@ -7,6 +7,8 @@ from ome_operator import keys
 MODEL_READY, RUNTIME_READY = "ModelReady", "RuntimeReady"
 ENGINE_READY, DECODER_READY, ROUTER_READY = "EngineReady", "DecoderReady", "RouterReady"
 ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
+SCALED = "Scaled"
+"""Condition that states whether every desired group is ready; Ready only states whether the service answers requests."""
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """"runtime" or "model" -> the condition which reports that the current object differs from the version that the service
 uses. Only services that do not follow edits of the object have the condition."""
@@ -22,8 +24,8 @@ CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER
 COMPONENTS = tuple(CONDITION.values())
 """The conditions of components."""
 ORDER = (
-    FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, ROLLED_OUT, READY,
-    *DRIFTED.values(), ROUTER_INTACT, ADVICE,
+    FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, SCALED, ROLLED_OUT,
+    READY, *DRIFTED.values(), ROUTER_INTACT, ADVICE,
 )  # fmt: skip
 """Conditions of an InferenceService in the order in which they are displayed."""
 

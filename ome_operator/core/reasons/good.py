@@ -23,9 +23,14 @@ class GoodReasons:
         (on.MODEL_READY, on.READY),
         "the weights are in a PersistentVolumeClaim, so no node has to hold them",
     )
-    COMPLETE = _good("Complete", (on.ROLLED_OUT,), "the wanted revision is complete, and no other is left")
+    COMPLETE = _good(
+        "Complete",
+        (on.ROLLED_OUT, on.SCALED),
+        "the wanted revision is complete, and no other is left; under `Scaled`: every wanted group is ready, or, while two "
+        "revisions exist, as many groups as the rollout requires",
+    )
     COMPLETED = _good("Completed", (on.COMPLETE,), "the benchmark has ended, and no request failed")
-    SERVING = _good("Serving", (on.READY,), "the URL serves every wanted group")
+    SERVING = _good("Serving", (on.READY,), "requests to the URL are answered: a group of each role and a router are ready")
     RECOVERED = _good("Recovered", (on.RECOVERED,), "every group that failed has come back")
     IN_SYNC = _good("InSync", tuple(on.DRIFTED.values()), "the runtime or model is the one that the service keeps")
     ON_NODES = _good("OnNodes", (on.READY,), "nodes hold the model; the message has how many")

@@ -21,7 +21,7 @@ class InputReasons:
     """Problems of the spec, and of the objects that it refers to."""
 
     INVALID_SPEC = ReasonRecord(
-        "InvalidSpec", of=(READY, COMPLETE), kstatus=FAILED,
+        "InvalidSpec", of=(READY, ROLLED_OUT, COMPLETE), kstatus=FAILED,
         meaning="the object cannot be read",
         remedy="correct the field that the message names",
     )  # fmt: skip
@@ -192,7 +192,7 @@ class InputReasons:
         remedy="stop one of the two ([coming from OME](migrate.md))",
     )  # fmt: skip
     INTERNAL_ERROR = ReasonRecord(
-        "InternalError", of=(READY, COMPLETE), kstatus=FAILED, printed=True,
+        "InternalError", of=(READY, ROLLED_OUT, COMPLETE), kstatus=FAILED, printed=True,
         meaning="a bug of the operator; other services are not affected",
         remedy="a bug of the operator: report it with the traceback in its log",
     )  # fmt: skip

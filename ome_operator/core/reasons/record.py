@@ -76,8 +76,8 @@ class ReasonRecord(str):
     word: str
     """The word of the reason as a plain string."""
     of: tuple[str, ...]
-    """Types of the conditions that can have the reason. The condition Ready also repeats the reasons of the other
-    conditions."""
+    """Types of the conditions that can have the reason. The conditions Ready and Scaled also repeat the
+    reasons of the other conditions."""
     kstatus: Kstatus
     meaning: str
     """Description of what has happened, in Markdown, for docs/troubleshooting.md."""

@@ -25,7 +25,7 @@ from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.progress_deadline import Clock
 from ome_operator.core.rollout.step import stored_hold
 from ome_operator.core.status import conditions as cond
-from ome_operator.core.status import rollout, service
+from ome_operator.core.status import rollout, service, serving
 from ome_operator.core.status.service import Report
 from ome_operator.core.waves import shared_edits
 from ome_operator.engines import series
@@ -60,6 +60,7 @@ def report(decided: Decided, work: Plan) -> Report:
         hold=rollout.hold(intent.target, decided.step, stored_hold(service.status), snapshot.now),
         updated={role: groups.have for role, groups in decided.counts.built.get(intent.target, {}).items()},
         bounded=rollout.bounded(intent.target, decided.counts),
+        serves=_serves(snapshot, want),
         clock=clock.stored,
         drift=resolved.drift,
         tokens=sync_tokens(service, done=intent.ledger.current),
@@ -156,6 +157,13 @@ def _url(service: InferenceService, intent: Intent, want: Desired) -> str:
     return services.url(intent.owner, want.ports[want.front]) if want.ports else ""
 
 
+def _serves(snapshot: Snapshot, want: Desired) -> bool:
+    """Return whether requests to the URL are answered now. A Service that does not exist is created in this pass."""
+    address = snapshot.controlled("Service", snapshot.service.name)
+    front = address.labels.get(keys.COMPONENT) if address is not None else want.front
+    return serving.serves(snapshot.slices, snapshot.revisions, routed=front == keys.ROUTER)
+
+
 def _model(intent: Intent) -> cond.Condition | None:
     """Return the condition ModelReady, from the nodes that hold the model; None if the service has no model or no
     revision.
@@ -236,7 +244,8 @@ def _rejected(snapshot: Snapshot, intent: Intent, want: Desired, clock: Clock) -
 
 def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, ...]:
     """Return a problem for each write that the API server refused, under the condition of the component that the object
-    belongs to.
+    belongs to. Objects of the whole service belong to RolledOut, because the service may serve without the write. Only the
+    objects that its URL needs belong to Ready, unless they exist already.
 
     Only writes that the plan still contains are returned: a write may have succeeded without a response, and may then have
     been refused when it was repeated.
@@ -250,7 +259,10 @@ def _refused(plan: Plan, snapshot: Snapshot, intent: Intent) -> tuple[Problem, .
             continue
         component = labels[key].get(keys.COMPONENT, "")
         needed = key[0] in NEEDED and keys.REVISION not in labels[key]  # a slice is reachable without its own Service
-        condition = READY if needed else CONDITION.get(component, READY)
+        if needed:
+            condition = ROLLED_OUT if snapshot.controlled(*key) is not None else READY
+        else:
+            condition = CONDITION.get(component, ROLLED_OUT)
         said = translated(refusal.message, snapshot.service, intent.resolved.runtime)
         if said != refusal.message:
             out.append(Problem(condition, Reason.INVALID_POD, said))

@@ -211,15 +211,21 @@ def _earliest(*seconds: float | None) -> float | None:
     return min((wait for wait in seconds if wait is not None), default=None)
 
 
-def refuse_spec(before: dict[str, object], generation: int, reason: str, why: str, now: datetime) -> Plan:
+def refuse_spec(
+    before: dict[str, object], generation: int, reason: str, why: str, now: datetime, *, serves: bool = False
+) -> Plan:
     """Return the plan for a service that cannot be read (InvalidSpec) or handled (InternalError). The plan only reports
-    the reason.
+    the reason: under RolledOut if the pods of the service serve, otherwise under Ready.
     """
     old = before.get("conditions")
     stored = [one for one in old if isinstance(one, dict)] if isinstance(old, list) else []
-    wanted = cond.Condition(READY, False, reason, why)
-    kept = [one for one in stored if one.get("type") != READY]
-    said = [*kept, *cond.stamp([wanted], stored, generation, now)]
+    wanted = [cond.Condition(READY, False, reason, why)]
+    if serves:
+        answers = cond.Condition(READY, True, Reason.SERVING, f"{before.get('url') or 'the service'} serves")
+        wanted = [cond.Condition(ROLLED_OUT, False, reason, why), answers]
+    types = {each.type for each in wanted}
+    kept = [one for one in stored if one.get("type") not in types]
+    said = [*kept, *cond.stamp(wanted, stored, generation, now)]
     return Plan(status={**before, "observedGeneration": generation, "conditions": said}, events=events(stored, said))
 
 

@@ -17,6 +17,7 @@ from ome_operator.core.reasons import (
     ROLLED_OUT,
     ROUTER_INTACT,
     RUNTIME_READY,
+    SCALED,
     Reason,
     record_of,
 )
@@ -54,6 +55,8 @@ class Report:
     """Component -> number of existing groups of the target revision."""
     bounded: bool | None = None
     """Whether two slices together serve as much as the rollout's bounds require; None if only one slice exists."""
+    serves: bool = False
+    """Whether requests to the URL are answered now; see `serving.serves`."""
     clock: Mapping[str, Any] = field(default_factory=dict)
     """Time since when the new slice has made no progress, in the form of the status; empty if no progress is expected."""
     rejected: tuple[Mapping[str, Any], ...] = ()
@@ -79,7 +82,7 @@ def status(report: Report) -> dict[str, Any]:
     wanted = _conditions(report)
     out: dict[str, Any] = {
         "observedGeneration": report.generation,
-        "conditions": cond.stamp(wanted, report.before.get("conditions") or (), report.generation, report.now),
+        "conditions": cond.stamp(wanted, _stored(report.before), report.generation, report.now),
     }
     if report.url:
         out["url"] = report.url
@@ -107,6 +110,16 @@ def status(report: Report) -> dict[str, Any]:
     if loaded := loaded_model(report.progress, report.pods, report.groups, bool(report.problems)):
         out["modelStatus"] = loaded
     return out
+
+
+def _stored(before: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the stored conditions. A status of a version without Scaled gets it from Ready, which reported missing groups
+    in these versions, so that its transition time is not lost.
+    """
+    stored = list(before.get("conditions") or ())
+    if any(condition.get("type") == SCALED for condition in stored):
+        return stored
+    return [*stored, *({**condition, "type": SCALED} for condition in stored if condition.get("type") == READY)]
 
 
 def _component(progress: RoleProgress, report: Report) -> dict[str, Any]:
@@ -165,7 +178,11 @@ def _conditions(report: Report) -> list[cond.Condition]:
         out[RECOVERED] = report.recovered
     if report.rollout and ROLLED_OUT not in by_condition:
         out[ROLLED_OUT] = report.rollout
-    out[READY] = _ready(report, out, by_condition.get(READY, []))
+    causes = _causes(report, out)
+    ready = _ready(report, causes, by_condition.get(READY, []))
+    if report.progress:
+        out[SCALED] = _scaled(report, causes)
+    out[READY] = ready
     for part, difference in report.drift.items():
         if difference is not None:
             name, reason = DRIFTED[part], Reason.REVISION_MISMATCH if difference else Reason.IN_SYNC
@@ -178,34 +195,41 @@ def _conditions(report: Report) -> list[cond.Condition]:
     return [out[name] for name in ORDER if name in out]
 
 
-def _ready(report: Report, others: Mapping[str, cond.Condition], problems: list[Problem]) -> cond.Condition:
-    """Return the condition Ready. It is True if all desired groups over all slices serve at the URL, or as many as the
-    bounds of a rollout require (decisions 12).
+def _ready(report: Report, causes: list[cond.Condition], problems: list[Problem]) -> cond.Condition:
+    """Return the condition Ready. It is True while requests to the URL are answered, even if groups are missing, which the
+    condition Scaled reports (decisions 12). `causes` explain why groups are missing.
     """
     if problems:
         return cond.Condition(READY, False, problems[0].reason, "; ".join(problem.message for problem in problems))
-    if _serves(report):
+    empty = " and ".join(progress.role.title for progress in report.progress if not progress.role.groups)
+    if report.serves and not empty:
         return cond.Condition(READY, True, Reason.SERVING, f"{report.url} serves")
-    causes = _causes(report, others)
-    if not causes:
-        empty = " and ".join(progress.role.title for progress in report.progress if not progress.role.groups)
+    if causes:
+        return cond.Condition(READY, False, causes[0].reason, _messages(causes))
+    if empty:
         return cond.Condition(READY, False, Reason.SCALED_TO_ZERO, f"{empty} scaled to zero: raise minReplicas")
     return cond.Condition(
-        READY, False, causes[0].reason, "; ".join(dict.fromkeys(condition.message for condition in causes))
+        READY, False, Reason.CREATING, "no revision has a ready group of each role, and a ready router, yet"
     )
 
 
-def _serves(report: Report) -> bool:
-    """Return whether every desired group is ready. If two slices exist, return whether as many groups are ready as the
-    rollout's bounds require.
+def _scaled(report: Report, causes: list[cond.Condition]) -> cond.Condition:
+    """Return the condition Scaled. It is True if every desired group is ready. If two slices exist, it is True if as many
+    groups are ready as the rollout's bounds require. `causes` explain why groups are missing.
     """
-    if report.bounded is not None:
-        return report.bounded
-    return bool(report.progress) and all(progress.complete and progress.role.groups for progress in report.progress)
+    complete = all(progress.complete for progress in report.progress) if report.bounded is None else report.bounded
+    if complete or not causes:
+        within = "as many groups are ready as the rollout requires" if report.bounded else "every desired group is ready"
+        return cond.Condition(SCALED, True, Reason.COMPLETE, within)
+    return cond.Condition(SCALED, False, causes[0].reason, _messages(causes))
+
+
+def _messages(conditions: Iterable[cond.Condition]) -> str:
+    return "; ".join(dict.fromkeys(condition.message for condition in conditions))
 
 
 def _causes(report: Report, others: Mapping[str, cond.Condition]) -> list[cond.Condition]:
-    """Return the conditions that explain why a service is not ready: first those of its pods, then that of its rollout,
+    """Return the conditions that explain why groups are missing: first those of its pods, then that of its rollout,
     then all other conditions that are False.
 
     If there are no pods and the requested rollout may not start, the rollout is the cause, because nothing is being created.
@@ -273,7 +297,7 @@ def _loud(condition: Mapping[str, Any]) -> bool:
     """Return whether a condition that became False needs a Warning event."""
     if condition["type"] == ROLLED_OUT:
         return record_of(condition["reason"]).loud
-    return condition["type"] != READY and not record_of(condition["reason"]).passing
+    return condition["type"] not in (SCALED, READY) and not record_of(condition["reason"]).passing
 
 
 REPORTED_FOR = timedelta(hours=1)

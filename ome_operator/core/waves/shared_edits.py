@@ -12,7 +12,7 @@ from typing import Any
 from ome_operator import quantity
 from ome_operator.api import Invalid
 from ome_operator.core.observed.objects import Deps, Epoch, Ref
-from ome_operator.core.reasons import READY, RECOVERED, ROLLED_OUT
+from ome_operator.core.reasons import READY, RECOVERED, ROLLED_OUT, SCALED
 from ome_operator.core.reconcile.plan import EditState, Stand
 from ome_operator.core.resolve.finetuned import BASE
 from ome_operator.core.resolve.identity import CHOSEN
@@ -99,9 +99,7 @@ def stands(
     """
     proven, said = dict(_proven(status.get("reached") or (), now_at)), {each["type"]: each for each in status["conditions"]}
     recovered: Mapping[str, Any] = said.get(RECOVERED, {})
-    # The condition Ready is used because a service that waits for its wave still serves, and stays unchanged if the edit is
-    # reverted.
-    since = _whole_since(said[READY]["lastTransitionTime"], recovered, now) if current and _serves_alone(said) else None
+    since = _complete_since(said, recovered, now) if current and _serves_alone(said) else None
     out = {}
     for ref, epoch in now_at.items():
         if ref in waits:
@@ -116,6 +114,16 @@ def stands(
 def _serves_alone(said: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether the desired revision is complete, ready, and the only revision."""
     return all(name in said and said[name]["status"] == "True" for name in (READY, ROLLED_OUT))
+
+
+def _complete_since(said: Mapping[str, Mapping[str, Any]], recovered: Mapping[str, Any], now: datetime) -> datetime | None:
+    """Return since when a service that is complete has served with all of its groups; None while a group is lost.
+
+    The time of RolledOut is not used, because a service that waits for its wave keeps its groups, and stays unchanged if the
+    edit is reverted. Ready alone does not suffice, because a service is Ready while groups are missing.
+    """
+    times = [_whole_since(said[name]["lastTransitionTime"], recovered, now) for name in (READY, SCALED) if name in said]
+    return None if None in times else max(time for time in times if time is not None)
 
 
 def _whole_since(time: str, recovered: Mapping[str, Any], now: datetime) -> datetime | None:

@@ -18,6 +18,7 @@ from tests.support.rig import Rig
 OTHERS: Mapping[str, float] = {
     "OmeNobodyLeads": 4,  # 30 s, because a restart took 16 s on a busy machine
     "OmeServiceNotReady": 50,  # 90 s, longer than other faults keep a service from serving
+    "OmeServiceIncomplete": 50,  # 90 s, longer than other faults keep a group from serving
     "OmeRolloutOld": 100,  # 144 s, longer than the previous duration
     "OmeGangWaits": 360,
     "OmeGroupsRecycle": 20,

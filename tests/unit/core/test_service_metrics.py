@@ -74,6 +74,30 @@ def test_a_rollout_has_a_step_and_an_age() -> None:
     assert service_metrics.figures(status(condition("RolledOut", "True", "Complete")), (), {}).step == ""
 
 
+def test_groups_that_are_missing_are_no_rollout() -> None:
+    """OmeRolloutOld would fire for a service that scales where nodes are short; OmeServiceIncomplete is about that."""
+    told = status(condition("RolledOut", "False", "Progressing"))
+    known, other = ({"engine": {"updateRevision": "r2", "latestReadyRevision": name}} for name in ("r2", "r1"))
+    assert service_metrics.figures({**told, "components": known}, (), {}).step == ""
+    assert service_metrics.figures({**told, "components": other}, (), {}).step == "Progressing"
+    waits = status(condition("RolledOut", "False", "RollingOut"), components=known)
+    assert service_metrics.figures(waits, (), {}).step == "RollingOut"
+
+
+def test_a_service_is_complete_when_it_is_ready_and_scaled() -> None:
+    early, late = (f"2026-01-01T11:0{minute}:00Z" for minute in (1, 7))
+    ready = condition("Ready", since=early)
+    found = {
+        scaled: service_metrics.figures(status(ready, condition("Scaled", scaled, since=late)), (), {})
+        for scaled in ("True", "False")
+    }
+    assert (found["True"].complete, found["True"].complete_at) == (True, late), "not since its first group served"
+    assert (found["False"].complete, found["False"].complete_at, found["False"].ready[0]) == (False, "", "True")
+    alone = service_metrics.figures(status(ready), (), {})
+    assert (alone.complete, alone.complete_at) == (True, early), "a service without pods has no condition Scaled"
+    assert not service_metrics.figures(status(condition("Ready", "False"), condition("Scaled")), (), {}).complete
+
+
 @pytest.mark.parametrize(("moment", "seconds"), [("", 0), ("never", 0), ("2026-01-01T13:00:00Z", 0)])
 def test_an_age_is_never_odd(moment: str, seconds: float) -> None:
     assert service_metrics.seconds_since(moment, metrics.NOW) == seconds

@@ -127,6 +127,20 @@ def test_what_happened_before_it_was_ready_is_over() -> None:
     assert [event.message for event in seen.events] == ["2", "-31"]
 
 
+def test_earlier_events_explain_why_a_ready_service_lacks_groups() -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    at = datetime.fromisoformat(world.condition("Ready")["lastTransitionTime"])
+    events = (Seen(at - timedelta(minutes=31), "Warning", "FailedScheduling", "Pod a", "no node", 1),)
+    short = body(world)
+    lacks = {"Scaled": {"status": "False", "reason": "WaitingForRoom"}, "EngineReady": {"status": "False", "reason": "x"}}
+    short["status"]["conditions"] = [each | lacks.get(each["type"], {}) for each in short["status"]["conditions"]]
+    seen = trouble(tree(short, world.observed()), short["status"]["conditions"], events)
+    assert (seen.ready, seen.missing, len(seen.events)) == (True, "WaitingForRoom", 1)
+    assert [each.condition for each in seen.findings] == ["EngineReady"], "Scaled repeats it"
+    head, *_ = draw.trouble(seen, at)
+    assert str(head).endswith("is Ready, and groups are missing: WaitingForRoom")
+
+
 def test_a_pin_is_said_though_all_is_well() -> None:
     world = grown(World(*parts.kimi(), seed=1))
     pinned = body(world)

@@ -26,7 +26,7 @@ OOM = "container ome-container exited with code 1: torch.OutOfMemoryError: CUDA 
 
 def grown(world: World) -> World:
     """When everything is up."""
-    while world.condition("Ready").get("status") != "True":
+    while world.condition("Scaled").get("status") != "True":
         world.carry_out(world.sync())
         world.step()
     return world

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Observed, Pod
-from ome_operator.describe import draw
+from ome_operator.core.reasons import State
+from ome_operator.describe import draw, overview, states
 from ome_operator.describe.tree import MISSING, Tree, tree
 from tests.support import parts
 from tests.support.simulator import World
@@ -161,6 +162,22 @@ def test_a_service_without_status_has_a_tree() -> None:
     assert "no operator has processed it yet" in drawn(found)
     classed = {"metadata": {"name": "new", "namespace": "team", "labels": {keys.OPERATOR_CLASS: "team-b"}}}
     assert "no operator of the class team-b" in tree(classed, Observed()).message
+
+
+def test_a_service_with_fewer_groups_than_desired_has_its_url_and_says_what_is_missing() -> None:
+    world = grown(kimi())
+    short = body(world)
+    said = "prefill waits for 4 nodes: 2 are free"
+    told = {"Scaled": {"status": "False", "reason": "WaitingForRoom", "message": said}}
+    short["status"]["conditions"] = [each | told.get(each["type"], {}) for each in short["status"]["conditions"]]
+    found = tree(short, placed(world.observed()))
+    assert found.ready and found.missing == ("Scaled", "WaitingForRoom", said)
+    assert states.service_state(found, short["status"]["conditions"]) is State.WAITING
+    assert [line.strip(" │├└─") for line in drawn(found).splitlines()[1:3]] == [found.url, f"WaitingForRoom: {said}"]
+    row = overview.row(found, short)
+    assert (row.reason, row.message, row.state) == ("WaitingForRoom", said, State.WAITING)
+    whole = tree(body(world), placed(world.observed()))
+    assert whole.missing is None and overview.row(whole, body(world)).reason == ""
 
 
 def test_an_edit_that_the_operator_has_not_seen_is_not_ready() -> None:

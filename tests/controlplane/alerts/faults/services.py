@@ -40,6 +40,22 @@ def _(bed: Bed) -> Iterator[None]:
     bed.rig.ready(namespace, SERVICE, 60)
 
 
+@fault("OmeServiceIncomplete")
+def _(bed: Bed) -> Iterator[None]:
+    """A quota has no space for the pods of a second group, and the first group serves on."""
+    namespace = served(bed)
+    pods = len(bed.rig.all("Pod", namespace))
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": namespace}}
+    bed.rig.create({**quota, "spec": {"hard": {"pods": str(pods)}}})
+    edit(bed, namespace, minReplicas=2)
+    bed.rig.wait("it is short", lambda: bed.rig.condition(namespace, SERVICE, "Scaled").get("status") == "False", 30)
+    yield
+    assert bed.rig.condition(namespace, SERVICE, "Ready")["status"] == "True"
+    bed.rig.delete("ResourceQuota", namespace, "full")
+    edit(bed, namespace, minReplicas=1)
+    bed.rig.ready(namespace, SERVICE, 60)
+
+
 @fault("OmeRolloutFailed")
 def _(bed: Bed) -> Iterator[None]:
     """The API server refuses an edit, and what served serves on."""

@@ -199,7 +199,14 @@ def test_questions_for_sglang_alone() -> None:
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [({}, "is not Ready"), ({"url": URL, "conditions": [{"type": "Ready", "status": "False"}]}, "is not Ready")],
+    [
+        ({}, "is not Ready"),
+        ({"url": URL, "conditions": [{"type": "Ready", "status": "False"}]}, "is not Ready"),
+        (
+            {"url": URL, "conditions": [{"type": "Ready", "status": "True"}, {"type": "Scaled", "status": "False"}]},
+            "serves, but not all of its groups are ready",
+        ),
+    ],
 )
 def test_it_waits_for_the_service(status: dict[str, Any], words: str) -> None:
     manifest, why = desired_job(IMAGES, jobs.job(), service(status), parts.deps(parts.model()))

@@ -185,7 +185,8 @@ def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
     world = settled()
     world.edit(replace(SHAPE, engines=3).service())
     told = {item["type"]: (item["status"], item["reason"]) for item in go(world, "freeze").status["conditions"]}
-    assert told["EngineReady"] == told["Ready"] == ("False", "Frozen") and told["RouterReady"] == ("True", "Ready")
+    assert told["EngineReady"] == told["Scaled"] == ("False", "Frozen") and told["RouterReady"] == ("True", "Ready")
+    assert told["Ready"] == ("True", "Serving"), "the groups that exist go on serving"
 
 
 def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:

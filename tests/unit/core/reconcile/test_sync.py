@@ -11,6 +11,7 @@ from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Observed, Refusal
 from ome_operator.core.reconcile.plan import NEEDED, Plan
 from ome_operator.core.reconcile.sync import refuse_spec, sync
+from ome_operator.core.status.serving import observed_serves
 from tests.support import parts
 from tests.support.effects import effects
 from tests.support.parts import changed
@@ -42,6 +43,28 @@ def test_a_spec_that_cannot_be_read_keeps_everything_else() -> None:
     assert conditions(plan)["Ready"] == ("False", "InvalidSpec")
     assert conditions(plan)["EngineReady"] == ("True", "Ready")
     assert [one.reason for one in plan.events] == []
+
+
+def test_what_serves_stays_ready_though_its_spec_cannot_be_read() -> None:
+    world = settled(Shape())
+    before = world.condition("Ready")
+    plan = refuse_spec(dict(world.service.status), 9, "InvalidSpec", "spec.engine is a text", START, serves=True)
+    assert conditions(plan)["RolledOut"] == ("False", "InvalidSpec") and conditions(plan)["EngineReady"] == ("True", "Ready")
+    (ready,) = (one for one in plan.status["conditions"] if one["type"] == "Ready")
+    assert ready == before | {"observedGeneration": 9}
+
+
+def test_what_serves_is_known_without_the_spec() -> None:
+    world = settled(Shape(engines=2, decoders=1))
+    assert observed_serves(world.observed(), "svc", world.service.uid)
+    assert not observed_serves(world.observed(), "svc", "another"), "the objects of a former service of this name"
+    for lost in ("router", "engine", "decoder"):
+        without = tuple(pod for pod in world.observed().pods if pod.component != lost)
+        assert not observed_serves(replace(world.observed(), pods=without), "svc", world.service.uid), lost
+    one = tuple(pod for pod in world.observed().pods if (pod.component, pod.group, pod.rank) != ("engine", 0, 1))
+    assert observed_serves(replace(world.observed(), pods=one), "svc", world.service.uid), "a group is whole"
+    del world.children["Service", "svc"]
+    assert not observed_serves(world.observed(), "svc", world.service.uid)
 
 
 def test_wrong_shapes_in_a_pod_spec_are_a_condition() -> None:
@@ -131,14 +154,15 @@ def test_a_refusal_is_told_at_its_component_while_there_is_something_to_write() 
     world.children[engine].owned = world.children[front].owned = "changed"
     refusals = {
         engine: Refusal("Invalid", "bad"),
-        front: Refusal("NameTaken", "taken"),
+        front: Refusal("Forbidden", "may not change it"),
         right: Refusal("Forbidden", "old"),
         ("Service", "long-gone"): Refusal("NameTaken", "old"),
     }
     assert right in world.children
     plan = sync(world.service, world.deps, replace(world.observed(), refusals=refusals), START)
     assert conditions(plan)["EngineReady"] == ("False", "Invalid")
-    assert conditions(plan)["Ready"] == ("False", "NameTaken")
+    assert conditions(plan)["RolledOut"] == ("False", "Forbidden")
+    assert conditions(plan)["Ready"] == ("True", "Serving"), "the Service that exists leads to what serves"
     assert "old" not in str(plan.status)
 
 

@@ -58,7 +58,7 @@ def test_no_group_takes_more_than_is_reckoned(ranks: int, words: str, name: str,
 def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are watched over, and nothing is written again and again."""
     world = World(Shape(size=2, engines=3, router=False).service(), Shape(size=2).deps(), 1)
-    while world.condition("Ready").get("status") != "True":
+    while world.condition("Scaled").get("status") != "True":
         world.run(1)
     whole = written(read(world.service.status).values())
     assert len(whole) == 3

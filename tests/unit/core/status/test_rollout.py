@@ -60,7 +60,7 @@ def test_a_hold_keeps_its_time_while_its_gate_is_the_same() -> None:
     assert hold("new", RolloutStep({"new": WANTED}), first, later) == {}
 
 
-def test_ready_through_a_rollout_that_keeps_its_bounds() -> None:
+def test_scaled_through_a_rollout_that_keeps_its_bounds() -> None:
     assert bounded("new", NUMBERS) is True
     dark = {role: some(one.have, 0) for role, one in OLD.items()}
     assert bounded("new", NUMBERS._replace(seen={"old": dark, "new": NEW})) is True, "half of it is the bound"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ome_operator.core.problem import Problem
-from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, READY, ROLLED_OUT, RUNTIME_READY
+from ome_operator.core.reasons import ENGINE_READY, MODEL_READY, READY, ROLLED_OUT, RUNTIME_READY, SCALED
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec
 from ome_operator.core.status.service import Report, events, status, urgent
@@ -27,7 +27,16 @@ def far(component: str, ready: int, groups: int = 1, reason: str = "Progressing"
 DONE = (far("engine", 1), far("router", 1))
 OUT = cond.Condition(ROLLED_OUT, True, "Complete", "alone")
 BASE = Report(
-    generation=2, before={}, now=NOW, progress=DONE, url=URL, runtime="rt", revision="r1", serving=("r1",), rollout=OUT
+    generation=2,
+    before={},
+    now=NOW,
+    progress=DONE,
+    url=URL,
+    runtime="rt",
+    revision="r1",
+    serving=("r1",),
+    rollout=OUT,
+    serves=True,
 )
 
 
@@ -37,8 +46,15 @@ def said(report: Report) -> dict[str, tuple[str, str]]:
 
 
 def ready(**changed: Any) -> tuple[str, str, str]:
-    """Ready's status, reason and message."""
-    (found,) = [one for one in status(replace(BASE, **changed))["conditions"] if one["type"] == "Ready"]
+    """Ready's status, reason and message. The service serves if each of its roles has a ready group."""
+    return condition(READY, **changed)
+
+
+def condition(type_: str, **changed: Any) -> tuple[str, str, str]:
+    """Status, reason and message of a condition."""
+    progress = changed.get("progress", DONE)
+    report = replace(BASE, **{"serves": bool(progress) and all(one.ready_groups for one in progress), **changed})
+    (found,) = [one for one in status(report)["conditions"] if one["type"] == type_]
     return found["status"], found["reason"], found["message"]
 
 
@@ -58,6 +74,7 @@ def test_a_service_that_serves() -> None:
         "RuntimeReady": ("True", "Found"),
         "EngineReady": ("True", "Ready"),
         "RouterReady": ("True", "Ready"),
+        "Scaled": ("True", "Complete"),
         "RolledOut": ("True", "Complete"),
         "Ready": ("True", "Serving"),
     }
@@ -66,6 +83,33 @@ def test_a_service_that_serves() -> None:
 def test_ready_names_every_component_that_is_not() -> None:
     progress = (far("engine", 0, reason="Unschedulable"), far("decoder", 0), far("router", 1))
     assert ready(progress=progress) == ("False", "Unschedulable", "engine 0/1; decoder 0/1")
+
+
+def test_ready_counts_no_groups_and_scaled_does() -> None:
+    """What is missing is not why nothing serves, for something does."""
+    progress = (far("engine", 1, 2, reason="WaitingForRoom"), far("decoder", 1), far("router", 1))
+    assert ready(progress=progress) == ("True", "Serving", f"{URL} serves"), "the message has no numbers that change"
+    assert condition(SCALED, progress=progress) == ("False", "WaitingForRoom", "engine 1/2")
+    assert condition(SCALED) == ("True", "Complete", "every desired group is ready")
+
+
+def test_two_slices_are_scaled_within_the_bounds_of_the_rollout() -> None:
+    progress, rolls = (far("engine", 1, 2), far("router", 1)), cond.Condition(ROLLED_OUT, False, "RollingOut", "1/2 new")
+    assert condition(SCALED, progress=progress, rollout=rolls, bounded=True)[:2] == ("True", "Complete")
+    few: dict[str, Any] = {"progress": progress, "rollout": rolls, "bounded": False, "pods": (pod("a"),)}
+    assert condition(SCALED, **few) == ("False", "Progressing", "engine 1/2")
+    assert condition(SCALED, rollout=rolls, bounded=False) == ("False", "RollingOut", "1/2 new"), "complete only together"
+
+
+def test_groups_that_are_complete_and_do_not_serve_are_not_ready() -> None:
+    """Such as a slice whose only prefill group is being drained."""
+    assert ready(serves=False)[:2] == ("False", "Creating")
+    assert condition(SCALED, serves=False)[0] == "True"
+
+
+def test_no_event_repeats_what_scaled_repeats() -> None:
+    short = status(replace(BASE, progress=(far("engine", 1, 2, reason="CrashLoopBackOff"), far("router", 1))))["conditions"]
+    assert [one.reason for one in events(BEFORE["conditions"], short)] == ["CrashLoopBackOff"]
 
 
 def test_what_blocks_them_comes_first() -> None:
@@ -94,8 +138,11 @@ def test_nothing_at_all_says_what_is_missing() -> None:
 
 
 def test_scaled_to_zero() -> None:
-    found = ready(progress=(far("engine", 0, 0), far("router", 1)))
+    none = (far("engine", 0, 0), far("router", 1))
+    found = ready(progress=none)
     assert found[:2] == ("False", "ScaledToZero") and found[2].startswith("engine scaled to zero")
+    assert ready(progress=none, serves=True) == found, "while its last group still ends"
+    assert condition(SCALED, progress=none)[:2] == ("True", "Complete"), "it has as many groups as it should"
 
 
 def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:

@@ -114,6 +114,8 @@ def test_what_is_whole_with_the_object_as_it_is_is_equal_to_it() -> None:
     lost = {"type": "Recovered", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
     assert equal("True") == Stand(Epoch("u", 3), EditState.EQUAL, NOW - timedelta(hours=2))
     assert equal("False").state == equal("True", lost).state == EditState.IDLE
+    short = {"type": "Scaled", "status": "True", "lastTransitionTime": "2026-01-01T11:30:00Z"}
+    assert equal("True", short).since == NOW - timedelta(minutes=30), "it served with fewer groups until then"
     assert equal("True", current=False).state == EditState.IDLE, (
         "its model is gone, so it goes on with what it was made of before"
     )

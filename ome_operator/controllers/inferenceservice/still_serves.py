@@ -1,0 +1,23 @@
+"""Determine whether a service serves whose spec cannot be read, or whose reconciliation pass failed."""
+
+import logging
+
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.resources import Resource
+from ome_operator.core.observed.objects import Observed
+from ome_operator.core.status.serving import observed_serves
+
+logger = logging.getLogger(__name__)
+
+
+def still_serves(cluster: ClusterCache, resource: Resource) -> bool:
+    """Return whether the pods of a service serve, from its existing objects alone. Return False if these objects cannot be
+    read either.
+    """
+    namespace, name = resource.ref.namespace, resource.ref.name
+    observed = Observed(cluster.children_of(namespace, name), cluster.pods_of(namespace, name))
+    try:
+        return observed_serves(observed, name, resource.uid)
+    except Exception:
+        logger.exception("cannot determine whether %s/%s serves", namespace, name)
+        return False
