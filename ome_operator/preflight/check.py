@@ -99,7 +99,15 @@ def collective() -> None:
     try:
         _collective()
     except Exception as error:
-        _send({"error": f"{type(error).__name__}: {error}"[:200]})
+        _send({"error": shortened(f"{type(error).__name__}: {error}")})
+
+
+def shortened(error: str) -> str:
+    """Return an error as one line of at most 200 characters. Its begin and its end are kept: NCCL and torch write the cause
+    last (NCCL 2.28.9: "… Last error: Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60").
+    """
+    line = " ".join(error.split())
+    return line if len(line) <= 200 else f"{line[:77]} … {line[-120:]}"
 
 
 def _collective() -> None:
