@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ome_operator import keys
 from ome_operator.cache.scope import Scope
+from ome_operator.controllers.pod_dry_runs import ABSENT, ANYWHERE, BINDS, PROBE, UNKNOWN, PodDryRuns, enforced
 from ome_operator.core.observed.objects import Manifest
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import Forbidden, KubeError, NotFound
@@ -24,17 +25,13 @@ from ome_operator.machinery.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-NAME = "ome-operator-policy-probe"
-"""Name of the objects in the dry runs; they are never stored."""
-BINDS, ABSENT, UNKNOWN = "binds", "absent", "unknown"
+NAME = PROBE
 OTHERS = ("ome-agent", "ome-tenants")
 """Policies of the chart that apply to agents, and to pods of tenants."""
 SOON = 60.0
 """Seconds until the next check if a result was unclear: an API server that has just started refuses everything."""
 _REFUSED_BY = "ValidatingAdmissionPolicy 'ome-operator"
 _OURS = {keys.MANAGED_BY: keys.MANAGER, keys.SERVICE: NAME}
-_ANYWHERE = "default"
-"""A namespace that every cluster has, and that cannot be deleted."""
 
 
 class Probe(NamedTuple):
@@ -47,7 +44,7 @@ class Probe(NamedTuple):
 def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER) -> Iterator[Probe]:
     """Yield one write for each policy: the policy has to refuse it, while the chart's Roles allow it.
 
-    The policy for bindings is left out.
+    The policy for bindings and the policy for pods (`pod_dry_runs.py`) are left out.
 
     own         The operator's namespace.
     node        The name of any node, or "".
@@ -56,7 +53,7 @@ def probes(scope: Scope, own: str, node: str, policies: str = keys.MANAGER) -> I
     if scope.cluster_kinds:
         model = {"storage": {"storageUri": "hf://none/none"}}
         yield Probe(policies, _manifest(keys.API_VERSION, "ClusterBaseModel", {"name": NAME}, spec=model))
-    metadata = {"name": NAME, "namespace": next(iter(scope.namespaces), _ANYWHERE)}
+    metadata = {"name": NAME, "namespace": next(iter(scope.namespaces), ANYWHERE)}
     yield Probe(f"{policies}-objects", _manifest("v1", "ServiceAccount", metadata))
     selects_nothing = {"ports": [{"port": 80}]}
     yield Probe(f"{policies}-content", _manifest("v1", "Service", {**metadata, "labels": _OURS}, spec=selects_nothing))
@@ -73,19 +70,21 @@ def _manifest(version: str, kind: str, metadata: Manifest, **body: Manifest) -> 
 
 
 def stands(policy: Manifest, binding: Manifest, user: str = "") -> bool:
-    """Return whether a policy is enforced: it denies requests, this binding refers to it, and it names `user` (if given)."""
-    spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
-    fails = spec.get("failurePolicy", "Fail") == "Fail" and "Deny" in (bound.get("validationActions") or ())
-    named = any(f"'{user}'" in str(each.get("expression")) for each in spec.get("matchConditions") or ())
-    return fails and bound.get("policyName") == (policy.get("metadata") or {}).get("name") and (named or not user)
+    """Return whether a policy is enforced, and names `user` (if given)."""
+    conditions = (policy.get("spec") or {}).get("matchConditions") or ()
+    named = any(f"'{user}'" in str(each.get("expression")) for each in conditions)
+    return enforced(policy, binding) and (named or not user)
 
 
 class Policies:
     """Checks the policies at the start and periodically, because they can be deleted while the operator runs."""
 
-    def __init__(self, client: Client, scope: Scope, namespace: str, name: str, interval: float) -> None:
+    def __init__(
+        self, client: Client, scope: Scope, namespace: str, name: str, interval: float, pods: PodDryRuns | None = None
+    ) -> None:
         self._client, self._scope, self._namespace, self._name = client, scope, namespace, name
         self._interval = interval
+        self._pods = pods if pods is not None else PodDryRuns(client, scope, name)
         self.found: Mapping[str, str] = {}
         """Policy -> its state: binds, absent or unknown."""
 
@@ -109,6 +108,8 @@ class Policies:
         node = await self._any_node() if self._scope.labels_nodes else ""
         tried = probes(self._scope, self._namespace, node, self._name)
         found = {probe.policy: await self._tried(probe) for probe in tried}
+        if state := (await self._pods.look()).state:
+            found[self._pods.policy] = state
         if self._scope.cluster_kinds:  # otherwise there is no right to read cluster-wide objects
             found |= await self._read()
         before, self.found = self.found, found

@@ -143,10 +143,12 @@ class Client:
         )
         return Applied(body, warnings(headers))
 
-    async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
-        """Create a new object by POST. Raises AlreadyExists if the name is taken."""
+    async def create(self, manifest: Manifest, manager: str = "", *, dry_run: bool = False) -> Manifest:
+        """Create a new object by POST. Raises AlreadyExists if the name is taken. In a dry run nothing is stored."""
         kind, namespace = manifest["kind"], manifest["metadata"].get("namespace", "")
         query = {"fieldManager": manager or self._manager}
+        if dry_run:
+            query["dryRun"] = "All"
         body, _ = await self._send("create", kind, path(kind, namespace), query=query, body=manifest)
         return body
 

@@ -55,6 +55,7 @@ RESOURCES: dict[str, ApiResource] = {
     "Secret": ApiResource("v1", "secrets", namespaced=True),  # created, never read
     "ServiceAccount": ApiResource("v1", "serviceaccounts", namespaced=True),
     "Pod": ApiResource("v1", "pods", namespaced=True),
+    "ResourceQuota": ApiResource("v1", "resourcequotas", namespaced=True),
     "Node": ApiResource("v1", "nodes", namespaced=False),
     "Namespace": ApiResource("v1", "namespaces", namespaced=False),
     "Event": ApiResource("v1", "events", namespaced=True),

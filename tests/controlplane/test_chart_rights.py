@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ome_operator.controllers.pod_dry_runs import covers_all_pods
 from tests.support.chart import AGENT, CHART, helm, names, only, pod, rendered
 
 ALL = {"agent": {"enabled": True, "image": {"repository": "r/agent"}}, "admissionPolicy": {"tenants": ["team-a"]}}
@@ -146,11 +147,38 @@ def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
     rights = {(what, verb) for rule in rules(made, "ome-operator") for what in rule["resources"] for verb in rule["verbs"]}
     assert not {verb for _, verb in rights} & {"escalate", "bind", "impersonate", "deletecollection", "*"}
     assert {verb for what, verb in rights if what == "secrets"} == {"create"}
-    assert {verb for what, verb in rights if what == "pods"} == {"get", "list", "watch", "patch", "delete"}
+    assert {verb for what, verb in rights if what == "pods"} == {"get", "list", "watch", "patch", "delete", "create"}
+    assert {verb for what, verb in rights if what == "resourcequotas"} == {"list"}
     assert not {verb for what, verb in rights if what in ("clusterbasemodels", "inferenceservices")} & {"delete"}
     assert not [body for body in made if "Webhook" in body["kind"]]
     without = rules(rendered(rbac={"createSecrets": False}), "ome-operator")
     assert not [rule for rule in without if "secrets" in rule["resources"]]
+
+
+@pytest.mark.parametrize("watched", [[], ["team-a"]])
+@pytest.mark.parametrize(
+    ("values", "granted"),
+    [
+        ({}, True),
+        ({"admissionPolicy": {"enabled": False}}, False),
+        ({"rbac": {"dryRunPods": False}}, False),
+        ({"operator": {"observe": True}}, False),
+    ],
+)
+def test_pods_are_created_only_under_the_policy_that_permits_nothing_but_dry_runs(
+    values: dict[str, Any], granted: bool, watched: list[str]
+) -> None:
+    """Without the policy there is no right, in no combination of values."""
+    made = rendered(watchNamespaces=watched, **values)
+    roles = [body for body in made if body["kind"] in ("Role", "ClusterRole")]
+    found = [rule for body in roles for rule in body["rules"] if "pods" in rule["resources"] and "create" in rule["verbs"]]
+    named = [body for body in made if body["metadata"]["name"] == "ome-operator-pods"]
+    assert bool(found) == granted
+    assert [body["kind"].removeprefix("ValidatingAdmissionPolicy") for body in named] == (["", "Binding"] if granted else [])
+    if granted:
+        (role,) = [body for body in roles if found[0] in body["rules"]]
+        assert role["kind"] == ("Role" if watched else "ClusterRole") and found[0]["resources"] == ["pods"]
+        assert covers_all_pods(*named), "the operator asks as it is installed"
 
 
 def test_people_who_may_make_workloads_may_make_services_and_administrators_the_rest() -> None:
@@ -201,6 +229,6 @@ def test_the_operator_may_read_the_policies_that_it_cannot_try(values: dict[str,
     assert rule["verbs"] == ["get"]
     assert set(rule["resources"]) == {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
     others = {"ome-agent", "ome-tenants"} if values else set()
-    assert set(rule["resourceNames"]) == {"ome-operator-bindings", *others}
+    assert set(rule["resourceNames"]) == {"ome-operator-bindings", "ome-operator-pods", *others}
     there = {body["metadata"]["name"] for body in made if body["kind"].startswith("ValidatingAdmissionPolicy")}
     assert set(rule["resourceNames"]) <= there and (others or not there & {"ome-agent", "ome-tenants"})

@@ -25,6 +25,8 @@ class Call(NamedTuple):
     """Label or field selector."""
     namespace: str = ""
     """Namespace of a list."""
+    dry_run: bool = False
+    """Whether a creation is a dry run."""
 
 
 class FakeApi(Client):
@@ -85,8 +87,9 @@ class FakeApi(Client):
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         return Applied(await self._answer(Call("apply", kind, name, manifest, uid, subresource)), ())
 
-    async def create(self, manifest: Manifest, manager: str = "") -> Manifest:
-        return dict(await self._answer(Call("create", manifest["kind"], manifest["metadata"].get("name", ""), manifest)))
+    async def create(self, manifest: Manifest, manager: str = "", *, dry_run: bool = False) -> Manifest:
+        name = manifest["metadata"].get("name", "")
+        return dict(await self._answer(Call("create", manifest["kind"], name, manifest, dry_run=dry_run)))
 
     async def patch_merge(self, kind: str, namespace: str, name: str, uid: str, patch: Manifest) -> Manifest:
         return dict(await self._answer(Call("patch_merge", kind, name, patch, uid)))

@@ -109,11 +109,11 @@ def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
     log = rig.cluster.log("operator")
     try:
         for kubeconfig, binds, absent, words in (
-            (rig.kubeconfig, 6.0, 0.0, f"admission policies bind this operator, which runs as {USER}"),
+            (rig.kubeconfig, 7.0, 0.0, f"admission policies bind this operator, which runs as {USER}"),
             (
                 rig.cluster.kubeconfig,
                 0.0,
-                6.0,
+                7.0,
                 "admission policies do not bind this operator: ome-operator, ome-operator-objects",
             ),
         ):
@@ -125,7 +125,12 @@ def test_an_operator_says_whether_the_policies_bind_it(rig: Rig) -> None:
             assert (counted(rig, "absent"), counted(rig, "unknown")) == (absent, 0.0)
             assert words in log.read_bytes()[begun:].decode()
             assert ("As admin it may write" in log.read_bytes()[begun:].decode()) == bool(absent)
-        for kind, namespace in (("ServiceAccount", "default"), ("Service", "default"), ("ServiceAccount", "ome")):
+        for kind, namespace in (
+            ("ServiceAccount", "default"),
+            ("Service", "default"),
+            ("ServiceAccount", "ome"),
+            ("Pod", "default"),
+        ):
             assert rig.get(kind, namespace, PROBE) is None, "nothing is stored"
         assert rig.get("ClusterBaseModel", "", PROBE) is None
     finally:

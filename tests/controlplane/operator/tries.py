@@ -18,6 +18,7 @@ POLICY, RBAC = "ValidatingAdmissionPolicy", "cannot"
 UNLABELLED = "only write and delete objects with the label"
 LABELLED = {"labels": OURS}
 NOT_HERE = "may not write in this namespace"
+ONLY_ASK = "the operator may create pods only in a dry run"
 ONLY_LABELS = "only change labels of nodes that begin with models.ome.io/"
 ESCALATES = "attempting to grant RBAC permissions not currently held"
 PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
@@ -161,6 +162,9 @@ SECRET = of(
 )
 EXTERNAL = {"selector": OURS, "externalIPs": ["8.8.8.8"]}
 
+POD = of("Pod", "x", metadata=LABELLED, spec={"containers": [{"name": "c", "image": "i"}]})
+BINDING = of("Pod", "alone") | {"kind": "Binding", "target": {"kind": "Node", "name": "NODE"}}
+
 REFUSED = [
     # --- namespaces where nothing of the operator belongs
     post("StatefulSet in kube-system", NOT_HERE, workload("StatefulSet", "x", SYSTEM, LABELLED)),
@@ -182,6 +186,17 @@ REFUSED = [
     Try("delete a Deployment", UNLABELLED, "DELETE", at("Deployment", "web")),
     Try("delete a pod", UNLABELLED, "DELETE", at("Pod", "alone")),
     Try("delete a RoleScale", UNLABELLED, "DELETE", at("RoleScale", "theirs")),
+    # --- pods, of which it may only ask
+    post("create a pod", ONLY_ASK, POD),
+    Try("create a pod by an apply", ONLY_ASK, "PATCH", f"{at('Pod', 'x')}?fieldManager=x&force=true", POD, APPLY),
+    post("create an unlabelled pod", ONLY_ASK, of("Pod", "x", spec=POD["spec"])),
+    post("create a pod with an account", ONLY_ASK, {**POD, "spec": {**POD["spec"], "serviceAccountName": "strong"}}),
+    post("create a pod in kube-system", "ValidatingAdmissionPolicy", of("Pod", "x", SYSTEM, spec=POD["spec"])),
+    Try(
+        "dry run of a pod in kube-system", NOT_HERE, "POST", at("Pod", "", SYSTEM, "?dryRun=All"),
+        of("Pod", "x", SYSTEM, spec=POD["spec"]),
+    ),
+    Try("bind a pod to a node", RBAC, "POST", at("Pod", "alone", after="/binding?dryRun=All"), BINDING),
     # --- what its Role does not allow
     Try("deletecollection", RBAC, "DELETE", at("Deployment")),
     Try("scale a Deployment", RBAC, "PATCH", at("Deployment", "web", after="/scale"), {"spec": {"replicas": 0}}, MERGE),
@@ -194,7 +209,6 @@ REFUSED = [
     Try("list namespaces", RBAC, "GET", "/api/v1/namespaces"),
     Try("token of another account", RBAC, "POST", at("ServiceAccount", "strong", after="/token"), EXPIRES),
     Try("impersonate", RBAC, "GET", "/api/v1/namespaces", headers={"Impersonate-User": "admin"}),
-    post("create a pod", RBAC, of("Pod", "x", metadata=LABELLED, spec={"containers": [{"name": "c", "image": "i"}]})),
     post("BaseModel", RBAC, of("BaseModel", "x", spec={"storage": STORAGE})),
     post("ServingRuntime", RBAC, of("ServingRuntime", "x", spec={})),
     Try("status of NodeModels", RBAC, "PATCH", at("NodeModels", "NODE", "", "/status"), {"status": {"models": []}}, MERGE),
@@ -299,6 +313,7 @@ ACCEPTED = [
     post("Role of routers", "", of("Role", "t-router", metadata=LABELLED, rules=PODS)),
     post("its binding", "", binding("s-router", "Role", "s-router")),
     post("StatefulSet with its labels", "", workload("StatefulSet", "rest", NS, LABELLED)),
+    Try("dry run of a pod", "", "POST", at("Pod", after="?dryRun=All"), POD),
     post("SSH keys with a made-up owner", "", SECRET),
     post(
         "Job with a made-up owner", "",

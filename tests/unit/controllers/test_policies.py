@@ -29,6 +29,10 @@ def binding(call: Call) -> dict[str, Any]:
 
 
 READ: dict[str, Any] = {"get ValidatingAdmissionPolicy": policy, "get ValidatingAdmissionPolicyBinding": binding}
+NO_PODS: dict[str, Any] = {
+    "create Pod": Forbidden('pods is forbidden: User "x" cannot create resource "pods" in API group ""', 403)
+}
+"""The policy for pods is not installed, and test_pod_dry_runs.py is about it."""
 WORDS = "is forbidden: ValidatingAdmissionPolicy '{}' with binding '{}' denied request: the operator may not"
 
 
@@ -40,7 +44,7 @@ def refusing(call: Call) -> KubeError:
 
 async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
     """After a look, and the metric."""
-    answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ, **answers}
+    answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ, **NO_PODS, **answers}
     made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics()
     made.watch_metrics(metrics)
     assert "ome_admission_policies{" not in await metrics.page(), "nothing is known yet"
@@ -120,7 +124,8 @@ async def test_it_looks_again_and_soon_where_something_is_unknown(monkeypatch: p
         current[0] = next(answers)
 
     monkeypatch.setattr("ome_operator.machinery.background.asyncio.sleep", sleep)
-    api = FakeApi({"apply": lambda _: current[0], "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ})
+    given = {"apply": lambda _: current[0], "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ, **NO_PODS}
+    api = FakeApi(given)
     with pytest.raises(asyncio.CancelledError):
         await Policies(api, EVERYWHERE, "home", "ome-operator", 600.0).run()
     assert waits == [60.0, 600.0]

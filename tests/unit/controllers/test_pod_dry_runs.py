@@ -1,0 +1,124 @@
+"""The operator creates pods in dry runs only while it sees that the policy for pods binds it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ome_operator.cache.scope import EVERYWHERE, Scope
+from ome_operator.controllers.pod_dry_runs import PROBE, SEEN, PodDryRuns, covers_all_pods
+from ome_operator.controllers.policies import Policies
+from ome_operator.kube.errors import Forbidden, KubeError, NotFound, ServerError
+from tests.support.fake_api import FakeApi
+
+NAME = "ome-operator-pods"
+DENIED = Forbidden(f"pods is forbidden: ValidatingAdmissionPolicy '{NAME}' with binding '{NAME}' denied request: no", 403)
+NO_RIGHT = Forbidden('pods is forbidden: User "x" cannot create resource "pods" in API group "" in the namespace "default"')
+BY_OTHERS = Forbidden(
+    "pods is forbidden: ValidatingAdmissionPolicy 'allowed-repos' with binding 'x' denied request: no", 403
+)
+DOWN = ServerError('failed calling webhook "a.example.com"', 500)
+POLICY: dict[str, Any] = {
+    "metadata": {"name": NAME},
+    "spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"namespaceSelector": {}, "objectSelector": {}, "resourceRules": [{"resources": ["pods"]}]},
+        "validations": [{"expression": "has(request.dryRun) && request.dryRun"}],
+    },
+}
+BINDING: dict[str, Any] = {"metadata": {"name": NAME}, "spec": {"policyName": NAME, "validationActions": ["Deny"]}}
+READ = {"get ValidatingAdmissionPolicy": POLICY, "get ValidatingAdmissionPolicyBinding": BINDING}
+
+
+def made(create: Any, scope: Scope = EVERYWHERE, **answers: Any) -> tuple[PodDryRuns, FakeApi, list[float]]:
+    """Return what tests the policy, its API server, and its clock."""
+    api, now = FakeApi({"create Pod": create, **READ, **answers}), [0.0]
+    return PodDryRuns(api, scope, "ome-operator", lambda: now[0]), api, now
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "words"),
+    [
+        (DENIED, "binds", ""),
+        (None, "absent", f"the admission policy {NAME}, which permits only dry runs of pods, does not bind this operator"),
+        (
+            NO_RIGHT,
+            "",
+            "has no right to create pods in dry runs, which the chart grants with admissionPolicy.enabled and rbac",
+        ),
+        (BY_OTHERS, "unknown", "is not known: pods is forbidden: ValidatingAdmissionPolicy 'allowed-repos'"),
+    ],
+)
+async def test_the_answer_to_a_dry_run_shows_whether_the_policy_binds(
+    answer: KubeError | None, state: str, words: str
+) -> None:
+    pods, api, _ = made(answer)
+    assert (await pods.look()).state == state
+    why = await pods.why_not()
+    assert words in why and bool(why) == bool(words)
+    sent = [call for call in api.calls if call.verb == "create"]
+    assert sent and all(call.dry_run and call.name == PROBE for call in sent), "no request ever creates a pod"
+
+
+async def test_an_api_server_that_does_not_answer_decides_nothing() -> None:
+    pods, api, _ = made(DOWN)
+    for _ in range(2):
+        with pytest.raises(ServerError):
+            await pods.why_not()
+    api.answers["create Pod"] = DENIED
+    assert await pods.why_not() == "", "the next service asks again at once"
+
+
+async def test_services_that_ask_at_the_same_time_share_a_test() -> None:
+    pods, api, now = made(DENIED)
+    assert await asyncio.gather(*(pods.why_not() for _ in range(100))) == [""] * 100
+    now[0] += SEEN - 1.0
+    await pods.why_not()
+    assert api.kinds("create") == ["Pod"]
+    now[0] += 1.0
+    api.answers["create Pod"] = None
+    assert "does not bind" in await pods.why_not(), "somebody has deleted the policy"
+
+
+@pytest.mark.parametrize("kind", ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"])
+async def test_what_is_read_must_bind_as_well(kind: str) -> None:
+    pods, api, _ = made(DENIED, **{f"get {kind}": NotFound("gone", 404)})
+    assert (await pods.look()).state == "absent"
+    api.answers[f"get {kind}"] = Forbidden("an older chart", 403)
+    assert (await pods.look()).state == "binds"
+    api.answers[f"get {kind}"] = DOWN
+    assert (await pods.look()).state == "unknown"
+
+
+async def test_an_operator_of_some_namespaces_reads_no_policy() -> None:
+    pods, api, _ = made(DENIED, Scope(("team-a",), cluster_kinds=False))
+    assert await pods.why_not() == "" and api.kinds("get") == []
+    assert api.bodies("create")[0]["metadata"]["namespace"] == "team-a"
+
+
+def test_a_policy_with_a_gap_does_not_count() -> None:
+    spec, bound = POLICY["spec"], BINDING["spec"]
+    match, some = spec["matchConstraints"], {"matchLabels": {"a": "b"}}
+    gaps: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"failurePolicy": "Ignore"}, {}),
+        ({"validations": [{"expression": "true"}]}, {}),
+        ({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}, {}),
+        ({"matchConstraints": {**match, "namespaceSelector": some}}, {}),
+        ({"matchConstraints": {**match, "objectSelector": some}}, {}),
+        ({"matchConstraints": {**match, "excludeResourceRules": match["resourceRules"]}}, {}),
+        ({}, {"validationActions": ["Audit", "Warn"]}),
+        ({}, {"policyName": "another"}),
+        ({}, {"paramRef": {"name": "x"}}),
+        ({}, {"matchResources": {"namespaceSelector": some}}),
+    ]
+    assert covers_all_pods(POLICY, BINDING)
+    for policy, binding in gaps:
+        assert not covers_all_pods({**POLICY, "spec": {**spec, **policy}}, {**BINDING, "spec": {**bound, **binding}})
+
+
+async def test_the_metric_counts_the_policy_only_if_there_is_a_right_to_bind() -> None:
+    for answer, found in ((DENIED, "binds"), (None, "absent"), (NO_RIGHT, None)):
+        answers = {"apply": DOWN, "list_objects Node": [], "create SelfSubjectReview": DOWN, "create Pod": answer, **READ}
+        policies = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0)
+        await policies.look()
+        assert policies.found.get(NAME) == found
