@@ -58,11 +58,9 @@ class Leader:
             changed=manager.freeze,
             interval=settings.freeze_interval,
         )
-        self._policies = Policies(
-            client, manager.scope, settings.lease_namespace, settings.own_name, settings.audit_interval
-        )
-        self._policies.watch_metrics(metrics)
         home = settings.lease_namespace, settings.own_name
+        self._policies = Policies(client, manager.scope, *home, settings.audit_interval, manager.pod_dry_runs)
+        self._policies.watch_metrics(metrics)
         self._conflicts = ConflictingOperators(
             client, manager.scope, home, lambda name: bool(self.coverage.watched[name]), wall
         )

@@ -122,6 +122,7 @@ class Manager:
         """Edited shared objects whose services have to be enqueued."""
         self._routers = RouterWatch(lambda: list(self.cluster.pods), self._queue.add, wall, settings.router_watch)
         shared = SharedState.empty(self.cluster, client, self._queue, settings, self._routers.of)
+        self.pod_dry_runs = shared.pods
         self._handler = EventHandler(
             self.cluster,
             self._enqueue,

@@ -28,7 +28,7 @@ _OBJECTS: Mapping[str, Any] = {
     "accelerators": AcceleratorClass,
 }
 _FACTS = {"nodes": Node, "children": Child, "pods": Pod, "refusals": Refusal, "strangers": Strangers}
-_TEXTS = ("accepted", "checks", "failures")
+_TEXTS = ("accepted", "checks", "remarks", "failures")
 _PAIRS = ("children", "refusals", "failures")
 """Tables whose keys consist of kind and name."""
 _REFS = ("models", "runtimes")

@@ -99,7 +99,8 @@ def test_policies_and_accounts_of_the_commands_are_those_of_the_chart() -> None:
 
 
 CONDITIONS_AND_KINDS = frozenset({
-    "Advice", "RolledOut", "Unschedulable", "Init", "Recovered", "Hold", "Rollback", "GroupRecycled",
+    "Advice", "RolledOut", "Unschedulable", "Init", "Recovered", "Hold", "Rollback", "GroupRecycled", "Recreate",
+    "CrossNamespacePodAffinity", "RoleScale",
 })  # fmt: skip
 """Words with a capital that are no reason of ours: conditions, an event, values of fields, and Kubernetes' own words."""
 

@@ -11,6 +11,7 @@ from ome_operator.controllers.inferenceservice import controller_ref, dry_run, s
 from ome_operator.controllers.inferenceservice.execution import Execution
 from ome_operator.controllers.inferenceservice.journal import DELETED
 from ome_operator.controllers.inferenceservice.memory import PATIENCE, Key
+from ome_operator.controllers.pod_dry_runs import PodDryRuns
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed import nodes as node_facts
 from ome_operator.core.observed.objects import Child, Manifest, Refusal
@@ -45,16 +46,16 @@ one. The controllers that write endpoints again whenever a pod changes also find
 
 
 class Executor:
-    """Executes plans. It has no state except the client and the cache."""
+    """Executes plans. It has no state except the client, the cache, and whether pods may be created in dry runs."""
 
-    def __init__(self, client: Client, handler: EventHandler, guard_delay: float) -> None:
-        self._client, self._guard_delay = client, guard_delay
+    def __init__(self, client: Client, handler: EventHandler, guard_delay: float, pods: PodDryRuns) -> None:
+        self._client, self._guard_delay, self._pods = client, guard_delay, pods
         self._handler, self._cluster = handler, handler.cache
 
     async def effects(self, plan: Plan, execution: Execution) -> None:
         """Execute all effects except the status and Events, in the plan's order."""
         for check in plan.check:
-            await self._try(execution, dry_run.ask(self._client, execution, check))
+            await self._try(execution, dry_run.ask(self._client, self._pods, execution, check))
         for apply in plan.first:
             await self._try(execution, self._apply(execution, apply))
         stored = all(self._stored(execution, apply.manifest) for apply in plan.first)

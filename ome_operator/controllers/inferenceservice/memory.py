@@ -5,13 +5,13 @@ requests.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.cache.resources import SERVICE, Resource
 from ome_operator.controllers.status_writer import Written
 from ome_operator.core.observed.objects import Child, Pod, Ref, Refusal
-from ome_operator.core.reasons import Reason, Why
+from ome_operator.core.reasons import ROLLED_OUT, Reason, Why
 
 Key = tuple[str, str]
 """Kind and name of an object in the service's namespace."""
@@ -23,6 +23,8 @@ the error is not reported, because most of these errors disappear at once."""
 CAPACITY_KEPT, CAPACITY_KEPT_LONGEST = 10.0, 60.0
 """Seconds for which the result of a capacity check is valid, and the upper limit. While capacity is missing, the time
 doubles with each check up to the limit."""
+PASS_KEPT = 300.0
+"""Seconds after which a passed dry run is repeated, while the service waits for other services or for nodes."""
 PATIENCE = 4
 """Number of attempts before the pause grows. An API server that has just started answers 403 to all requests for some
 seconds, until its authorizer has loaded."""
@@ -45,7 +47,7 @@ class RefusedWrite(NamedTuple):
 
 
 class DryRun(NamedTuple):
-    """The result of a dry run of a revision's workloads."""
+    """The result of a dry run of a revision's workloads and pods."""
 
     hash: str
     why: str
@@ -55,11 +57,23 @@ class DryRun(NamedTuple):
     """Monotonic time after which refused workloads are checked again."""
     unanswered: str = ""
     """The error of a repeated dry run that gave no result; "" if there was none."""
+    remark: str = ""
+    """Why the result does not cover every pod; "" if it does."""
+    at: float = 0.0
+    """Monotonic time of the result."""
 
     @property
     def message(self) -> str:
         """The text for the status. A stored refusal is valid until there is another result."""
         return f"{self.why} (asked again, without an answer: {self.unanswered})" if self.unanswered else self.why
+
+
+class Unanswered(NamedTuple):
+    """A first dry run that gives no result."""
+
+    since: float
+    """Monotonic time of the first attempt."""
+    error: str
 
 
 class CapacityAnswer(NamedTuple):
@@ -102,13 +116,23 @@ def _wait(reason: str, tries: int) -> float:
     return STEP if reason == Reason.WAITING else pause(tries)
 
 
+def waits(status: Mapping[str, Any]) -> bool:
+    """Return whether a rollout waited for other services or for nodes when the status was written, so that nothing has been
+    replaced.
+    """
+    reasons = (each.get("reason") for each in status.get("conditions") or () if each.get("type") == ROLLED_OUT)
+    return any(reason in (Reason.WAITING_FOR_TURN, Reason.WAITING_FOR_ROOM) for reason in reasons)
+
+
 @dataclass
 class ServiceMemory:
     """Facts about one service, identified by its UID."""
 
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     checked: dict[str, DryRun] = field(default_factory=dict)
-    """Revision -> the result of the dry run of its workloads."""
+    """Revision, and digest of the question -> the result of the dry run."""
+    unanswered: dict[str, Unanswered] = field(default_factory=dict)
+    """Revision, and digest of the question -> the dry run of pods that has no result yet."""
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
     """Key of a capacity check -> its result."""
     accepted: dict[str, str] = field(default_factory=dict)
@@ -153,12 +177,33 @@ class ServiceMemory:
         """Return the refusals in the form of `Observed.refusals`."""
         return {key: write.reported for key, write in self.refused.items() if write.reported is not None}
 
-    def checks(self, now: float) -> dict[str, str]:
+    def checks(self, now: float, *, waits: bool = False) -> dict[str, str]:
         """Return the results of dry runs and capacity checks in the form of `Observed.checks`. Expired results are left
-        out, so that the checks are repeated. A passed dry run does not expire.
+        out, so that the checks are repeated.
+
+        A passed dry run expires only if the service `waits` for other services or for nodes. Such a wait may last for days,
+        and no pod has been deleted yet. While the old revision ends, the result stays valid.
         """
-        tried = {revision: run.message for revision, run in self.checked.items() if not run.why or now < run.next}
+        tried = {revision: run.message for revision, run in self.checked.items() if self.valid(run, now, waits=waits)}
         return tried | {asked: answer.why for asked, answer in self.capacity.items() if now < answer.until}
+
+    @staticmethod
+    def valid(run: DryRun, now: float, *, waits: bool) -> bool:
+        """Return whether the result of a dry run is valid."""
+        return now < run.next if run.why else not waits or now < run.at + PASS_KEPT
+
+    def forget_checks(self, key: str) -> None:
+        """Discard the results of other dry runs of the same revision, and that this dry run had no result."""
+        revision = key.partition(".")[0]
+        self.checked = {other: run for other, run in self.checked.items() if other.partition(".")[0] != revision}
+        self.unanswered = {other: each for other, each in self.unanswered.items() if other.partition(".")[0] != revision}
+
+    def remarks(self) -> dict[str, str]:
+        """Return the remarks about dry runs in the form of `Observed.remarks`."""
+        said = {key: run.remark for key, run in self.checked.items()} | {
+            key: each.error for key, each in self.unanswered.items()
+        }
+        return {key.partition(".")[0]: text for key, text in said.items() if text}
 
     def store_capacity(self, key: str, why: str, now: float) -> None:
         """Store the result of a capacity check, and discard older results of other groups or revisions."""

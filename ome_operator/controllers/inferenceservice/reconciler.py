@@ -20,7 +20,7 @@ from ome_operator.controllers.inferenceservice.count_pace import CountPace, only
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
-from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause
+from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause, waits
 from ome_operator.controllers.inferenceservice.shared_state import SharedState
 from ome_operator.controllers.inferenceservice.still_serves import still_serves
 from ome_operator.controllers.placement import autoscalers
@@ -61,9 +61,9 @@ class InferenceServiceReconciler:
         core: Core = CORE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._memories, self._gangs, self._strangers = shared
+        self._memories, self._gangs, self._strangers, pods = shared
         self._handler, self._cluster, self._client, self._queue = handler, handler.cache, client, queue
-        self._executor = Executor(client, handler, settings.guard_delay)
+        self._executor = Executor(client, handler, settings.guard_delay, pods)
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
         self._failures = kube_events.create_failures(client, clock, wall)
         self._start_failures = kube_events.start_failures(client, clock, wall)
@@ -191,7 +191,8 @@ class InferenceServiceReconciler:
             pods=starts.with_failures(pods, memory.starting.reasons),
             refusals=memory.refusals(),
             accepted=memory.accepted,
-            checks=memory.checks(self._clock()),
+            checks=memory.checks(self._clock(), waits=waits(resource.status)),
+            remarks=memory.remarks(),
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
             strangers=self._strangers(pods),

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.foreign_pods import ForeignPods
+from ome_operator.cache.scope import Scope
 from ome_operator.controllers.inferenceservice.memory import Memories
 from ome_operator.controllers.placement.gangs import Gangs
+from ome_operator.controllers.pod_dry_runs import PodDryRuns
 from ome_operator.core.observed.objects import Pod, Ref, Strangers
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -23,11 +25,14 @@ Workers = Callable[[Iterable[Pod]], Mapping[str, Strangers]]
 
 
 class SharedState(NamedTuple):
-    """The memory of each service, the claims of all services to nodes, and the foreign workers of routers."""
+    """The memory of each service, the claims of all services to nodes, the foreign workers of routers, and whether pods
+    may be created in dry runs.
+    """
 
     memories: Memories
     gangs: Gangs
     strangers: Workers
+    pods: PodDryRuns
 
     @classmethod
     def empty(
@@ -42,4 +47,6 @@ class SharedState(NamedTuple):
         """Return the state before the first reconciliation. Services that may continue are added to the queue."""
         wake = partial(queue.add, after=settings.child_delay, spaced=settings.child_spacing)
         foreign = ForeignPods(client, clock, partial(cache.occupies_node, namespaces=settings.watch_namespaces))
-        return cls(Memories(), Gangs(cache, foreign, wake), strangers)
+        scope = Scope(settings.watch_namespaces, settings.policy.sees_cluster)
+        pods = PodDryRuns(client, scope, settings.own_name, clock)
+        return cls(Memories(), Gangs(cache, foreign, wake), strangers, pods)

@@ -304,6 +304,8 @@ class Observed:
     checks: Mapping[str, str] = field(default_factory=dict)
     """Key of a check -> "" if it succeeded, else a message. A check is a dry run of a revision's workloads by the API
     server, or a check whether the nodes have the capacity for a revision's pods."""
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """Revision -> a text about its dry run: why it has no result yet, or why its result does not cover every pod."""
     failures: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(kind, name) of a workload with missing pods -> message of the newest FailedCreate Event about it."""
     warnings: tuple[str, ...] = ()

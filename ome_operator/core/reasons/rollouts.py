@@ -99,14 +99,18 @@ class RolloutReasons:
     )  # fmt: skip
     CHECKING = ReasonRecord(
         "Checking", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.ACCEPTED,
-        meaning="the API server is asked to validate the new workloads (a dry run), or free capacity is being read; the "
-        "old revision serves meanwhile",
-        remedy="wait",
+        meaning="the API server is asked to validate the new workloads and their pods (a dry run), or free capacity is "
+        "being read; the old revision serves meanwhile",
+        remedy="wait. If the message has an error, repair what it names, such as a webhook: the dry run of the pods is "
+        "repeated for five minutes, and then the rollout goes on without it",
     )  # fmt: skip
     DRY_RUN_REFUSED = ReasonRecord(
         "DryRunRefused", of=(ROLLED_OUT,), kstatus=FAILED, stage=RolloutStage.ACCEPTED,
-        meaning="the API server refuses the new workloads in a dry run; the old revision serves meanwhile",
-        remedy="correct what its answer in the message names",
+        meaning="the API server refuses the new workloads or their pods in a dry run (an admission policy, Pod Security, a "
+        "LimitRange), or a quota has too little left for the new pods after the old ones are gone; the old revision serves "
+        "meanwhile",
+        remedy="correct what the message names; the dry run is repeated within five minutes. To ignore quotas: kubectl "
+        "annotate isvc NAME ome.io/ignore-fit=true",
     )  # fmt: skip
     WAITING_FOR_TURN = ReasonRecord(
         "WaitingForTurn", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WAVE,

@@ -12,14 +12,14 @@ from ome_operator.core.placement.gangs import PLACED, Placing, served_first, wit
 from ome_operator.core.reconcile.advice import advice
 from ome_operator.core.reconcile.plan import ApplyStatus, Create, EnsureSecret
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render import exposure, meta, networkpolicy, registry_sidecar, router, scaling, services
+from ome_operator.core.render import exposure, meta, networkpolicy, router, scaling, services
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, set_names, stamp
-from ome_operator.core.resolve.ome_labels import labels_of_template
 from ome_operator.core.rollout import pod_secrets
 from ome_operator.core.rollout.drain import Held, hold
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
+from ome_operator.core.rollout.routers import deployment
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.rollout.traffic import TrafficSplit, weigh
 from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec, progress
@@ -240,27 +240,12 @@ def _router(snapshot: Snapshot, intent: Intent, revision: str, held: Held, repli
     """Return the Deployment of the router of a kept slice, rendered from the present inputs, and its disruption budget."""
     if intent.router is None:
         return []
-    switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
-    image = "" if switched_off else snapshot.deps.policy.registry_image
-    sidecar = registry_sidecar.sidecar(image, intent.roles(revision), snapshot.deps.policy.pull_secrets)
     leaders = _leaders(snapshot, intent, revision, held) if router.names_leaders(intent.router) else ()
     allowed = scaling.allowed_disruptions(intent.policies[keys.ROUTER], replicas)
-    runtime = intent.resolved.runtime
-    replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
-    said = snapshot.service.annotations.get(keys.ROUTER_KEY) or intent.router.annotations.get(keys.ROUTER_KEY) or ""
-    key = said if snapshot.deps.policy.router_keys else "false"
-    labels = _besides(intent.roles(revision))
-    settings = router.RouterSettings(leaders, replaced, labels, key, intent.collector(revision))
     return [
-        router.deployment(intent.owner, revision, intent.router, replicas, sidecar, settings),
+        deployment(snapshot, intent, intent.router, revision, replicas, leaders),
         scaling.budget(intent.owner, keys.ROUTER, revision, allowed),
     ]
-
-
-def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
-    """Return the OME labels in the stored template of the engine of a slice."""
-    engine = roles.get(keys.ENGINE)
-    return labels_of_template(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()
 
 
 def _roles(intent: Intent, held: Held, source: str, counts: ReplicaCounts, routed: bool) -> list[RoleProgressSpec]:

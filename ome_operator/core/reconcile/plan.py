@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ome_operator.core.observed.objects import Epoch, Manifest, Pod, Ref
 from ome_operator.core.placement.admission import Claim
 from ome_operator.core.placement.fit import Needs
+from ome_operator.core.placement.quotas import QuotaChange
 
 NEEDED = ("Service", "Role", "RoleBinding")
 """Kinds of objects without which a service is not reachable although its pods are ready."""
@@ -130,12 +131,30 @@ class Recycle:
     """Name and replicas of the RoleScale of the role; None if the role has none."""
 
 
+class PodQuestion(NamedTuple):
+    """A pod that a rollout would create. A dry run shows whether the API server would refuse it."""
+
+    title: str
+    """The role and the place of the pod in its group, for messages."""
+    pod: Manifest
+    serving: Manifest | None = None
+    """The same pod of the revision that serves; None if that revision has no such pod."""
+    live: str = ""
+    """Name of an existing pod that takes the place of `serving`, because its template is not stored; "" for none."""
+
+
 @dataclass(frozen=True)
 class Check:
-    """A server-side dry run of the workloads of a revision. The result is in `Observed.checks` of the next pass."""
+    """A server-side dry run of the workloads of a revision and of their pods. The result is in `Observed.checks` of the
+    next pass.
+    """
 
     revision: str
+    """The revision, followed by "." and a digest of the question."""
     manifests: tuple[Manifest, ...]
+    pods: tuple[PodQuestion, ...] = ()
+    quotas: QuotaChange | None = None
+    """What the rollout needs and releases of ResourceQuotas; None if quotas are not compared."""
 
 
 @dataclass(frozen=True)

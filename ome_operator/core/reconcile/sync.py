@@ -27,6 +27,7 @@ from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.recovery.recover import recover
 from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.rollout import progress_deadline, revisions
+from ome_operator.core.rollout.dry_run import with_dry_run
 from ome_operator.core.rollout.intent import Intent, choose
 from ome_operator.core.rollout.replicas import replica_counts
 from ome_operator.core.rollout.step import decide, without
@@ -85,6 +86,7 @@ def _decide(snapshot: Snapshot, as_written: InferenceService, *, frozen: bool) -
     service = snapshot.service
     # Which revision is the target, what does it wait for, and how long has it made no progress?
     intent = choose(snapshot, resolve(service, snapshot.deps, snapshot.inputs, as_written=as_written))
+    intent = with_dry_run(snapshot, intent)
     pending = _pending(snapshot, intent, service.status)
     clock = progress_deadline.STOPPED if frozen else progress_deadline.clock(snapshot, intent.aim)
     # How many groups does each slice have now, and how many may it have after this pass?

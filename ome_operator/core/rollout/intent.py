@@ -9,18 +9,17 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
-from ome_operator.core.observed.objects import Deps, Epoch, Manifest, Ref
+from ome_operator.core.observed.objects import Deps, Epoch, Ref
 from ome_operator.core.placement.capacity_check import UNASKED, Fitting, fitting
 from ome_operator.core.podspec import queues
 from ome_operator.core.podspec.compose import Composed, compose
-from ome_operator.core.podspec.spelling import translated
 from ome_operator.core.problem import Problem, ProblemError
 from ome_operator.core.reasons import ROUTER_READY, RUNTIME_READY, Reason
 from ome_operator.core.reconcile.plan import Check, RoomCheck
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import meta
 from ome_operator.core.render.router import traces_refusal
-from ome_operator.core.render.statefulsets import Stored, stamp, stored
+from ome_operator.core.render.statefulsets import Stored, stored
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.resolve.inputs import Resolved
 from ome_operator.core.resolve.scaling import ReplicaPolicy, replica_policy
@@ -33,7 +32,6 @@ from ome_operator.core.traces import collector as traces_collector
 from ome_operator.core.waves import shared_edits
 from ome_operator.core.weights import mount
 from ome_operator.core.weights.availability import Availability, availability
-from ome_operator.names import digest
 from ome_operator.util.memoize import memoize_by_identity
 
 
@@ -132,8 +130,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     intent = replace(intent, fit=fit, advice=(*intent.advice, *fit.advice, *_untraced(intent)))
     if snapshot.started(aim.revision):
         return replace(intent, gate=_no_room(intent)) if fit.held else intent
-    gate, check = _gate(snapshot, intent)
-    return replace(intent, gate=gate, check=check)
+    return replace(intent, gate=_gate(snapshot, intent))
 
 
 def _untraced(intent: Intent) -> tuple[str, ...]:
@@ -218,22 +215,22 @@ def _sizes(data: Mapping[str, Any], groups: Mapping[str, int]) -> list[tuple[int
     return [(groups.get(name, 1), role.size) for name, role in stored(data).items()]
 
 
-def _gate(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
-    """Return the gate of the target, and the dry run that the gate waits for. The nodes with the model, the capacity
-    check and the dry run are considered only if another slice would be replaced.
+def _gate(snapshot: Snapshot, intent: Intent) -> Gate:
+    """Return the gate of the target. The nodes with the model and the capacity check are considered only if another slice
+    would be replaced. The dry run follows (`dry_run.with_dry_run`).
     """
     target, here = intent.target, intent.held
     if problems := _blocking(snapshot.service, intent):
-        return Gate(problems[0].reason, f"revision {target} waits: {problems[0].message}"), ()
+        return Gate(problems[0].reason, f"revision {target} waits: {problems[0].message}")
     if intent.strategy.paused:
-        return Gate(Reason.PAUSED, f"revision {target} waits: spec.rollout.paused is true"), ()
+        return Gate(Reason.PAUSED, f"revision {target} waits: spec.rollout.paused is true")
     if not snapshot.slices.keys() - {target}:
-        return OPEN, ()
+        return OPEN
     if here is not None and not here.enough:
-        return Gate(Reason.WAITING_FOR_MODEL, f"revision {target} waits for its weights: {here.sentence}; {here.remedy}"), ()
+        return Gate(Reason.WAITING_FOR_MODEL, f"revision {target} waits for its weights: {here.sentence}; {here.remedy}")
     if intent.fit.held:
-        return _no_room(intent), ()
-    return _dry_run(snapshot, intent)
+        return _no_room(intent)
+    return OPEN
 
 
 def _no_room(intent: Intent) -> Gate:
@@ -252,20 +249,3 @@ def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:
     routerless = service.spec.router is not None and intent.router is None
     grave = {ROUTER_READY, RUNTIME_READY} if routerless else {ROUTER_READY}
     return tuple(problem for problem in intent.problems if problem.condition in grave)
-
-
-def _dry_run(snapshot: Snapshot, intent: Intent) -> tuple[Gate, tuple[Check, ...]]:
-    """Return an open gate if the API server accepts the workloads of the target. Otherwise return a closed gate and,
-    while there is no result, the dry run to make. The dry run contains one group of each role.
-    """
-    manifests: list[Manifest] = []
-    for name, role in intent.roles(intent.target).items():
-        manifests += stamp(intent.owner, role, range(min(1, intent.groups.get(name, 1))))
-    key = f"{intent.target}.{digest(tuple(manifests))}"
-    answer = snapshot.observed.checks.get(key)
-    if answer is None:
-        return Gate(Reason.CHECKING, f"revision {intent.target}: dry run of its workloads"), (Check(key, tuple(manifests)),)
-    if answer:
-        said = translated(answer, snapshot.service, intent.resolved.runtime)
-        return Gate(Reason.DRY_RUN_REFUSED, f"revision {intent.target} was refused by the API server: {said}"), ()
-    return OPEN, ()

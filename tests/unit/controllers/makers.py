@@ -5,14 +5,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from ome_operator import keys
 from ome_operator.cache.cluster_cache import ClusterCache
 from ome_operator.cache.event_handler import EventHandler
 from ome_operator.cache.resources import SERVICE, keep
+from ome_operator.cache.scope import EVERYWHERE
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
+from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import ServiceMemory
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
 from ome_operator.controllers.inferenceservice.shared_state import SharedState
+from ome_operator.controllers.pod_dry_runs import PodDryRuns
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
@@ -28,8 +32,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def cluster(*seen: dict[str, Any], dirty: list[Ref] | None = None) -> EventHandler:
     """A cluster of which these objects are known; keys that become dirty are added to `dirty`."""
-    keys = [] if dirty is None else dirty
-    made = EventHandler(ClusterCache(Deps()), lambda ref, _: keys.append(ref), lambda _: (), lambda _: ())
+    found = [] if dirty is None else dirty
+    made = EventHandler(ClusterCache(Deps()), lambda ref, _: found.append(ref), lambda _: (), lambda _: ())
     for body in seen:
         made.seen(body["kind"], body)
     return made
@@ -54,6 +58,11 @@ def services(
 def execution(memory: ServiceMemory | None = None, clock: Callable[[], float] = lambda: 0.0) -> Execution:
     """A pass over the service that begins now."""
     return Execution(keep(SERVICE, BODY, None), memory or ServiceMemory(), set(), Result(), clock)
+
+
+def executor(api: FakeApi, handler: EventHandler) -> Executor:
+    """The executor of plans."""
+    return Executor(api, handler, 1.0, PodDryRuns(api, EVERYWHERE, keys.MANAGER))
 
 
 def wall() -> datetime:

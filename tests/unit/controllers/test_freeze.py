@@ -30,9 +30,10 @@ KNOWN = {
     "controllers/benchmarkjob.py": {"apply"},  # the Job
     "controllers/events.py": {"create"},  # an Event, of those that a Plan has
     "controllers/former_exposure.py": {"delete"},  # Ingresses and HTTPRoutes of another exposure.kind; waits while frozen
-    "controllers/inferenceservice/dry_run.py": {"apply"},  # stores nothing
+    "controllers/inferenceservice/dry_run.py": {"apply", "create"},  # stores nothing
     "controllers/inferenceservice/executor.py": {"apply", "create", "patch_merge", "delete"},  # what a Plan has
     "controllers/nodemodels.py": {"apply"},  # labels of a node
+    "controllers/pod_dry_runs.py": {"create"},  # a dry run, which stores nothing
     "controllers/policies.py": {"apply"},  # dry runs, which store nothing
     "controllers/conflicting_operators.py": {"create", "update"},  # Leases that say which class works in a namespace
     "controllers/sglang.py": {"apply"},  # what is made of an object of sglang.ai

@@ -12,7 +12,6 @@ from ome_operator import keys
 from ome_operator.controllers.base import Core
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.inferenceservice.execution import Result
-from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.memory import ServiceMemory
 from ome_operator.core.observed.objects import Ref, Refusal
 from ome_operator.core.reconcile.plan import Apply, Delete, Plan
@@ -33,7 +32,7 @@ async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_
     there = {"metadata": {"uid": has_the_name}} if has_the_name else NotFound("gone", 404)
     api, execution = FakeApi({"delete": MODIFIED, "get": there}), makers.execution()
     cluster = makers.cluster(STAYS)
-    await Executor(api, cluster, 1.0).effects(DELETE, execution)
+    await makers.executor(api, cluster).effects(DELETE, execution)
     assert cluster.cache.uids("StatefulSet") == known
     assert execution.result.requeue_after == 1.0, "the next pass tries again"
 
@@ -43,7 +42,7 @@ class Retried:
 
     def __init__(self, error: KubeError, plan: Plan = DELETE) -> None:
         self.api, self.memory, self.now = FakeApi({"delete": error, "apply": error, "get": STAYS}), ServiceMemory(), 0.0
-        self._executor, self._plan = Executor(self.api, makers.cluster(), 1.0), plan
+        self._executor, self._plan = makers.executor(self.api, makers.cluster()), plan
 
     def relent(self) -> None:
         """Writes are carried out."""

@@ -5,7 +5,6 @@ import logging
 import pytest
 
 from ome_operator.controllers.inferenceservice import journal
-from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.core.observed.objects import Refusal
 from ome_operator.core.reconcile.plan import Apply, Delete, Plan
 from tests.support.fake_api import FakeApi
@@ -50,7 +49,7 @@ async def test_only_what_is_new_was_made_and_what_is_gone_deleted() -> None:
         status={},
     )
     running = makers.execution()
-    await Executor(FakeApi({"delete": {"metadata": {}}}), makers.cluster(), 1.0).effects(plan, running)
+    await makers.executor(FakeApi({"delete": {"metadata": {}}}), makers.cluster()).effects(plan, running)
     assert journal.deeds(running.result.did) == "deleted 1 Deployment"
 
 

@@ -1,6 +1,8 @@
 """What passes remember."""
 
-from ome_operator.controllers.inferenceservice.memory import ServiceMemory, pause
+import pytest
+
+from ome_operator.controllers.inferenceservice.memory import ServiceMemory, pause, waits
 from ome_operator.core.observed.objects import Child, Pod, Refusal
 
 KEY = ("StatefulSet", "w")
@@ -92,3 +94,12 @@ def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
     assert memory.checks(now + 9) == {"r1": ""} and memory.checks(now + 10) == {} and memory.next_check(now) is None
     memory.store_capacity("r2", "taken", now)
     assert memory.checks(now) == {"r2": "taken"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "waited"),
+    [("WaitingForTurn", True), ("WaitingForRoom", True), ("Checking", False), ("RollingOut", False), ("Complete", False)],
+)
+def test_a_rollout_that_waits_has_replaced_nothing(reason: str, waited: bool) -> None:
+    assert waits({"conditions": [{"type": "Ready", "reason": "x"}, {"type": "RolledOut", "reason": reason}]}) is waited
+    assert not waits({}) and not waits({"conditions": [{"type": "EngineReady", "reason": reason}]})

@@ -7,7 +7,6 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Result
-from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.core.reconcile.plan import Apply, Plan
 from ome_operator.core.render.router import RULES
 from ome_operator.kube.errors import Conflict, Forbidden, NotFound
@@ -29,7 +28,7 @@ async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Result]:
     refuses = {"apply ControllerRevision": Conflict("another UID", 409), "get": NotFound("gone", 404)} if gone else {}
     api, execution = FakeApi(refuses), makers.execution()
     plan = Plan(first=(Apply(manifest("ControllerRevision"), "old"),), apply=wants(*apply))
-    await Executor(api, makers.cluster(), 1.0).effects(plan, execution)
+    await makers.executor(api, makers.cluster()).effects(plan, execution)
     return api.kinds("apply"), execution.result
 
 
@@ -60,7 +59,7 @@ async def test_a_binding_comes_when_its_role_is_stored(refused: tuple[str, ...],
     plan = bound()
     answers = {f"apply {kind}": Forbidden("no", 403) for kind in refused}
     api = FakeApi({**answers, "get Role": plan.apply[1].manifest})
-    await Executor(api, makers.cluster(), 1.0).effects(plan, makers.execution())
+    await makers.executor(api, makers.cluster()).effects(plan, makers.execution())
     assert api.kinds("apply") == order
 
 
@@ -81,6 +80,6 @@ MORE = [*RULES, {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["role
 async def test_a_role_that_is_not_ours_by_uid_and_content_is_never_bound(live: Any, uid: str) -> None:
     """A binding means whatever Role has the name when somebody asks."""
     api, execution = FakeApi({"get Role": live}), makers.execution()
-    await Executor(api, makers.cluster(), 1.0).effects(bound(uid=uid), execution)
+    await makers.executor(api, makers.cluster()).effects(bound(uid=uid), execution)
     assert api.kinds("apply") == ["Role"], "the cache takes the Role for ours, and live it is not"
     assert execution.result.requeue_after == 1.0

@@ -6,7 +6,6 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Result
-from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.core.observed.objects import Child
 from ome_operator.core.reconcile.plan import ApplyStatus, Create, Plan
 from ome_operator.kube.errors import AlreadyExists
@@ -32,7 +31,7 @@ async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any])
     api, cluster, execution = FakeApi({"apply": stored, "get": stored}), makers.cluster(*seen), makers.execution()
     api.answers["create"] = AlreadyExists("it exists", 409)
     api.answers["patch_merge"] = lambda call: {**stored, "metadata": {**stored["metadata"], **call.body["metadata"]}}
-    await Executor(api, cluster, 1.0).effects(plan, execution)
+    await makers.executor(api, cluster).effects(plan, execution)
     return execution.result, cluster.cache.children_of("ns", "svc")
 
 

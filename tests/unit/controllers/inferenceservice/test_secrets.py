@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ome_operator.controllers.inferenceservice.execution import Result
-from ome_operator.controllers.inferenceservice.executor import SECRET_AGAIN, Executor
+from ome_operator.controllers.inferenceservice.executor import SECRET_AGAIN
 from ome_operator.controllers.inferenceservice.memory import STEP, ServiceMemory
 from ome_operator.core.reconcile.plan import Apply, EnsureSecret, Plan
 from ome_operator.core.render import meta, router_key, ssh
@@ -29,7 +29,7 @@ async def passes(api: FakeApi, memory: ServiceMemory, *times: float, workloads: 
     for now in times:
         execution = makers.execution(memory, lambda now=now: now)  # type: ignore[misc]
         plan = Plan(ensure_secret=(EnsureSecret(SECRET),), apply=workloads)
-        await Executor(api, makers.cluster(), 1.0).effects(plan, execution)
+        await makers.executor(api, makers.cluster()).effects(plan, execution)
     return execution.result
 
 
@@ -51,7 +51,7 @@ async def test_a_routers_key_is_new_each_time_and_in_no_log(caplog: pytest.LogCa
     for _ in range(2):
         api = server()
         execution = makers.execution(ServiceMemory(), lambda: 0.0)
-        await Executor(api, makers.cluster(), 1.0).effects(Plan(ensure_secret=(EnsureSecret(made),)), execution)
+        await makers.executor(api, makers.cluster()).effects(Plan(ensure_secret=(EnsureSecret(made),)), execution)
         sent += api.bodies("create")
     first, second = (one["stringData"]["key"] for one in sent)
     assert first != second and len(first) == 64 and set(first) <= set("0123456789abcdef")

@@ -7,7 +7,6 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.controllers.inferenceservice.execution import Execution
-from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Plan
 from ome_operator.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, ServerError
 from tests.support.fake_api import Call, FakeApi
@@ -51,7 +50,7 @@ def answers(refused: dict[str, KubeError] | None = None, **more: Any) -> FakeApi
 async def applied(api: FakeApi, plan: Plan, *seen: dict[str, Any]) -> tuple[list[str], Execution]:
     """Names of what was applied, in this order, where these objects are known before."""
     execution = makers.execution()
-    await Executor(api, makers.cluster(*seen), 1.0).effects(plan, execution)
+    await makers.executor(api, makers.cluster(*seen)).effects(plan, execution)
     return [call.name for call in api.calls if call.verb == "apply"], execution
 
 
@@ -136,7 +135,7 @@ async def test_other_guards_are_asked_for_themselves() -> None:
     ]
     deletes = tuple(Delete("Pod", f"p{number}", f"u{number}", guard=guard) for number, guard in enumerate(guards))
     api = FakeApi({"list_objects": lambda call: [POD] if call.selector == "group=1" else [], "delete": {}})
-    await Executor(api, makers.cluster(), 1.0).effects(Plan(delete=deletes), makers.execution())
+    await makers.executor(api, makers.cluster()).effects(Plan(delete=deletes), makers.execution())
     assert sorted(api.kinds("list_objects")) == ["Node", "Pod", "Pod", "Pod"]
     assert sorted(call.name for call in api.calls if call.verb == "delete") == ["p0", "p4", "p5"]
 

@@ -1,0 +1,129 @@
+"""Compare the ResourceQuotas of a namespace with a rollout: what the new pods need, and what the old pods release.
+
+A dry run cannot answer this question: it counts the new pod in addition to all existing pods, so a namespace whose quota is
+exactly as large as its service would refuse every edit of the service.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator.core.placement.demand import HOST_PORT, requests
+from ome_operator.quantity import units
+
+_BARE = ("cpu", "memory", "ephemeral-storage")
+"""Names that a quota may use for `requests.<name>`."""
+_SHOWN = 3
+"""Largest number of shortages in a message."""
+
+
+class Usage(NamedTuple):
+    """What one object takes from quotas."""
+
+    amounts: tuple[tuple[str, int], ...]
+    """Name of a resource as in a quota -> amount, in `quantity.units`."""
+    pod: bool = False
+    """Whether the object is a pod. Quotas with scopes count only pods."""
+    best_effort: bool = False
+    """Whether the pod requests no CPU and no memory, and has no limits of either."""
+    priority: str = ""
+    """Name of the PriorityClass of the pod; "" if it names none."""
+
+
+class QuotaChange(NamedTuple):
+    """The objects that a rollout creates and removes, each with their number."""
+
+    comes: tuple[tuple[Usage, int], ...] = ()
+    goes: tuple[tuple[Usage, int], ...] = ()
+
+
+def of_pod(spec: Mapping[str, Any]) -> Usage:
+    """Return what a pod with this spec takes from quotas, computed as the API server does."""
+    limits = requests({**spec, **_only("limits", spec)})
+    asked = [(name, amount) for name, amount in requests(spec) if not name.startswith(HOST_PORT)]
+    bounds = [(name, amount) for name, amount in limits if not name.startswith(HOST_PORT)]
+    amounts = {f"requests.{name}": amount for name, amount in asked if name != "pods"}
+    amounts |= {f"limits.{name}": amount for name, amount in bounds if name != "pods"}
+    sized = any(name in ("cpu", "memory") for name, _ in (*asked, *bounds))
+    pods = {"pods": 1, "count/pods": 1}
+    return Usage(tuple(sorted({**amounts, **pods}.items())), True, not sized, str(spec.get("priorityClassName") or ""))
+
+
+def of_workload(plural: str) -> Usage:
+    """Return what a workload takes from quotas of the group `apps`, such as `count/statefulsets.apps`."""
+    return Usage(((f"count/{plural}.apps", 1),))
+
+
+def shortage(quotas: Iterable[Mapping[str, Any]], change: QuotaChange) -> str:
+    """Return which ResourceQuotas do not have the space for what a rollout creates, once what it removes is gone; "" if all
+    have the space.
+
+    The available amount of a resource is `hard - used`, and what the removed objects release.
+    """
+    said = [line for quota in quotas for line in _short(quota, change)]
+    more = [f"{len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
+    return "; ".join([*said[:_SHOWN], *more])
+
+
+def _short(quota: Mapping[str, Any], change: QuotaChange) -> Iterable[str]:
+    spec, status = quota.get("spec") or {}, quota.get("status") or {}
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    comes, goes = (_total(spec, side) for side in change)
+    for resource, limit in sorted(hard.items()):
+        name = _name(resource)
+        kind = name.partition(".")[2]
+        wanted, released, taken = comes[name], goes[name], units(kind, used.get(resource, "0"))
+        left = units(kind, limit) - taken + released
+        if wanted > left:
+            yield (
+                f"ResourceQuota {quota['metadata']['name']}: the new revision needs {_amount(kind, wanted)} {resource}, "
+                f"and {_amount(kind, max(0, left))} would be available (hard {limit}, used {used.get(resource, '0')}, "
+                f"of which the old revision releases {_amount(kind, released)})"
+            )
+
+
+def _total(spec: Mapping[str, Any], side: Iterable[tuple[Usage, int]]) -> Counter[str]:
+    total = Counter[str]()
+    for usage, number in side:
+        if _counts(spec, usage):
+            total.update({name: amount * number for name, amount in usage.amounts})
+    return total
+
+
+def _name(resource: str) -> str:
+    """Return the name under which `Usage` has a resource of a quota."""
+    return f"requests.{resource}" if resource in _BARE or resource.startswith("hugepages-") else resource
+
+
+def _amount(kind: str, amount: int) -> str:
+    return f"{amount}m" if kind == "cpu" and amount % 1000 else str(amount // 1000 if kind == "cpu" else amount)
+
+
+def _counts(spec: Mapping[str, Any], usage: Usage) -> bool:
+    """Return whether a quota counts an object. A scope that is not known here is assumed not to match."""
+    scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(usage.pod and _in_scope(scope, usage) for scope in scopes)
+
+
+def _in_scope(scope: Mapping[str, Any], usage: Usage) -> bool:
+    name, operator, values = scope.get("scopeName"), scope.get("operator"), scope.get("values") or ()
+    if name == "PriorityClass":
+        if operator in ("In", "NotIn"):
+            return bool((usage.priority in values) == (operator == "In"))
+        return bool(usage.priority) == (operator == "Exists")
+    return {"NotTerminating": True, "BestEffort": usage.best_effort, "NotBestEffort": not usage.best_effort}.get(
+        str(name), False
+    )
+
+
+def _only(part: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the containers of a spec with the amounts of `limits` or `requests` as their requests."""
+    out: dict[str, Any] = {}
+    for field in ("containers", "initContainers"):
+        out[field] = [
+            {**container, "resources": {"requests": (container.get("resources") or {}).get(part) or {}}}
+            for container in spec.get(field) or ()
+        ]
+    out["resources"] = {"requests": (spec.get("resources") or {}).get(part) or {}}
+    return out

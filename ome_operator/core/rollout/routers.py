@@ -1,0 +1,39 @@
+"""Render the router's Deployment of a slice from the present inputs of the service."""
+
+from collections.abc import Mapping
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.podspec.compose import Composed
+from ome_operator.core.reconcile.snapshot import Snapshot
+from ome_operator.core.render import registry_sidecar, router
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.core.resolve.ome_labels import labels_of_template
+from ome_operator.core.rollout.intent import Intent
+
+Leaders = tuple[tuple[str, tuple[str, ...]], ...]
+"""(component, addresses of its leaders) for each component."""
+
+
+def deployment(
+    snapshot: Snapshot, intent: Intent, composed: Composed, revision: str, replicas: int, leaders: Leaders
+) -> Manifest:
+    """Return the Deployment of the router of a slice. `composed` is the router in `intent`; `leaders` are the addresses
+    for a router that does not discover leaders itself.
+    """
+    switched_off = snapshot.service.annotations.get(keys.REGISTRY) == registry_sidecar.OFF
+    image = "" if switched_off else snapshot.deps.policy.registry_image
+    sidecar = registry_sidecar.sidecar(image, intent.roles(revision), snapshot.deps.policy.pull_secrets)
+    runtime = intent.resolved.runtime
+    replaced = router.replacement(snapshot.service.spec.router, runtime.spec.router_config if runtime else None)
+    said = snapshot.service.annotations.get(keys.ROUTER_KEY) or composed.annotations.get(keys.ROUTER_KEY) or ""
+    key = said if snapshot.deps.policy.router_keys else "false"
+    labels = _besides(intent.roles(revision))
+    settings = router.RouterSettings(leaders, replaced, labels, key, intent.collector(revision))
+    return router.deployment(intent.owner, revision, composed, replicas, sidecar, settings)
+
+
+def _besides(roles: Mapping[str, Stored]) -> tuple[tuple[str, str], ...]:
+    """Return the OME labels in the stored template of the engine of a slice."""
+    engine = roles.get(keys.ENGINE)
+    return labels_of_template(engine.leader["spec"]["template"]["metadata"]["labels"]) if engine is not None else ()

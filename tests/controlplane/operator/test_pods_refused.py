@@ -1,0 +1,274 @@
+"""Test that nothing that serves goes for pods that the API server would refuse, on a real control plane.
+
+Each rule here refuses pods and accepts the StatefulSet that creates them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ome_operator.controllers.pod_dry_runs import PROBE
+from ome_operator.errors import UserError
+from tests.support import yamls
+from tests.support.rig import USER, Manifest, Rig
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+OTHER = "other.example.com/engine:2"
+NOT_ALLOWED = "images of other.example.com are not allowed"
+IMAGES = "object.spec.containers.all(c, !c.image.startsWith('other.example.com/'))"
+ENFORCE = "pod-security.kubernetes.io/enforce"
+PROBED = ("run", PROBE, "--image=i", "--dry-run=server", f"--as={USER}")
+"""A command that the policy for pods refuses."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pairs(installed: Rig) -> None:
+    """Create the runtime: prefill and decode of two nodes each, and a router."""
+    installed.cluster.apply(yamls.runtime("refused-pairs", size=2, gpus=8, decoder=True))
+
+
+@pytest.fixture
+def served(rig: Rig, namespace: str) -> Rig:
+    """Return the cluster with a service that is Ready."""
+    rig.create(yamls.service(namespace, "s", "refused-pairs", "engine", "decoder", "router"))
+    rig.ready(namespace, "s", 60)
+    return rig
+
+
+def uids(rig: Rig, namespace: str) -> set[str]:
+    """Return the UIDs of all pods."""
+    return {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
+
+
+def edit(rig: Rig, namespace: str, component: str, image: str = OTHER, **more: Any) -> None:
+    """Change the image of a component of the service, and other fields of its containers."""
+    box = {"name": "router" if component == "router" else "ome-container", "image": image, **more}
+    part: Manifest = {"runner": box} if component == "router" else {"leader": {"runner": box}, "worker": {"runner": box}}
+    rig.patch("InferenceService", namespace, "s", {"spec": {component: part}})
+
+
+def serves(rig: Rig, namespace: str, before: set[str]) -> None:
+    """Check that nothing was removed."""
+    rig.quiet()
+    assert before <= uids(rig, namespace), "whatever served serves"
+    assert rig.condition(namespace, "s", "Ready")["status"] == "True"
+
+
+def rolled(rig: Rig, namespace: str, before: set[str]) -> None:
+    """Wait until every pod was replaced."""
+    rig.wait("every pod is new", lambda: len(now := uids(rig, namespace)) == 5 and not now & before, 90)
+    rig.ready(namespace, "s", 60)
+
+
+def sent(rig: Rig, *command: str) -> str:
+    """Return the answer of the API server to a command of kubectl."""
+    try:
+        return rig.cluster.kubectl(*command)
+    except UserError as error:
+        return str(error)
+
+
+def dry_run(rig: Rig, namespace: str, image: str) -> str:
+    """Return the answer of the API server to an administrator's dry run of a pod."""
+    return sent(rig, "run", "p", "-n", namespace, f"--image={image}", "--dry-run=server")
+
+
+@pytest.fixture
+def policy(rig: Rig, namespace: str) -> Iterator[str]:
+    """Install a policy of allowed repositories for pods of the namespace, and yield its name."""
+    name = f"allowed-{namespace}"
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec: dict[str, Any] = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"namespaceSelector": here, "resourceRules": rules},
+        "validations": [{"expression": IMAGES, "message": NOT_ALLOWED}],
+    }
+    stored = {"apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec}
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    rig.cluster.apply(stored)
+    rig.cluster.apply({**stored, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound})
+    rig.wait("the policy is in force", lambda: NOT_ALLOWED in dry_run(rig, namespace, OTHER))
+    yield name
+    for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+        rig.cluster.kubectl("delete", kind, name, "--ignore-not-found")
+
+
+@pytest.mark.parametrize(("component", "title"), [("decoder", "decode leader"), ("engine", "prefill leader")])
+@pytest.mark.usefixtures("policy")
+def test_images_that_are_not_allowed(served: Rig, namespace: str, component: str, title: str) -> None:
+    """The old slice serves with all of its pods, and an allowed image is rolled out."""
+    rig, before = served, uids(served, namespace)
+    edit(rig, namespace, component)
+    told = rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
+    assert f"was refused by the API server: {title} pod: pods " in told["message"]
+    serves(rig, namespace, before)
+    edit(rig, namespace, component, "engine:2")
+    rolled(rig, namespace, before)
+
+
+@pytest.mark.usefixtures("policy")
+def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
+    """Its Deployment keeps the old pod. An edit of an engine would remove this pod with the old slice, so it waits."""
+    rig, before = served, uids(served, namespace)
+    edit(rig, namespace, "router")
+    serves(rig, namespace, before)
+    edit(rig, namespace, "engine", "engine:2")
+    told = rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
+    assert "was refused by the API server: router pod: pods " in told["message"]
+    serves(rig, namespace, before)
+    edit(rig, namespace, "router", "router:2")
+    rolled(rig, namespace, before)
+
+
+def test_a_policy_that_is_gone_again(served: Rig, namespace: str, policy: str) -> None:
+    """A refusal is not for ever: the operator asks again by itself."""
+    rig, before = served, uids(served, namespace)
+    edit(rig, namespace, "decoder")
+    rig.says(namespace, "s", "RolledOut", "DryRunRefused", NOT_ALLOWED)
+    for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+        rig.cluster.kubectl("delete", kind, policy)
+    rolled(rig, namespace, before)
+
+
+def test_a_limit_range(served: Rig, namespace: str) -> None:
+    rig, before = served, uids(served, namespace)
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "1"}}]}
+    rig.cluster.apply(
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": namespace}, "spec": limits}
+    )
+    edit(rig, namespace, "decoder", "engine:2", resources={"requests": {"cpu": "4"}, "limits": {"cpu": "4"}})
+    rig.says(namespace, "s", "RolledOut", "DryRunRefused", "maximum cpu usage per Container is 2, but limit is 4")
+    serves(rig, namespace, before)
+
+
+def quota(rig: Rig, namespace: str, **hard: str) -> None:
+    """Create a quota, or change it, and wait until the API server has counted what it covers."""
+    metadata = {"name": "q", "namespace": namespace}
+    names = {name.replace("_", "/"): amount for name, amount in hard.items()}
+    rig.cluster.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": names}})
+
+    def counted() -> bool:
+        found = rig.get("ResourceQuota", namespace, "q") or {}
+        status = found.get("status") or {}
+        return bool(status.get("hard") == names and status.get("used", {}).keys() == names.keys())
+
+    rig.wait("the quota is counted", counted, 60)
+
+
+def test_a_quota_of_exactly_the_size_of_the_service(served: Rig, namespace: str) -> None:
+    """Every edit is rolled out, although a dry run of each pod exceeds the quota."""
+    rig, before = served, uids(served, namespace)
+    hard = {"pods": "5", "requests.nvidia.com_gpu": "32", "count_statefulsets.apps": "4", "count_deployments.apps": "1"}
+    quota(rig, namespace, **hard)
+    assert "exceeded quota: q" in dry_run(rig, namespace, "i")
+    edit(rig, namespace, "decoder", "engine:2")
+    rolled(rig, namespace, before)
+
+
+def test_a_quota_that_is_too_small_for_the_new_pods(served: Rig, namespace: str) -> None:
+    """Each new pod fits by itself, and not all of them: larger groups, where a dry run accepts the first pod."""
+    rig, before = served, uids(served, namespace)
+    quota(rig, namespace, **{"requests.nvidia.com_gpu": "40"})
+    worker = {"worker": {"size": 4, "runner": {"name": "ome-container", "image": "engine:2"}}}
+    rig.patch("InferenceService", namespace, "s", {"spec": {"decoder": worker}})
+    needs = (
+        "ResourceQuota q: the new revision needs 56 requests.nvidia.com/gpu, and 40 would be available (hard 40, used 32, "
+        "of which the old revision releases 32)"
+    )
+    rig.says(namespace, "s", "RolledOut", "DryRunRefused", needs)
+    serves(rig, namespace, before)
+    quota(rig, namespace, **{"requests.nvidia.com_gpu": "56"})
+    rig.wait("it rolls", lambda: len(now := uids(rig, namespace)) == 8 and not now & before, 90)
+
+
+def test_pod_security_that_came_after_the_service(served: Rig, namespace: str) -> None:
+    """The pods that serve would be refused, too. This says nothing about the edit: it is reported and blocks nothing."""
+    rig, before = served, uids(served, namespace)
+    rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "restricted"}}})
+    serves(rig, namespace, before)
+    rig.patch("InferenceService", namespace, "s", {"spec": {"engine": {"annotations": {"a": "b"}}}})
+    words = "the API server refuses this pod of the revision that serves, too: pods "
+    rig.wait("it is reported", lambda: words in rig.condition(namespace, "s", "Advice").get("message", ""))
+    told = rig.condition(namespace, "s", "Advice")["message"]
+    assert 'violates PodSecurity "restricted:latest"' in told
+    rig.wait("it rolls", lambda: before - uids(rig, namespace), 60)
+
+
+def test_pod_security_and_an_edit_that_violates_more(served: Rig, namespace: str) -> None:
+    """The level refuses what serves because of its weights on the node. What the edit adds is another violation."""
+    rig, before = served, uids(served, namespace)
+    rig.patch("Namespace", "", namespace, {"metadata": {"labels": {ENFORCE: "baseline"}}})
+    rig.patch("InferenceService", namespace, "s", {"spec": {"decoder": {"hostNetwork": True}}})
+    words = 'violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPath volumes'
+    rig.says(namespace, "s", "RolledOut", "DryRunRefused", words)
+    serves(rig, namespace, before)
+
+
+def test_a_webhook_that_does_not_answer(served: Rig, namespace: str) -> None:
+    """No pod could be created now, so nothing is removed, and the status names the webhook."""
+    rig, before = served, uids(served, namespace)
+    name = f"down-{namespace}"
+    hook = {
+        "name": "pods.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 1,
+    }
+    kind, metadata = "ValidatingWebhookConfiguration", {"name": name}
+    rig.cluster.apply({"apiVersion": ADMISSION, "kind": kind, "metadata": metadata, "webhooks": [hook]})
+    try:
+        rig.wait("it is called", lambda: "failed calling webhook" in dry_run(rig, namespace, "i"))
+        edit(rig, namespace, "decoder", "engine:2")
+        rig.says(
+            namespace, "s", "RolledOut", "Checking", 'no answer yet: Internal error occurred: failed calling webhook "pods'
+        )
+        assert before <= uids(rig, namespace)
+    finally:
+        rig.cluster.kubectl("delete", kind.lower(), name)
+    rolled(rig, namespace, before)
+
+
+def anew(rig: Rig) -> None:
+    """Start the operator again, so that it tests the policy at once."""
+    rig.stop()
+    rig.start()
+    rig.leads()
+
+
+def unchecked(rig: Rig, namespace: str, image: str, words: str) -> None:
+    """Edit the service, and check that it is rolled out, and that Advice states why its pods were not checked."""
+    before, since = uids(rig, namespace), rig.cluster.audit_mark()
+    edit(rig, namespace, "decoder", image)
+    rig.wait("a sentence", lambda: words in rig.condition(namespace, "s", "Advice").get("message", ""), often=True)
+    rolled(rig, namespace, before)
+    asked = [one for one in rig.cluster.audit(since) if (one.user, one.resource, one.verb) == (USER, "pods", "create")]
+    assert {one.name for one in asked} <= {PROBE}, "no pod of the service was asked about"
+
+
+def test_without_the_policy_there_is_no_right_and_a_sentence(served: Rig, namespace: str) -> None:
+    rig = served
+    may = ("auth", "can-i", "create", "pods", f"--as={USER}", "-n", namespace)
+    assert rig.cluster.kubectl(*may).strip() == "yes"
+    no_right = "the operator has no right to create pods in dry runs, which the chart grants with admissionPolicy.enabled"
+    try:
+        for number, value in enumerate(("admissionPolicy.enabled=false", "rbac.dryRunPods=false")):
+            rig.install(value)
+            with pytest.raises(UserError):
+                rig.cluster.kubectl(*may)
+            anew(rig)
+            unchecked(rig, namespace, f"engine:no-right-{number}", no_right)
+        rig.install()
+        rig.cluster.kubectl("delete", "validatingadmissionpolicybinding", "ome-operator-pods")
+        rig.wait("the policy is not in force", lambda: "created" in sent(rig, *PROBED, "-n", namespace))
+        anew(rig)
+        unchecked(
+            rig, namespace, "engine:no-policy", "the admission policy ome-operator-pods, which permits only dry runs of pods"
+        )
+    finally:
+        rig.install()
+        anew(rig)

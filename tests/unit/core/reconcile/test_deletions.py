@@ -1,0 +1,55 @@
+"""Every place where the operator ends pods is listed, with what protects pods that serve from pods that cannot start."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.support import parts
+
+SOURCE = parts.ROOT / "ome_operator"
+ENDS = frozenset({"Delete", "Recycle"})
+"""Effects of a plan that end pods."""
+LIVE = frozenset({"delete"})
+"""Methods of the client that end pods."""
+GATED = "the rollout's gate: a dry run has shown that the new pods can be created"
+ASKED = "a person or an autoscaler asked for fewer groups or components; nothing takes their place"
+FAILED = "the pods do not serve, or end already"
+PLACES = {
+    ("core/rollout/retire.py", "_deletes"): f"workloads. Of an old slice: {GATED}. Of groups that are not kept: {ASKED}",
+    ("core/rollout/retire.py", "hurry"): "workers whose leader is gone",
+    ("core/rollout/retire.py", "leftovers"): "leaders whose StatefulSet is gone",
+    ("core/placement/gangs.py", "give_back"): "groups that have not served",
+    ("core/recovery/recover.py", "_recycling"): f"{FAILED}; or a person edited the template (docs/production.md)",
+    ("core/recovery/recover.py", "_forced"): FAILED,
+    ("core/reconcile/diff.py", "_prune"): ASKED,
+    ("core/reconcile/diff.py", "_strayed"): "a RoleBinding",
+    ("core/reconcile/diff.py", "_forgotten"): "a ControllerRevision",
+    ("controllers/former_exposure.py", "_remove"): "an Ingress or an HTTPRoute",
+    ("controllers/inferenceservice/executor.py", "_delete"): "what a plan contains",
+}
+"""Module and function -> what is deleted, and why no pod that serves goes for pods that cannot start."""
+COMMANDS = ("adopt", "cli")
+"""Packages whose deletions a person starts."""
+
+
+def test_every_place_that_ends_pods_is_listed() -> None:
+    found = set()
+    for file in sorted(SOURCE.rglob("*.py")):
+        name = str(file.relative_to(SOURCE))
+        if name.partition("/")[0] not in COMMANDS:
+            found |= {(name, function) for function in _ending(ast.parse(file.read_text()))}
+    assert found == PLACES.keys()
+
+
+def _ending(tree: ast.AST) -> Iterator[str]:
+    """Yield the innermost function of each call that ends pods."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and _ends(node.func):
+                    yield function.name
+
+
+def _ends(called: ast.expr) -> bool:
+    if isinstance(called, ast.Name):
+        return called.id in ENDS
+    return isinstance(called, ast.Attribute) and called.attr in LIVE and "client" in ast.unparse(called.value)
