@@ -6,7 +6,8 @@ from ome_operator.preflight.check import shortened
 
 NCCL = (
     "DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:93, invalid usage (run with "
-    "NCCL_DEBUG=WARN for details), NCCL version 2.28.9\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+    "NCCL_DEBUG=WARN for details), NCCL version 2.28.9\nncclInvalidUsage: This usually reflects invalid usage of NCCL "
+    "library.\n"
     "Last error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 60"
 )
 """The refusal of NCCL 2.28.9 on an H100 that two ranks shared (2026-11-27). torch 2.11.0 wrote it."""
