@@ -135,9 +135,19 @@ def demand(template: Manifest, weights: bool) -> Demand:
 
 def elsewhere(template: Manifest) -> bool:
     """Return whether a queue or another scheduler places the pods of a template."""
-    labels = (template.get("metadata") or {}).get("labels") or {}
+    return scheduled_elsewhere(template) or keys.KUEUE_LABEL in _labels(template)
+
+
+def scheduled_elsewhere(template: Manifest) -> bool:
+    """Return whether another scheduler, or a queue that has its own scheduler, binds the pods of a template to nodes.
+    Kueue only decides when the default scheduler may bind them.
+    """
     scheduler = template["spec"].get("schedulerName") or "default-scheduler"
-    return scheduler != "default-scheduler" or keys.KUEUE_LABEL in labels or keys.VOLCANO_LABEL in labels
+    return scheduler != "default-scheduler" or keys.VOLCANO_LABEL in _labels(template)
+
+
+def _labels(template: Manifest) -> Mapping[str, str]:
+    return (template.get("metadata") or {}).get("labels") or {}
 
 
 def requests(spec: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

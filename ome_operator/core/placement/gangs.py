@@ -3,6 +3,7 @@ claims.
 
 This applies only to the slice of the target revision, and only if `Policy.gang_timeout` is set. The state machine of a gang
 is in `core/placement/attempts.py`. The admission of the gangs of all services is in `core/placement/admission.py`.
+Gangs in a queue of Kueue are in `core/placement/kueue.py`.
 """
 
 from collections import Counter
@@ -15,11 +16,10 @@ from ome_operator import keys
 from ome_operator.core import group_numbers
 from ome_operator.core.observed.objects import Turn
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, started
-from ome_operator.core.placement import timing
+from ome_operator.core.placement import kueue, timing
 from ome_operator.core.placement.admission import Claim, Idle, contested
 from ome_operator.core.placement.attempts import Decision, Numbers, Record, Seen, advance, gang, rested, trying
 from ome_operator.core.placement.capacity_check import needs
-from ome_operator.core.placement.demand import elsewhere
 from ome_operator.core.placement.fit import lacks
 from ome_operator.core.placement.partial_gangs import Groups, Stranded, idle, stranded
 from ome_operator.core.reconcile.plan import Delete
@@ -69,8 +69,7 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     if not deps.policy.gang_timeout:
         return PLACED
     roles, share = intent.roles(target), step.groups.get(target)
-    templates = [work["spec"]["template"] for role in roles.values() for work in (role.leader, role.worker) if work]
-    if share is None or not (deps.policy.sees_cluster and deps.nodes) or any(map(elsewhere, templates)):
+    if share is None or not (deps.policy.sees_cluster and deps.nodes) or kueue.placed_elsewhere(roles):
         return PLACED
     found = snapshot.slices.get(target, Slice(target, (), ()))
     before, told = _record(snapshot, found), snapshot.observed.turn
@@ -82,8 +81,8 @@ def place(snapshot: Snapshot, intent: Intent, step: RolloutStep, *, held: bool) 
     whole = before is None or not before.anew
     served: Groups = _served(snapshot, ready, share, found) if whole else dict.fromkeys(roles, frozenset())
     on_demand = told.coming or snapshot.service.annotations.get(keys.IGNORE_FIT) == "true"
-    timeout = timing.TRY_ON_DEMAND if on_demand else deps.policy.gang_timeout
-    lost = None if held else stranded(snapshot, intent, roles, served, timeout)
+    timeout = timing.TRY_ON_DEMAND if on_demand else kueue.timeout(roles, deps.policy.gang_timeout)
+    lost = None if held or kueue.queued(roles) else stranded(snapshot, intent, roles, served, timeout)
     held_back = idle(snapshot, intent, roles, share, lost) if lost is not None else None
     gives_way = held_back is not None and told.gives_way == held_back.goes
     if lost is not None and gives_way:
@@ -116,11 +115,12 @@ def _advanced(
     replaces = any(started(other) for name, other in snapshot.slices.items() if name != found.revision)
     new = before is None and not replaces and not any(group_numbers.existing(name, found) for name in roles)
     wanted = new or (before is not None and before.trying and not seen.half)
+    queued = kueue.queued(roles)
     decision = advance(
         before,
         seen,
-        turn=snapshot.observed.turn.sure,
-        contested=wanted and _contested(snapshot, roles, share, new),
+        turn=kueue.turn(before, _key(snapshot), snapshot.now) if queued else snapshot.observed.turn.sure,
+        contested=wanted and not queued and _contested(snapshot, roles, share, new),
         timeout=timeout,
         now=snapshot.now,
         gives_way=gives_way,
@@ -131,6 +131,10 @@ def _advanced(
     if decision.failed and decision.record is not None:
         decision = decision._replace(record=decision.record._replace(refused=_refused(snapshot)))
     return decision
+
+
+def _key(snapshot: Snapshot) -> str:
+    return f"{snapshot.service.namespace}/{snapshot.service.name}"
 
 
 def _asking(placing: Placing, asks: Idle | None, lost: Stranded, told: Turn) -> Placing:
@@ -213,13 +217,22 @@ def _placing(
     decision: Decision,
     room: Numbers,
 ) -> Placing:
-    service, record = snapshot.service, decision.record
-    key, namespace, pods = f"{service.namespace}/{service.name}", service.namespace, _priority_class(roles)
+    record, queued = decision.record, kueue.queued(roles)
+    key, namespace, pods = _key(snapshot), snapshot.service.namespace, _priority_class(roles)
+    if record is None and queued:
+        return Placing({}, {}, served)
     if record is None:
         asked = needs({name: roles[name] for name in room}, room, namespace, True)
         priority = max((pod.priority for pod in snapshot.pods), default=0)
         promise = Claim(key, asked, trying=True, priority=priority, priority_class=pods, serves=True)
         return Placing({}, {}, served, promise if room else None)
+    revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
+    stored = {"revision": revision, **record._asdict()}
+    if queued and record.trying:
+        return Placing(stored, record.waiting, served, again=decision.again)
+    if queued:
+        pause = kueue.pause(record, key, snapshot.now) or timing.RECHECK  # the service may be frozen
+        return Placing(stored, record.waiting, served, again=pause, waits=kueue.WAITS, refused=record.refused)
     groups = trying(record, seen) if record.trying else gang(record, seen)
     claim = Claim(
         key=key,
@@ -234,8 +247,6 @@ def _placing(
     )
     again = _again(claim, snapshot) if decision.again is None else decision.again
     waits = "" if record.trying else snapshot.observed.turn.waits
-    revision = next(iter(roles.values())).leader["metadata"]["labels"][keys.REVISION]
-    stored = {"revision": revision, **record._asdict()}
     return Placing(stored, record.waiting, served, claim if groups else None, again, waits, record.refused)
 
 

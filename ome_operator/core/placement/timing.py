@@ -8,9 +8,15 @@ from datetime import timedelta
 TRY_ON_DEMAND = 1200.0
 """Time limit of a placement attempt if an autoscaler creates the nodes for it: a cloud needs minutes to provide a machine
 with GPUs."""
+IN_QUEUE = 10
+"""By how much a placement attempt in a queue of Kueue is longer than others: pods that Kueue preempts for the gang may use
+their whole grace period. A shorter attempt would end before, and would preempt them again after its pause."""
 PAUSES = (timedelta(0), timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=5))
 """How long a gang waits after a failed placement attempt although it seems to fit, because the known capacity was wrong.
 The index is the number of consecutive failed attempts."""
+QUEUE_JITTER = 60.0
+"""By how many seconds at most the pauses of different services in a queue of Kueue differ, so that two services that have
+released their nodes at the same time do not try again at the same time."""
 RECHECK = 30.0
 """How long until a gang that waits is reconciled again if no event triggers a pass."""
 FIRST_ANSWER = 1.0

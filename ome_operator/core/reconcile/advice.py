@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from ome_operator import names
 from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
-from ome_operator.core.render import exposure, probes, rdma, router, scaling, services, ssh
+from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaling, services, ssh
+from ome_operator.core.render.statefulsets import stored
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.status.progress import RoleProgress
 
@@ -30,6 +31,7 @@ def advice(
     said += _unmetered(snapshot, intent, far)
     data = intent.data.get(intent.target) or {}
     said += data.get("dropped") or ()
+    said += queue_advice.advice(stored(data), intent.groups, service.labels, intent.target)
     for part in (data.get("workloads") or {}).values():
         template = part["leader"]["spec"]["template"]
         boxes = [one["name"] for one in template["spec"]["containers"]]

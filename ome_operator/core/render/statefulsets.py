@@ -2,8 +2,8 @@
 template (decisions 3).
 
 `workloads` is the renderer; its result is stored in the ControllerRevision. Later only `stamp` runs, which sets the name and
-label of a group in the stored template. An object that is repaired, or a group that a newer operator adds, therefore equals
-the other groups.
+label of a group in the stored template and, for pods in a queue of Kueue, the pod group. An object that is repaired, or a
+group that a newer operator adds, therefore equals the other groups.
 
 Each group has a StatefulSet of one pod, its leader, and, if it has more pods, a StatefulSet of its workers. A group thus has
 a fixed size, and can be created, replaced and deleted independently of its number (decisions 22).
@@ -18,7 +18,7 @@ from ome_operator.core.observed.objects import Manifest
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.podspec.queues import with_queue
 from ome_operator.core.preflight.mode import OFF, mode
-from ome_operator.core.render import meta, pod_template
+from ome_operator.core.render import meta, pod_groups, pod_template
 from ome_operator.core.resolve.finetuned import mounted_weights
 from ome_operator.core.selection.accelerator import unset_by_service
 from ome_operator.core.traces.collector import endpoint
@@ -46,6 +46,8 @@ class Stored(NamedTuple):
     and labels."""
     worker: Manifest | None
     """Template for the StatefulSet of a group's workers, in the same form as `leader`; None for groups of one pod."""
+    pod_group: str = ""
+    """`pod_groups.KUEUE` if `stamp` names the pods of each group as a pod group of Kueue, otherwise ""."""
 
 
 def workloads(
@@ -61,7 +63,8 @@ def workloads(
 
     `directories` are those of the revisions of the model and of every adapter, "" for weights that are stored at their path
     itself. `labels` are OME's labels; labels from the user take precedence. `default_preflight` is the preflight mode if the
-    inputs name none. The result is JSON data: component -> {size, port, leader, worker}. Raises ProblemError if the inputs
+    inputs name none. The result is JSON data: component -> {size, port, leader, worker} and, for
+    pods in a queue of Kueue, podGroup. Raises ProblemError if the inputs
     cannot be rendered.
     """
     out: dict[str, Any] = {}
@@ -100,11 +103,14 @@ def _role(
             f"{component}: fineTunedWeights are mounted, but not passed to the engine, because it is not a known engine "
             "that accepts adapters, or a shell starts it: name their directories in its args"
         )
+    leaders, workers = _leader_set(context, composed, leader), _worker_set(context, composed, worker) if worker else None
+    named = pod_groups.kind(leaders, workers)
     role = {
         "size": composed.size,
         "port": pod_template.port(main, 30000 if "decoder" in inputs else 8080),
-        "leader": _leader_set(context, composed, leader),
-        "worker": _worker_set(context, composed, worker) if worker else None,
+        "leader": leaders,
+        "worker": workers,
+        **({"podGroup": named} if named else {}),
     }
     return role, warnings
 
@@ -113,7 +119,9 @@ def _role(
 def stored(data: Mapping[str, Any]) -> Mapping[str, Stored]:
     """Return the roles of a stored revision by component."""
     return {
-        name: Stored(name, int(role["size"]), int(role["port"]), role["leader"], role.get("worker"))
+        name: Stored(
+            name, int(role["size"]), int(role["port"]), role["leader"], role.get("worker"), str(role.get("podGroup") or "")
+        )
         for name, role in (data.get("workloads") or {}).items()
     }
 
@@ -136,9 +144,12 @@ def stamp(owner: meta.Owner, role: Stored, groups: Iterable[int]) -> list[Manife
     """
     manifests = []
     for group in groups:
-        manifests.append(_stamp(owner, role.leader, names.leader(stem(role), group), group, 1))
+        leader = names.leader(stem(role), group)
+        together = (leader, role.size) if role.pod_group == pod_groups.KUEUE else ()
+        manifests.append(_stamp(owner, role.leader, leader, group, 1, together))
         if role.worker is not None:
-            manifests.append(_stamp(owner, role.worker, names.worker(stem(role), group), group, role.size - 1))
+            workers = names.worker(stem(role), group)
+            manifests.append(_stamp(owner, role.worker, workers, group, role.size - 1, together))
     return manifests
 
 
@@ -154,10 +165,15 @@ def stem(role: Stored) -> str:
 
 
 @memoize_by_identity(16384)
-def _stamp(owner: meta.Owner, template: Manifest, name: str, group: int, replicas: int) -> Manifest:
+def _stamp(
+    owner: meta.Owner, template: Manifest, name: str, group: int, replicas: int, together: tuple[str, int] | tuple[()]
+) -> Manifest:
+    """Return the StatefulSet of a group. `together` is the name and the size of its pod group, or () without a pod group."""
     mark = {keys.GROUP_INDEX: str(group)}
     spec, inner = template["spec"], template["spec"]["template"]
     metadata = {**inner["metadata"], "labels": {**inner["metadata"]["labels"], **mark}}
+    if together:
+        metadata = pod_groups.marked(metadata, *together)
     stamped = {
         **spec,
         "selector": {**spec["selector"], "matchLabels": {**spec["selector"]["matchLabels"], **mark}},

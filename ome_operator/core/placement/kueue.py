@@ -1,0 +1,58 @@
+"""Decide when a gang in a queue of Kueue is created again.
+
+A service in a queue of Kueue takes no part in the admission of gangs to nodes, because the quota of the queue decides, not
+the capacity of nodes. Its pods without a node take no node from others, so they are created at once and stay, and keep their
+place in the queue. If only a part of its gang was admitted in time, the nodes are released, and the gang is created again
+after a pause.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from hashlib import sha256
+
+from ome_operator import quantity
+from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.placement import timing
+from ome_operator.core.placement.attempts import Record
+from ome_operator.core.placement.demand import elsewhere, scheduled_elsewhere
+from ome_operator.core.render.statefulsets import Stored
+
+WAITS = (
+    "its queue: Kueue admitted only a part of what has to run together, so the nodes were released; all of it is created "
+    "again within minutes"
+)
+"""What a gang waits for between two attempts, as a text to follow "waits for"."""
+
+
+def placed_elsewhere(roles: Mapping[str, Stored]) -> bool:
+    """Return whether another scheduler binds pods of these roles to nodes."""
+    return any(map(scheduled_elsewhere, _templates(roles)))
+
+
+def queued(roles: Mapping[str, Stored]) -> bool:
+    """Return whether pods of these roles wait in a queue of Kueue, or another scheduler binds them."""
+    return any(map(elsewhere, _templates(roles)))
+
+
+def timeout(roles: Mapping[str, Stored], usual: float) -> float:
+    """Return the time limit of a placement attempt in seconds. `usual` is the time limit outside of queues."""
+    return usual * timing.IN_QUEUE if queued(roles) else usual
+
+
+def turn(record: Record | None, key: str, now: datetime) -> bool | None:
+    """Return True if the gang may be created again, None while its pause lasts. `key` identifies the service."""
+    return None if record is None or pause(record, key, now) else True
+
+
+def pause(record: Record, key: str, now: datetime) -> float:
+    """Return the seconds until a gang that released its nodes is created again. The pause is at least a minute, and
+    differs between services by up to a minute. `key` identifies the service.
+    """
+    since = quantity.moment(record.since, now) or now
+    jitter = int(sha256(key.encode()).hexdigest()[:4], 16) / 0xFFFF * timing.QUEUE_JITTER
+    least = timing.PAUSES[min(max(1, record.tries), len(timing.PAUSES) - 1)].total_seconds()
+    return max(0.0, least + jitter - (now - since).total_seconds())
+
+
+def _templates(roles: Mapping[str, Stored]) -> Iterable[Manifest]:
+    return [work["spec"]["template"] for role in roles.values() for work in (role.leader, role.worker) if work]

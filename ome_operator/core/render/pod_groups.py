@@ -1,0 +1,66 @@
+"""Name the pods of an engine group as one pod group of Kueue, so that Kueue admits all of them or none.
+
+Each engine group is a pod group of its own, because its size never changes. A pod group over prefill and decode would keep
+the quota of a group that is scaled down: Kueue waits for a replacement of each pod that it has admitted.
+"""
+
+from collections.abc import Mapping
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Manifest
+
+KUEUE = "kueue"
+"""Value of `podGroup` in a stored role whose groups are named. Roles that an earlier operator stored have no such value, so
+their pods keep their form."""
+PARENT = "ome.io/inferenceservice"
+"""Name of the controller that owns the pods, as Kueue's integrations name themselves."""
+
+
+def queues(leader: Manifest, worker: Manifest | None) -> frozenset[str]:
+    """Return the queues of Kueue that the pods of a role name; "" stands for pods that name none. The arguments are stored
+    StatefulSets.
+    """
+    return frozenset(str(_labels(each).get(keys.KUEUE_LABEL) or "") for each in (leader, worker) if each is not None)
+
+
+def named(leader: Manifest, worker: Manifest | None) -> bool:
+    """Return whether the user wrote the name of a pod group, or a number of pods, for pods of a role."""
+    return any(any(of_user(each)) for each in (leader, worker))
+
+
+def of_user(workload: Manifest | None) -> tuple[str, str]:
+    """Return the name of the pod group and the number of its pods that the user wrote for the pods of a stored
+    StatefulSet; "" for what the user did not write.
+    """
+    if workload is None:
+        return "", ""
+    notes = workload["spec"]["template"]["metadata"].get("annotations") or {}
+    return str(_labels(workload).get(keys.KUEUE_GROUP) or ""), str(notes.get(keys.KUEUE_COUNT) or "")
+
+
+def kind(leader: Manifest, worker: Manifest | None) -> str:
+    """Return `KUEUE` if the pods of a role are to be named as pod groups, otherwise "".
+
+    They are not if leader and workers do not name the same queue, or if the user wrote the name of a pod group.
+    """
+    found = queues(leader, worker)
+    return KUEUE if len(found) == 1 and all(found) and not named(leader, worker) else ""
+
+
+def marked(metadata: Manifest, name: str, size: int) -> Manifest:
+    """Return the metadata of a pod template with the name of its pod group and the number of pods of the group.
+
+    Kueue would add a finalizer to pods of a group and keep a pod that has ended until its replacement exists. A StatefulSet
+    gives the replacement the same name, so it would never exist. Pods that name a parent get no finalizer.
+    """
+    labels = {keys.KUEUE_GROUP: name, keys.KUEUE_MANAGED: "true"}
+    annotations = {keys.KUEUE_COUNT: str(size), keys.KUEUE_SERVING: "true", keys.KUEUE_PARENT: PARENT}
+    return {
+        **metadata,
+        "labels": {**metadata["labels"], **labels},
+        "annotations": {**(metadata.get("annotations") or {}), **annotations},
+    }
+
+
+def _labels(workload: Manifest) -> Mapping[str, str]:
+    return workload["spec"]["template"]["metadata"].get("labels") or {}

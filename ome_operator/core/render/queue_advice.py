@@ -1,0 +1,62 @@
+"""Advice about queues of Kueue: which pods of a service Kueue does not admit together."""
+
+from collections.abc import Iterator, Mapping
+
+from ome_operator import keys
+from ome_operator.core.render import pod_groups
+from ome_operator.core.render.statefulsets import Stored
+from ome_operator.names import title
+
+
+def advice(
+    roles: Mapping[str, Stored], groups: Mapping[str, int], labels: Mapping[str, str], revision: str
+) -> Iterator[str]:
+    """Yield a sentence for each part of a revision that Kueue does not admit together.
+
+    `groups` is the number of wanted groups of each role, `labels` are the labels of the InferenceService.
+    """
+    queues = {name: pod_groups.queues(role.leader, role.worker) for name, role in roles.items()}
+    waiting = {name: found for name, found in queues.items() if any(found)}
+    both = keys.DECODER in roles
+    if not waiting and keys.KUEUE_LABEL in labels:
+        yield (
+            f"the label {keys.KUEUE_LABEL} of the InferenceService has no effect: write it into "
+            + " and ".join(f"spec.{name}.labels" for name in roles)
+        )
+    for name in roles.keys() - waiting.keys() if waiting else ():
+        other = next(iter(waiting))
+        yield (
+            f"{title(other, both)} waits in a queue of Kueue and {title(name, both)} does not, so {title(name, both)} takes "
+            f"nodes while {title(other, both)} waits: write the label {keys.KUEUE_LABEL} into spec.{name}.labels, too"
+        )
+    for name, found in waiting.items():
+        role = roles[name]
+        if len(found) > 1:
+            yield (
+                f"leader and workers of {title(name, both)} do not name the same queue of Kueue, so Kueue does not admit "
+                f"a group as a whole: write the label {keys.KUEUE_LABEL} into spec.{name}.labels only"
+            )
+        elif not role.pod_group and role.size > 1 and not pod_groups.named(role.leader, role.worker):
+            yield (
+                f"Kueue admits the pods of {title(name, both)} one by one, because an earlier version of the operator "
+                f"rendered revision {revision}: in the next revision Kueue admits each group as a whole"
+            )
+    yield from _miscounted(roles, groups)
+
+
+def _miscounted(roles: Mapping[str, Stored], groups: Mapping[str, int]) -> Iterator[str]:
+    """Yield a sentence for each pod group that a user named and that has another number of pods than the user wrote."""
+    pods, counts = dict[str, int](), dict[str, str]()
+    for name, role in roles.items():
+        for workload, number in ((role.leader, 1), (role.worker, role.size - 1)):
+            group, count = pod_groups.of_user(workload)
+            if group:
+                pods[group] = pods.get(group, 0) + number * groups.get(name, 1)
+                counts[group] = count
+    for group, count in counts.items():
+        if count != str(pods[group]):
+            yield (
+                f"the annotation {keys.KUEUE_COUNT} of pod group {group} is {count or 'missing'}, and the service has "
+                f"{pods[group]} of its pods: Kueue admits them only if the numbers are equal. Without the label "
+                f"{keys.KUEUE_GROUP} the operator names a pod group for each group"
+            )

@@ -1,0 +1,72 @@
+"""Which pods of a service Kueue does not admit together is said."""
+
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.render.queue_advice import advice
+from ome_operator.core.render.statefulsets import stored
+from tests.unit.core.render.test_pod_groups import QUEUE, data
+
+OWN = {"labels": {**QUEUE, keys.KUEUE_GROUP: "mine"}, "annotations": {keys.KUEUE_COUNT: "4"}}
+BOTH = {"engine": {"labels": QUEUE}, "decoder": {"labels": QUEUE}}
+ONLY_WORKERS = {"labels": {}, "workers": {"size": 1, "labels": QUEUE}}
+
+
+def said(
+    groups: tuple[int, int] = (1, 1), labels: dict[str, str] | None = None, *, old: bool = False, **spec: Any
+) -> list[str]:
+    made = data(2, **spec)
+    for role in made["workloads"].values():
+        if old:
+            role.pop("podGroup", None)
+    return list(advice(stored(made), dict(zip(("engine", "decoder"), groups, strict=True)), labels or {}, "0a1b2c3d"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "groups"),
+    [
+        ({}, (1, 1)),
+        (BOTH, (1, 1)),
+        (BOTH, (3, 5)),
+        ({"engine": OWN, "decoder": OWN}, (1, 1)),
+        ({"engine": OWN, "decoder": BOTH["decoder"]}, (2, 1)),
+    ],
+)
+def test_nothing_is_said_of_what_is_admitted_together(spec: dict[str, Any], groups: tuple[int, int]) -> None:
+    assert said(groups, **spec) == []
+
+
+def test_of_a_revision_that_an_earlier_operator_rendered() -> None:
+    first, second = said(old=True, **BOTH)
+    assert first.startswith("Kueue admits the pods of prefill one by one, because an earlier version of the operator")
+    assert "revision 0a1b2c3d" in first and "decode" in second
+
+
+@pytest.mark.parametrize(
+    ("queued", "other", "words"), [("engine", "decoder", "decode takes"), ("decoder", "engine", "prefill takes")]
+)
+def test_of_a_queue_of_one_role(queued: str, other: str, words: str) -> None:
+    (sentence,) = said(**{queued: {"labels": QUEUE}})
+    assert words in sentence and sentence.endswith(f"write the label {keys.KUEUE_LABEL} into spec.{other}.labels, too")
+
+
+def test_of_another_queue_of_the_workers() -> None:
+    found = said(runtime=ONLY_WORKERS)
+    assert any("leader and workers of prefill do not name the same queue" in each for each in found)
+
+
+def test_of_a_label_that_reaches_no_pod() -> None:
+    (sentence,) = said(labels=QUEUE)
+    assert sentence == (
+        f"the label {keys.KUEUE_LABEL} of the InferenceService has no effect: write it into spec.engine.labels and "
+        "spec.decoder.labels"
+    )
+    assert said(labels=QUEUE, **BOTH) == []
+
+
+@pytest.mark.parametrize(("groups", "pods"), [((2, 1), 6), ((1, 3), 8), ((0, 1), 2)])
+def test_of_a_number_that_the_user_wrote_and_that_is_another(groups: tuple[int, int], pods: int) -> None:
+    (sentence,) = said(groups, engine=OWN, decoder=OWN)
+    assert f"of pod group mine is 4, and the service has {pods} of its pods" in sentence
