@@ -23,6 +23,7 @@ from ome_local import (
     audit_log,
     creation,
     kubeconfig,
+    kueue,
     lifecycle,
     processes,
     prometheus,
@@ -61,7 +62,8 @@ class Row:
 class Cluster:
     """An existing cluster. Its components are etcd, apiserver, controller-manager, scheduler, kwok and tokens.
 
-    A cluster with Prometheus also has the components prometheus and prometheus-targets. A cluster with a real node also has
+    A cluster with Prometheus also has the components prometheus and prometheus-targets, and a cluster with Kueue the
+    component kueue. A cluster with a real node also has
     node (the process that holds the node's namespaces), containerd, kubelet, kube-proxy and coredns.
     """
 
@@ -212,7 +214,7 @@ class Cluster:
         """Run a process that belongs to the cluster: `down` stops the process, and its output is written to `log(name)`.
         If the process ends by itself, `up` starts it again.
         """
-        if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES):
+        if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES, kueue.NAME):
             raise UserError(f"{name} is a component of the cluster; choose another name for this process.")
         if processes.find(self.at, name):
             raise UserError(f"{name} runs already.")
@@ -307,6 +309,7 @@ class Cluster:
         """Return the names of the components that are processes of this package."""
         own = SERVERS if not self.kept.spec.kind else SERVERS[4:]
         own = (*own, *prometheus.PROCESSES) if self.kept.spec.prometheus else own
+        own = (*own, kueue.NAME) if self.kept.spec.kueue else own
         return (*own, *COMPONENTS) if self.kept.network else own
 
     def _running(self, name: str) -> Process:

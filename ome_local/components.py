@@ -19,7 +19,7 @@ PROGRAMS = {
 }
 PORTS = (
     "etcd", "etcd-peer", "apiserver", "apiserver-2", "controller-manager", "scheduler", "operator", "operator-metrics",
-    "prometheus",
+    "prometheus", "kueue", "kueue-health",
 )  # fmt: skip
 """Names of the ports of a cluster. The ports of the operator are for an operator that the demo or a test starts on this
 machine."""
@@ -29,10 +29,11 @@ IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "scheduler": ("system:kube-scheduler", ()),
     "kwok": ("kwok", ()),
     "prometheus": ("prometheus", ()),
+    "kueue": ("kueue", ()),
 }
 """File name of a client certificate -> (user, groups). Each component has its own user, so that the audit log
 distinguishes the components."""
-POWERFUL = ("system:kube-controller-manager", "kwok")
+POWERFUL = ("system:kube-controller-manager", "kwok", "kueue")
 """Users that are bound to cluster-admin. They are not members of system:masters, because that group is exempt from API
 priority and fairness."""
 AUDIT_POLICY = """\

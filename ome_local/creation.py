@@ -80,5 +80,8 @@ def server(kept: Kept, port: str = "apiserver") -> str:
 
 
 def write_stages(at: Layout, spec: Spec, *more: stages.Stage) -> None:
-    """Write the Stages of simulated pods and nodes. kwok reads them when it is started the next time."""
-    kubeconfig.write_atomically(at.stages, stages.config([*stages.defaults(spec.start_delay_s), *more]))
+    """Write the Stages of simulated pods and nodes. kwok reads them when it is started the next time. With Kueue, which
+    adds finalizers to pods, deleted pods keep their finalizers.
+    """
+    usual = stages.defaults(spec.start_delay_s, keeps_finalizers=spec.kueue)
+    kubeconfig.write_atomically(at.stages, stages.config([*usual, *more]))

@@ -116,6 +116,11 @@ class Layout:
         return self.root / "prometheus"
 
     @property
+    def kueue(self) -> Path:
+        """Folder with the configuration and the certificates of Kueue, if the cluster has Kueue."""
+        return self.root / "kueue"
+
+    @property
     def tokens(self) -> Path:
         """Folder with the requests for ServiceAccount tokens, the tokens, and the kubeconfigs that use them."""
         return self.root / "tokens"

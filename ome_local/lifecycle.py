@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ome_local import bootstrap, creation, layout, nodes, options, processes, prometheus, servers, spec
+from ome_local import bootstrap, creation, kueue, layout, nodes, options, processes, prometheus, servers, spec
 from ome_local.binaries import debian, ensure, versions
 from ome_local.cancel import side_by_side
 from ome_local.components import SERVERS
@@ -44,7 +44,8 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
             f"`ome local down --name {at.root.name}` removes it, and `ome local up` makes another."
         )
     with_prometheus = wanted.prometheus or (made is not None and made.spec.prometheus)
-    had = replace(made.spec if made else wanted, kubernetes=wanted.kubernetes, prometheus=with_prometheus)
+    with_kueue = wanted.kueue or (made is not None and made.spec.kueue)
+    had = replace(made.spec if made else wanted, kubernetes=wanted.kubernetes, prometheus=with_prometheus, kueue=with_kueue)
     if had.kind:
         program.require()
     if had.real_node:
@@ -52,6 +53,8 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
     ensure.ensure(programs(had, join=join), had.version)
     if had.prometheus:
         debian.prometheus()
+    if had.kueue:
+        kueue.program()
     with locked(at.root, create=True):
         with locked(namespaces.MACHINE, create=False) if had.real_node else contextlib.nullcontext():
             kept = _settle(at, wanted)
@@ -103,7 +106,11 @@ def _settle(at: Layout, wanted: Spec) -> Kept:
         gpus_per_node=wanted.gpus_per_node if not kept.spec.nodes else kept.spec.gpus_per_node,
         kubernetes=wanted.kubernetes,
         prometheus=kept.spec.prometheus or wanted.prometheus,
+        kueue=kept.spec.kueue or wanted.kueue,
     )
+    if changed.spec.kueue and not kept.spec.kueue:
+        creation.write_stages(at, changed.spec)
+        processes.stop(at, "kwok")  # kwok reads the Stages only at its start
     if changed != kept:
         spec.save(at, changed)
     return changed
@@ -126,11 +133,16 @@ def _start(at: Layout, kept: Kept, start_node: Callable[[RealNode], None]) -> Ku
     if kept.spec.prometheus:
         bootstrap.grant_targets(api)
         names += prometheus.PROCESSES
+    if kept.spec.kueue:
+        kueue.define(api, at, kept)
+        names.append(kueue.NAME)
     jobs = [partial(servers.start, at, kept, name) for name in names]
     if kept.network:
         bootstrap.grant_names(api)
         jobs.append(partial(start_node, RealNode(at, kept.network)))
     side_by_side(lambda job: job(), jobs)
+    if kept.spec.kueue:
+        kueue.route(api, at, kept)
     return api
 
 

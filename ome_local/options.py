@@ -11,7 +11,7 @@ from ome_local.binaries.versions import KUBERNETES, minor
 from ome_local.spec import Kept, Spec
 from ome_operator.errors import UserError
 
-EXTRAS = ("prometheus",)
+EXTRAS = ("prometheus", "kueue")
 """Optional programs of a cluster, by the names of their fields in Spec."""
 
 
@@ -34,11 +34,12 @@ def check(name: str, kept: Kept | None, wanted: Spec) -> None:
     """
     if reason := refusal(name, kept.spec if kept else None, wanted):
         raise UserError(reason)
-    if wanted.prometheus and kept and "prometheus" not in kept.ports:
-        raise UserError(
-            f"--with prometheus: cluster {name} was made by an earlier build, which kept no port and no identity for it: "
-            "take it down first, or choose another."
-        )
+    for extra in EXTRAS:
+        if getattr(wanted, extra) and kept and extra not in kept.ports:
+            raise UserError(
+                f"--with {extra}: cluster {name} was made by an earlier build, which kept no port and no identity for it: "
+                "take it down first, or choose another."
+            )
 
 
 def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
@@ -52,6 +53,8 @@ def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
     if with_kind and (named := [f"--{option}" for option in ("audit", "fast") if getattr(wanted, option)]):
         options, them = " and ".join(named), "it" if len(named) == 1 else "them"
         return f"{options}: kind starts its own API server and controllers, without {them}. Leave {them} out, or --kind."
+    if with_kind and wanted.kueue:
+        return "--with kueue: kind's API server cannot reach a process of this machine. Leave it out, or --kind."
     if wanted.workers and not with_kind:
         return (
             f"--workers {wanted.workers}: only kind has worker nodes. Leave out --workers, or add --kind to a new cluster."

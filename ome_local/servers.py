@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ome_local import cancel, components, creation, ports, processes, prometheus, targets
+from ome_local import cancel, components, creation, kueue, ports, processes, prometheus, targets
 from ome_local.binaries import ensure
 from ome_local.kubeapi import ApiError, ApiUnreachable, KubeApi
 from ome_local.layout import Layout
@@ -23,7 +23,8 @@ def start(at: Layout, kept: Kept, name: str) -> None:
         processes.stop(at, name)  # Prometheus reads its configuration only at its start
     if processes.find(at, name) is None:
         _wait_free(kept.ports.get(name))
-        processes.spawn(at, name, command(at, kept, name), DIRECT if kept.network else None)
+        environment = kueue.write(at, kept) if name == kueue.NAME else DIRECT if kept.network else None
+        processes.spawn(at, name, command(at, kept, name), environment)
     # Wait also for a process that was already running: the command that started it may have been killed before it served
     # requests.
     if name == "etcd":
@@ -32,6 +33,8 @@ def start(at: Layout, kept: Kept, name: str) -> None:
         wait_ready(at, kept, name)
     elif name == prometheus.NAME:
         wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[name], "/-/ready"), "say that it is ready")
+    elif name == kueue.NAME:
+        wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[kueue.HEALTH], "/readyz"), "say that it is ready")
 
 
 def _wait_free(port: int | None, within_s: float = 5.0) -> None:
@@ -47,6 +50,8 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
         return [processes.PYTHON, "-m", "ome_local.tokens", "--dir", str(at.root)]
     if name == prometheus.NAME:
         return prometheus.command(at, kept)
+    if name == kueue.NAME:
+        return kueue.command(at)
     if name == targets.NAME:
         found_by = prometheus.identity(at, kept)
         return [processes.PYTHON, "-m", "ome_local.targets", "--dir", str(at.root), "--kubeconfig", str(found_by)]

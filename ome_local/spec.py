@@ -39,6 +39,8 @@ class Spec:
     address, so that pods can reach it."""
     prometheus: bool = False
     """Whether Prometheus runs with the control plane. A later `up` can add it."""
+    kueue: bool = False
+    """Whether Kueue runs with the control plane. A later `up` can add it."""
     kubernetes: str = ""
     """Kubernetes version of the control plane; "" selects the version of the existing cluster, or the default version."""
     demo: str = ""

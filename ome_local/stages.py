@@ -80,6 +80,7 @@ conditions:
 - {type: Ready, status: "False", reason: ContainersNotReady, lastTransitionTime: {{ $now | Quote }}}
 - {type: ContainersReady, status: "False", reason: ContainersNotReady, lastTransitionTime: {{ $now | Quote }}}
 """
+_FAILED = _NOT_READY + "phase: Failed\n"
 _NODE_BEAT = """\
 {{ $now := Now }}
 {{ $since := or .metadata.creationTimestamp $now }}
@@ -97,9 +98,12 @@ phase: Running
 _GONE: Stage = {"finalizers": {"empty": True}, "delete": True}
 
 
-def defaults(start_delay_s: float = 0.0) -> list[Stage]:
+def defaults(start_delay_s: float = 0.0, *, keeps_finalizers: bool = False) -> list[Stage]:
     """Return the default Stages: nodes become and stay Ready, pods become Ready, pods of Jobs complete, and deleted pods
     disappear at once.
+
+    kwok's own Stage removes all finalizers of a deleted pod, which no kubelet does. If `keeps_finalizers` is true, a deleted
+    pod fails and keeps its finalizers, as on a real node, until their owner removes them.
     """
     job = {"key": ".metadata.ownerReferences.[].kind", "operator": "In", "values": ["Job"]}
     return [
@@ -107,8 +111,18 @@ def defaults(start_delay_s: float = 0.0) -> list[Stage]:
         _node("node-heartbeat", "In", 600_000),
         ready(start_delay_s, name="pod-ready", weight=0),
         _pod("pod-complete", [_deleted(False), _RUNNING, job], {"statusTemplate": _COMPLETE}, 0, None, 0),
-        terminate(0.0, name="pod-delete", weight=0),
-        _pod("pod-delete-again", [_confirmed(True)], _GONE, 5.0, None, 0),
+        *(_with_finalizers() if keeps_finalizers else [terminate(0.0, name="pod-delete", weight=0)]),
+        _pod("pod-delete-again", [_confirmed(True)], {"delete": True} if keeps_finalizers else _GONE, 5.0, None, 0),
+    ]
+
+
+def _with_finalizers() -> list[Stage]:
+    over = {"key": ".status.phase", "operator": "In", "values": ["Failed", "Succeeded"]}
+    pending = {"key": ".status.podIP", "operator": "DoesNotExist"}
+    return [
+        _pod("pod-fail", [_deleted(True), _confirmed(False), _RUNNING], {"statusTemplate": _FAILED}, 0, None, 0),
+        _pod("pod-delete", [_deleted(True), _confirmed(False), over], {"delete": True}, 0, None, 0),
+        _pod("pod-delete-pending", [_deleted(True), _confirmed(False), pending], {"delete": True}, 0, None, 0),
     ]
 
 

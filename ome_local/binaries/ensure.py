@@ -31,6 +31,11 @@ def place(tool: Tool, target: Target) -> Path:
     return cache_dir() / f"{tool.name}-{tool.version}-{target.os}-{target.arch}" / tool.name
 
 
+def files(tool: Tool, target: Target) -> Path:
+    """Return the folder of the cache with the files of the program's source that are kept next to the program."""
+    return place(tool, target).with_name(gobuild.files_of(tool))
+
+
 def ensure(
     names: Iterable[str] = CONTROL_PLANE, kubernetes: str = KUBERNETES, *, more_to_come: bool = False
 ) -> dict[str, Path]:
@@ -95,11 +100,16 @@ def _by_reason(reasons: Mapping[str, releases.Unavailable]) -> str:
 
 
 def _keep(program: Path, tool: Tool, target: Target) -> None:
-    """Move the program into the cache by a single rename, so that an incomplete program is never run."""
+    """Move the program, and the files of its source that are kept, into the cache by a single rename, so that an incomplete
+    program is never run.
+    """
     final = place(tool, target)
     new = Path(tempfile.mkdtemp(dir=cache_dir(), prefix=f".new-{tool.name}-"))
     new.chmod(0o755)
     program.rename(new / tool.name)
+    beside = program.with_name(gobuild.files_of(tool))
+    if beside.exists():
+        beside.rename(new / beside.name)
     shutil.rmtree(final.parent, ignore_errors=True)
     new.rename(final.parent)
 

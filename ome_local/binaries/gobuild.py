@@ -45,6 +45,8 @@ def build(tools: Sequence[Tool], target: Target, into: Path, cache: Path, *, mor
         # package
         else:
             _run([*command, "-o", f"{into}/", *(t.package for t in tools)], folder, environment)
+        for tool in tools:
+            _keep_files(tool, go, folder, into / files_of(tool), environment)
     if not more_to_come:
         shutil.rmtree(scratch, ignore_errors=True)  # sources and objects have several GB; after a failed build they are kept
 
@@ -94,6 +96,28 @@ def _install_go(home: Path, at_least: tuple[int, int]) -> None:
         )
     shutil.rmtree(home, ignore_errors=True)
     beside.replace(home)
+
+
+def files_of(tool: Tool) -> str:
+    """Return the name of the folder, next to the program, with the files of its source that are kept."""
+    return f"{tool.name}-files"
+
+
+def _keep_files(tool: Tool, go: str, folder: Path, into: Path, environment: Mapping[str, str]) -> None:
+    """Copy the files that the program's source has at the paths `tool.files` into the folder `into`. go.sum verifies the
+    source.
+    """
+    if not tool.files:
+        return
+    told = _run([go, "mod", "download", "-modcacherw", "-json", tool.package.partition("/cmd/")[0]], folder, environment)
+    found = json.loads(told)
+    root = f"{found['Path']}@{found['Version']}/"
+    with zipfile.ZipFile(found["Zip"]) as source:
+        for name in source.namelist():
+            path = name.removeprefix(root)
+            if path in tool.files or any(path.startswith(each) for each in tool.files if each.endswith("/")):
+                (into / path).parent.mkdir(parents=True, exist_ok=True)
+                (into / path).write_bytes(source.read(name))
 
 
 def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, environment: Mapping[str, str]) -> Path:

@@ -22,6 +22,7 @@ ETCD = "3.6.6"
 KWOK = "0.7.0"
 HELM = "3.19.2"
 COREDNS = "1.12.4"
+KUEUE = "0.17.0"
 
 GOMODS = Path(__file__).parent / "gomods"
 _MODULE = "cluster"
@@ -48,6 +49,9 @@ class Tool:
     """Path of the program inside a .tar.gz; None if the release is the program itself."""
     gomods: Path = GOMODS
     """Folder that contains the folder of the Go module."""
+    files: tuple[str, ...] = ()
+    """Paths in the source of the program's module, of files or of folders with `/` at the end. The files are kept next to
+    the program."""
 
     def fill(self, pattern: str, target: "Target") -> str:
         """Return the pattern with the version, and the os and arch of `target`, filled in."""
@@ -156,6 +160,13 @@ _ALL = [
         member="coredns",
     ),
     Tool(name="pause", module=_MODULE, version="1", package="./pause"),
+    Tool(
+        name="kueue",
+        module="kueue",
+        version=KUEUE,
+        package="sigs.k8s.io/kueue/cmd/kueue",
+        files=("config/components/crd/bases/", "config/components/webhook/manifests.yaml"),
+    ),
 ]
 TOOLS = {tool.name: tool for tool in _ALL}
 OF_VERSION = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -191,10 +202,17 @@ PATCHES = {
         "pkg/utils/informer/informer.go",
         "metav1.InitialEventsListBlueprintAnnotationKey",
         '"kubernetes.io/initial-events-list-blueprint"',
-    )
+    ),
+    # Without its own management of certificates, Kueue reads those of its metrics from a fixed folder of the machine.
+    "kueue": Patch(
+        "sigs.k8s.io/kueue",
+        "cmd/kueue/main.go",
+        'metricsCertPath := "/etc/kueue/metrics/certs"',
+        'metricsCertPath := os.Getenv("KUEUE_METRICS_CERTS")',
+    ),
 }
 """Program -> replacement in its module. With the replacement, the program can be compiled with the same libraries as the
-others."""
+others, or run as a process on this machine."""
 
 
 def _of_kubernetes(version: str) -> dict[str, str]:

@@ -193,8 +193,9 @@ def test_pods_are_those_of_the_charts_monitors() -> None:
 
 
 def test_with_names_programs() -> None:
-    assert options.extras(["prometheus"]) == {"prometheus": True} and options.extras(()) == {"prometheus": False}
-    with pytest.raises(UserError, match=r"^--with grafana: unknown program: use prometheus\.$"):
+    assert options.extras(["prometheus"]) == {"prometheus": True, "kueue": False}
+    assert options.extras(()) == {"prometheus": False, "kueue": False}
+    with pytest.raises(UserError, match=r"^--with grafana: unknown program: use prometheus, kueue\.$"):
         options.extras(["prometheus", "grafana"])
 
 

@@ -1,0 +1,230 @@
+"""Groups in a queue of the real Kueue: each is admitted as a whole, and returns as a whole (docs/placement.md)."""
+
+import pytest
+
+from ome_operator import keys
+from tests.support import queues, yamls
+from tests.support.queues import gated, groups, role
+from tests.support.rig import Manifest, Rig, is_ready
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def service(namespace: str, name: str = "kimi", **parts: Manifest) -> Manifest:
+    """A service with prefill and decode groups of 16 GPUs each, in the queue of its namespace."""
+    both = {"engine": role(namespace), "decoder": role(namespace), **parts}
+    return yamls.service(namespace, name, "split", *both, **both)
+
+
+def serves(rig: Rig, namespace: str, count: int) -> bool:
+    """Whether this many groups exist, and all of their pods are ready. Kueue may reserve nothing but whole groups."""
+    assert queues.used(rig, namespace) % 16 == 0
+    found = groups(rig, namespace)
+    return len(found) == count and all(len(pods) == 2 and all(map(is_ready, pods)) for pods in found.values())
+
+
+def wait_serves(rig: Rig, namespace: str, count: int, seconds: float = 90) -> None:
+    rig.wait(f"{count} groups serve", lambda: serves(rig, namespace, count), seconds, often=True)
+
+
+def uids(rig: Rig, namespace: str) -> set[str]:
+    return {pod["metadata"]["uid"] for pods in groups(rig, namespace).values() for pod in pods}
+
+
+def test_a_group_waits_as_a_whole_until_the_quota_suffices(rig: Rig, namespace: str) -> None:
+    queues.create(rig, namespace, 8)
+    rig.create(service(namespace))
+    rig.wait("two Workloads", lambda: len(queues.workloads(rig, namespace)) == 2, 60)
+    before = uids(rig, namespace)
+    for _ in range(20):
+        found = groups(rig, namespace)
+        assert len(found) == 2 and all(gated(pod) for pods in found.values() for pod in pods)
+    assert queues.used(rig, namespace) == 0
+    assert rig.condition(namespace, "kimi", "EngineReady")["message"].count("SchedulingGated")
+    queues.resize(rig, namespace, 32)
+    wait_serves(rig, namespace, 2)
+    rig.ready(namespace, "kimi", 30)
+    assert uids(rig, namespace) == before, "what waited in the queue keeps its place there"
+    rig.wait("the quota is used", lambda: queues.used(rig, namespace) == 32, 30)
+
+
+def admitted(rig: Rig, namespace: str) -> set[str]:
+    """The components of which a group runs."""
+    found = groups(rig, namespace).items()
+    return {component for (_, component, _), pods in found if all(map(is_ready, pods)) and len(pods) == 2}
+
+
+def test_prefill_without_decode_is_released_until_both_can_be_admitted(rig: Rig, namespace: str) -> None:
+    queues.create(rig, namespace, 16)
+    rig.create(service(namespace))
+    (alone,) = rig.wait("one role is admitted", lambda: admitted(rig, namespace), 60)
+    condition = {keys.ENGINE: "EngineReady", keys.DECODER: "DecoderReady"}[alone]
+    rig.says(namespace, "kimi", condition, "WaitingForRoom", "its queue: Kueue admitted only a part", 60)
+    rig.wait("its quota is free", lambda: not groups(rig, namespace) and not queues.used(rig, namespace), 60)
+    queues.resize(rig, namespace, 32)
+    wait_serves(rig, namespace, 2, 200)
+    rig.ready(namespace, "kimi", 30)
+
+
+def test_a_recycled_group_returns_within_the_quota(rig: Rig, namespace: str) -> None:
+    """The quota is exact. Simulated pods end as under a kubelet, which removes no finalizers."""
+    queues.create(rig, namespace, 32)
+    rig.create(service(namespace))
+    wait_serves(rig, namespace, 2)
+    rig.ready(namespace, "kimi", 30)
+    before = uids(rig, namespace)
+
+    def same() -> dict[str, str]:
+        return {name: one["metadata"]["uid"] for name, one in queues.workloads(rig, namespace).items()}
+
+    (decode,) = [pods for (_, component, _), pods in groups(rig, namespace).items() if component == keys.DECODER]
+    reserved = same()
+    leader = next(pod["metadata"]["name"] for pod in decode if not pod["metadata"]["name"].endswith("-w-1"))
+    rig.delete("Pod", namespace, leader)
+    gone = {pod["metadata"]["uid"] for pod in decode}
+    rig.wait("decode is new", lambda: not gone & uids(rig, namespace) and serves(rig, namespace, 2), 120, often=True)
+    rig.ready(namespace, "kimi", 30)
+    assert before - gone <= uids(rig, namespace), "prefill has not restarted"
+    rig.wait("no Workload is new", lambda: same() == reserved, 10)
+
+
+def test_groups_come_and_go_with_their_quota_also_where_numbers_have_holes(rig: Rig, namespace: str) -> None:
+    queues.create(rig, namespace, 64)
+    scaled = role(namespace, minReplicas=1, maxReplicas=3, autoscaler={"class": "External"})
+    rig.create(service(namespace, decoder=scaled))
+    wait_serves(rig, namespace, 2)
+    for replicas in (2, 1, 3):
+        rig.patch("RoleScale", namespace, "kimi-decoder", {"spec": {"replicas": replicas}})
+        wait_serves(rig, namespace, 1 + replicas)
+        rig.wait("the quota follows", lambda count=1 + replicas: queues.used(rig, namespace) == 16 * count, 30)
+    names = {name for name in queues.workloads(rig, namespace) if "-decoder-" in name}
+    assert sorted(name.rpartition("-")[2] for name in names) == ["0", "1", "2"]
+    # The group in the middle is the least useful one when its pods are marked for draining, so scaling removes it.
+    middle = next(name for name in names if name.endswith("-1"))
+    notes = {"metadata": {"annotations": {keys.DRAINING: "2026-01-01T00:00:00Z"}}}
+    rig.patch("Pod", namespace, f"{middle}-0", notes)
+    rig.patch("RoleScale", namespace, "kimi-decoder", {"spec": {"replicas": 2}})
+    rig.wait("the middle is gone", lambda: middle not in queues.workloads(rig, namespace), 90)
+    wait_serves(rig, namespace, 3)
+    assert {name for name in queues.workloads(rig, namespace) if "-decoder-" in name} == names - {middle}
+    rig.patch("RoleScale", namespace, "kimi-decoder", {"spec": {"replicas": 3}})
+    wait_serves(rig, namespace, 4)
+    assert {name for name in queues.workloads(rig, namespace) if "-decoder-" in name} == names
+    rig.wait("the quota follows", lambda: queues.used(rig, namespace) == 64, 30)
+
+
+def test_a_rollout_needs_no_more_quota_than_the_service(rig: Rig, namespace: str) -> None:
+    queues.create(rig, namespace, 32)
+    rig.create(service(namespace))
+    wait_serves(rig, namespace, 2)
+    rig.ready(namespace, "kimi", 30)
+    (before,) = {revision for revision, _, _ in groups(rig, namespace)}
+    change = {"spec": {"engine": {"runner": {"env": [{"name": "A", "value": "1"}]}}}}
+    rig.patch("InferenceService", namespace, "kimi", change)
+
+    def replaced() -> bool:
+        found = {revision for revision, _, _ in groups(rig, namespace)}
+        return serves(rig, namespace, 2) and before not in found
+
+    rig.wait("the new revision serves", replaced, 120, often=True)
+    rig.ready(namespace, "kimi", 30)
+    rig.wait("the old quota is free", lambda: queues.used(rig, namespace) == 32, 30)
+
+
+def test_revisions_of_an_earlier_operator_keep_their_pods_until_the_next_revision(rig: Rig, namespace: str) -> None:
+    """Their pods are admitted one by one, which is said, and half a group is released."""
+    queues.create(rig, namespace, 16)
+    rig.stop()
+    rig.create(service(namespace))
+    rig.start("operator", "--gang-timeout", "3600")
+    rig.wait("the groups exist", lambda: len(uids(rig, namespace)) == 4, 60)
+    rig.stop()
+    (stored,) = [one for one in rig.all("ControllerRevision", namespace, keys.SERVICE) if "workloads" in one["data"]]
+    for one in rig.all("StatefulSet", namespace):
+        rig.delete("StatefulSet", namespace, one["metadata"]["name"])
+    rig.wait("nothing is left", lambda: not uids(rig, namespace) and not queues.used(rig, namespace), 60)
+    rig.delete("ControllerRevision", namespace, stored["metadata"]["name"])
+    metadata = {name: stored["metadata"][name] for name in ("name", "namespace", "labels", "ownerReferences", "annotations")}
+    roles = stored["data"]["workloads"]
+    data = {**stored["data"], "workloads": {name: without(one) for name, one in roles.items()}}
+    rig.create({**stored, "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "data": data})
+    rig.start("operator", "--gang-timeout", "1")
+    rig.wait("some pods are admitted", lambda: 0 < queues.used(rig, namespace) <= 16, 60)
+    rig.wait("they are released", lambda: not groups(rig, namespace) and not queues.used(rig, namespace), 90)
+    assert "Kueue admits the pods of prefill one by one" in rig.condition(namespace, "kimi", "Advice")["message"]
+    queues.resize(rig, namespace, 32)
+    change = {"spec": {"engine": {"runner": {"env": [{"name": "A", "value": "1"}]}}}}
+    rig.patch("InferenceService", namespace, "kimi", change)
+    wait_serves(rig, namespace, 2, 200)
+    assert len(queues.workloads(rig, namespace)) == 2
+    assert "one by one" not in rig.condition(namespace, "kimi", "Advice").get("message", "")
+
+
+def without(stored: Manifest) -> Manifest:
+    return {name: value for name, value in stored.items() if name != "podGroup"}
+
+
+def test_a_service_that_kueue_preempts_returns(rig: Rig, namespace: str) -> None:
+    """Kueue deletes the pods of the service with the lower priority. They wait in the queue until the other is gone."""
+    queues.create(rig, namespace, 32, preempts=True)
+    rig.create(service(namespace))
+    wait_serves(rig, namespace, 2)
+    rig.ready(namespace, "kimi", 30)
+    first = uids(rig, namespace)
+    name = queues.priority(rig, namespace, 1000)
+    high = {"labels": {keys.KUEUE_LABEL: namespace, "kueue.x-k8s.io/priority-class": name}}
+    rig.create(service(namespace, "high", engine=high, decoder=high))
+    rig.ready(namespace, "high", 120)
+    assert not first & uids(rig, namespace)
+    rig.delete("InferenceService", namespace, "high")
+    rig.ready(namespace, "kimi", 200)
+    wait_serves(rig, namespace, 2, 60)
+
+
+def test_one_pod_group_over_prefill_and_decode_would_keep_the_quota_of_a_group_that_is_gone(
+    rig: Rig, namespace: str
+) -> None:
+    """The reason why each group is a pod group of its own."""
+    queues.create(rig, namespace, 64)
+    marks = {"kueue.x-k8s.io/pod-suspending-parent": "test", keys.KUEUE_COUNT: "4", keys.KUEUE_SERVING: "true"}
+    labels = {keys.KUEUE_GROUP: "first", keys.KUEUE_MANAGED: "true", keys.KUEUE_LABEL: namespace}
+    for name in ("prefill", "decode"):
+        rig.create(queues.stateful_set(namespace, name, labels, marks))
+    rig.wait("all run", lambda: ready_pods(rig, namespace) == 4, 60)
+    rig.wait("the quota is used", lambda: queues.used(rig, namespace) == 32, 30)
+    rig.delete("StatefulSet", namespace, "decode")
+    rig.wait("decode is gone", lambda: len(rig.all("Pod", namespace)) == 2, 60)
+    condition = "WaitingForReplacementPods"
+    rig.wait("Kueue waits", lambda: queues.condition(queues.workloads(rig, namespace)["first"], condition) == "True", 30)
+    assert queues.used(rig, namespace) == 32
+    rig.delete("StatefulSet", namespace, "prefill")
+    rig.wait("the quota is free", lambda: not queues.used(rig, namespace), 60)
+
+
+def test_a_pod_of_a_pod_group_without_a_parent_never_ends(rig: Rig, namespace: str) -> None:
+    """The reason for the annotation pod-suspending-parent: Kueue's finalizer stays until the replacement exists, and a
+    StatefulSet makes the replacement when the pod is gone.
+    """
+    queues.create(rig, namespace, 64)
+    marks = {keys.KUEUE_COUNT: "2", keys.KUEUE_SERVING: "true"}
+    labels = {keys.KUEUE_GROUP: "plain", keys.KUEUE_LABEL: namespace}
+    rig.create(queues.stateful_set(namespace, "plain", labels, marks))
+    rig.wait("all run", lambda: ready_pods(rig, namespace) == 2, 60)
+    rig.delete("Pod", namespace, "plain-0")
+
+    def failed() -> Manifest | None:
+        pod = rig.get("Pod", namespace, "plain-0")
+        return pod if pod and pod["status"]["phase"] == "Failed" else None
+
+    pod = rig.wait("the pod has ended", failed, 30)
+    assert pod is not None
+    assert pod["metadata"]["finalizers"] == ["kueue.x-k8s.io/managed"]
+    with pytest.raises(AssertionError, match="not within"):
+        rig.wait("the pod is gone", lambda: failed() is None, 10)
+    rig.delete("StatefulSet", namespace, "plain")
+    for name in ("plain-0", "plain-1"):
+        rig.patch("Pod", namespace, name, {"metadata": {"finalizers": None}})
+
+
+def ready_pods(rig: Rig, namespace: str) -> int:
+    return sum(map(is_ready, rig.all("Pod", namespace)))
