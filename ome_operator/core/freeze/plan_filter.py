@@ -12,8 +12,9 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.freeze.hold import Hold
+from ome_operator.core.problem import Problem
 from ome_operator.core.reasons import FROZEN as CONDITION
-from ome_operator.core.reasons import ORDER, RECOVERED, ROLLED_OUT, Reason, record_of
+from ome_operator.core.reasons import ORDER, READY, RECOVERED, ROLLED_OUT, Reason, record_of
 from ome_operator.core.reconcile.plan import Apply, Delete, EnsureSecret, Patch, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.pinned import PART_NAMES
@@ -228,8 +229,10 @@ def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
     before, stored = report.before, {item.name for item in snapshot.revisions}
     new = report.revision not in stored
     rollout = _rolled_out(report, hold, new)
+    unreachable = _unreachable(report, hold, snapshot)
     return replace(
         report,
+        problems=(*report.problems, *unreachable),
         progress=tuple(_far(item, hold, snapshot) for item in report.progress),
         url=str(before.get("url") or ""),
         revision=str(before.get("revision") or "").rpartition("→")[2] if new else report.revision,
@@ -243,6 +246,16 @@ def told(report: Report, hold: Hold, snapshot: Snapshot) -> Report:
         placement=before.get("placement") or {},
         recovered=_recovered(report.recovered, hold),
     )
+
+
+def _unreachable(report: Report, hold: Hold, snapshot: Snapshot) -> tuple[Problem, ...]:
+    """Return a problem if pods are ready and the Service that leads to them is missing, because observe mode does not
+    create it.
+    """
+    name = snapshot.service.name
+    if not hold.observed or not report.serves or snapshot.controlled("Service", name) is not None:
+        return ()
+    return (Problem(READY, hold.reason, f"{hold.sentence}; the Service {name} does not exist, and is not created now"),)
 
 
 def _far(item: RoleProgress, hold: Hold, snapshot: Snapshot) -> RoleProgress:

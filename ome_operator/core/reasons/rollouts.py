@@ -67,7 +67,7 @@ class RolloutReasons:
         remedy="`ome thaw NAME`, or `ome thaw --all`; the message names which",
     )  # fmt: skip
     OBSERVED = ReasonRecord(
-        "Observed", of=_HOLDS, kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
+        "Observed", of=(*_HOLDS, READY), kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
         meaning="the operator only observes: `operator.observe` or `operator.observeNamespaces` of the chart is set, or "
         "the annotation `ome.io/observe`",
         remedy="remove that setting or annotation, and the operator acts",

@@ -30,7 +30,7 @@ def bound(rig: Rig, namespace: str, name: str) -> int:
 
 
 def whole(rig: Rig, namespace: str, names: list[str]) -> list[str]:
-    return [name for name in names if rig.condition(namespace, name, "Ready").get("status") == "True"]
+    return [name for name in names if rig.condition(namespace, name, "Scaled").get("status") == "True"]
 
 
 def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig, namespace: str) -> None:

@@ -189,10 +189,10 @@ class Race:
         """Return whether the service serves completely, or has served for some time with its first groups while the
         others wait for capacity.
         """
-        ready = self.rig.condition(self.namespace, racer.name, "Ready")
-        if ready.get("reason") != "WaitingForRoom" or not placed(pods) or half(racer, pods):
+        scaled = self.rig.condition(self.namespace, racer.name, "Scaled")
+        if scaled.get("reason") != "WaitingForRoom" or not placed(pods) or half(racer, pods):
             self._first.pop(racer.name, None)
-            return bool(ready.get("status") == "True")
+            return bool(scaled.get("status") == "True")
         return now - self._first.setdefault(racer.name, now) >= FIRST
 
     def _arrived(self, racer: Racer, pods: list[dict[str, Any]], now: float, mark: int) -> None:

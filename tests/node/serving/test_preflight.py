@@ -333,6 +333,6 @@ def test_what_it_adds_to_the_start_and_the_recycle_of_the_tiny_service(serving: 
     worker = next(pod for pod in serving.all("Pod", TP2, "component=decoder") if "-w-" in pod["metadata"]["name"])
     serving.delete("Pod", TP2, worker["metadata"]["name"])
     with steps.measure(f"recycle of its decode group, preflight {mode}, to Ready"):
-        serving.wait("not ready", lambda: serving.condition(TP2, TP2, "Ready").get("status") == "False", 60)
+        serving.wait("a group is lost", lambda: serving.condition(TP2, TP2, "Scaled").get("status") == "False", 60)
         serving.ready(TP2, TP2, READY_WITHIN_S)
     remove(serving, TP2)

@@ -189,6 +189,17 @@ def test_a_group_more_waits_and_nobody_says_that_it_is_created() -> None:
     assert told["Ready"] == ("True", "Serving"), "the groups that exist go on serving"
 
 
+def test_pods_that_nothing_leads_to_are_not_ready_while_they_are_observed() -> None:
+    """A frozen service gets its Service back in the same pass."""
+    world = settled()
+    del world.children["Service", "svc"]
+    told = {how: go(world, how) for how in ("observe", "freeze")}
+    observed, frozen = ({each["type"]: each for each in plan.status["conditions"]} for plan in told.values())
+    assert (observed["Ready"]["status"], observed["Ready"]["reason"]) == ("False", "Observed")
+    assert "the Service svc does not exist" in observed["Ready"]["message"] and not told["observe"].apply
+    assert frozen["Ready"]["status"] == "True" and [each.kind for each in told["freeze"].apply] == ["Service"]
+
+
 def test_no_event_says_that_a_group_was_recycled_that_only_would_be() -> None:
     world = settled()
     lost = next(pod for pod in world.pods.values() if pod.rank == 1 and pod.labels[keys.COMPONENT] == keys.ENGINE)
