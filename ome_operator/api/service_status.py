@@ -310,7 +310,8 @@ class ServiceStatus(Spec):
     observed_generation: int | None = None
     """Generation of the spec that this status describes."""
     conditions: Conditions | None = None
-    """Conditions of the service, with the reason and what to do."""
+    """Conditions of the service, with the reason and what to do. `Ready` is True while requests to the URL are answered,
+    `Scaled` while every desired group is ready, and `RolledOut` when the desired revision is complete and the only one."""
     components: Annotated[dict[str, ComponentStatus] | None, ATOMIC_MAP] = None
     """Status of engine, decoder and router."""
     slices: Annotated[list[SliceStatus] | None, ATOMIC] = None
