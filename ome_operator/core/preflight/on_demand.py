@@ -19,6 +19,9 @@ from ome_operator.core.render.statefulsets import Stored, stem
 
 KEPT = (keys.KUEUE_LABEL, keys.VOLCANO_LABEL, "sidecar.istio.io/inject")
 """Labels that are kept, because they determine whether and how a pod is admitted."""
+OF_POD_GROUPS = frozenset({keys.KUEUE_COUNT, keys.KUEUE_SERVING, keys.KUEUE_PARENT})
+"""Annotations that are removed. A check is no part of a pod group of Kueue, which refuses such annotations without the name
+of a group."""
 ANOTHERS = frozenset(
     {"initContainers", "ephemeralContainers", "readinessGates", "priorityClassName", "priority", "preemptionPolicy"}
 )
@@ -142,6 +145,7 @@ def _pod(template: Manifest, place: RankKey, run: str, rename: Rename, known: Ma
     }
     notes = template["metadata"].get("annotations") or {}  # networks and the like are requested by annotation
     others = {f"{APPARMOR}{each['name']}" for each in template["spec"]["containers"]} - {f"{APPARMOR}{main['name']}"}
+    others |= OF_POD_GROUPS
     if kept := {key: value for key, value in notes.items() if key not in others}:
         metadata["annotations"] = kept
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

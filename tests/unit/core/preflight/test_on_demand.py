@@ -234,3 +234,12 @@ def test_nothing_that_is_stored_changes() -> None:
     before = json.dumps([role.leader for role in known.values()])
     made(known)
     assert json.dumps([role.leader for role in known.values()]) == before
+
+
+def test_a_check_is_no_part_of_a_pod_group_of_kueue() -> None:
+    """Kueue refuses a pod with the number of pods of a group and without the group's name."""
+    labels = {keys.KUEUE_LABEL: "gold", keys.KUEUE_GROUP: "mine"}
+    annotations = {"a": "b", keys.KUEUE_COUNT: "8", keys.KUEUE_SERVING: "true"}
+    for pod in made(roles(labels=labels, annotations=annotations)).pods.values():
+        assert keys.KUEUE_GROUP not in pod["metadata"]["labels"]
+        assert pod["metadata"]["annotations"] == {"a": "b"}
