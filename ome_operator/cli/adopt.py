@@ -19,9 +19,9 @@ NEXT = """
 What remains, in this order:
   helm upgrade --install {name} charts/ome-crd -n {namespace} --create-namespace
   helm install ome-operator charts/ome-resources -n {namespace} --set image.repository=REGISTRY/ome-operator
-                                 (with operator.observe=true it only says what it would do: `ome status -A`; then false)
-  ome adopt service --all        (each service: waits for its new pods, then removes OME's)
-  and OME's own release, once all services are ours: docs/migrate.md"""
+                                 (first with operator.observe=true, with which `ome status -A` shows what it would do)
+  ome adopt service --all        (for each service: waits until its new pods are ready, then removes those of OME)
+  after that, uninstall OME's own release: docs/migrate.md"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,14 @@ def adopt(
     release_name: Annotated[str, typer.Option(help="Helm release that will own the CRDs.")] = "ome-crd",
     release_namespace: Annotated[str, typer.Option(help="Namespace of that Helm release.")] = "ome",
     yes: Annotated[
-        bool, typer.Option("--yes", help="Also release objects whose deletion hangs, and drop unknown fields.")
+        bool,
+        typer.Option(
+            "--yes",
+            help=(
+                "Also remove OME's finalizers from objects whose deletion hangs, and replace CRDs even if objects lose "
+                "fields that are unknown to the new schema."
+            ),
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Continue although OME's controller seems to be running.")] = False,
 ) -> None:
@@ -67,7 +74,7 @@ def adopt(
 
 
 @app.command(
-    short_help="Hand services over, one after another.",
+    short_help="Hand over services to this operator, one after another.",
     epilog="Examples: ome adopt service --all; ome adopt service team/kimi-k2 --replace",
 )
 def service(
@@ -77,7 +84,11 @@ def service(
     replace: Annotated[
         bool,
         typer.Option(
-            "--replace", help="Remove the old workloads first: needs no extra GPUs, but the service is down meanwhile."
+            "--replace",
+            help=(
+                "Remove the old workloads first. This needs no additional GPUs, but the service is down until its new "
+                "pods are ready."
+            ),
         ),
     ] = False,
     timeout: Annotated[

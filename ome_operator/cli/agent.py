@@ -28,7 +28,10 @@ def agent(
     secrets: Annotated[
         Path,
         typer.Option(
-            help="Folder with a subfolder for each Secret that models name, and in it a file for each value of the Secret."
+            help=(
+                "Folder with a subfolder for each Secret that models refer to. The subfolder contains a file for each "
+                "key of the Secret."
+            )
         ),
     ] = Path("/etc/ome/secrets"),
     secret: Annotated[
@@ -53,7 +56,8 @@ def agent(
     files: Annotated[int, typer.Option(help="Number of files that are downloaded at the same time.", min=1)] = 8,
     models: Annotated[int, typer.Option(help="Number of models that are downloaded at the same time.", min=1)] = 2,
     turn: Annotated[
-        float, typer.Option(help="Seconds after which a download yields to a waiting model of another namespace.", min=1)
+        float,
+        typer.Option(help=("Seconds after which a download is interrupted if a model of another namespace waits."), min=1),
     ] = 300.0,
     namespace_gb: Annotated[
         float, typer.Option(help="GB that the BaseModels of one namespace may use on this node; 0: no limit.", min=0)
@@ -61,7 +65,8 @@ def agent(
     bandwidth: Annotated[float, typer.Option(help="MB per second that this node may download; 0: no limit.", min=0)] = 0.0,
     verify_every: Annotated[float, typer.Option(help="Seconds between two checks of Ready files.", min=1)] = 21600.0,
     sample: Annotated[
-        float, typer.Option(help="Share of the bytes of Ready files that each check of --verify-every reads.", min=0, max=1)
+        float,
+        typer.Option(help=("Fraction of the bytes of Ready files that each check of --verify-every reads."), min=0, max=1),
     ] = 0.02,
     remove_after: Annotated[
         float,
@@ -162,9 +167,11 @@ def _token(path: Path) -> str:
     try:
         token = path.read_text().strip()
     except OSError as error:
-        raise UserError(f"--peer-token {path}: {error.strerror}. Peers need a shared token.") from error
+        raise UserError(
+            f"--peer-token {path}: {error.strerror}. Write the token that all agents share to this file."
+        ) from error
     if not token:
-        raise UserError(f"--peer-token {path} is empty. Peers need a shared token.")
+        raise UserError(f"--peer-token {path} is empty. Write the token that all agents share to this file.")
     return token
 
 

@@ -45,7 +45,7 @@ def report(
     with _naming("spec.outputLocation"):
         good = steps.report(json.loads(plan), work, secrets, message)
     if not good:
-        typer.echo("Some requests failed. The summary states how many, and the first error.", err=True)
+        typer.echo("Some requests failed. The summary states their number and the first error.", err=True)
         raise typer.Exit(1)
 
 
@@ -60,5 +60,5 @@ def _naming(field: str) -> Iterator[None]:
         raise UserError(f"{field}: {error}") from error
     except OSError as error:
         raise UserError(
-            f"{field}: {error.filename}: {error.strerror}. The pod writes as user and group 65532, so that user needs access"
+            f"{field}: {error.filename}: {error.strerror}. The pod runs as user and group 65532: give this user write access"
         ) from error

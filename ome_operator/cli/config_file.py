@@ -68,10 +68,10 @@ def _known(path: Path, key: Any, options: Mapping[str, Declared]) -> Declared:
         return declared
     word = str(key).strip("-").replace("_", "-").lower()
     if (positive := word.removeprefix("no-")) in options and positive != word:
-        raise UserError(f"{path}: {key} is no option: write {positive}: false.")
+        raise UserError(f"{path}: {key} is not an option: write {positive}: false.")
     close = difflib.get_close_matches(word, list(options), n=1)
-    fix = f"write {close[0]}" if close else "`ome operator --help` lists all, without the dashes"
-    raise UserError(f"{path}: {str(key)[:60]} is no option: {fix}.")
+    fix = f"write {close[0]}" if close else "`ome operator --help` lists all options; write them without the dashes"
+    raise UserError(f"{path}: {str(key)[:60]} is not an option: {fix}.")
 
 
 def _value(where: str, declared: Declared, value: Any) -> Any:

@@ -35,7 +35,7 @@ def on_cluster(
     work: Callable[["Client"], Awaitable[T]],
     *,
     manager: str = MANAGER,
-    elsewhere: str = "--kubeconfig names another file.",
+    elsewhere: str = "Pass another file with --kubeconfig.",
     stopped: str = "",
     error: type[UserError] = UserError,
     read_only: bool = False,
@@ -104,7 +104,7 @@ def resolve_service(client: "Client", service: str, namespace: str) -> tuple[str
     if before.lower() in _KINDS or not before:
         return namespace_or_default(client, namespace), name
     if namespace not in ("", before):
-        raise Unanswered(f"SERVICE {service} names namespace {before}, but -n names {namespace}: leave out one of them.")
+        raise Unanswered(f"SERVICE {service} is in namespace {before}, but -n is {namespace}: leave out one of them.")
     return before, name
 
 

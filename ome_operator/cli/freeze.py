@@ -29,7 +29,7 @@ Operator = Annotated[
     str,
     typer.Option(
         "--namespace-of-lease",
-        help="With --all: namespace in which the operator runs; by default it is searched for.",
+        help="With --all: namespace in which the operator runs; by default, all namespaces are searched for its Lease.",
         show_default=False,
     ),
 ]
@@ -37,7 +37,7 @@ Class = Annotated[
     str,
     typer.Option(
         "--operator-class",
-        help=f"With --all: the operator that handles services with this value of the label {keys.OPERATOR_CLASS}.",
+        help=f"With --all: freeze the operator that handles services with this value of the label {keys.OPERATOR_CLASS}.",
         show_default=False,
     ),
 ]
@@ -52,7 +52,7 @@ exists whose status could confirm the freeze."""
 def freeze(
     service: Name = "",
     every: Annotated[bool, typer.Option("--all", help="Freeze every service of the operator.")] = False,
-    why: Annotated[str, typer.Option(help="The reason, which is shown to everybody who looks at the service.")] = "",
+    why: Annotated[str, typer.Option(help="Reason for the freeze, which is shown in the status of the services.")] = "",
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the operator's confirmation.")] = 60.0,
     lease: Operator = "",
     of: Class = "",
@@ -73,10 +73,13 @@ def freeze(
             name = _lease_of(of)
             where = await _found(client, name, lease)
             await _annotate(client, "Lease", where, name, value)
-            typer.echo(f"All services are frozen: Lease {where}/{name} has the annotation. `{_thaw(of)}` ends the freeze.")
+            typer.echo(f"All services are frozen by an annotation of Lease {where}/{name}. `{_thaw(of)}` ends the freeze.")
             if not await client.list_objects("InferenceService", limit=1, label_selector=_selector(of)):
                 await asyncio.sleep(UNSEEN)
-                typer.echo("No service exists that could confirm the freeze. A running operator has read it by now.")
+                typer.echo(
+                    "No service exists whose status could confirm the freeze. A running operator has read the "
+                    "annotation by now."
+                )
                 return True
             return await _confirmed(lambda: _all_say(client, value, of), timeout)
         where, name = resolve_service(client, service, namespace)
@@ -112,10 +115,10 @@ def thaw(
             return
         where, name = resolve_service(client, service, namespace)
         was = await _annotate(client, "InferenceService", where, name, None)
-        typer.echo(f"{where}/{name} {'is no longer frozen' if was else 'had no freeze of its own: nothing was changed'}.")
+        typer.echo(f"{where}/{name} {'is no longer frozen' if was else 'was not frozen individually: nothing was changed'}.")
         its = await _class_of(client, where, name)
         if said := await _frozen_with_all(client, _lease_of(its), lease):
-            say(f"All services are still frozen{said}: `{_thaw(its)}` ends that freeze.")
+            say(f"All services are still frozen{said}: `{_thaw(its)}` ends the freeze of all services.")
 
     on_cluster(kubeconfig, context, work)
 
@@ -124,7 +127,10 @@ def _either(service: str, every: bool, namespace: str, of: str) -> None:
     if bool(service) is every:
         raise UserError("Name a SERVICE, or use --all.")
     if of and not every:
-        raise UserError("--operator-class can be used only with --all: a SERVICE has its class in a label.")
+        raise UserError(
+            "--operator-class can be used only with --all, because the class of a SERVICE is read from its label: "
+            "leave out --operator-class."
+        )
     if every and namespace:
         raise UserError("--all selects every service of the operator in all namespaces: leave out -n, or name a SERVICE.")
 
@@ -212,7 +218,7 @@ async def _confirmed(lacks: Callable[[], Awaitable[str]], seconds: float) -> boo
     end = time.monotonic() + seconds
     while said := await lacks():
         if time.monotonic() >= end:
-            found = "The annotation is stored, and an operator that starts will read it. Check that an operator is running."
+            found = "The annotation is stored, and an operator reads it when it starts. Check that an operator is running."
             typer.echo(f"Not confirmed within {seconds:.0f} s ({said}). {found}")
             return False
         await asyncio.sleep(LOOK)
@@ -225,14 +231,14 @@ async def _says(client: "Client", namespace: str, name: str, value: str) -> str:
     confirms it.
     """
     body = await client.get("InferenceService", namespace, name)
-    return "" if _told(body, value) else "its status does not show it"
+    return "" if _told(body, value) else "the status of the service does not show the freeze"
 
 
 async def _all_say(client: "Client", value: str, of: str) -> str:
     listed = await client.list_objects("InferenceService", label_selector=_selector(of))
     bodies = [item for item in listed if "deletionTimestamp" not in item["metadata"]]
     silent = [item for item in bodies if not _told(item, value)]
-    return f"the statuses of {len(silent)} of {len(bodies)} services do not show it" if silent else ""
+    return f"the statuses of {len(silent)} of {len(bodies)} services do not show the freeze" if silent else ""
 
 
 def _told(body: "Manifest", value: str) -> bool:
@@ -252,11 +258,11 @@ async def _left(client: "Client", of: str) -> None:
     found = [item["metadata"] for item in bodies if frozen(item["metadata"].get("annotations") or {})]
     for item in found[:10]:
         typer.echo(
-            f"{item['namespace']}/{item['name']} has its own freeze, which stays. To end it: `ome thaw {item['name']} "
-            f"-n {item['namespace']}`."
+            f"{item['namespace']}/{item['name']} stays frozen, because it was frozen individually. To end that freeze: "
+            f"`ome thaw {item['name']} -n {item['namespace']}`."
         )
     if len(found) > 10:
-        typer.echo(f"{len(found) - 10} more services have their own freeze.")
+        typer.echo(f"{len(found) - 10} more services were frozen individually and stay frozen.")
 
 
 async def _frozen_with_all(client: "Client", name: str, lease: str) -> str:

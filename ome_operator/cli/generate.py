@@ -28,9 +28,9 @@ MOST_NODES, MOST_GPUS, MOST_TOKENS = 10_000, 128, 1_000_000_000
 """Upper limits of numbers in options. They exceed any real cluster, and are low enough for code that loops over each
 item."""
 MOST_BATCH = 4096
-_Nodes = typer.Option(min=1, max=MOST_NODES, help="Nodes of this role, with --strategy pd.")
+_Nodes = typer.Option(min=1, max=MOST_NODES, help="With --strategy pd: number of nodes of this role.")
 _Groups = typer.Option(
-    min=1, max=MOST_NODES, help="Groups into which the nodes of the role are divided, with --strategy pd."
+    min=1, max=MOST_NODES, help="With --strategy pd: number of groups into which the nodes of this role are divided."
 )
 
 
@@ -59,7 +59,9 @@ def generate(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Model, such as Kimi-K2-Instruct or DeepSeek-R1, or only the part after its family, such as base."
+            help=(
+                "Model, such as Kimi-K2-Instruct or DeepSeek-R1; the end of a name, such as base, is enough if it is unique."
+            )
         ),
     ] = None,
     strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
@@ -93,7 +95,9 @@ def generate(
         bool,
         typer.Option(
             "--prefix-cache",
-            help="Let prefill cache prompts for requests with the same prefix (agents), with --strategy pd.",
+            help=(
+                "With --strategy pd: let prefill cache prompts for later requests with the same prefix, as agents send them."
+            ),
         ),
     ] = False,
     gpus_per_node: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="Number of GPUs per node.")] = 8,
@@ -142,7 +146,7 @@ def generate(
     host: Annotated[str | None, typer.Option(help="Value of --host in the command.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Value of --port in the command.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the service and of its namespace.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Explain why each flag is there.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain the purpose of each flag.")] = False,
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", help="Folder for the files of model, runtime and service; or yaml: print all."),
@@ -163,9 +167,7 @@ def generate(
             given |= _asked(given)
         for option in ("hardware", "model"):
             if not given[option]:
-                raise typer.BadParameter(
-                    "name both the hardware and the model that shall run on it", param_hint=f"--{option}"
-                )
+                raise typer.BadParameter("pass both --hardware and --model", param_hint=f"--{option}")
         _answer(RecipeRequest(**given), explain, output, force)
     except RecipeRefused as error:
         raise UserError(str(error)) from error

@@ -109,7 +109,7 @@ def replaceable(file: Path, user: str) -> None:
     """Raise UserError if the file exists and contains anything but a kubeconfig of the account `user`."""
     if not file.exists():
         if not file.parent.is_dir():
-            raise UserError(f"--output={file}: there is no folder {file.parent}.")
+            raise UserError(f"--output={file}: the folder {file.parent} does not exist: create it.")
         return
     try:
         found = yaml.safe_load(file.read_text())
@@ -117,7 +117,9 @@ def replaceable(file: Path, user: str) -> None:
     except (OSError, ValueError, yaml.YAMLError, TypeError, KeyError):
         users = []
     if users != [user]:
-        raise UserError(f"--output={file}: this file exists, and holds more than a kubeconfig of {user}: name another file.")
+        raise UserError(
+            f"--output={file}: this file exists and contains more than a kubeconfig of {user}: name another file."
+        )
 
 
 def kept(file: Path, text: str) -> None:

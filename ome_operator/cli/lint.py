@@ -39,8 +39,8 @@ Catalog = Annotated[
     list[Path] | None,
     typer.Option(
         "--catalog",
-        help="With -f: another file or folder with models, runtimes and accelerator classes; by default the config/ "
-        "that is shipped with ome.",
+        help="With -f: another file or folder with models, runtimes and accelerator classes; by default the folder "
+        "config/ that is shipped with ome.",
     ),
 ]
 EngineData = Annotated[
@@ -97,8 +97,8 @@ def lint(
                 kubeconfig,
                 context,
                 lambda client: _live(client, service, namespace, everywhere, versions),
-                elsewhere="-f reads files instead.",
-                stopped="-f reads files instead.",
+                elsewhere="Use -f to check files instead.",
+                stopped="Use -f to check files instead.",
                 error=Unanswered,
             )
         found = [finding for subject in looked_at for finding in rules.check(subject, ignore or ())]
@@ -125,9 +125,9 @@ def _check(service: str, files: list[Path] | None, everywhere: bool, offline: di
     -f to whether it is given.
     """
     if files and (service or everywhere):
-        raise Unanswered("-f checks files; SERVICE and -A check a cluster. Leave out one of the two.")
+        raise Unanswered("-f checks files, but SERVICE and -A check a cluster: leave out -f, or leave out SERVICE and -A.")
     if service and everywhere:
-        raise Unanswered("SERVICE is in a single namespace: leave out -A, or the name.")
+        raise Unanswered("SERVICE selects a single service and -A all services: leave out one of them.")
     if not files and (alone := [option for option, given in offline.items() if given]):
         raise Unanswered(f"{' and '.join(alone)} can be used only with -f: add -f and a file.")
 

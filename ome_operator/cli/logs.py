@@ -33,7 +33,9 @@ def logs(
     role: Annotated[str | None, typer.Option(help="Only this role: prefill, decode, engine or router.")] = None,
     group: Annotated[int | None, typer.Option(min=0, help="Only this group.")] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="Only this rank of each group.")] = None,
-    following: Annotated[bool, typer.Option("--follow", "-f", help="Follow the logs over restarts, until Ctrl+C.")] = False,
+    following: Annotated[
+        bool, typer.Option("--follow", "-f", help=("Follow the logs, also after restarts of containers, until Ctrl+C."))
+    ] = False,
     since: Annotated[
         str | None, typer.Option(help="Only lines that are newer than this duration, such as 30s, 5m or 1h.")
     ] = None,
@@ -42,7 +44,10 @@ def logs(
         typer.Option(min=-1, help=f"Number of last lines of each log; -1: all. By default {TAIL}, or all with --since."),
     ] = None,
     container: Annotated[
-        str | None, typer.Option("--container", "-c", help="Name of the container; by default the one that runs the role.")
+        str | None,
+        typer.Option(
+            "--container", "-c", help=("Name of the container; by default the container that runs the engine or router.")
+        ),
     ] = None,
     previous: Annotated[
         bool, typer.Option("--previous", "-p", help="Show the logs of the containers before their last restart.")
@@ -92,7 +97,7 @@ def _wanted(following: bool, previous: bool, tail: int | None, since: str | None
 
     newest = parse_seconds(since) if since is not None else None
     if since is not None and newest is None:
-        raise Unanswered(f"--since {since} is not a duration: write one such as 30s, 5m or 1h30m.")
+        raise Unanswered(f"--since {since} is not a duration: write a duration such as 30s, 5m or 1h30m.")
     if following and previous:
         raise Unanswered("--previous shows containers that have ended, which cannot be followed: leave out --follow.")
     last = tail if tail is not None else (-1 if since is not None else TAIL)

@@ -118,7 +118,7 @@ def _wrong_metadata(body: Mapping[str, Any]) -> str:
     """Return a sentence that describes an error in the name, namespace, labels or annotations; "" if they are valid."""
     metadata, kind = body.get("metadata"), body["kind"]
     if not isinstance(metadata, Mapping) or metadata.get("name") in (None, ""):
-        return f"metadata.name is missing in an object of kind {kind}: give it one"
+        return f"metadata.name is missing in an object of kind {kind}: set it"
     for field in ("name", "namespace"):
         value = metadata.get(field)
         if value is not None and not isinstance(value, str):
@@ -136,7 +136,7 @@ def _too_much(body: Mapping[str, Any]) -> str:
     if larger(body, VALUES):
         return f"an object of kind {body['kind']} has more than {VALUES} values: remove YAML aliases (*name)"
     if deeper(body, LEVELS):
-        return f"an object of kind {body['kind']} nests lists and maps more than {LEVELS} levels deep: write fewer levels"
+        return f"an object of kind {body['kind']} nests lists and maps more than {LEVELS} levels deep: use fewer levels"
     return ""
 
 

@@ -62,9 +62,9 @@ def _operator(ctx: typer.Context, config: Path | None, **given: Any) -> None:
     try:
         raise typer.Exit(uvloop.run(run(settings)))
     except NoConnection as error:
-        raise UserError(f"no connection to a cluster: {error}. --kubeconfig names another file.") from error
+        raise UserError(f"no connection to a cluster: {error}. Pass another file with --kubeconfig.") from error
     except PortTaken as error:
-        raise UserError(f"{error}. --health-port and --metrics-port choose others.") from error
+        raise UserError(f"{error}. Choose other ports with --health-port and --metrics-port.") from error
 
 
 def _from_file(context: typer.Context, path: Path | None) -> Path | None:
@@ -92,7 +92,11 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command` a signature with a parameter for --config and for every option, and return it. Typer makes the flags
     from this signature.
     """
-    shown = typer.Option(help="YAML file with options: their names without the dashes.", is_eager=True, callback=_from_file)
+    shown = typer.Option(
+        help=("YAML file with options; the keys are the names of the options without the dashes."),
+        is_eager=True,
+        callback=_from_file,
+    )
     first = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     config = inspect.Parameter(
         "config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, shown]
@@ -157,7 +161,7 @@ def _check_together(settings: Settings, where: Mapping[str, str]) -> None:
     policy, exposure = settings.policy, settings.policy.exposure
     if not policy.sees_cluster and not settings.watch_namespaces:
         negated = "--no-cluster-wide-kinds" if where["sees_cluster"] == _FLAGS["sees_cluster"] else where["sees_cluster"]
-        raise UserError(f"{negated} needs --watch-namespace: it works in its namespaces alone.")
+        raise UserError(f"{negated} requires --watch-namespace: name the namespaces in which the operator works.")
     if exposure.kind == "HTTPRoute" and not all(exposure.gateway.partition("/")):
         raise UserError(f"{where['kind']}=HTTPRoute needs --gateway=NAMESPACE/NAME.")
     if isinstance(found := well_known.selected(settings.well_known_models), Invalid):
@@ -170,7 +174,7 @@ def without(sidecar_image: str, tools_image: str) -> list[str]:
     """
     found = []
     if not sidecar_image:
-        found.append("no --sidecar-image: routers have no registry beside them")
+        found.append("--sidecar-image is not set: routers run without the registry sidecar")
     if not tools_image:
-        found.append("no --tools-image: BenchmarkJobs are refused")
+        found.append("--tools-image is not set: BenchmarkJobs are refused")
     return found

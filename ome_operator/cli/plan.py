@@ -62,11 +62,13 @@ def layouts(
     ] = None,
     requests_per_second: Annotated[float | None, typer.Option(help="Mean rate of requests, which arrive at random.")] = None,
     concurrency: Annotated[float | None, typer.Option(help="Number of requests in progress at all times.")] = None,
-    ttft: Annotated[str | None, typer.Option(help="Maximum mean time to first token: 2 (seconds), 500ms.")] = None,
-    tpot: Annotated[str | None, typer.Option(help="Maximum mean time per output token: 50 (ms), 0.05s.")] = None,
+    ttft: Annotated[str | None, typer.Option(help="Maximum mean time to first token, such as 2 (seconds) or 500ms.")] = None,
+    tpot: Annotated[str | None, typer.Option(help="Maximum mean time per output token, such as 50 (ms) or 0.05s.")] = None,
     prefix_hit: Annotated[float, typer.Option(help="Fraction of the prompt tokens that the prefix cache holds.")] = 0.0,
     price: Annotated[float | None, typer.Option(help="USD per GPU and hour. If unset: a published price.")] = None,
-    engine: Annotated[str, typer.Option(help="sglang or trtllm; figures of other engines are extrapolated.")] = "sglang",
+    engine: Annotated[
+        str, typer.Option(help=("Inference engine: sglang or trtllm; the figures of other engines are extrapolated."))
+    ] = "sglang",
     precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4. If unset: that of the published weights.")] = "",
     calibration: Annotated[
         Path | None, typer.Option(help="File with your own measurements, as docs/sizing.md describes.")

@@ -61,9 +61,9 @@ def model(name: str, precision: str) -> "Shape":
     try:
         config = json.loads(text(path))
     except (ValueError, RecursionError) as error:
-        raise PlanRefused(f"{path} is no JSON: {error}.") from error
+        raise PlanRefused(f"{path} is not valid JSON: {error}.") from error
     if not isinstance(config, dict):
-        raise PlanRefused(f"{path} is no config.json: it must contain a JSON object.")
+        raise PlanRefused(f"{path} is not a config.json: it must contain a JSON object.")
     return from_config(str(config.get("_name_or_path") or path.parent.name or path.stem), config, precision)
 
 
@@ -77,7 +77,7 @@ def loads(said: str, hit: float) -> "tuple[Load, ...]":
     if not is_file(said):
         return (workload(said, hit),)
     if hit:
-        raise PlanRefused("--prefix-hit belongs to --workload IN/OUT: write `hit` for each workload in the file instead.")
+        raise PlanRefused("--prefix-hit applies only to --workload IN/OUT: set `hit` of each workload in the file instead.")
     return mix(document(Path(said)), said)
 
 
@@ -91,7 +91,7 @@ def document(path: Path) -> Any:
     try:
         return bounded(text(path, LARGEST_YAML))
     except yaml.YAMLError as error:
-        raise PlanRefused(f"{path} is no YAML: {' '.join(str(error).split())}.") from error
+        raise PlanRefused(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
 
 
 def text(path: Path, most: int = LARGEST) -> str:

@@ -48,7 +48,7 @@ def record(
     where, name, made = on_cluster(kubeconfig, context, work)
     path = file or Path(f"{name}.json")
     redacted = _write(path, f"{where}/{name}", made)
-    say(f"{path}: one pass over {name}, with {redacted} redacted values. `ome replay {path}` runs it again")
+    say(f"{path}: one reconciliation pass of {name}, with {redacted} redacted values. `ome replay {path}` replays it")
 
 
 def _write(path: Path, name: str, made: "Pass") -> int:

@@ -39,7 +39,10 @@ def registry(
         float, typer.Option(help="Seconds between two requests for the list of pods.", min=0.1, max=5.0)
     ] = 3.0,
     key: Annotated[
-        str, typer.Option(help="API key of the router's /workers, and of our own.", envvar=keys.ROUTER_KEY_VARIABLE)
+        str,
+        typer.Option(
+            help=("API key for /workers of the router, and for /workers of this registry."), envvar=keys.ROUTER_KEY_VARIABLE
+        ),
     ] = "",
     worker_key: Annotated[str, typer.Option(help="API key that the router sends to its workers.")] = "",
     server: Annotated[
@@ -69,7 +72,7 @@ def registry(
         port=port,
     )
     if not settings.server:
-        raise UserError("no API server is known: outside a cluster, name it with --server.")
+        raise UserError("the address of the API server is not known: outside a cluster, pass it with --server.")
     try:
         asyncio.run(run(settings))
     except PortTaken as error:

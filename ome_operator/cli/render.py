@@ -26,11 +26,13 @@ Sidecar = Annotated[
     str, typer.Option(help="As the operator's flag: image of the registry sidecar of routers; empty: no sidecar.")
 ]
 Agent = Annotated[
-    bool, typer.Option(help="As the operator's flag: agents fetch the weights, and pods mount the agents' directories.")
+    bool, typer.Option(help="As the operator's flag: agents download the weights, and pods mount the agents' directories.")
 ]
 Roots = Annotated[list[str] | None, typer.Option(help="As the operator's flag: directory below which agents write.")]
 
-Preflight = Annotated[str, typer.Option(help="As the operator's flag: default mode, Off, Warn or Require.")]
+Preflight = Annotated[
+    str, typer.Option(help=("As the operator's flag: default mode of preflight checks: Off, Warn or Require."))
+]
 
 
 @app.command(epilog="Example: ome render -f service.yaml --catalog config/")

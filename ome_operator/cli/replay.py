@@ -20,8 +20,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command(epilog="Example: ome replay kimi-k2-instruct.json")
 def replay(
     file: Annotated[Path, typer.Argument(help="Recording that `ome record` or an operator wrote.")],
-    service: Annotated[str, typer.Option(help="Only this service, as NAMESPACE/NAME.")] = "",
-    last: Annotated[int, typer.Option(help="Only this number of newest passes of each service; 0: all.", min=0)] = 0,
+    service: Annotated[str, typer.Option(help="Replay only this service, written as NAMESPACE/NAME.")] = "",
+    last: Annotated[
+        int, typer.Option(help=("Replay only this number of the newest passes of each service; 0: all."), min=0)
+    ] = 0,
     output: Output = None,
 ) -> None:
     """Run the reconciliation passes of a recording again, with this version of the operator and without a cluster. For

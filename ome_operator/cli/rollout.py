@@ -99,11 +99,14 @@ def undo(
 
     found, revision = on_cluster(kubeconfig, context, work)
     if off and not _pinned(found):
-        say(f"{found.where} was not pinned: it follows its spec, and nothing was changed.")
+        say(f"{found.where} was not pinned and already follows its spec: nothing was changed.")
         _say_paused(found)
         return
     if revision:
-        say(f"{found.where} goes to revision {revision} and is pinned to it: new edits are recorded but not rolled out.")
+        say(
+            f"{found.where} is now pinned to revision {revision}, which is rolled out: new edits are recorded but not "
+            "rolled out."
+        )
         say(f"`ome undo {found.words} --off` removes the pin.")
     else:
         say(f"{found.where} follows its spec again.")
@@ -131,10 +134,14 @@ def retry(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
 def restart(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None) -> None:
     """Create a new revision with the same content. Like an edit, it replaces all pods of engine and decoder."""
     found = _set(service, namespace, kubeconfig, context, {"restartedAt": _now()})
-    say(f"{found.where} gets a new revision; `ome history {found.words}` shows it.")
+    say(
+        f"{found.where} gets a new revision, which replaces its engine and decoder pods; `ome history {found.words}` "
+        "lists the revision."
+    )
     if found.aim.pin:
         say(
-            f"It is pinned to {found.aim.pin}, so the new revision waits. To remove the pin: `ome undo {found.words} --off`."
+            f"The service is pinned to {found.aim.pin}, so the new revision waits. To remove the pin: `ome undo "
+            f"{found.words} --off`."
         )
     _say_paused(found)
     _remind("spec.rollout.restartedAt")
@@ -147,7 +154,7 @@ def pause(service: Name, namespace: Namespace = "", kubeconfig: Kubeconfig = Non
     if _paused(found):
         say(f"{found.where} was paused already: nothing was changed.")
         return
-    say(f"{found.where} is paused: `ome resume {found.words}` continues it.")
+    say(f"{found.where} is paused: `ome resume {found.words}` continues its rollouts.")
     _remind("spec.rollout.paused")
 
 
@@ -195,7 +202,9 @@ async def _find(client: "Client", namespace: str, name: str) -> Found:
     try:
         service = InferenceService.parse(await client.get("InferenceService", namespace, name))
     except NotFound as error:
-        raise UserError(f"there is no InferenceService {namespace}/{name}; --namespace names another namespace.") from error
+        raise UserError(
+            f"there is no InferenceService {namespace}/{name}; choose another namespace with --namespace."
+        ) from error
     if isinstance(service, Invalid):
         raise UserError(f"{namespace}/{name} cannot be read: {service.why}")
     bodies = await client.list_objects("ControllerRevision", namespace, label_selector=f"{keys.SERVICE}={name}")
@@ -216,7 +225,7 @@ async def _patch(client: "Client", found: Found, patch: dict[str, Any]) -> None:
 
 def _say_paused(found: Found) -> None:
     if _paused(found):
-        say(f"It is paused, so nothing is rolled out before `ome resume {found.words}`.")
+        say(f"The service is paused, so nothing is rolled out until `ome resume {found.words}`.")
 
 
 def _pinned(found: Found) -> bool:
@@ -231,8 +240,8 @@ def _paused(found: Found) -> bool:
 
 def _remind(field: str) -> None:
     say(
-        f"{field} was edited on the cluster. If the service is managed from Git, edit it there too; otherwise the "
-        "edit is reverted."
+        f"{field} was edited on the cluster. If the service is managed from Git, make the same edit there, because "
+        "otherwise the edit is reverted."
     )
 
 

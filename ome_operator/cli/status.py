@@ -62,7 +62,7 @@ def status(
             )
         raise typer.Exit(_waves(service, shared, namespace, output, kubeconfig, context))
     if service and everywhere:
-        raise Unanswered("SERVICE is in a single namespace: leave out -A, or the name.")
+        raise Unanswered("SERVICE selects a single service and -A all services: leave out one of them.")
 
     async def work(client: "Client") -> list["Tree"]:
         where, name = resolve_service(client, service, namespace)

@@ -93,7 +93,7 @@ def _outcome(resource: Resource, cluster: ClusterCache) -> Outcome:
     """Return what the operator derives from a service. Raises Unanswered if that is not possible or has no pods."""
     which, service = resource.ref, resource.parsed
     if not isinstance(service, InferenceService):
-        why = service.why if isinstance(service, Invalid) else "it is not an InferenceService"
+        why = service.why if isinstance(service, Invalid) else "the object is not an InferenceService"
         raise Unanswered(f"the InferenceService {which.name} in namespace {which.namespace} cannot be read: {why}.")
     comes_to = outcome(service, cluster.deps(), cluster.children_of(which.namespace, which.name).values())
     if not comes_to.workloads:
@@ -106,7 +106,7 @@ def _trial(resource: Resource, comes_to: Outcome, groups: dict[str, int], roles:
     wanted = {name: number for name, number in groups.items() if not roles or name in roles}
     if not wanted:
         has = ", ".join(each.title for each in comes_to.roles)
-        raise Unanswered(f"{which.namespace}/{which.name} has no such role: --role names one of {has}.")
+        raise Unanswered(f"{which.namespace}/{which.name} has no such role: set --role to one of {has}.")
     return trial(which.name, which.namespace, comes_to.workloads, wanted, uuid.uuid4().hex[:8], within)
 
 
@@ -199,8 +199,8 @@ class Look:
         for each, why in zip(self._trials, left, strict=True):
             if why:
                 self._say(
-                    f"some check objects may be left ({why}). Their pods end by themselves. To remove them:  "
-                    f"kubectl delete service,pod -n {each.namespace} -l {each.selector}"
+                    f"some objects of the check may not have been deleted ({why}). Their pods end by themselves. To "
+                    f"delete them:  kubectl delete service,pod -n {each.namespace} -l {each.selector}"
                 )
 
     async def _removed(self, each: Trial) -> str:
@@ -216,7 +216,7 @@ class Look:
                 ]
                 if not there:
                     return ""
-                why = f"{len(there)} objects are being deleted"
+                why = f"{len(there)} objects are still being deleted"
                 for kind, metadata in there:
                     if metadata["uid"] not in asked:
                         await self._delete(kind, each.namespace, metadata)

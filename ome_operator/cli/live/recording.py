@@ -33,7 +33,7 @@ async def live(client: Client, namespace: str, name: str) -> Pass:
     )
     resource = there.find(Ref(SERVICE, namespace, name))
     if resource is None or isinstance(resource.parsed, Invalid):
-        why = "it is none" if resource is None else resource.parsed.why
+        why = "the object is not an InferenceService" if resource is None else resource.parsed.why
         raise UserError(f"the InferenceService {name} in namespace {namespace} cannot be read: {why}.")
     seen = Observed(there.children_of(namespace, name), there.pods_of(namespace, name))
     return looked(resource.parsed, there.deps(), seen, datetime.now(UTC))

@@ -45,9 +45,9 @@ class TrafficSamples:
         if not found:
             self.why = "no group is ready, so there are no metrics"
         elif len(found) > MOST:
-            self.why = f"it has {len(found)} groups, and this page samples at most {MOST}: use Prometheus"
+            self.why = f"the service has {len(found)} groups, but this page samples at most {MOST}: use Prometheus"
         elif any((pods[leader.pod].get("spec") or {}).get("nodeName") in simulated for leader in found):
-            self.why = "its nodes are simulated, so no engine runs there"
+            self.why = "the nodes of the service are simulated, so no engine runs there"
         else:
             await self._ask(read, tree.namespace, found, at)
 
@@ -62,10 +62,10 @@ class TrafficSamples:
         pages = {pod: answer for pod, answer in answers.items() if not isinstance(answer, KubeError) and answer}
         errors = [answer for answer in answers.values() if isinstance(answer, KubeError)]
         if denied := next((error for error in errors if isinstance(error, Forbidden)), None):
-            self.why = f"you may not read the metrics of pods: {denied}"
+            self.why = f"you have no permission to read the metrics of pods: {denied}"
         elif not pages:
-            self.why = str(errors[0]) if errors else "its engines export no metrics of SGLang or vLLM"
-            self.why += ". SGLang exports them if its runtime has --enable-metrics"
+            self.why = str(errors[0]) if errors else "the engines export no metrics of SGLang or vLLM"
+            self.why += ". SGLang exports metrics if its arguments contain --enable-metrics"
         else:
             self.why = ""
             self.samples.append(plots.summed(at, pages, (leader.pod for leader in found if leader.counts)))

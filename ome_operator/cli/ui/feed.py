@@ -50,7 +50,7 @@ class Feed:
         except KubeError as error:
             self._went_wrong(str(error))
         except Exception as error:  # an object in an unexpected form must not end the feed
-            logger.exception("a look at the cluster failed")
+            logger.exception("reading the cluster failed")
             self._went_wrong(f"{type(error).__name__}: {error}")
         self.number += 1
         async with self._news:

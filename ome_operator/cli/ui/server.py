@@ -122,7 +122,9 @@ class Site:
     def _live(self, which: Callable[[web.Request], Page]) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
             if self.feed.viewers >= STREAMS:
-                return web.Response(status=503, text="too many pages are open\n", headers={"Retry-After": "30"})
+                return web.Response(
+                    status=503, text=("too many pages are open: close one of them\n"), headers={"Retry-After": "30"}
+                )
             response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
             await response.prepare(request)
             self.feed.viewers += 1

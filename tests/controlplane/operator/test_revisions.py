@@ -73,7 +73,7 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
     assert "runs (engine 1/1, router 1/1), wanted" in listed[2]
     assert listed[2].endswith('spec.engine runner added: {"image": "engine:2"}')
     said = ome(rig, namespace, "undo", "one")
-    assert f"goes to revision {first} and is pinned to it" in said and "If the service is managed from Git" in said
+    assert f"is now pinned to revision {first}, which is rolled out" in said and "If the service is managed from Git" in said
     rig.wait("undone", lambda: runs(rig, namespace) == ["engine:1"] and whole(rig, namespace, "one", first), 40)
     assert re.search(rf"{first}.*pinned", ome(rig, namespace, "history", "one"))
     assert "waits" in ome(rig, namespace, "restart", "one")

@@ -117,7 +117,7 @@ def test_a_service_is_frozen_and_confirmed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_all_are_frozen_on_the_lease_and_every_service_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(), service("r2")], [lease()], runs=True)
     done = ome(monkeypatch, api, "freeze", "--all")
-    assert done.exit_code == 0 and "Lease ome/ome-operator has the annotation" in done.output
+    assert done.exit_code == 0 and "by an annotation of Lease ome/ome-operator." in done.output
     assert [(kind, uid) for kind, uid, _ in api.written] == [("Lease", "uid-lease")]
 
 
@@ -127,7 +127,7 @@ def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch)
     api = Cluster([service(), service("r2", of="team-b")], leases, runs=True)
     done = ome(monkeypatch, api, "freeze", "--all", "--operator-class", "team-b")
     assert (
-        "Lease ome/ome-operator-team-b has the annotation. `ome thaw --all --operator-class team-b` ends the freeze."
+        "by an annotation of Lease ome/ome-operator-team-b. `ome thaw --all --operator-class team-b` ends the freeze."
         in done.output
     )
     assert done.exit_code == 0 and [(kind, uid) for kind, uid, _ in api.written] == [("Lease", "uid-lease-team-b")]
@@ -136,7 +136,9 @@ def test_all_means_those_of_the_operators_class(monkeypatch: pytest.MonkeyPatch)
     assert "All services are still frozen" not in ome(monkeypatch, again, "thaw", "r1").output
     assert f"frozen since {OLD}: `ome thaw --all --operator-class team-b`" in ome(monkeypatch, again, "thaw", "r2").output
     done = ome(monkeypatch, again, "thaw", "--all", "--operator-class", "team-b")
-    assert done.output == "Thawed.\nteam/r2 has its own freeze, which stays. To end it: `ome thaw r2 -n team`.\n"
+    assert done.output == (
+        "Thawed.\nteam/r2 stays frozen, because it was frozen individually. To end that freeze: `ome thaw r2 -n team`.\n"
+    )
 
 
 @pytest.mark.parametrize("words", [("r1",), ("--all",)])
@@ -163,7 +165,7 @@ def test_who_we_are_where_the_server_does_not_say(monkeypatch: pytest.MonkeyPatc
 def test_an_operator_without_leader_election_gets_a_lease_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([], [], runs=True)
     done = ome(monkeypatch, api, "freeze", "--all", "--namespace-of-lease", "ops")
-    assert done.exit_code == 0 and "No service exists that could confirm the freeze" in done.output
+    assert done.exit_code == 0 and "No service exists whose status could confirm the freeze" in done.output
     made = next(body for body in api.bodies("create") if body["kind"] == "Lease")
     assert made["metadata"]["namespace"] == "ops" and " by alice" in made["metadata"]["annotations"][keys.FREEZE]
 
@@ -174,7 +176,7 @@ def test_an_operator_without_leader_election_gets_a_lease_to_read(monkeypatch: p
         ((), [lease()], "Name a SERVICE, or use --all"),
         (("r1", "--all"), [lease()], "Name a SERVICE, or use --all"),
         (("--all", "-n", "team"), [lease()], "leave out -n"),
-        (("r1", "--operator-class", "b"), [lease()], "a SERVICE has its class in a label"),
+        (("r1", "--operator-class", "b"), [lease()], "the class of a SERVICE is read from its label"),
         (("--all",), [], "in no namespace: set --namespace-of-lease"),
         (("--all",), [lease(namespace="a"), lease(namespace="b")], "in a, b: set --namespace-of-lease"),
         (("nobody",), [lease()], "there is no InferenceService nobody in namespace team"),
@@ -193,12 +195,15 @@ def test_what_is_refused(
 def test_a_thaw_names_what_stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service(frozen=OLD), service("r2")], [lease(OLD)], runs=True)
     done = ome(monkeypatch, api, "thaw", "--all")
-    assert done.output == "Thawed.\nteam/r1 has its own freeze, which stays. To end it: `ome thaw r1 -n team`.\n"
+    assert done.output == (
+        "Thawed.\nteam/r1 stays frozen, because it was frozen individually. To end that freeze: `ome thaw r1 -n team`.\n"
+    )
     assert api.written == [("Lease", "uid-lease", None)]
     done = ome(monkeypatch, api, "thaw", "r1")
     assert (
         done.output
-        == f"team/r1 is no longer frozen.\nAll services are still frozen since {OLD}: `ome thaw --all` ends that freeze.\n"
+        == f"team/r1 is no longer frozen.\nAll services are still frozen since {OLD}: `ome thaw --all` ends the freeze of "
+        "all services.\n"
     )
 
 
@@ -209,7 +214,7 @@ def test_what_somebody_wrote_on_the_lease_gives_the_terminal_no_orders(monkeypat
 
 def test_nothing_to_thaw_is_no_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     api = Cluster([service()], [lease()], runs=True)
-    assert "had no freeze of its own: nothing was changed" in ome(monkeypatch, api, "thaw", "r1").output
+    assert "was not frozen individually: nothing was changed" in ome(monkeypatch, api, "thaw", "r1").output
     assert "has no freeze: nothing was changed" in ome(monkeypatch, api, "thaw", "--all").output
     assert api.written == []
 

@@ -69,7 +69,7 @@ def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[
         ("", ""),
         ("r.example.com/op:1", "r.example.com/agent:1"),
     ]
-    assert [said.partition(":")[0] for said in without("", "")] == ["no --sidecar-image", "no --tools-image"]
+    assert [said.partition(":")[0] for said in without("", "")] == ["--sidecar-image is not set", "--tools-image is not set"]
     assert without("r.example.com/op:1", "r.example.com/agent:1") == []
 
 
@@ -81,7 +81,7 @@ def test_without_their_flags_nothing_of_a_public_registry_is_pulled(given: list[
         (["--expose=HTTPRoute", "--gateway=edge"], "needs --gateway=NAMESPACE/NAME"),
         (["--watch-namespace=Team"], "--watch-namespace=Team: write the name of a namespace"),
         (["--watch-namespace=" + 64 * "a"], "write the name of a namespace"),
-        (["--no-cluster-wide-kinds"], "--no-cluster-wide-kinds needs --watch-namespace"),
+        (["--no-cluster-wide-kinds"], "--no-cluster-wide-kinds requires --watch-namespace"),
         (["--operator-class=" + 31 * "a"], "write at most 30 of the characters a-z"),
         (["--preflight=yes"], "--preflight=yes: write Off, Warn or Require."),
         (["--log-level=LOUD"], "--log-level=LOUD: write DEBUG, INFO, WARNING or ERROR."),

@@ -184,7 +184,7 @@ def test_a_role_that_the_service_has_not(monkeypatch: pytest.MonkeyPatch, tmp_pa
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump(service(decoder=None)))
     assert refused(ome(monkeypatch, cluster(), "-f", path, "--role", "decode")) == (
-        "team/svc has no such role: --role names one of engine."
+        "team/svc has no such role: set --role to one of engine."
     )
 
 

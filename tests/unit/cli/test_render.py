@@ -131,7 +131,7 @@ HEAD = "apiVersion: ome.io/v1beta1\nkind: InferenceService\n"
         ),
         ("metadata: {name: a}\nspec: {engine: {x: [{true: y, a: z}]}}", "spec.engine.x[0] has the key true, which is no"),
         ("metadata: {name: a}\nspec: &a {engine: *a}", "has more than 500000 values: remove YAML aliases"),
-        ("metadata: {name: a}\nspec: " + "[" * 150 + "]" * 150, "nests lists and maps more than 100 levels deep: write few"),
+        ("metadata: {name: a}\nspec: " + "[" * 150 + "]" * 150, "nests lists and maps more than 100 levels deep: use few"),
         ("metadata: {name: a}\nspec: {x: !!set {a}}", "Kubernetes does not support !!set"),
     ],
 )

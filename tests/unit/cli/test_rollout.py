@@ -57,7 +57,7 @@ def ome(*words: str) -> str:
 @pytest.mark.parametrize("words", [("r1", "-n", "team"), ("team/r1",), ("team/r1", "-n", "team"), ("isvc/r1", "-n", "team")])
 def test_a_service_by_what_people_call_it(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     api = cluster(monkeypatch)
-    assert ome("undo", *words, "--to", "2").startswith("team/r1 goes to revision 22222222 and is pinned to it")
+    assert ome("undo", *words, "--to", "2").startswith("team/r1 is now pinned to revision 22222222, which is rolled out")
     assert [(call.name, call.body) for call in api.calls if call.verb == "patch_merge"] == [
         ("r1", {"spec": {"rollout": {"revision": "22222222"}}})
     ]
@@ -65,7 +65,7 @@ def test_a_service_by_what_people_call_it(words: tuple[str, ...], monkeypatch: p
 
 def test_two_namespaces_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster(monkeypatch)
-    with pytest.raises(UserError, match="SERVICE team/r1 names namespace team, but -n names other: leave out one of them"):
+    with pytest.raises(UserError, match="SERVICE team/r1 is in namespace team, but -n is other: leave out one of them"):
         ome("undo", "team/r1", "-n", "other")
 
 
@@ -78,7 +78,7 @@ def test_a_number_that_no_revision_has(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "rollout", "said"),
     [
-        (("undo", "--off"), {}, "team/r1 was not pinned: it follows its spec, and nothing was changed.\n"),
+        (("undo", "--off"), {}, "team/r1 was not pinned and already follows its spec: nothing was changed.\n"),
         (("resume",), {}, "team/r1 was not paused: nothing was changed.\n"),
         (("pause",), {"paused": True}, "team/r1 was paused already: nothing was changed.\n"),
     ],

@@ -101,7 +101,7 @@ def test_who_may_not_read_is_told_so_and_nothing_is_guessed(answers: Any) -> Non
     result = run("lint")
     assert isinstance(result.exception, Unanswered) and result.stdout == ""
     assert 'User "jane" cannot list' in str(result.exception)
-    assert str(result.exception).endswith("-f reads files instead.")
+    assert str(result.exception).endswith("Use -f to check files instead.")
 
 
 def test_a_service_that_is_not_there(answers: Any) -> None:

@@ -224,6 +224,7 @@ async def test_what_cannot_be_removed_is_said_with_how_to_remove_it() -> None:
     (told,) = await looked(api, made(decoder=False), said=said)
     assert told.startswith("2 ranks"), "what was found is told all the same"
     assert said == [
-        'some check objects may be left (cannot delete resource "pods"). Their pods end by themselves. To remove them:  '
+        'some objects of the check may not have been deleted (cannot delete resource "pods"). Their pods end by themselves. '
+        "To delete them:  "
         "kubectl delete service,pod -n team -l ome.io/preflight-run=abcd1234"
     ]

@@ -246,7 +246,7 @@ async def test_traffic_is_plotted_where_rights_reach(monkeypatch: pytest.MonkeyP
     [
         (
             Forbidden('pods "x" is forbidden: cannot get resource "pods/proxy" <i>', 403),
-            "you may not read the metrics of pods",
+            "you have no permission to read the metrics of pods",
         ),
         (Transient("metrics of x: HTTP 404"), "--enable-metrics"),
         (None, "connection refused"),
