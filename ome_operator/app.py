@@ -162,7 +162,7 @@ class OperatorProcess:
         if self.life.state == LEADING:
             self.leader.result().record(number.name)
         else:
-            logger.warning("there is no recording: this process is %s, and has reconciled nothing", self.life.state)
+            logger.warning("no recording was written: this process is %s and has reconciled nothing", self.life.state)
 
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if not self.life.stop.is_set():

@@ -112,8 +112,11 @@ class BenchmarkJobReconciler(StatusReconciler):
 def _taken(name: str, owner: Mapping[str, Any], ref: Ref) -> Why:
     """Return the reason why an existing Job of this name, whose controller is `owner`, blocks the BenchmarkJob."""
     if (owner.get("kind"), owner.get("name")) == (ref.kind, ref.name):
-        return Why(Reason.WAITING, f"Job {name} of the former {ref.name} is still being deleted")
+        return Why(Reason.WAITING, f"Job {name} of the deleted BenchmarkJob {ref.name} is still being deleted")
     return Why(
         Reason.NAME_TAKEN,
-        f"Job {name} exists and was not made of this BenchmarkJob: delete it, or give this one another name",
+        (
+            f"Job {name} exists and was not created for this BenchmarkJob: delete the Job, or give this BenchmarkJob "
+            "another name"
+        ),
     )

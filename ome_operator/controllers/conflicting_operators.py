@@ -25,7 +25,7 @@ EVERY, CLAIM_EVERY = 60.0, 300.0
 """Seconds between two checks, for an operator with cluster-wide rights and for an operator with rights in some
 namespaces. A list of all Leases costs the same for any number of namespaces; claims cost two requests for each
 namespace."""
-WITHOUT = "without a class, like this,"
+WITHOUT = "without a class, like this operator,"
 LIVES = 3
 """Number of missed renewals after which an operator is considered gone."""
 
@@ -66,8 +66,8 @@ class ConflictingOperators:
         for namespace in sorted(found.keys() - self.found.keys()):
             of = f"of class {self._scope.operator_class}" if self._scope.operator_class else WITHOUT
             logger.warning(
-                "another operator %s works here: Lease %s. Both write the same objects; stop it or give it a class "
-                "(operatorClass)", of, found[namespace],
+                "another operator %s works in this cluster: Lease %s. Both write the same objects: stop one of them, "
+                "or set operatorClass of one of them", of, found[namespace],
             )  # fmt: skip
         self.found = found
 

@@ -77,7 +77,7 @@ async def _remove(client: Client, kind: str, place: str, owns: Callable[[str], b
             await client.delete(kind, found["namespace"], found["name"], found["uid"])
         except (Conflict, NotFound):
             continue  # somebody else deleted it first
-        logger.info("deleted %s %s/%s: exposure.kind has another value now", kind, found["namespace"], found["name"])
+        logger.info("deleted %s %s/%s: exposure.kind was changed", kind, found["namespace"], found["name"])
 
 
 def _service(metadata: Manifest) -> str:

@@ -280,7 +280,7 @@ class Manager:
             task.cancel()
         await self._edits.drain(grace)
         if not await self._queue.drain(grace):
-            logger.warning("running reconciliations were cut off")
+            logger.warning("running reconciliations were cancelled")
 
     def record(self, why: str) -> None:
         """Start writing the flight recorder's reconciliations of all services to a file, which the log names."""

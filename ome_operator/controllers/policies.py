@@ -98,7 +98,7 @@ class Policies:
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
-        await repeat("the look at admission policies", self.look, self._pause)
+        await repeat("the check of admission policies", self.look, self._pause)
 
     def _pause(self) -> float:
         return min(self._interval, SOON) if UNKNOWN in self.found.values() else self._interval
@@ -117,8 +117,8 @@ class Policies:
             return
         if absent := [policy for policy, state in self.found.items() if state == ABSENT]:
             logger.warning(
-                "admission policies do not bind this operator: %s. As %s it may write more than it needs to. "
-                "Install the chart with admissionPolicy.enabled=true, and run the operator as the chart's ServiceAccount "
+                "admission policies do not bind this operator: %s. As %s it may write more than it needs. Install the "
+                "chart with admissionPolicy.enabled=true, and run the operator as the chart's ServiceAccount "
                 "(docs/security.md)",
                 ", ".join(absent),
                 await self._user(),

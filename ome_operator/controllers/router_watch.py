@@ -54,7 +54,7 @@ class RouterWatch:
     async def run(self) -> None:
         """Visit all routers repeatedly."""
         async with aiohttp.ClientSession(timeout=TIMEOUT, headers={"User-Agent": keys.MANAGER}) as session:
-            await repeat("the look at routers", lambda: self.walk(session), lambda: self._interval)
+            await repeat("the check of routers", lambda: self.walk(session), lambda: self._interval)
 
     async def walk(self, session: aiohttp.ClientSession) -> None:
         """Query the registry of every router once."""

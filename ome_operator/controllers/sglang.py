@@ -75,5 +75,5 @@ def _taken(target: Ref) -> Why:
     where = f"{target.kind} {target.namespace}/{target.name}"
     return Why(
         Reason.NAME_TAKEN,
-        f"{where} exists and was not made of this object: delete one of them, or give this one another name",
+        f"{where} exists and was not created from this object: delete one of the two, or give this object another name",
     )

@@ -191,7 +191,7 @@ class WaveRegistry:
         total = shared.total + len(shared.unseen) + len(self._unseen) + (not known)
         wave, of = wave_of(self._terms(ref), total, shared.order(service))
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
-        return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout says how far it is"
+        return f"waits for wave {wave} of {of} of {ref.kind} {ref.name}{where}, whose status.rollout shows the progress"
 
     def report(self, service: Service, stands: Mapping[Ref, Stand], *, asks: bool, begun: bool) -> None:
         """Store the state of a service with regard to each shared object. `asks`: True if the service rolls out an edit,

@@ -42,7 +42,7 @@ class WeightsGC:
         manifest = {"apiVersion": keys.API_VERSION, "kind": RECORD, "metadata": {"name": record.node}, "spec": spec}
         await self._client.apply(manifest, record.uid)
         for place, _ in sorted(allowed - record.remove):
-            logger.info("node %s may remove %s: no model, no revision and no pod refers to it", record.node, place)
+            logger.info("node %s may remove %s: no model, revision or pod refers to this directory", record.node, place)
 
     def _kept(self, offered: Unused) -> bool:
         """Return whether a stored revision of any service would mount the offered directory."""

@@ -44,28 +44,37 @@ def of_service(tree: Tree, shell: Shell, *, paused: bool, frozen: bool, rejected
     revision. `back` is the revision to which an undo would return; "" if there is none.
     """
     name, where = tree.name, ("-n", tree.namespace)
-    yield Action("Watch it in a terminal", shell("ome", "status", name, *where, "-w"))
-    yield Action("Why it is in this state", shell("ome", "explain", name, *where))
+    yield Action("Watch the service in a terminal", shell("ome", "status", name, *where, "-w"))
+    yield Action("Explain the state of the service", shell("ome", "explain", name, *where))
     yield Action("Follow all logs", shell("ome", "logs", name, *where, "-f"))
     if tree.url:
-        yield Action("Reach it from here", shell("kubectl", "port-forward", *where, f"service/{name}", "8080:80"))
+        yield Action(
+            ("Connect to the service from this machine"),
+            shell("kubectl", "port-forward", *where, f"service/{name}", "8080:80"),
+        )
     yield Action("Show the complete object", shell("kubectl", "get", "isvc", name, *where, "-o", "yaml"))
-    yield Action("Edit it", shell("kubectl", "edit", "isvc", name, *where), True)
+    yield Action("Edit the service", shell("kubectl", "edit", "isvc", name, *where), True)
     if tree.pin:
-        yield Action("Remove its pin, so that it follows the spec again", shell("ome", "undo", name, *where, "--off"), True)
+        yield Action(
+            ("Remove the pin, so that the service follows its spec again"), shell("ome", "undo", name, *where, "--off"), True
+        )
     elif back:
-        yield Action(f"Go back to revision {back}, and pin it", shell("ome", "undo", name, *where), True)
+        yield Action(f"Go back to revision {back}, and pin the service to it", shell("ome", "undo", name, *where), True)
     if rejected:
         yield Action("Try the rejected revision again", shell("ome", "retry", name, *where), True)
     if paused:
         yield Action("Continue the paused rollout", shell("ome", "resume", name, *where), True)
     else:
-        yield Action("Pause it: record new revisions without rolling them out", shell("ome", "pause", name, *where), True)
+        yield Action(
+            ("Pause the service: record new revisions without rolling them out"), shell("ome", "pause", name, *where), True
+        )
     if frozen:
         yield Action("End the freeze", shell("ome", "thaw", name, *where), True)
     else:
-        yield Action("Freeze it: stop everything that would change its pods", shell("ome", "freeze", name, *where), True)
-    yield Action("Replace all pods of its engines", shell("ome", "restart", name, *where), True)
+        yield Action(
+            ("Freeze the service: stop everything that would change its pods"), shell("ome", "freeze", name, *where), True
+        )
+    yield Action("Replace all engine and decoder pods", shell("ome", "restart", name, *where), True)
 
 
 def of_rank(tree: Tree, role: str, group: int, rank: int, shell: Shell, *, previous: bool = False) -> str:

@@ -203,6 +203,6 @@ def _remedy(reason: str, *, router: bool) -> str:
 _OTHERS: Mapping[str, str] = {
     "Error": Reason.CRASH_LOOP_BACK_OFF.remedy,
     "OOMKilled": "the container needs more memory: raise resources.limits.memory of its runner",
-    MISSING: "its StatefulSet creates it; if it stays missing, the events have the cause",
+    MISSING: "wait until its StatefulSet creates the pod; if the pod stays missing, the events show the cause",
 }
 """Remedies for reasons without a record. They are the exit reasons of containers, and the reason for a missing pod."""

@@ -101,7 +101,7 @@ def _words(old: Sequence[str], new: Sequence[str], path: str) -> Iterator[Edit]:
     for what, a, b, c, d in SequenceMatcher(None, these, those, autojunk=False).get_opcodes():
         if what != "equal":
             said.append(Edit(path, _replaced(" ".join(these[a:b]), " ".join(those[c:d]))))
-    yield from said or [Edit(path, "has the same words in another order or spelling")]
+    yield from said or [Edit(path, "has the same arguments in another order or spelling")]
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> set[str]:

@@ -100,7 +100,7 @@ def _how(before: Outcome, after: Outcome) -> str:
         )
     above, missing = ({item: part.get(item.component, 0) for item in roles} for part in (bounds.surge, bounds.unavailable))
     if any(missing[item] >= item.groups and not above[item] for item in roles):
-        return "at once, so nothing serves meanwhile"
+        return "all at the same time, so nothing serves meanwhile"
     more = _gpus(sum(above[item] * item.gpus for item in roles), ", with ", " more meanwhile")
     steps = (f"{item.title} {min(above[item] + missing[item], item.groups)} of {item.groups}" for item in roles)
     return f"of {' and '.join(steps)} at a time{more}"

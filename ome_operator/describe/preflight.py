@@ -85,7 +85,7 @@ def rank(trial: Trial, place: RankKey, body: Mapping[str, Any] | None) -> Checku
     runs = checked is None and results.began(status, box) and not pod.over
     why = f"{pod.reason}: {pod.message}" if pod.message else pod.reason
     if checked is not None or runs:
-        why = "" if checked is not None else "its check did not end in time"
+        why = "" if checked is not None else "the check did not end in time"
     over = checked is not None or pod.over or pod.deleting
     return Checkup(service, role, place.group, place.rank, pod.node, checked, runs, over, why)
 
@@ -104,7 +104,7 @@ def report(ranks: Iterable[Checkup], seconds: float) -> PreflightReport:
             if found.check == ABSENT and found.rank in away:
                 continue
             node = members[found.rank].node if found.rank in members else ""
-            fix = found.fix.replace(results.LOG, "its log, which --logs shows")
+            fix = found.fix.replace(results.LOG, "its log (use --logs)")
             findings.append(FoundOnRank(service, role, group, found.rank, node, found.check, found.said, fix))
         missed += [
             Missed(service, role, group, number, members[number].node, members[number].why) for number in sorted(away)
@@ -135,7 +135,7 @@ def report_lines(seen: PreflightReport) -> list[str]:
     for (group, node, why), members in alike.items():
         several_ranks = len(members) > 1
         whom = f"{group}, rank{'s' if several_ranks else ''} {numbers(each.rank for each in members)}"
-        how = f"on node {node} {'were' if several_ranks else 'was'} not looked at"
+        how = f"on node {node} {'were' if several_ranks else 'was'} not checked"
         how = how if node else f"{'have' if several_ranks else 'has'} no node"
         out.append(f"{whom} {how}: {why or 'no reason is known'}")
     return [visible(each) for each in [*out, summary(seen)]]
@@ -144,7 +144,7 @@ def report_lines(seen: PreflightReport) -> list[str]:
 def summary(seen: PreflightReport) -> str:
     """Return a sentence with the number of ranks that were checked, and the number of findings."""
     if not seen.looked:
-        return f"none of {count(seen.ranks, 'rank')} was looked at in {seen.seconds:g} s"
+        return f"none of {count(seen.ranks, 'rank')} was checked in {seen.seconds:g} s"
     ranks = count(seen.ranks, "rank") if seen.looked == seen.ranks else f"{seen.looked} of {count(seen.ranks, 'rank')}"
     found = count(len(seen.findings), "finding") if seen.findings else "nothing found"
     return f"{ranks} on {count(len(seen.nodes), 'node')}: {found} in {seen.seconds:g} s"
@@ -166,8 +166,13 @@ def in_place(service: str, namespace: str, stored: bool) -> str:
     starts. `stored` is whether the service exists on the cluster.
     """
     mode = f"{keys.PREFLIGHT}: Warn"
-    held = f"The nodes are held: the check runs in place, before each engine, at the next start with the annotation {mode}."
+    held = (
+        "The nodes are in use. The check runs before each engine at its next start if the service has the annotation "
+        f"{mode}."
+    )
     if not stored:
         return f"{held} Add it to the metadata of the service, then apply the file."
     command = f"kubectl annotate isvc {service} -n {namespace} --overwrite {keys.PREFLIGHT}=Warn"
-    return f"{held} This sets it, an edit that rolls the groups out anew: {command}"
+    return (
+        f"{held} The following command sets the annotation, which creates a new revision and replaces the groups: {command}"
+    )

@@ -23,7 +23,7 @@ def explain(service: InferenceService, deps: Deps, *, draft: bool = False) -> It
     model = profile_of(found, True, deps.well_known)
     yield f"model {found.kind} {found.name}: {_words(model)}"
     if runtime_refs(service):
-        yield "spec.runtime.name names the runtime, so the operator chooses none. Without this field:"
+        yield "The runtime is set in spec.runtime.name, so the operator does not select one. Without this field:"
     selection = select(service, model, deps)
     for number, item in enumerate(selection.fitting):
         assert item.score is not None

@@ -183,9 +183,9 @@ def _unseen(body: Mapping[str, Any]) -> str:
     of = (body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS)
     who = f"no operator of the class {of}, which its label {keys.OPERATOR_CLASS} names," if of else "no operator"
     return (
-        f"it has no status, because {who} has processed it yet"
+        f"the service has no status, because {who} has processed it yet"
         if not body.get("status")
-        else "it has no condition Ready yet"
+        else "the service has no condition Ready yet"
     )
 
 

@@ -28,8 +28,8 @@ def wave_lines(body: Mapping[str, Any]) -> Iterator[str]:
         yield f"  failed: {each['namespace']}/{each['name']}: ome explain {each['name']} -n {each['namespace']}"
     if rollout["generation"] != metadata.get("generation"):
         yield (
-            f"  the object has generation {metadata.get('generation')} by now, and not all of its services have "
-            "been processed yet"
+            f"  the object now has generation {metadata.get('generation')}, and not all of its services have been "
+            "processed yet"
         )
 
 

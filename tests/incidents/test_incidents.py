@@ -14,7 +14,7 @@ from tests.support.incidents import INCIDENTS, ROWS, UNSEEN
 
 HERE = Path(__file__).parent
 FAULTS = HERE.parents[1] / "docs" / "faults.md"
-BACK = ("is recycled (1st recycle)", "starts again (1st recycle)", "came back (1st recycle)")
+BACK = ("is recycled (1st recycle)", "is restarting (1st recycle)", "is ready again (1st recycle)")
 MEANT: dict[str, tuple[int, tuple[str, ...]]] = {
     "operator-killed": (0, ("create StatefulSet", "drain Pod", "delete StatefulSet", "with 1 replicas")),
     "requests-fail": (0, ("create Service svc", "ServerError: Service svc: HTTP 503", "create Service svc", "Ready True")),
@@ -29,8 +29,11 @@ MEANT: dict[str, tuple[int, tuple[str, ...]]] = {
     "node-deleted": (1, ("rank 0 has no pod", *BACK[1:], "Scaled True")),
     "node-lost": (1, ("on node node-0, which does not report", *BACK[1:], "Scaled True")),
     "template-edited": (4, ("being deleted", "TemplateDrift", "TemplateDrift", "TemplateDrift")),
-    "rank-exits": (1, ("starts again: container engine", "exited with code 137 (OOMKilled)", "recycle: delete Pod")),
-    "rank-hangs": (1, ("was ready and is not", "the leader was ready, and then not for 60 s", "recycle: delete Pod")),
+    "rank-exits": (1, ("is restarting: container engine", "exited with code 137 (OOMKilled)", "recycle: delete Pod")),
+    "rank-hangs": (
+        1,
+        ("was ready and no longer is", "the leader had been ready, then was not ready for 60 s", "recycle: delete Pod"),
+    ),
     "rank-evicted": (1, ("Evicted", *BACK[1:], "Scaled True")),
     "rank-deleted": (1, (*BACK, "Scaled True")),
     "group-drained": (1, (*BACK, "Scaled True")),

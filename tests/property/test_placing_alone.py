@@ -199,4 +199,4 @@ def test_what_a_quota_said_is_told_while_it_waits() -> None:
     later(world, 70)
     assert world.alive() == {}
     said = world.condition("EngineReady")["message"]
-    assert said.endswith("; in its last try pods could not be created: exceeded quota: gpus")
+    assert said.endswith("; at the last attempt, pods could not be created: exceeded quota: gpus")

@@ -43,15 +43,21 @@ def claim_object(live: Mapping[str, Any], service: str, service_uid: str) -> Own
         if applied:
             return Ownership(uid=metadata.get("uid") or "")
         where = f"{metadata.get('namespace')}/{service}"
-        why = f"{what} belongs to this service but was made by {_writer(metadata)}"
-        return Ownership(refusal=Refusal(Reason.NAME_TAKEN, f"{why}: run `ome adopt service {where}`, or delete it"))
+        why = f"{what} belongs to this service but was created by {_writer(metadata)}"
+        return Ownership(
+            refusal=Refusal(Reason.NAME_TAKEN, (f"{why}: run `ome adopt service {where}`, or delete this object"))
+        )
     if owner.get("kind") == "InferenceService" and owner.get("name") == service:
-        return Ownership(refusal=Refusal(Reason.WAITING, f"{what} of the former {service} is still being deleted"))
+        return Ownership(
+            refusal=Refusal(Reason.WAITING, (f"{what} of the deleted {service} of the same name is still being deleted"))
+        )
     return _taken(f"{what} belongs to {owner.get('kind')} {owner.get('name')}", service)
 
 
 def _taken(why: str, service: str) -> Ownership:
-    return Ownership(refusal=Refusal(Reason.NAME_TAKEN, f"{why}: delete or rename it, or give {service} another name"))
+    return Ownership(
+        refusal=Refusal(Reason.NAME_TAKEN, (f"{why}: delete or rename this object, or give {service} another name"))
+    )
 
 
 def _writer(metadata: Mapping[str, Any]) -> str:

@@ -235,8 +235,8 @@ class Gangs:
     def _called(self, namespace: str, name: str, mine: str) -> str:
         key = f"{namespace}/{name}"
         if key == mine:
-            return "this service, which gives back"
-        return f"{key}, which serves" if self._serves(namespace, name) else key
+            return "this service, which is releasing them"
+        return f"{key}, which is serving" if self._serves(namespace, name) else key
 
     def _serves(self, namespace: str, name: str) -> bool:
         resource = self._cluster.find(Ref(SERVICE, namespace, name))

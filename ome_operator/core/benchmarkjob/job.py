@@ -31,7 +31,7 @@ EACH_S = 120
 SECRETS = "/ome/secrets"
 _NO_TOOLS = (
     "the operator was started without --tools-image, the image that downloads data sets and writes reports: build "
-    "images/agent, push it, and start the operator with --tools-image=REGISTRY/ome-agent:TAG (the chart does so)"
+    "images/agent, push it, and start the operator with --tools-image=REGISTRY/ome-agent:TAG, as the chart does"
 )
 _USER = 65532
 _OF_QUESTIONS = ("num_shots", "max_new_tokens", "temperature")

@@ -77,11 +77,12 @@ def benchmark_status(
         return _whole(job, shared, ended, now)
     if made is None and started(before):
         message = (
-            "its Job was deleted before it had ended: apply the BenchmarkJob again under a new name, or delete it first"
+            "the Job of this BenchmarkJob was deleted before it ended: delete the BenchmarkJob and apply it again, "
+            "or apply it under a new name"
         )
         return _ended(job, {"startedGeneration": before.get("startedGeneration")}, FAILED, Reason.JOB_DELETED, message, now)
     if made is None:
-        reason, message = why if why.reason else (Reason.CREATING, "its Job is about to be created")
+        reason, message = why if why.reason else (Reason.CREATING, "the Job is about to be created")
         return _status(job, {"state": PENDING}, False, reason, message, now)
     return _of_job(job, made, pod_progress(pods), why, now)
 
@@ -100,7 +101,11 @@ def _of_job(job: BenchmarkJob, made: Child, progress: PodProgress, why: Why, now
     }
     last = done.get("Complete") or done.get("Failed")
     if last is None:
-        waits = why if why.reason else (progress.reason or Reason.CREATING, progress.message or "its pod starts")
+        waits = (
+            why
+            if why.reason
+            else (progress.reason or Reason.CREATING, progress.message or ("the pod of the Job is starting"))
+        )
         reason, message = (Reason.RUNNING, "requests are being sent") if progress.running else waits
         return _status(job, {**shared, "state": RUNNING if progress.running else PENDING}, False, reason, message, now)
     shared["completionTime"] = status.get("completionTime") or last.get("lastTransitionTime")
@@ -108,7 +113,11 @@ def _of_job(job: BenchmarkJob, made: Child, progress: PodProgress, why: Why, now
     if report is not None:
         shared["report"] = report.dump()
     if "Complete" in done and (report is None or not report.failed):
-        message = _summary(report) if report else "its pod was deleted, and with it the summary: see the output location"
+        message = (
+            _summary(report)
+            if report
+            else ("the pod of the Job was deleted, so its summary is lost: see the output location")
+        )
         return _ended(job, shared, COMPLETED, Reason.COMPLETED, message, now)
     if report is not None:
         return _ended(
@@ -145,7 +154,9 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
     started = shared.get("startedGeneration")
     advice = cond.advice(ignored(job))
     if started and started != job.generation:
-        message = "spec was edited after the job had started, and a job runs once: delete it and apply it again"
+        message = (
+            "spec was edited after the job had started, but a job runs only once: delete the BenchmarkJob and apply it again"
+        )
         advice = [
             cond.Condition(
                 ADVICE, True, Reason.EDITED_AFTER_START, "; ".join((message, *(condition.message for condition in advice)))

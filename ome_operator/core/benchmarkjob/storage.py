@@ -40,7 +40,7 @@ def dataset(storage: Storage | None, namespace: str) -> PodPath | None:
     inside = _inside(field, uri)
     file = PurePosixPath(inside)
     if not file.name:
-        raise _refused(f"{field} {uri} names no file")
+        raise _refused(f"{field} {uri} does not name a file: add the path of a file")
     if scheme == "local":
         return _mounted("dataset", uri, str(file.parent), file.name, namespace, read_only=True)
     return _mounted("dataset", uri, "", inside, namespace, read_only=True)
@@ -50,7 +50,9 @@ def output(storage: Storage, folder: str, namespace: str) -> PodPath:
     """Return the directory in the pod to which the results are written. Raises ProblemError for an unsupported location."""
     field, uri = "spec.outputLocation.storageUri", storage.storage_uri
     if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
-        raise _refused(f"spec.resultFolderName {folder} is outside of the output location: write a name")
+        raise _refused(
+            f"spec.resultFolderName {folder} is outside of the output location: write a name without slashes and dots"
+        )
     scheme = uri.partition("://")[0]
     if scheme in STORES:
         return PodPath(f"{WORK}/output", f"{uri.rstrip('/')}/{folder}")

@@ -100,7 +100,7 @@ def _endpoint(job: BenchmarkJob) -> ServerUnderTest:
     tokenizer = job.spec.tokenizer or given.model_name
     if not tokenizer:
         raise ProblemError(
-            COMPLETE, Reason.NO_TOKENIZER, "spec.tokenizer is missing: name one on the hub, or a path in the pod"
+            COMPLETE, Reason.NO_TOKENIZER, "spec.tokenizer is missing: name a tokenizer of the hub, or a path in the pod"
         )
     url = given.url.rstrip("/").removesuffix("/v1")
     if not _reachable(url):

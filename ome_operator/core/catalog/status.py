@@ -70,7 +70,12 @@ def _model_ready(
     state = _state(states, count)
     noun = "model" if isinstance(model, Model) else "weights"
     if model.spec.disabled:
-        return cond.Condition(READY, False, Reason.DISABLED, "spec.disabled is true: no new service may use it"), state
+        return cond.Condition(
+            READY,
+            False,
+            Reason.DISABLED,
+            ("spec.disabled is true: running services continue, but no new service may use this object"),
+        ), state
     if claim(uri) is not None:
         return cond.Condition(READY, True, Reason.CLAIM, "the weights are in a PersistentVolumeClaim"), "Ready"
     if count:
@@ -79,7 +84,7 @@ def _model_ready(
         return cond.Condition(READY, False, Reason.NOT_SERVED, message), "Failed"
     if state == "In_Transit":
         if states == {keys.MODEL_READY}:
-            message = f"{len(holdings)} nodes hold the {noun} but are not labeled yet{_crowded(model)}"
+            message = f"{len(holdings)} nodes hold the {noun} but do not have its label yet{_crowded(model)}"
         else:
             message = f"agents download the files: {node_models.summary(0, holdings.values())}"
         return cond.Condition(READY, False, Reason.DOWNLOADING, message), state
@@ -94,7 +99,11 @@ def _model_ready(
 def _crowded(model: Model | FineTunedWeight) -> str:
     """Return a clause for a message: another possible reason why nodes lack the labels of a namespaced model."""
     most = node_models.LABEL_LIMIT
-    return f"; a node has at most {most} labels of BaseModels, those that services use first" if model.namespace else ""
+    return (
+        (f"; a node gets at most {most} labels of BaseModels, and BaseModels that services use come first")
+        if model.namespace
+        else ""
+    )
 
 
 def _state(states: set[str], count: int) -> str:
@@ -165,16 +174,23 @@ def _composed(runtime: Runtime) -> tuple[list[str], dict[str, Composed], list[Pr
 
 def _runtime_ready(runtime: Runtime, roles: list[str], problems: list[Problem]) -> cond.Condition:
     if runtime.spec.disabled:
-        return cond.Condition(READY, False, Reason.DISABLED, "spec.disabled is true: no new service may use it")
+        return cond.Condition(
+            READY,
+            False,
+            Reason.DISABLED,
+            ("spec.disabled is true: running services continue, but no new service may use this object"),
+        )
     if broken := [problem.message for problem in problems if problem.reason == Reason.INVALID_POD]:
         return cond.Condition(READY, False, Reason.INVALID_POD, "; ".join(broken))
     if problems:
         message = "; ".join(problem.message for problem in problems)
-        return cond.Condition(READY, False, Reason.INCOMPLETE, f"services have to add what is missing: {message}")
+        return cond.Condition(
+            READY, False, Reason.INCOMPLETE, (f"services that use this runtime must add what is missing: {message}")
+        )
     if not roles:
         message = "spec has neither engineConfig nor containers: add engineConfig with a runner"
         return cond.Condition(READY, False, Reason.EMPTY, message)
-    return cond.Condition(READY, True, Reason.USABLE, "services can use it")
+    return cond.Condition(READY, True, Reason.USABLE, "services can use this runtime")
 
 
 def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now: datetime) -> dict[str, Any]:

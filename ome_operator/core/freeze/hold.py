@@ -45,16 +45,22 @@ def active_hold(
     """
     holds: list[Hold] = []
     if deps.policy.observe:
-        holds.append(Hold(True, "observed (operator.observe of the chart)", "set it to false to go on"))
+        holds.append(
+            Hold(True, "observed (operator.observe of the chart)", ("set this value to false to let the operator act"))
+        )
     if namespace in deps.policy.observe_namespaces:
         where = f"observed (operator.observeNamespaces of the chart has {namespace})"
-        holds.append(Hold(True, where, "take the namespace out of that list to go on"))
+        holds.append(Hold(True, where, "remove the namespace from this list to let the operator act"))
     if _on(annotations.get(keys.OBSERVE, "")):
-        holds.append(Hold(True, f"observed (annotation {keys.OBSERVE})", "remove the annotation to go on"))
+        holds.append(Hold(True, f"observed (annotation {keys.OBSERVE})", "remove the annotation to let the operator act"))
     if deps.frozen:
-        holds.append(Hold(False, f"frozen with all services{said(deps.frozen)}", "`ome thaw --all` ends it"))
+        holds.append(
+            Hold(False, f"frozen with all services{said(deps.frozen)}", ("`ome thaw --all` ends the freeze of all services"))
+        )
     if _on(value := annotations.get(keys.FREEZE, "")):
-        holds.append(Hold(False, f"frozen{said(value)}", f"`ome thaw {name} -n {namespace}` ends it"))
+        holds.append(
+            Hold(False, f"frozen{said(value)}", (f"`ome thaw {name} -n {namespace}` ends the freeze of this service"))
+        )
     if not holds:
         return None
     sentences, ends = (dict.fromkeys(part) for part in ([item.sentence for item in holds], [item.ends for item in holds]))

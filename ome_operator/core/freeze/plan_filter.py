@@ -154,17 +154,17 @@ def _deletions(items: Iterable[Delete], why: str = "") -> Iterator[str]:
 def _marks(items: Sequence[Patch]) -> Iterator[str]:
     marked = [item for item in items if item.body["metadata"]["annotations"][keys.DRAINING]]
     yield from _many("drain", ((item.kind, item.name) for item in marked))
-    yield from _many("take back", ((item.kind, item.name) for item in items if item not in marked))
+    yield from _many("stop draining", ((item.kind, item.name) for item in items if item not in marked))
 
 
 SAYS: Mapping[str, Callable[[Any], Iterator[str]]] = {
-    "check": lambda items: (f"try revision {item.revision.partition('.')[0]} in a dry run" for item in items),
+    "check": lambda items: (f"validate revision {item.revision.partition('.')[0]} in a dry run" for item in items),
     "first": lambda items: (f"store revision {item.manifest['metadata']['labels'][keys.REVISION]}" for item in items),
     "ensure_secret": _secrets,
     "apply": _applies,
     "create": _secrets,
     "apply_status": lambda items: _many(
-        "tell", ((item.manifest["kind"], item.manifest["metadata"]["name"]) for item in items)
+        "report the status of", ((item.manifest["kind"], item.manifest["metadata"]["name"]) for item in items)
     ),
     "patch": _marks,
     "delete": _deletions,
@@ -195,7 +195,7 @@ def condition(hold: Hold, steps: Iterable[str] | None) -> cond.Condition:
     waits = ", ".join(steps or ())
     if len(waits) > MOST:
         waits = waits[:MOST] + " …"
-    asked = [] if steps is None else [f"would {waits}" if waits else "nothing waits"]
+    asked = [] if steps is None else [f"would {waits}" if waits else "no change is suppressed"]
     return cond.Condition(CONDITION, True, hold.reason, "; ".join([hold.sentence, *asked, hold.ends]))
 
 

@@ -244,7 +244,7 @@ def _running(body: Body, conditions: Mapping[str, Body]) -> tuple[str, str]:
         for container in status.get("containerStatuses") or ()
     ]
     if ready.get("reason") in ("NodeLost", "NodeStatusUnknown") or ready.get("status") == "Unknown":
-        return Reason.NODE_LOST, ready.get("message") or "the node does not report"
+        return Reason.NODE_LOST, ready.get("message") or "the node of the pod does not report"
     # The pod became unready after its containers started, so it was ready before. RFC 3339 times compare as strings.
     if starts and all(starts) and lost_at > max(starts):
         return Reason.NOT_READY, ready.get("message") or ""
@@ -262,7 +262,7 @@ def _again(container: Body) -> str:
     container is ready.
     """
     times = _number(container.get("restartCount"), 1)
-    return "it was started again" if times <= 1 else f"it was started again, {times} times by now"
+    return "it was restarted" if times <= 1 else f"it was restarted, so far {times} times"
 
 
 def _ran(container: Body) -> bool:

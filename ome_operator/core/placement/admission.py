@@ -160,10 +160,12 @@ def contested(needs: Needs, others: Iterable[Claim], nodes: Nodes) -> bool:
 
 def _why(claim: Claim, fit: bool, keeper: Claim | None, granted: Mapping[str, bool]) -> str:
     if fit:
-        return "it seemed to fit and did not, so it waits a few minutes"
+        return (
+            "its pods could not be scheduled although capacity seemed sufficient; the next attempt is made in a few minutes"
+        )
     if keeper is not None and keeper is not claim:
-        return f"nodes are kept for {keeper.key} just now"
-    return f"{', '.join(granted)} has its turn" if granted else ""
+        return f"nodes are reserved for {keeper.key} at present"
+    return f"{', '.join(granted)} is being placed first" if granted else ""
 
 
 def _plain(needs: Needs) -> Needs:

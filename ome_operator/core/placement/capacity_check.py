@@ -77,8 +77,8 @@ def fitting(
 
 def _unseen(target: str) -> str:
     return (
-        f"this operator reads no nodes (clusterWideKinds is false), so it could not check whether revision {target} fits "
-        "before the revision that serves is replaced"
+        "this operator reads no nodes (clusterWideKinds is false), so it could not check whether nodes have capacity "
+        f"for revision {target} before the serving revision is replaced"
     )
 
 

@@ -170,7 +170,7 @@ def _beside(needs: Needs, wanted: Sequence[Need], ground: Ground) -> tuple[Lack,
         return ()
     who = _components(wanted)
     pods = sum(kind.pods for kind in kinds)
-    sentence = f"{title(wanted)} need places for {pods} pods beside each other: the {len(nodes)} nodes for them have {have}"
+    sentence = f"{title(wanted)} need places for {pods} pods at the same time: the {len(nodes)} suitable nodes have {have}"
     return (Lack(who, sentence),)
 
 

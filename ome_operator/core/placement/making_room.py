@@ -47,7 +47,8 @@ def with_room(snapshot: Snapshot, intent: Intent, bounds: Bounds) -> Intent:
         return replace(intent, gate=gate, look=(RoomCheck(key, needs),))
     if not answer:
         return intent
-    anyway = f"to go all the same, annotate the service: {keys.IGNORE_FIT}=true"
+    anyway = f"to roll out the revision anyway, annotate the service: {keys.IGNORE_FIT}=true"
     return replace(
-        intent, gate=Gate(Reason.WAITING_FOR_ROOM, f"revision {target} waits, and what serves stays: {answer}; {anyway}")
+        intent,
+        gate=Gate(Reason.WAITING_FOR_ROOM, (f"revision {target} waits, and the serving revision stays: {answer}; {anyway}")),
     )

@@ -38,7 +38,9 @@ def without_room(needs: Needs, nodes: Nodes, free: Nodes, holders: Holders) -> s
     alike = merged(tuple(need._replace(apart=()) for need in needs if need.pods))
     lacking = [need for need in alike if not fits((need,), there)]
     clauses = [f"{_needs(need.title)} {_clause(need, here, free, holders)}" for need in lacking]
-    return "; ".join(clauses) or f"{_needs(title(alike))} room beside each other and beside others that are being placed"
+    return "; ".join(clauses) or (
+        f"{_needs(title(alike))} capacity at the same time as each other and as the groups that are being placed"
+    )
 
 
 def _needs(title: str) -> str:
@@ -88,4 +90,4 @@ def _held(lost: Counter[str]) -> list[str]:
     named = lost.most_common()
     said = [f"{count} {'is' if count == 1 else 'are'} held by {who}" for who, count in named[:NAMED]]
     rest = sum(count for _, count in named[NAMED:])
-    return [*said, f"{rest} by {len(named) - NAMED} more"] if rest else said
+    return [*said, f"{rest} are held by {len(named) - NAMED} others"] if rest else said

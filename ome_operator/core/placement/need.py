@@ -125,7 +125,7 @@ def _many(nodes: int) -> str:
 def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_Stage]:
     single = demand.terms[0] if len(demand.terms) == 1 else Term((), ())
     for each in (*demand.selector, *single.labels):
-        yield _Stage(f"with {each}", "has that label", "have it", partial(_labelled, each))
+        yield _Stage(f"with {each}", "has this label", "have it", partial(_labelled, each))
     if demand.terms:
         words = " or ".join(" and ".join(map(str, (*term.labels, *term.name))) for term in demand.terms)
         yield _Stage(f"with {words}", "has that", "have it", partial(_chosen, demand))
@@ -135,8 +135,8 @@ def _stages(demand: Demand, nodes: Sequence[Node], lasting: bool) -> Iterator[_S
         yield _Stage(words, "is without it", "are without it", partial(_untainted, taint))
     for name, asked in demand.requests:
         most_ = max((dict(node.room).get(name, 0) for node in nodes), default=0)
-        none = f"has so much, the most is {amount(name, most_)}" if most_ else "has any"
-        yield _Stage(f"with {amount(name, asked)} {name}", none, "have so much", partial(_roomy, name, asked))
+        none = f"has as much; the maximum is {amount(name, most_)}" if most_ else "has any"
+        yield _Stage(f"with {amount(name, asked)} {name}", none, "have as much", partial(_roomy, name, asked))
 
 
 def _labelled(each: Expression, node: Node) -> bool:

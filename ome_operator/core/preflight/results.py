@@ -80,7 +80,7 @@ def alone(status: Body, name: str) -> Checked | None:
     code = ended.get("exitCode") or 0
     found = tuple(_findings(str(ended.get("message") or ""), code))
     if code and not found:
-        found = (_own(f"it ended with code {code} after it had said that nothing was found", "look at its node"),)
+        found = (_own(f"the check ended with code {code} after it had reported no findings", "check the node of the rank"),)
     return Checked(found, False)
 
 
@@ -100,16 +100,16 @@ def _findings(message: str, code: Any) -> Iterator[PreflightFinding]:
     data = _json(text)
     if isinstance(data, dict) and "preflight" in data:
         if data.get("failed"):
-            yield _own(f"it could not look: {_clean(data['failed'], SAID)}", f"see {LOG}")
+            yield _own(f"the check could not run: {_clean(data['failed'], SAID)}", f"see {LOG}")
         listed, more = data.get("findings"), data.get("more")
         yield from _listed(listed if isinstance(listed, list) else [], more if type(more) is int and more > 0 else 0)
         return
     if '"preflight"' in text[:40]:
         yield from _listed(list(_whole(text)))
-        yield _own("its message was cut", f"{LOG} has all of it")
+        yield _own("the message of the check was truncated", f"see {LOG}")
         return
     words = _clean(telling(text), SAID) or "nothing"
-    yield _own(f"it ended with code {code} and says: {words}", f"see {LOG}")
+    yield _own(f"the check ended with code {code} and the message: {words}", f"see {LOG}")
 
 
 def _own(said: str, fix: str) -> PreflightFinding:
@@ -123,9 +123,9 @@ def _listed(items: list[Any], more: int = 0) -> Iterator[PreflightFinding]:
         rank = item.get("rank")
         whom = rank if type(rank) is int and 0 <= rank < RANKS else OWN
         check, said, fix = (_clean(item.get(name), most) for name, most in (("check", CHECK), ("said", SAID), ("fix", FIX)))
-        yield PreflightFinding(check or "preflight", whom, said or "it does not say what", fix)
+        yield PreflightFinding(check or "preflight", whom, said or "the finding has no description", fix)
     if left := min(more, RANKS) + max(0, len(known) - MANY):
-        yield _own(f"and {left} more findings", f"{LOG} has all of them")
+        yield _own(f"and {left} more findings", f"see {LOG}")
 
 
 def _json(text: str) -> Any:

@@ -118,8 +118,8 @@ def _untold(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     for component, role in stored.items() if snapshot.deps.policy.scrapes_engines else ():
         if flag := series.missing_flag(role["leader"]["spec"]["template"]["spec"]["containers"][0]):
             yield (
-                f"{component}: the engine serves no metrics without {flag}, and metrics.engines.podMonitor of the chart has "
-                "Prometheus ask for them: add it to the args, which makes a new revision"
+                f"{component}: the engine serves no metrics without {flag}, but metrics.engines.podMonitor of the chart "
+                "lets Prometheus scrape them: add the flag to the args, which creates a new revision"
             )
 
 
@@ -128,8 +128,8 @@ def _left_out(recovery: Recovery) -> Iterator[str]:
     if recovery.left_out:
         groups = len(recovery.groups)
         yield (
-            f"status.groups has room for {groups} of {groups + recovery.left_out} groups: when the others lose a rank they "
-            "are not recycled; divide the service into several"
+            f"status.groups can hold only {groups} of {groups + recovery.left_out} groups, and the other groups are not "
+            "recycled when they lose a rank: divide the service into several services"
         )
 
 
@@ -176,10 +176,10 @@ def _model(intent: Intent) -> cond.Condition | None:
             MODEL_READY,
             True,
             Reason.CLAIM,
-            f"model {model.name} is stored in a PersistentVolumeClaim, so nodes need not hold it",
+            f"model {model.name} is stored in a PersistentVolumeClaim, so nodes need no copy of it",
         )
     if not here.known:
-        said = "this operator reads no nodes (clusterWideKinds is false), so it cannot tell whether any holds"
+        said = "this operator reads no nodes (clusterWideKinds is false), so it cannot determine whether any node holds"
         label = " and ".join(f"{part.label}=Ready" for part in here.parts)
         text = f"{said} model {model.name}; its pods wait for a node with the label {label}"
         return cond.Condition(MODEL_READY, None, Reason.NODES_UNKNOWN, text)
@@ -200,9 +200,12 @@ def _rollout(decided: Decided) -> cond.Condition | None:
     whole = bool(want.progress) and all(one.complete for one in want.progress)
     if (rejection := intent.aim.rejection) is not None:
         waits = f": {step.message}" if step.message else ""
-        comes = "serves" if whole and not waits else f"comes back{waits}"
-        said = f"{rejection.get('message')}: it was rejected, and revision {intent.target} {comes}"
-        remedy = f"Edit what is wrong, or try it again: `ome retry {service.name} -n {service.namespace}`"
+        comes = "serves" if whole and not waits else f"is being restored{waits}"
+        said = f"{rejection.get('message')}: the revision was rejected, and revision {intent.target} {comes}"
+        remedy = (
+            f"Correct the cause and edit the service, or try the rejected revision again: `ome retry {service.name} -n "
+            f"{service.namespace}`"
+        )
         return cond.Condition(ROLLED_OUT, False, Reason.ROLLED_BACK, f"{said}. {remedy}")
     if clock.left == 0:
         said = f"{_failure(service, intent, want)}. {_way_out(service, intent, clock)}"
@@ -210,24 +213,31 @@ def _rollout(decided: Decided) -> cond.Condition | None:
     if step.reason:
         return cond.Condition(ROLLED_OUT, False, step.reason, rollout.progress_message(intent.target, step, decided.counts))
     if whole:
-        pinned = "; spec.rollout.revision pins it, so edits wait" if intent.aim.pin else ""
-        return cond.Condition(ROLLED_OUT, True, Reason.COMPLETE, f"revision {intent.target} is complete and alone{pinned}")
+        pinned = (
+            ("; the service is pinned to it by spec.rollout.revision, so edits are not rolled out") if intent.aim.pin else ""
+        )
+        return cond.Condition(
+            ROLLED_OUT,
+            True,
+            Reason.COMPLETE,
+            (f"revision {intent.target} is complete, and no other revision is left{pinned}"),
+        )
     return cond.Condition(ROLLED_OUT, False, Reason.PROGRESSING, f"revision {intent.target} comes up")
 
 
 def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:
     """Return what a user can do about a slice that failed, or which revision is restored automatically."""
     if clock.back:
-        return f"Revision {intent.aim.back} comes back"
+        return f"Revision {intent.aim.back} is being restored"
     undo = f", or go back to {intent.aim.back}: `ome undo {service.name} -n {service.namespace}`" if intent.aim.back else ""
-    return f"Mend what that says{undo}"
+    return f"Correct the named cause{undo}"
 
 
 def _failure(service: InferenceService, intent: Intent, want: Desired) -> str:
     """Return why the rollout of the new slice failed."""
-    lacks = "; ".join(one.message for one in want.progress if not one.complete) or "its pods are not all ready"
+    lacks = "; ".join(one.message for one in want.progress if not one.complete) or "not all of its pods are ready"
     limit = f"{progress_deadline.allowed(service)} (spec.rollout.readyTimeout)"
-    return f"revision {intent.target} has not come farther for {limit}: {lacks}"
+    return f"revision {intent.target} has made no progress for {limit}: {lacks}"
 
 
 def _rejected(snapshot: Snapshot, intent: Intent, want: Desired, clock: Clock) -> tuple[Mapping[str, Any], ...]:
@@ -300,9 +310,9 @@ def _waiting(placing: Placing, want: Desired) -> Iterator[Problem]:
     for each in want.progress:
         groups = placing.withheld.get(each.role.component, 0)
         if groups and not each.complete:
-            why = placing.waits or "its turn: it has just given back what it had, or others come first"
+            why = placing.waits or "admission: it has just released its nodes, or other services come first"
             of = f" ({groups} of {each.role.groups} groups)" if each.role.groups > 1 else ""
-            before = f"; in its last try pods could not be created: {placing.refused}" if placing.refused else ""
+            before = f"; at the last attempt, pods could not be created: {placing.refused}" if placing.refused else ""
             said = f"{each.role.title}{of} waits for {why}{before}"
             yield Problem(CONDITION[each.role.component], Reason.WAITING_FOR_ROOM, said)
 

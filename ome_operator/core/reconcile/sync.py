@@ -153,7 +153,7 @@ def _ways(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
     """Yield a text that describes the complete rollout: the plan itself contains only its next step."""
     others = [name for name in snapshot.slices if name != intent.target]
     if others and intent.target:
-        yield f"replace revision {', '.join(others)} by {intent.target}"
+        yield f"replace revision {', '.join(others)} with {intent.target}"
 
 
 def with_hold(
@@ -181,9 +181,9 @@ def _former(snapshot: Snapshot) -> str:
     if not found:
         return ""
     return (
-        f"revision {', '.join(sorted(found))} was made by an older version of this operator, which had one StatefulSet for "
-        "all leaders: nothing of this service is changed. Run that version again, or delete the InferenceService, which "
-        "ends its pods, and apply it anew"
+        f"revision {', '.join(sorted(found))} was created by an older version of this operator, which had one "
+        "StatefulSet for all leaders, so nothing of this service is changed. Run that version again, or delete the "
+        "InferenceService, which ends its pods, and apply it again"
     )
 
 
@@ -233,7 +233,7 @@ def refuse_spec(
 
 def _another(service: InferenceService, manager: str, now: datetime) -> Plan:
     why = (
-        f"{manager} also writes this service's status: two operators would fight over it. Stop one of them "
+        f"{manager} also writes the status of this service, so two operators act on it. Stop one of them "
         "(docs/migrate.md); nothing is changed until five minutes after its last write"
     )
     stored = service.status.get("conditions") or ()

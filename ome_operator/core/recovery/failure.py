@@ -90,4 +90,4 @@ def _seen(group: Group, record: GroupRecord, lost: Callable[[str], bool], now: d
             where = f" on node {pod.node}, which does not report" if lost(pod.node) else ""
             yield about(group, DELETED, f"it is being deleted{where}", now) | {"podName": pod.name}
         elif uid_of(record, rank) != pod.uid[:UID]:
-            yield about(group, REPLACED, "it was deleted, and a new one took its place", now) | {"podName": pod.name}
+            yield about(group, REPLACED, "it was deleted and replaced by a new pod", now) | {"podName": pod.name}

@@ -43,7 +43,9 @@ def condition(
         return None
     last = max(failed, key=lambda one: str((one.failure or {}).get("time", "")))
     why = failure.sentence(last.failure or {})
-    return cond.Condition(RECOVERED, True, Reason.RECOVERED, f"{groups[last.name].title} came back{_times(last)}: {why}")
+    return cond.Condition(
+        RECOVERED, True, Reason.RECOVERED, (f"{groups[last.name].title} is ready again{_times(last)}: {why}")
+    )
 
 
 def _went_down(record: GroupRecord) -> bool:
@@ -56,26 +58,24 @@ def _message(record: GroupRecord, group: Group, policy: RecoveryPolicy, frozen: 
     cause = f": {failure.sentence(record.failure)}" if record.failure else ""
     title = group.title
     if record.phase == FAILED:
-        how = "look at its pods' logs, then delete them to try once more, or raise lifecycle.maxRecycles"
-        left = f"{title} was recycled {record.in_a_row} times in a row and is left as it is{cause}"
+        how = "read the logs of its pods, then delete these pods to try again, or raise lifecycle.maxRecycles"
+        left = f"{title} was recycled {record.in_a_row} times in a row and is not recycled again{cause}"
         return Why(Reason.RECYCLE_LIMIT, f"{left}; {how}")
     if record.phase == RECYCLING:
         return Why(Reason.RECYCLING, f"{title} {'would be' if frozen else 'is'} recycled{_times(record)}{cause}")
     if record.phase == HELD:
-        return Why(
-            Reason.PREFLIGHT_FAILED, f"{title} does not start: a preflight check keeps an engine from starting{cause}"
-        )
+        return Why(Reason.PREFLIGHT_FAILED, f"{title} does not start, because a preflight check found a problem{cause}")
     if record.phase == NODE_LOST:
         node = group.pods[0].node if 0 in group.pods else ""
         return Why(Reason.NOT_READY, f"{title}: its leader's node {node} does not report")
     if record.phase == NOT_READY and record.members != group.marks():
-        return Why(Reason.NOT_READY, f"{title} is broken{cause}")
+        return Why(Reason.NOT_READY, f"{title} is incomplete{cause}")
     if record.phase == NOT_READY:
-        wait = f": recycled when that lasts {policy.hang:.0f} s" if policy.recycles and not frozen else ""
-        return Why(Reason.NOT_READY, f"{title} was ready and is not{wait}")
+        wait = f": it is recycled after {policy.hang:.0f} s in this state" if policy.recycles and not frozen else ""
+        return Why(Reason.NOT_READY, f"{title} was ready and no longer is{wait}")
     waits = record.phase == RESTARTING and not frozen  # no timeout runs while the service is frozen
-    wait = f"; recycled if that takes more than {policy.self_heal:.0f} s" if waits else ""
-    return Why(Reason.RESTARTING, f"{title} starts again{_times(record)}{cause}{wait}")
+    wait = f"; it is recycled if this takes more than {policy.self_heal:.0f} s" if waits else ""
+    return Why(Reason.RESTARTING, f"{title} is restarting{_times(record)}{cause}{wait}")
 
 
 def _times(record: GroupRecord) -> str:

@@ -221,8 +221,8 @@ def _forced(
         if over >= OVERDUE and lost(pod.node):
             leader = names.leader(names.stem(pod.service, pod.component, pod.revision), pod.group)
             how = (
-                "remove the Node object, taint it node.kubernetes.io/out-of-service, or set lifecycle.forceDeleteAfter; or "
-                f"delete StatefulSet {leader}, and another group takes the place of this one"
+                "remove the Node object, taint it node.kubernetes.io/out-of-service, or set "
+                f"lifecycle.forceDeleteAfter; or delete StatefulSet {leader}, and another group replaces this one"
             )
             stays = f"pod {pod.name} stays Terminating on node {pod.node}, which does not report"
             stuck.append(Why(Reason.STUCK_TERMINATING, f"{stays}: {how}"))

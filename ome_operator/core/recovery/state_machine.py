@@ -138,7 +138,7 @@ def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Transi
 def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
     """Return the next state of a group whose new start is not recorded yet."""
     if record.incarnation and (strange := _drifted(group, record)):
-        why = "it was made from a template that is not the revision's"
+        why = "it was created from a template that does not belong to the revision of the group"
         failure = {**about(group, DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.marks())
     if not group.bound:
@@ -148,7 +148,10 @@ def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transit
     record = record.to(STARTING, ground.now)
     limit, why = ground.policy.start, f"the group did not become ready within {ground.policy.start:.0f} s"
     if group.apart:
-        why = "a rank waits in its preflight while the engine of another runs, and they do not meet"
+        why = (
+            "one rank waits in its preflight check while the engine of another rank runs, so they cannot connect to "
+            "each other"
+        )
         limit = min(APART, limit)
     left = limit - passed(record.since, ground.now)
     if left > 0:
@@ -187,7 +190,7 @@ def _whole(group: Group, record: GroupRecord, ground: Circumstances) -> Transiti
         return Transition(record, left if left > 0 else TURN)
     if not record.ready_since:
         return _recycle(record, late(group, "the leader never became ready", now), ground)
-    why = f"the leader was ready, and then not for {policy.hang:.0f} s, while every rank ran"
+    why = f"the leader had been ready, then was not ready for {policy.hang:.0f} s although every rank ran"
     return _recycle(record, about(group, HUNG, why, now), ground)
 
 

@@ -46,8 +46,19 @@ def together(
         pending = pending or steps[one.name].record.phase == RECYCLING
     if not systemic or not policy.recycles:
         return steps, []
-    said = f"{len(silent)} of {len(known)} groups ({', '.join(one.title for one in silent[:4])}) are not ready at once"
-    return steps, [Why(Reason.SYSTEMIC_FAULT, f"{said}, though every rank runs: none is recycled; look at what they share")]
+    said = (
+        f"{len(silent)} of {len(known)} groups ({', '.join(one.title for one in silent[:4])}) became unready at the "
+        "same time"
+    )
+    return steps, [
+        Why(
+            Reason.SYSTEMIC_FAULT,
+            (
+                f"{said}, although every rank runs, so none is recycled: check what these groups share, such as storage "
+                "or a network"
+            ),
+        )
+    ]
 
 
 def _silent(group: Group, record: GroupRecord, policy: RecoveryPolicy) -> bool:

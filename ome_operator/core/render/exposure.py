@@ -75,11 +75,14 @@ def advice(owner: meta.Owner, exposure: Exposure, annotations: Mapping[str, str]
 
 def _wrong(service_hosts: list[str], exposure: Exposure) -> Iterator[str]:
     if not service_hosts:
-        yield f"no {exposure.kind} is made: no domain is known, set exposure.domain of the chart, or {keys.INGRESS_DOMAIN}"
+        yield (
+            f"no {exposure.kind} is created, because no domain is known: set exposure.domain of the chart, or "
+            f"{keys.INGRESS_DOMAIN}"
+        )
     for host in service_hosts:
         if not _HOST.fullmatch(host):
             where = f"{keys.INGRESS_TEMPLATE}, {keys.INGRESS_DOMAIN} or {keys.INGRESS_MORE}"
-            yield f"no {exposure.kind} is made: {host!r} is not a valid host name: fix annotation {where}"
+            yield f"no {exposure.kind} is created, because {host!r} is not a valid host name: correct annotation {where}"
 
 
 def _ingress(owner: meta.Owner, service_hosts: list[str], exposure: Exposure, labels: Mapping[str, str]) -> Manifest:

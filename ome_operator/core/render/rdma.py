@@ -58,7 +58,9 @@ def advice(annotations: Mapping[str, str], containers: list[str]) -> list[str]:
     if (profile := annotations.get(keys.RDMA_PROFILE, DEFAULT)) not in PROFILES:
         sentences.append(f"annotation {keys.RDMA_PROFILE}: {profile!r} is not a profile; use one of {', '.join(PROFILES)}")
     if (name := annotations.get(keys.RDMA_CONTAINER) or containers[0]) not in containers:
-        sentences.append(f"annotation {keys.RDMA_CONTAINER}: there is no container {name!r}, only {', '.join(containers)}")
+        sentences.append(
+            f"annotation {keys.RDMA_CONTAINER}: there is no container {name!r}; use one of {', '.join(containers)}"
+        )
     return sentences
 
 

@@ -94,8 +94,8 @@ def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, groups: int
     sentences = []
     if groups and allowed_disruptions(policy, groups) == 0:
         sentences.append(
-            f"the disruption budget of {component} allows no eviction at {groups} groups: node drains never finish; lower "
-            "minAvailable or raise maxUnavailable"
+            f"the disruption budget of {component} allows no eviction at {groups} groups, so node drains never finish: "
+            "lower minAvailable or raise maxUnavailable"
         )
     if component == keys.ROUTER:
         if policy.scaled:
@@ -103,18 +103,21 @@ def advice(owner: meta.Owner, component: str, policy: ReplicaPolicy, groups: int
         return sentences
     if policy.scaler not in ("", *SCALERS):
         sentences.append(
-            f"annotation {keys.AUTOSCALER_CLASS} is {policy.scaler!r}, which is not an autoscaler class: "
-            f"nothing scales {component}; write {', '.join(SCALERS[:-1])} or {SCALERS[-1]}"
+            f"annotation {keys.AUTOSCALER_CLASS} is {policy.scaler!r}, which is not an autoscaler class, so nothing "
+            f"scales {component}; write {', '.join(SCALERS[:-1])} or {SCALERS[-1]}"
         )
     name = names.component(owner.name, component)
     sentences += _autoscaler_advice(component, name, owner.namespace, policy)
     if asked is not None and asked != groups:
         sentences.append(
-            f"RoleScale {name} asks for {asked} groups, and spec.{component} has minReplicas {policy.low} and "
+            f"RoleScale {name} asks for {asked} groups, but spec.{component} has minReplicas {policy.low} and "
             f"maxReplicas {max(policy.high, policy.low)}: {groups} are used"
         )
     if policy.scaler == "keda":
-        sentences.append("autoscalerClass keda: no ScaledObject is made yet; point yours at the RoleScale of the component")
+        sentences.append(
+            "autoscalerClass keda: the operator creates no ScaledObject: create one that refers to the RoleScale of "
+            "the component"
+        )
     return sentences
 
 
@@ -131,12 +134,12 @@ def _autoscaler_advice(component: str, name: str, namespace: str, policy: Replic
         )
     elif not policy.autoscaled:
         yield (
-            f"{field}.scaleMetric {policy.scale_metric} cannot be read by a HorizontalPodAutoscaler, so none is made and "
-            "nothing scales automatically: set autoscaler.hpa.metrics, or autoscaler.class KEDA or External "
-            "(docs/scaling.md)"
+            f"{field}.scaleMetric {policy.scale_metric} cannot be read by a HorizontalPodAutoscaler, so no "
+            "HorizontalPodAutoscaler is created and nothing scales automatically: set autoscaler.hpa.metrics, or "
+            "autoscaler.class KEDA or External (docs/scaling.md)"
         )
     elif policy.low == 0:
-        yield f"{field}.minReplicas 0: an HPA cannot scale a role up from zero: scale it with kubectl"
+        yield f"{field}.minReplicas 0: a HorizontalPodAutoscaler cannot scale up from zero: use kubectl scale to leave zero"
     if policy.autoscaled and not policy.scale_metric and not policy.hpa.get("metrics"):
         yield (
             f"{field} names no metric, so its HorizontalPodAutoscaler reads cpu, which does not reflect the load of GPUs: "

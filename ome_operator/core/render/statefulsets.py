@@ -100,8 +100,8 @@ def _role(
     warnings += composed.dropped
     if context.weights[1:] and not servers.takes_adapters(composed.leader["containers"][0]):
         warnings.append(
-            f"{component}: fineTunedWeights are mounted, but not passed to the engine, because it is not a known engine "
-            "that accepts adapters, or a shell starts it: name their directories in its args"
+            f"{component}: fineTunedWeights are mounted but not passed to the engine, because the engine is not known "
+            "to accept adapters or a shell starts it: add the directories of the weights to its args"
         )
     leaders, workers = _leader_set(context, composed, leader), _worker_set(context, composed, worker) if worker else None
     named = pod_groups.kind(leaders, workers)

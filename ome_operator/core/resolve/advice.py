@@ -50,12 +50,12 @@ def unpaired(service: InferenceService, runtime: Runtime) -> tuple[str, ...]:
     if spec.engine is None:
         return ()
     if spec.decoder is not None and spec.router is None:
-        effect = "the URL leads to prefill alone, which cannot complete an answer"
+        effect = "the URL leads only to prefill, which cannot complete an answer"
         return (f"spec.router is missing: nothing pairs prefill and decode, and {effect}. Add router: {{}}",)
     if spec.decoder is None and runtime.spec.decoder_config is not None and not _has_own_command(spec.engine):
         more = "decoder: {}" if spec.router is not None else "decoder: {} and router: {}"
         remedy = f"add {more}, or name a runtime of a single engine"
-        return (f"runtime {runtime.name} does not fit this service: {SPLIT}, so nobody decodes; {remedy}",)
+        return (f"runtime {runtime.name} does not fit this service: {SPLIT}, so no pod decodes; {remedy}",)
     return ()
 
 

@@ -29,7 +29,10 @@ def fine_tuned(
     weights_found = [weight for weight in existing_weights(service, deps) if problem_by_name[weight.name] is None]
     merged = [weight for weight in weights_found if is_merged(weight)]
     if merged and len(weights_found) > 1:
-        message = f"FineTunedWeight {merged[0].name} contains the whole model: name no other in spec.model.fineTunedWeights"
+        message = (
+            f"FineTunedWeight {merged[0].name} contains the complete model: remove the other names from "
+            "spec.model.fineTunedWeights"
+        )
         problems.append(Problem(MODEL_READY, Reason.WEIGHTS_DO_NOT_MIX, message))
     if problems or model is None or not weights_found:
         return {}, tuple(problems)
@@ -66,7 +69,10 @@ def _wrong(name: str, weight: FineTunedWeight | Invalid | None, model: Model | N
         expected, actual = _called(base.name, base.namespace), _called(model.name, model.namespace)
         message = f"FineTunedWeight {name} was trained on {expected}, not on {actual}"
         if base.name == model.name and not base.namespace:
-            message += ": if this is the same model, an administrator has to set its spec.baseModelRef.namespace"
+            message += (
+                ": if the two are the same model, an administrator must set spec.baseModelRef.namespace of the "
+                "FineTunedWeight"
+            )
         else:
             message += ": name a weight that was trained on this model"
         return Problem(MODEL_READY, Reason.WRONG_BASE_MODEL, message)

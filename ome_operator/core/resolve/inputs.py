@@ -231,7 +231,7 @@ def _runtime(
         return None, (problem,)
     remedy = "fix spec.runtime.name" if named else "name another in spec.runtime.name"
     runtime = next((deps.runtimes[ref] for ref in refs if ref in deps.runtimes), None)
-    where = _where(refs, deps.runtimes) + ("" if named else ", chosen for this service,")
+    where = _where(refs, deps.runtimes) + ("" if named else ", which was selected for this service,")
     if runtime is None:
         other = _of_other_kind(service, named, _RUNTIMES, deps.runtimes)
         if not deps.policy.sees_cluster and other is None and refs[-1].kind == _RUNTIMES.everywhere:
@@ -295,7 +295,7 @@ def _unread(where: str, service: InferenceService, kinds: _Kinds) -> str:
     """Return a message for a user of an operator without cluster-wide rights: the operator does not read cluster-wide
     objects, so create a namespaced object instead.
     """
-    return f"{where} is {UNREAD}: apply a {kinds.here} of that name in namespace {service.namespace}"
+    return f"{where} is {UNREAD}: apply a {kinds.here} of this name in namespace {service.namespace}"
 
 
 def _no_kind(part: str, kind: str | None, kinds: _Kinds) -> str:
@@ -312,11 +312,13 @@ def _of_other_kind(
 
 
 def _instead(part: str, other: Ref | None) -> str:
-    return f"there is a {other.kind} of that name, so write that in spec.{part}.kind, or remove kind" if other else ""
+    return f"a {other.kind} of this name exists, so write {other.kind} in spec.{part}.kind, or remove kind" if other else ""
 
 
 def _shape(service: InferenceService) -> tuple[Problem, ...]:
     if service.spec.engine is None:
-        message = "spec.decoder needs spec.engine (the prefill)" if service.spec.decoder else "spec.engine is missing"
+        message = (
+            ("spec.decoder requires spec.engine, which does prefill") if service.spec.decoder else "spec.engine is missing"
+        )
         return (Problem(ENGINE_READY, Reason.NO_ENGINE, f"{message}: add `engine: {{}}` to use the engine of the runtime"),)
     return ()

@@ -32,7 +32,7 @@ map."""
 
 _REPLICAS = "routers are not scaled automatically: set minReplicas"
 _PLACE = "name the nodes in nodeSelector or affinity"
-_DESCRIBES = "it is only informational"
+_DESCRIBES = "the field is only informational"
 
 _LIFECYCLE: Tree = {"updateStrategy": "use spec.rollout", "readyPolicy": "", "minReadySeconds": "", "migrationPolicy": ""}
 _OF_GROUPS = (
@@ -42,14 +42,14 @@ _OF_GROUPS = (
 _SCALED: Tree = {
     "canaryTrafficPercent": "use spec.rollout",
     "containerConcurrency": "the engine's own arguments limit its requests",
-    "kedaConfig": "point a ScaledObject of yours at the RoleScale of the component",
+    "kedaConfig": "create a ScaledObject that refers to the RoleScale of the component",
     "topologyKey": _PLACE,
     "topologySpread": "",
     "topologySpreadKey": "",
-    "autoscaler": {"keda": "point a ScaledObject of yours at the RoleScale of the component"},
+    "autoscaler": {"keda": "create a ScaledObject that refers to the RoleScale of the component"},
     "lifecycle": _LIFECYCLE,
 }
-_ENGINE: Tree = {**_SCALED, "config": "it is for routers: use runner.env"}
+_ENGINE: Tree = {**_SCALED, "config": "the field applies only to routers: use runner.env"}
 _ROUTER: Tree = {
     **_SCALED,
     "scaleTarget": _REPLICAS,
@@ -60,7 +60,7 @@ _ROUTER: Tree = {
     "autoscaler": {"keda": _REPLICAS, "hpa": _REPLICAS},
     "lifecycle": dict.fromkeys(_OF_GROUPS, "only groups of engines are recycled"),
 }
-_IN_RUNTIME: Tree = {"acceleratorOverride": "write it into the service, or use acceleratorRequirements"}
+_IN_RUNTIME: Tree = {"acceleratorOverride": "write the field into the service, or use acceleratorRequirements"}
 _PREDICTOR: Tree = {
     **{name: hint for name, hint in _SCALED.items() if name not in ("autoscaler", "lifecycle") and "topology" not in name},
     "model": {"runtimeVersion": "name a runtime of that version"},
@@ -81,7 +81,7 @@ _MODEL: Tree = {
     "modelFramework": _VERSION,
     "apiCapabilities": _DESCRIBES,
     "diffusionPipeline": _PIPELINE,
-    "modelConfiguration": "it is read from the model's own files",
+    "modelConfiguration": "the value is read from the files of the model",
     "servingMode": "",
     "distribution": Unless("PerNode", "every node holds all files"),
     "compartmentID": _DESCRIBES,
@@ -106,7 +106,7 @@ _RUNTIME: Tree = {
 }
 _ROLLOUT: Tree = {
     "groups[]": {
-        "canary": "it is not implemented yet: use rollingUpdate or blueGreen",
+        "canary": "the strategy is not implemented yet: use rollingUpdate or blueGreen",
         "order": "prefill and decode are updated together",
         "soak": "prefill and decode are updated together",
         "maintainRatio": "prefill and decode are updated together",
@@ -114,8 +114,8 @@ _ROLLOUT: Tree = {
     "pairingProtocol": "prefill and decode of different revisions are never paired",
 }
 _SERVICE: Tree = {
-    "deploymentMode": "it follows from the components and their workers",
-    "kedaConfig": "point a ScaledObject of yours at the RoleScale of a component",
+    "deploymentMode": "the value is derived from the components and their workers",
+    "kedaConfig": "create a ScaledObject that refers to the RoleScale of a component",
     "placement": "",
     "routing": "",
     "scalingPolicy": "",
@@ -162,14 +162,14 @@ FIELDS: Mapping[str, Tree] = {
 }
 """Kind -> the fields of its spec that have no effect."""
 
-OF_PODS = "annotations of a service are not copied to pods: write it into the annotations of a component"
+OF_PODS = "annotations of a service are not copied to pods: write the annotation into the annotations of a component"
 _INGRESS = (
-    "the operator makes no Ingress: set exposure.kind of its chart, or write an Ingress for the Service of the service"
+    "the operator creates no Ingress: set exposure.kind of the chart, or write an Ingress for the Service of the service"
 )
 _SCALING = "use scaleMetric and scaleTarget of the component"
 _INJECT = "nothing is injected: add the container to the component"
 _METRICS = "the operator sets no Prometheus annotations: write them into the annotations of the component"
-_OF_MODEL = "it follows from the model that the service names"
+_OF_MODEL = "the value is derived from the model that the service names"
 _INGRESSES = ("domain", "domain-template", "additional-domains", "disable-creation")
 _ABOUT_MODEL = ("base-model-name", "base-model-vendor", "base-model-format", "base-model-format-version")
 
@@ -179,9 +179,9 @@ def _ome(*names: str, hint: str = "") -> dict[str, str]:
 
 
 ANNOTATIONS: Mapping[str, str] = {
-    **_ome("deploymentMode", hint="it follows from the components and their workers"),
+    **_ome("deploymentMode", hint="the value is derived from the components and their workers"),
     **_ome("metrics", "targetUtilizationPercentage", hint=_SCALING),
-    **_ome("entrypoint-component", hint="the router is behind the URL, or the engine where there is none"),
+    **_ome("entrypoint-component", hint="the URL leads to the router, or to the engine if there is no router"),
     **_ome("inject-model-init", "inject-serving-sidecar", hint=_INJECT),
     **_ome("inject-fine-tuned-adapter", hint="name the weights in spec.model.fineTunedWeights"),
     **_ome("enable-metric-aggregation", "enable-prometheus-scraping", hint=_METRICS),
@@ -190,7 +190,7 @@ ANNOTATIONS: Mapping[str, str] = {
     **_ome(*(f"ingress-{name}" for name in _INGRESSES), hint=_INGRESS),
     **_ome("ingress-url-scheme", hint="status.url is the address within the cluster"),
     **_ome("ingress-path-template", hint="each service has its own host: use ome.io/ingress-domain-template"),
-    **_ome("ingress-disable-istio-virtualhost", hint="no VirtualService is made"),
+    **_ome("ingress-disable-istio-virtualhost", hint="the operator creates no VirtualService"),
     **_ome(*_ABOUT_MODEL, hint=_OF_MODEL),
     **_ome("serving-runtime", hint="use spec.runtime.name"),
     "models.ome.io/target-instance-shapes": "use spec.storage.nodeSelector",

@@ -106,8 +106,8 @@ def _ref(part: Part, inputs: Mapping[str, Any]) -> Ref:
 
 def _unknown(part: Part, revision: str, ref: Ref, kept: Mapping[str, Mapping[str, Any]]) -> Problem:
     fit = [name for name, inputs in kept.items() if _ref(part, inputs) == ref]
-    message = f"spec.{part}.revision {revision} is not a kept revision of this service with {ref.kind} {ref.name}"
-    remedy = f"(kept: {', '.join(fit) or 'none'}): name one of them, or remove the field"
+    message = f"spec.{part}.revision {revision} is not a stored revision of this service that uses {ref.kind} {ref.name}"
+    remedy = f"(stored: {', '.join(fit) or 'none'}): name one of them, or remove the field"
     return Problem(PART_NAMES[part].ready, Reason.REVISION_NOT_FOUND, f"{message} {remedy}")
 
 

@@ -108,7 +108,7 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     # If the user pins a revision, a refused edit is not rolled out anyway. It becomes advice, so that the user knows of it.
     refusals = [problem for problem in ledger.problems if aim.pin and problem.reason == Reason.CONFIGURATION_REFUSED]
     stops = [problem for problem in ledger.problems if problem not in refusals]
-    waits = [f"what is written beside the pin: {problem.message}" for problem in refusals]
+    waits = [f"the edit that waits because of the pin: {problem.message}" for problem in refusals]
     intent = Intent(
         owner=owner,
         resolved=resolved,
@@ -234,7 +234,10 @@ def _gate(snapshot: Snapshot, intent: Intent) -> Gate:
 
 
 def _no_room(intent: Intent) -> Gate:
-    return Gate(Reason.DOES_NOT_FIT, f"revision {intent.target} does not fit, and what serves stays: {intent.fit.sentence}")
+    return Gate(
+        Reason.DOES_NOT_FIT,
+        (f"revision {intent.target} does not fit on the nodes, and the serving revision stays: {intent.fit.sentence}"),
+    )
 
 
 def _blocking(service: InferenceService, intent: Intent) -> tuple[Problem, ...]:

@@ -66,7 +66,7 @@ def _rolling(bounds: RollingUpdate | DeploymentUpdate, where: str) -> Strategy:
         surge=default.surge if surge is None else surge,
         unavailable=default.unavailable if missing is None else missing,
         advice=tuple(
-            f'{where}.{name} {value} is more than all groups: write "100%"'
+            f'{where}.{name} {value} is more than 100 %: write "100%" for all groups'
             for name, value in written.items()
             if value is not None and part(value, 100, up=True) > 100 and str(value).endswith("%")
         ),
@@ -78,8 +78,8 @@ def _looser(service: InferenceService, groups: list[RolloutGroup]) -> list[str]:
     said = []
     if len(groups) > 1 or not {*service.spec.components} <= {*groups[0].components}:
         said.append(
-            "spec.rollout.groups: all components of a service roll together, so the strategy of the first group counts for "
-            "all of them: write it directly below spec.rollout"
+            "spec.rollout.groups: all components of a service are rolled out together, so the strategy of the first "
+            "entry applies to all: write the strategy directly below spec.rollout"
         )
     return said
 

@@ -101,5 +101,5 @@ def _of(revision: str, rejected: Iterable[Mapping[str, Any]]) -> Mapping[str, An
 
 def _unknown(pin: str, numbers: Mapping[str, int]) -> Problem:
     kept = ", ".join(sorted(numbers)) or "none"
-    said = f"spec.rollout.revision {pin} is not kept (kept: {kept}): name one of them, or remove the pin"
+    said = f"spec.rollout.revision {pin} is not stored (stored: {kept}): name one of the stored revisions, or remove the pin"
     return Problem(ROLLED_OUT, Reason.REVISION_NOT_FOUND, said)

@@ -69,8 +69,8 @@ def _sentence(refused: list[Objection]) -> str:
     more = f"; and {len(refused) - TOLD} more" if len(refused) > TOLD else ""
     rules = ",".join(dict.fromkeys(each.rule for each in refused))
     return (
-        f"this would end at once on every GPU, so it is not rolled out: {told}{more}. Where that is wrong, annotate the "
-        f"InferenceService with {keys.LINT_IGNORE}: {rules}"
+        f"the engine would exit at once with these arguments, so the revision is not rolled out: {told}{more}. If this "
+        f"is wrong, annotate the InferenceService with {keys.LINT_IGNORE}: {rules}"
     )
 
 

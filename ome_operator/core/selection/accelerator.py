@@ -128,7 +128,7 @@ def _choose(component: str, request: Manifest, want: Want, deps: Deps) -> tuple[
         "no AcceleratorClass exists" if deps.policy.sees_cluster else f"an AcceleratorClass is {UNREAD}"
     )
     more = f"; and {len(closest) - LISTED} more" if len(closest) > LISTED else ""
-    text = f"no AcceleratorClass fits spec.{component}: {reasons}{more}. Relax acceleratorSelector, or name a class there"
+    text = f"no AcceleratorClass fits spec.{component}: {reasons}{more}. Relax acceleratorSelector, or name a class in it"
     return "", Problem(RUNTIME_READY, Reason.NO_ACCELERATOR_FITS, text)
 
 

@@ -38,7 +38,9 @@ def unfit(accelerator: AcceleratorClass, want: Want) -> tuple[str, ...]:
         if accelerator.name in (constraints.excluded_classes or ()):
             out.append("the service excludes it")
         if constraints.max_memory is not None and (memory(accelerator) or 0) > constraints.max_memory:
-            out.append(f"it has {_number(memory(accelerator))} GB and the service asks for at most {constraints.max_memory}")
+            out.append(
+                f"it has {_number(memory(accelerator))} GB, but the service asks for at most {constraints.max_memory}"
+            )
         if constraints.architecture_families and (accelerator.spec.family or "") not in constraints.architecture_families:
             families = ", ".join(constraints.architecture_families)
             out.append(f"its family {accelerator.spec.family or '(none)'} is not among {families}")
@@ -53,14 +55,16 @@ def _lacks(
 ) -> list[str]:
     out, capabilities = [], accelerator.spec.capabilities
     if required.min_memory is not None and (memory(accelerator) or 0) < required.min_memory:
-        out.append(f"it has {_number(memory(accelerator))} GB and {requester} asks for {required.min_memory}")
+        out.append(f"it has {_number(memory(accelerator))} GB, but {requester} asks for {required.min_memory}")
     speed = capabilities.performance.fp16_tflops if capabilities.performance else None
     if required.min_compute_performance_tflops is not None and (speed or 0) < required.min_compute_performance_tflops:
-        out.append(f"it has {speed or 'no known'} TFLOPS and {requester} asks for {required.min_compute_performance_tflops}")
+        out.append(
+            f"it has {speed or 'no known'} TFLOPS, but {requester} asks for {required.min_compute_performance_tflops}"
+        )
     wanted = required.min_architecture_version
     if wanted and _version(capabilities.compute_capability) < _version(wanted):
         out.append(
-            f"its compute capability is {capabilities.compute_capability or 'not known'} and {requester} asks for {wanted}"
+            f"its compute capability is {capabilities.compute_capability or 'not known'}, but {requester} asks for {wanted}"
         )
     if missing := sorted(set(required.required_features or ()) - set(capabilities.features or ())):
         out.append(f"it has no {', '.join(missing)}, which {requester} asks for")

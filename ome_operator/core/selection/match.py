@@ -91,10 +91,10 @@ def _equal(what: str, wanted: str, actual: str) -> Violation | None:
     if wanted.lower() == actual.lower():
         return None
     if not actual:
-        return Violation(f"it is for {what} {wanted}, and the model's is not known", False)
+        return Violation(f"it is for {what} {wanted}, but that of the model is not known", False)
     if not wanted:
-        return Violation(f"it names no {what}, and the model has {actual}", False)
-    return Violation(f"it is for {what} {wanted}, and the model has {actual}")
+        return Violation(f"it names no {what}, but the model has {actual}", False)
+    return Violation(f"it is for {what} {wanted}, but the model has {actual}")
 
 
 def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
@@ -105,17 +105,17 @@ def _versioned(what: str, wanted: Version | None, actual: Version | None) -> Vio
     if wanted is None:
         return None if what == "framework" else Violation(f"its supportedModelFormats name no {what}", False)
     if actual is None:
-        return Violation(f"it is for {what} {wanted.name}, and the model's is not known", False)
+        return Violation(f"it is for {what} {wanted.name}, but that of the model is not known", False)
     if wanted.name.lower() != actual.name.lower():
-        return Violation(f"it is for {what} {wanted.name}, and the model has {actual.name}")
+        return Violation(f"it is for {what} {wanted.name}, but the model has {actual.name}")
     if not wanted.version or not actual.version or versions.accepts(wanted.operator, wanted.version, actual.version):
         return None
     required = f"{wanted.name} {versions.SAID.get(wanted.operator or '', '')}{wanted.version}"
     if wanted.operator in versions.SAID and not versions.ordered(wanted.version, actual.version):
         return Violation(
-            f"it is for {what} {required}, and the model has {actual.version}, which cannot be compared with that"
+            f"it is for {what} {required}, but the model has {actual.version}, which cannot be compared with this version"
         )
-    return Violation(f"it is for {what} {required}, and the model has {actual.version}")
+    return Violation(f"it is for {what} {required}, but the model has {actual.version}")
 
 
 def _size(runtime: Runtime, model: ModelProfile) -> tuple[Violation, ...]:
@@ -124,7 +124,7 @@ def _size(runtime: Runtime, model: ModelProfile) -> tuple[Violation, ...]:
         return ()
     size_range = runtime.spec.model_size_range
     bounds = f"{(size_range.min if size_range else None) or '0'} to {(size_range.max if size_range else None) or 'any'}"
-    return (Violation(f"it is for sizes from {bounds}, and the model has {model.parameters / 1e9:,.1f}B parameters"),)
+    return (Violation(f"it is for sizes from {bounds}, but the model has {model.parameters / 1e9:,.1f}B parameters"),)
 
 
 def _range(runtime: Runtime) -> tuple[float | None, float | None]:

@@ -21,7 +21,7 @@ NAMED = 600
 """Maximum number of characters of a condition's message that name excluded candidates."""
 
 
-SPLIT = "it keeps prefill and decode apart, and the service names no decoder"
+SPLIT = "it separates prefill and decode, but the service has no decoder"
 """Clause for a message about a runtime that has a decoderConfig, and therefore cannot serve a service without a decoder."""
 
 
@@ -57,7 +57,7 @@ class Selection:
         `field` is the field path in which the user can name a runtime.
         """
         if not self.excluded:
-            return f"no runtime exists that could serve {model}: apply one, or name one in {field}"
+            return f"no runtime exists that can serve {model}: apply one, or name one in {field}"
         clauses: list[str] = []
         rest = len(self.excluded)
         for candidate in self.excluded:
@@ -79,7 +79,7 @@ def remedy_for_unknown_model(model: ModelProfile, deps: Deps) -> str:
         return ""
     remedy = f"write modelArchitecture and quantization into the spec of model {model.name}"
     if deps.policy.model_agent:
-        return f". An agent reads architecture and quantization from the files as soon as a node has them; or {remedy}"
+        return f". Wait until an agent has read them from the files of the model on a node, or {remedy}"
     return f". No agent reads the model's files: install with agent.enabled=true, or {remedy}"
 
 
@@ -187,11 +187,11 @@ def _accelerators(runtime: Runtime, service: InferenceService, deps: Deps) -> It
     for name in named:
         if required and required.accelerator_classes and name not in required.accelerator_classes:
             yield Violation(
-                f"it is for accelerators {', '.join(required.accelerator_classes)}, and the service names {name}"
+                f"it is for accelerators {', '.join(required.accelerator_classes)}, but the service names {name}"
             )
     if named or required is None or not deps.policy.sees_cluster:
         return
     want = Want(selector.constraints if selector else None, required, None)
     if not any(not unfit(component, want) for component in deps.accelerators.values()):
         listed = ", ".join(required.accelerator_classes or ()) or "with the properties that it requires"
-        yield Violation(f"it needs an accelerator {listed}, and no AcceleratorClass fits")
+        yield Violation(f"it needs an accelerator {listed}, but no AcceleratorClass fits")

@@ -32,7 +32,7 @@ def _model(short: SglangModel) -> tuple[Manifest | None, Why]:
     if hub is not None:
         uri = f"hf://{hub.repo}" + (f"@{hub.revision}" if hub.revision else "")
     if not uri:
-        return None, Why(Reason.INVALID_SPEC, "spec.source names no location: write huggingface.repo or storageUri")
+        return None, Why(Reason.INVALID_SPEC, "spec.source names no location: set huggingface.repo or storageUri")
     storage = {"storageUri": uri, **({"path": short.spec.path} if short.spec.path else {})}
     return _manifest(short, "ClusterBaseModel", {}, {"storage": storage}), NOTHING
 

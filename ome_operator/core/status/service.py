@@ -314,9 +314,12 @@ def foreign_workers_condition(reports: Iterable[Strangers], secret: str, now: da
         return None
     last = datetime.fromtimestamp(max(item.at for item in seen), UTC).strftime("%H:%M:%S UTC")
     remedy = (
-        f"someone else has the routers' key: delete the Secret {secret} and the routers' pods, and check who may read it"
+        (
+            f"the key of the routers is known to another client: delete the Secret {secret} and the pods of the "
+            "routers, and check who may read the Secret"
+        )
         if secret
-        else "the operator gave these routers no key: forward only /v1/ to them, or restrict the access to their port "
+        else "these routers have no key: forward only /v1/ to them, or restrict access to their port "
         "(docs/security.md, Routers)"
     )
     message = (

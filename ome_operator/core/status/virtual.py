@@ -25,12 +25,14 @@ def virtual_status(service: InferenceService, left: bool, now: datetime) -> dict
     objects from an earlier mode exist.
     """
     url = f"http://{service.name}.{service.namespace}.svc.cluster.local"
-    ready = cond.Condition(READY, True, Reason.VIRTUAL_DEPLOYMENT, f"{url} is served elsewhere: no pods are created")
+    ready = cond.Condition(
+        READY, True, Reason.VIRTUAL_DEPLOYMENT, (f"{url} is not served by this service, so no pods are created")
+    )
     wanted = [ready]
     if left:
         message = (
-            f"objects from before the mode {VIRTUAL} are left unchanged: remove the mode, or delete the "
-            "service to end its pods"
+            f"objects that existed before the deployment mode {VIRTUAL} was set are left unchanged: remove the mode, or "
+            "delete the service to end its pods"
         )
         wanted.append(cond.Condition(ADVICE, True, Reason.NO_EFFECT, message))
     return {

@@ -74,15 +74,21 @@ def events(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) ->
     was = (before or {}) if same else {}
     found: list[Event] = []
     if after["wave"] > was.get("wave", 0) and after["rolling"] + after["done"] + after["failed"]:
-        found.append(Event("Normal", BEGINS, f"{_wave(after)} begins: it ends with service {_of(after)}"))
+        found.append(Event("Normal", BEGINS, f"{_wave(after)} begins: it covers the services up to number {_of(after)}"))
     if after["state"] == STOPPED and was.get("failedServices") != after["failedServices"]:
         names = _names(after["failedServices"])
-        said = f"{_wave(after)} stops: {names} did not become whole with this edit, and nobody else begins"
-        found.append(Event("Warning", STOPS, f"{said}. Mend what its status says, or edit this object again"))
+        said = f"{_wave(after)} stops: {names} did not complete the rollout of this edit, so no other service starts it"
+        found.append(
+            Event(
+                "Warning",
+                STOPS,
+                (f"{said}. Correct the cause that the status of this service names, or edit this object again"),
+            )
+        )
     elif after["state"] == BAKING and was.get("state") != BAKING:
-        found.append(Event("Normal", WHOLE, f"{_wave(after)} is whole; the next begins at {after['bakesUntil']}"))
+        found.append(Event("Normal", WHOLE, f"{_wave(after)} is complete; the next wave begins at {after['bakesUntil']}"))
     elif after["state"] == COMPLETE and was.get("state") != COMPLETE:
-        found.append(Event("Normal", WHOLE, f"{_wave(after)} is whole: all {after['services']} services have this edit"))
+        found.append(Event("Normal", WHOLE, f"{_wave(after)} is complete: all {after['services']} services have this edit"))
     return tuple(found)
 
 

@@ -97,9 +97,13 @@ def read(text: str) -> tuple[str, ...] | Invalid:
     for wave in found:
         matched = _SIZE.fullmatch(wave)
         if matched is None or (matched[2] and int(matched[1]) > 100):
-            return Invalid(f"{wave or 'nothing'} is no wave: write a number of services from 1, or 1% to 100%, {_RISE}")
+            return Invalid(
+                f"{wave or 'nothing'} is not a wave: write a number of services of at least 1, or 1% to 100%, {_RISE}"
+            )
         if int(matched[1]) <= highest[matched[2]] or highest["%"] == 100:
-            return Invalid(f"{', '.join(found)} does not rise: each wave ends later than the wave before, {_RISE}")
+            return Invalid(
+                f"{', '.join(found)} does not increase: each wave must cover more services than the wave before, {_RISE}"
+            )
         highest[matched[2]] = int(matched[1])
     return found
 
@@ -107,9 +111,9 @@ def read(text: str) -> tuple[str, ...] | Invalid:
 def read_bake(text: str) -> float | Invalid:
     """Parse a bake time that a person wrote, and return it in seconds. Return the reason as Invalid if it is not valid."""
     if len(text) > 64 or not _is_duration(text):
-        return Invalid(f'{text[:64] or "nothing"} is no duration: write it such as "90s", "15m" or "1h30m"')
+        return Invalid(f'{text[:64] or "nothing"} is not a duration: write one such as "90s", "15m" or "1h30m"')
     if (found := quantity.seconds(text)) > LONGEST:
-        return Invalid(f"{text} is longer than a bake may be: write at most {LONGEST / 3600:.0f}h")
+        return Invalid(f"{text} is longer than the maximum bake time: write at most {LONGEST / 3600:.0f}h")
     return found
 
 
@@ -121,13 +125,13 @@ def terms(notes: Mapping[str, str], default: Terms) -> tuple[Terms, tuple[str, .
     if (text := notes.get(keys.WAVES)) is not None:
         waves = read(text)
         if isinstance(waves, Invalid):
-            said.append(f"annotation {keys.WAVES}: {waves.why}; the waves of the operator count")
+            said.append(f"annotation {keys.WAVES}: {waves.why}; the waves that the operator is configured with are used")
         else:
             default = default._replace(waves=waves)
     if (text := notes.get(keys.BAKE)) is not None:
         bake = read_bake(text)
         if isinstance(bake, Invalid):
-            said.append(f"annotation {keys.BAKE}: {bake.why}; the bake of the operator counts")
+            said.append(f"annotation {keys.BAKE}: {bake.why}; the bake time that the operator is configured with is used")
         else:
             default = default._replace(bake=bake)
     return default, tuple(said)

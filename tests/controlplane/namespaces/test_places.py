@@ -108,7 +108,7 @@ def test_without_any_cluster_role(rig: Rig) -> None:
     assert (told["status"], told["reason"]) == ("Unknown", "NodesUnknown")
     assert "models.ome.io/team-a.basemodel.tiny=Ready" in told["message"]
     rig.create(yamls.service("team-b", "far", "w-pairs"))
-    rig.says("team-b", "far", "ModelReady", "BaseModelNotFound", "apply a BaseModel of that name in namespace team-b")
+    rig.says("team-b", "far", "ModelReady", "BaseModelNotFound", "apply a BaseModel of this name in namespace team-b")
     measure(rig, "team-a")
     serving = {"apiVersion": "sglang.ai/v1", "kind": "Serving", "metadata": {"name": "short", "namespace": "team-a"}}
     rig.cluster.apply({**serving, "spec": {"baseModel": "tiny", "runtime": "w-pairs"}})

@@ -87,7 +87,7 @@ def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, t
     rig.create(open_service(namespace, model))
     rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", "the model's is not known")
     learned(rig, model)
-    words = "it is for architecture LlamaForCausalLM, and the model has DeepseekV3ForCausalLM"
+    words = "it is for architecture LlamaForCausalLM, but the model has DeepseekV3ForCausalLM"
     rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", words)
     code, text = explained(rig, tmp_path, open_service(namespace, model))
     assert code == 1 and f"excluded ServingRuntime other\n           {words}" in text and "nothing fits" in text

@@ -167,7 +167,13 @@ def test_a_recycle_stands_still_and_ends_after_the_thaw(rig: Rig, namespace: str
     rig.quiet(4.0)
     assert uids(pods(rig, namespace)["engine", 0]) == new and groups(rig, namespace) == told
     assert {resource for _, resource, _ in written(rig, mark, namespace)} <= TOLD
-    says(rig, namespace, "frozen with all services since 20", "to recycle their group", "`ome thaw --all` ends it")
+    says(
+        rig,
+        namespace,
+        "frozen with all services since 20",
+        "to recycle their group",
+        "`ome thaw --all` ends the freeze of all services",
+    )
 
     assert ome(rig, "thaw", "--all").startswith("Thawed.")
     back(rig, namespace, 0)

@@ -167,7 +167,7 @@ class TestLife:
         rig.cluster.kubectl("scale", "-n", namespace, "rolescale/hand-engine", "--replicas=2")
         rig.wait("two", lambda: len(rig.all("Pod", namespace, "component=engine")) == 2)
         rig.cluster.kubectl("scale", "-n", namespace, "rolescale/hand-engine", "--replicas=7")
-        told = "RoleScale hand-engine asks for 7 groups, and spec.engine has minReplicas 1 and maxReplicas 2: 2 are used"
+        told = "RoleScale hand-engine asks for 7 groups, but spec.engine has minReplicas 1 and maxReplicas 2: 2 are used"
         rig.wait("it is said that seven are too many", lambda: told in advice(rig, namespace, "hand"))
 
     def test_deleting_leaves_nothing(self, rig: Rig, namespace: str) -> None:

@@ -110,7 +110,10 @@ def test_what_is_said_is_what_happens(kimi: Rig, tmp_path: Path) -> None:
 
     flags = edited(tmp_path, "--mem-fraction-static=0.8\n", "--mem-fraction-static=0.85\n")
     loud = forecast(ome(rig, "diff", "-f", flags, "-o", "json"))
-    assert "restart, 128 GPUs in all, at once, so nothing serves meanwhile. Why: runtime kimi-k2-pd-rt" in loud["sentence"]
+    assert (
+        "restart, 128 GPUs in all, all at the same time, so nothing serves meanwhile. Why: runtime kimi-k2-pd-rt"
+        in loud["sentence"]
+    )
     assert "--mem-fraction-static 0.8 → 0.85" in loud["sentence"]
     rig.cluster.kubectl("apply", "-f", str(flags))
     rig.wait("the new revision", lambda: rig.condition(NAME, NAME, "Ready").get("status") == "False")

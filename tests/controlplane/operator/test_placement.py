@@ -108,9 +108,9 @@ def test_nothing_is_torn_down_for_nodes_that_are_not_there(rig: Rig, namespace: 
     before = {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)}
     rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"nodeSelector": {POOL: "b"}}}})
     told = rig.says(
-        namespace, "kimi", "RolledOut", "DoesNotFit", f"engine needs 2 nodes with {POOL}=b: no node has that label"
+        namespace, "kimi", "RolledOut", "DoesNotFit", f"engine needs 2 nodes with {POOL}=b: no node has this label"
     )
-    assert "what serves stays" in told["message"]
+    assert "the serving revision stays" in told["message"]
     pods = rig.all("Pod", namespace)
     assert {pod["metadata"]["uid"] for pod in pods} == before and all(map(is_ready, pods))
     nodes = [node["metadata"]["name"] for node in rig.all("Node", "")][:2]
@@ -160,7 +160,7 @@ def test_nothing_is_torn_down_for_nodes_that_others_hold(rig: Rig, namespace: st
     rig.patch("InferenceService", namespace, "kimi", {"spec": {"engine": {"nodeSelector": {POOL: "moves"}}}})
     free = "engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by others"
     told = rig.says(namespace, "kimi", "RolledOut", "WaitingForRoom", free)
-    assert "what serves stays" in told["message"]
+    assert "the serving revision stays" in told["message"]
     pods = rig.all("Pod", namespace, ours)
     assert {pod["metadata"]["uid"] for pod in pods} == before and all(map(is_ready, pods))
     rig.delete("Pod", namespace, "theirs", gracePeriodSeconds=0)

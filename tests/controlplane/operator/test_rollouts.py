@@ -95,7 +95,7 @@ def begun(rig: Rig, namespace: str, name: str, old: str) -> bool:
 
 
 def out(rig: Rig, namespace: str, name: str, old: str) -> bool:
-    """Whether another revision is complete and alone."""
+    """Whether another revision is complete, and no other revision is left."""
     found = status(rig, namespace, name).get("revision", "")
     return found != old and "→" not in found and rig.condition(namespace, name, "RolledOut").get("status") == "True"
 

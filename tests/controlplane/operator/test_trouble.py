@@ -76,7 +76,9 @@ def test_pods_that_no_node_can_take(rig: Rig, namespace: str) -> None:
     name = f"greedy-{namespace}"
     rig.create(yamls.runtime(name, gpus=9, router=False))
     rig.create(yamls.service(namespace, "greedy", name, "engine"))
-    told = rig.says(namespace, "greedy", "EngineReady", "DoesNotFit", "9 nvidia.com/gpu: no node has so much, the most is 8")
+    told = rig.says(
+        namespace, "greedy", "EngineReady", "DoesNotFit", "9 nvidia.com/gpu: no node has as much; the maximum is 8"
+    )
     assert told["message"].startswith("engine needs 1 node with ")
     rig.wait("its pod is made all the same", lambda: len(rig.all("Pod", namespace)) == 1)
     rig.delete("ClusterServingRuntime", "", name)

@@ -267,7 +267,7 @@ def test_an_image_without_python(place: Place, mode: str) -> None:
     runner = {"name": keys.RUNNER, "image": REFERENCE}
     place.start(name, mode, runner=runner)
     reason = "PreflightFailed" if mode == "Require" else "PreflightFindings"
-    place.told(name, reason, "it could not look: the image has no python3")
+    place.told(name, reason, "the check could not run: the image has no python3")
     if mode == "Warn":
         place.rig.ready(SPACE, name, 60)
     place.end(name)
@@ -294,7 +294,7 @@ def test_on_demand_a_device_that_is_not_there(place: Place) -> None:
 
 def test_on_demand_an_image_without_python(place: Place) -> None:
     out = said(place, place.demand(runner={"name": keys.RUNNER, "image": REFERENCE}), 1)
-    assert "it could not look: the image has no python3" in out
+    assert "the check could not run: the image has no python3" in out
 
 
 def test_on_demand_no_node_is_free(place: Place) -> None:

@@ -89,7 +89,7 @@ def rollout(rig: Rig, strategy: dict[str, Any], number: int) -> str:
 
 
 def rolled(rig: Rig, old: str) -> bool:
-    """Whether another revision is complete and alone."""
+    """Whether another revision is complete, and no other revision is left."""
     found = (rig.get("InferenceService", TINY, TINY) or {})["status"]["revision"]
     return found != old and "→" not in found and rig.condition(TINY, TINY, "RolledOut").get("status") == "True"
 

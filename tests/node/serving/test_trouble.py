@@ -68,7 +68,7 @@ def test_how_a_container_ended_stays_in_sight_while_it_crashes_again_and_again(
         assert WORDS in message, f"forgotten: {message}"
         seen.add(message)
         time.sleep(0.5)
-    assert any("it was started again" in message for message in seen), seen
+    assert any("it was restarted" in message for message in seen), seen
     serving.delete("InferenceService", place, component)
 
 

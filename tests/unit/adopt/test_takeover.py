@@ -73,7 +73,7 @@ def test_the_old_pods_stay_until_the_new_slice_is_complete_for_this_generation()
     assert "check that the operator runs" in why()
     assert "check that the operator runs" in why({"type": "EngineReady", "status": "False", "message": "what OME said"})
     assert why(told("RolledOut", "True", generation=1), told("EngineReady", "False", "engine 0/1")) == "engine 0/1"
-    taken = told("RouterReady", "False", "Role a was made by manager: run `ome adopt service ns/a`, or delete it")
+    taken = told("RouterReady", "False", "Role a was made by manager: run `ome adopt service ns/a`, or delete this object")
     assert why(told("RolledOut", "False", "comes up"), taken) == "comes up"
     observed = told("Frozen", "True", "observed (operator.observe of the chart); would store revision a")
     assert why(told("EngineReady", "False", "engine 0/1"), observed).startswith("observed (operator.observe")

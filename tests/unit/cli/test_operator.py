@@ -129,7 +129,7 @@ def test_waves_are_read_and_what_cannot_be_is_refused(given: list[Settings]) -> 
         (("1", "50%"), 3600.0, 3),
         (usual.waves, usual.bake, 0),
     ]
-    for words, said in ((["--waves=0"], "--waves: 0 is no wave"), (["--bake=soon"], "--bake: soon is no duration")):
+    for words, said in ((["--waves=0"], "--waves: 0 is not a wave"), (["--bake=soon"], "--bake: soon is not a duration")):
         found = CliRunner().invoke(app, [*KUBECONFIG, *words])
         assert isinstance(found.exception, UserError) and said in str(found.exception)
 

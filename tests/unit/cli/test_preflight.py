@@ -213,7 +213,8 @@ def test_an_image_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = ended("n", message='{"preflight":1,"failed":"the image has no python3"}')
     result = ome(monkeypatch, cluster(lambda pod, looks: bare), "svc", "-n", "team")
     assert (
-        result.exit_code == 1 and "rank 0 on node n: preflight: it could not look: the image has no python3" in result.stdout
+        result.exit_code == 1
+        and "rank 0 on node n: preflight: the check could not run: the image has no python3" in result.stdout
     )
 
 

@@ -57,7 +57,7 @@ class World:
 
 async def test_a_benchmark_made_anew_goes_on_when_the_job_of_the_former_one_is_gone() -> None:
     world = World(job("job-1", owner("first")))
-    assert await world.says() == ("Waiting", f"Job {NAME} of the former speed is still being deleted")
+    assert await world.says() == ("Waiting", f"Job {NAME} of the deleted BenchmarkJob speed is still being deleted")
     world.dirty.clear()
     world.free()
     assert world.dirty == [REF], "its name is free"
@@ -67,7 +67,7 @@ async def test_a_benchmark_made_anew_goes_on_when_the_job_of_the_former_one_is_g
 @pytest.mark.parametrize("theirs", [None, owner("x", "CronJob"), owner("x", name="another")])
 async def test_a_job_of_somebody_else_has_to_be_taken_away_by_a_person(theirs: dict[str, Any] | None) -> None:
     reason, message = await World(job("job-1", theirs)).says()
-    assert reason == "NameTaken" and "delete it" in message
+    assert reason == "NameTaken" and "delete the Job" in message
 
 
 async def test_pods_of_the_former_job_are_not_its_own() -> None:

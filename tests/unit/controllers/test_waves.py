@@ -229,7 +229,7 @@ def test_the_sentence_names_the_wave_of_its_place() -> None:
     waves = [fleet.said[name].partition(" of ")[0] for name in fleet.services if fleet.said[name]]
     assert [waves.count(f"waits for wave {number}") for number in (2, 3, 4)] == [9, 40, 150]
     assert fleet.said[fleet.services[-1]] == (
-        "waits for wave 4 of 4 of ClusterServingRuntime rt, whose status.rollout says how far it is"
+        "waits for wave 4 of 4 of ClusterServingRuntime rt, whose status.rollout shows the progress"
     )
 
 

@@ -16,7 +16,7 @@ LONG = "python3 -m sglang.launch_server --model-path=/models/a --tp 16 --mem-fra
         ({"a": 1}, {"b": 2}, ["a removed, was 1", "b added: 2"]),
         ({"args": ["--mem=0.7", "--tp=8"]}, {"args": ["--mem=0.8", "--tp=8"]}, ["args --mem 0.7 → 0.8"]),
         ({"args": ["--mem", "0.7"]}, {"args": ["--mem", "0.8"]}, ["args --mem 0.7 → 0.8"]),
-        ({"args": ["--mem", "0.7"]}, {"args": ["--mem=0.7"]}, ["args has the same words in another order or spelling"]),
+        ({"args": ["--mem", "0.7"]}, {"args": ["--mem=0.7"]}, ["args has the same arguments in another order or spelling"]),
         ({"args": ["--trust"]}, {"args": ["--trust", "--log=x"]}, ["args added: --log x"]),
         ({"args": ["--trust", "--log=x"]}, {"args": ["--trust"]}, ["args removed: --log x"]),
         ({"args": ["--trust=yes"]}, {"args": ["--trust"]}, ["args --trust yes → without a value"]),

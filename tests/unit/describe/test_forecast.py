@@ -50,7 +50,7 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
     found = told((service, deps), (service, edited(deps, "--mem-fraction-static=0.8", "--mem-fraction-static=0.85")))
     assert found.sentence == (
         f"revision {found.before} → {found.after}: prefill (1 group of 4 pods, 32 GPUs) and decode (1 group of 12 pods, "
-        "96 GPUs) restart, 128 GPUs in all, at once, so nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
+        "96 GPUs) restart, 128 GPUs in all, all at the same time, so nothing serves meanwhile. Why: runtime kimi-k2-pd-rt "
         "decoderConfig.runner.args --mem-fraction-static 0.8 → 0.85"
     )
     assert found.gpus == 128
@@ -64,7 +64,7 @@ def test_an_edit_of_the_runtime_restarts_every_group_and_says_which_flag_did_it(
 @pytest.mark.parametrize(
     ("groups", "rollout", "how"),
     [
-        (1, {}, "restart, at once, so nothing serves meanwhile."),
+        (1, {}, "restart, all at the same time, so nothing serves meanwhile."),
         (4, {}, "restart, of engine 1 of 4 at a time."),
         (
             4,

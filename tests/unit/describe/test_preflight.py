@@ -1,4 +1,4 @@
-"""What `ome preflight` says of its pods: rank, node, cause and fix, and what it could not look at."""
+"""What `ome preflight` says of its pods: rank, node, cause and fix, and what the check could not run at."""
 
 import json
 from typing import Any
@@ -88,11 +88,11 @@ def test_ranks_that_wait_for_the_same_are_told_together_and_groups_have_their_nu
     slow = 'ImagePullBackOff: container ome-container: Back-off pulling image "engine:1"'
     full = "Unschedulable: 0/24 nodes are available: 20 Insufficient nvidia.com/gpu."
     assert told == [
-        f"engine group 0, rank 0 on node n was not looked at: {slow}",
+        f"engine group 0, rank 0 on node n was not checked: {slow}",
         f"engine group 0, ranks 1–3 have no node: {full}",
-        f"engine group 1, rank 0 on node n was not looked at: {slow}",
+        f"engine group 1, rank 0 on node n was not checked: {slow}",
         f"engine group 1, ranks 1–3 have no node: {full}",
-        "none of 8 ranks was looked at in 180 s",
+        "none of 8 ranks was checked in 180 s",
     ]
 
 
@@ -109,7 +109,7 @@ def test_how_far_a_rank_is() -> None:
         (None, False, True, "its pod was removed"),
         (unplaced(FIRST), False, False, "Unschedulable: 0/24 nodes are available: 20 Insufficient nvidia.com/gpu."),
         (pod(FIRST, "n", {"waiting": {"reason": "ContainerCreating"}}), False, False, "ContainerCreating: waiting for"),
-        (pod(FIRST, "n", RUNS, phase="Running"), True, False, "its check did not end in time"),
+        (pod(FIRST, "n", RUNS, phase="Running"), True, False, "the check did not end in time"),
         (done(FIRST, "n", phase="Running"), False, True, ""),
         (pod(FIRST, "n", phase="Failed", reason="Evicted", message="low on memory"), False, True, "Evicted: low on memory"),
         (pod(FIRST, "n", RUNS, phase="Failed", reason="DeadlineExceeded"), False, True, "DeadlineExceeded"),
@@ -142,7 +142,7 @@ def test_a_log_that_goes_with_its_pod_is_not_recommended() -> None:
     body = done(FIRST, "n")
     body["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "garbage"
     (found,) = report(ranks((FIRST, body)), 1).findings
-    assert found.fix == "see its log, which --logs shows"
+    assert found.fix == "see its log (use --logs)"
 
 
 def test_what_to_do_where_nodes_are_held() -> None:

@@ -38,11 +38,11 @@ def test_the_end_of_it() -> None:
     assert "all services have its last edit" in said(done) and rollout_complete(done)
     assert "no service was changed by its last edit" in said(runtime()) and rollout_complete(runtime())
     done["metadata"]["generation"] = 4
-    assert "generation 4 by now" in said(done) and not rollout_complete(done)
+    assert "now has generation 4" in said(done) and not rollout_complete(done)
 
 
 def test_an_annotation_that_cannot_be_read() -> None:
     body = runtime(wave=2)
     body["metadata"] |= {"annotations": {keys.WAVES: "0"}, "namespace": "team"}
-    assert said(body).startswith("annotation ome.io/rollout-waves: 0 is no wave")
+    assert said(body).startswith("annotation ome.io/rollout-waves: 0 is not a wave")
     assert "ClusterServingRuntime rt in team: wave 2 of 4" in said(body)

@@ -66,9 +66,9 @@ async def test_a_finding_of_a_rank() -> None:
     ("fares", "words"),
     [
         (ended("n", message='{"preflight":1,"failed":"the image has no python3"}'), "the image has no python3"),
-        (ended("n", message='{"preflight": 1, "findings": [{"check": "a'), "its message was cut"),
-        (ended("n", message="\x00\x1b[2J" * 3000), "it ended with code 0 and says"),
-        (ended("n", message="", code=137), "it ended with code 137"),
+        (ended("n", message='{"preflight": 1, "findings": [{"check": "a'), "the message of the check was truncated"),
+        (ended("n", message="\x00\x1b[2J" * 3000), "the check ended with code 0 and the message"),
+        (ended("n", message="", code=137), "the check ended with code 137"),
         (
             status("n", phase="Failed", reason="UnexpectedAdmissionError", message="no hca"),
             "UnexpectedAdmissionError: no hca",
@@ -104,14 +104,14 @@ async def test_a_rank_without_a_node_is_waited_for_and_then_named(monkeypatch: p
 async def test_nothing_runs_and_nothing_is_waited_for() -> None:
     api = Looked(lambda pod, looks: unplaced())
     told = await looked(api, within=0)
-    assert told[-1].startswith("none of 4 ranks was looked at") and api.made == {}
+    assert told[-1].startswith("none of 4 ranks was checked") and api.made == {}
 
 
 async def test_a_check_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "SLACK", -60)
     api = Looked(lambda pod, looks: status("n", RUNS))
     told = await looked(api, made(size=1, decoder=False), within=0)
-    assert "its check did not end in time" in told[0] and api.made == {}
+    assert "the check did not end in time" in told[0] and api.made == {}
 
 
 async def test_a_pod_that_somebody_removes() -> None:

@@ -76,7 +76,9 @@ def live(nodes: Any, strangers: Any = ()) -> FakeApi:
 
 
 BOX = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
-SENTENCE = "does not fit, and what serves stays: engine needs 2 nodes with gpu=H300: no node has that label"
+SENTENCE = (
+    "does not fit on the nodes, and the serving revision stays: engine needs 2 nodes with gpu=H300: no node has this label"
+)
 
 
 async def said(nodes: Any, strangers: Any = (), **engine: Any) -> str:
@@ -101,7 +103,7 @@ async def test_nodes_that_others_hold_are_told_before_the_edit_is_made() -> None
     """Read live, with the person's own rights; who may not read pods there is told nothing of them."""
     others = [{**node, "metadata": {**node["metadata"], "labels": {**HOLDS, "gpu": "H300"}}} for node in NODES[2:]]
     nodes, asked = [*NODES[:2], *others], {"nodeSelector": {"gpu": "H300"}}
-    waits = "waits, and what serves stays: engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by others"
+    waits = "waits, and the serving revision stays: engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by others"
     assert waits in await said(nodes, ["n3"], **asked)
     for strangers in ([], Forbidden("no")):
         assert "restart" in (told := await said(nodes, strangers, **asked)) and "waits" not in told

@@ -28,7 +28,7 @@ def test_of_this_service_but_made_by_another_operator() -> None:
     found = controller_ref.claim_object(live({"uid": "me"}, THEIRS), "kimi", "me").refusal
     assert found is not None
     assert found.reason == "NameTaken"
-    assert "made by manager: run `ome adopt service ns/kimi`" in found.message
+    assert "created by manager: run `ome adopt service ns/kimi`" in found.message
 
 
 def test_of_a_former_service_of_this_name() -> None:

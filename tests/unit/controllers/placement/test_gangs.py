@@ -58,7 +58,7 @@ def test_who_has_waited_longest_goes_first_and_its_room_is_promised() -> None:
     made.report_claim(A, claim(A, 3, first=2.0))
     made.report_claim(B, claim(B, 3, first=1.0))
     assert made.admission_of(A, waiting(), NOW).sure is None
-    assert made.admission_of(A, waiting(), NOW).waits == "3 nodes with 8 free GPUs: 4 are free; ns/b has its turn"
+    assert made.admission_of(A, waiting(), NOW).waits == "3 nodes with 8 free GPUs: 4 are free; ns/b is being placed first"
     assert made.admission_of(B, waiting(), NOW).sure is True
     made.report_claim(B, claim(B, 3, trying=True))
     assert made.admission_of(A, waiting(), NOW).sure is None

@@ -255,7 +255,7 @@ def test_a_service_of_another_namespace_lets_those_in_that_it_names(named: str) 
         ({"outputLocation": {"storageUri": "pvc://other:results"}}, "PlaceNotServed", "namespace other"),
         ({"resultFolderName": "../up"}, "PlaceNotServed", "spec.resultFolderName"),
         ({"dataset": {"storageUri": "hf://a/b"}}, "PlaceNotServed", "spec.dataset.storageUri"),
-        ({"dataset": {"storageUri": "pvc://data"}}, "PlaceNotServed", "names no file"),
+        ({"dataset": {"storageUri": "pvc://data"}}, "PlaceNotServed", "does not name a file"),
         ({"dataset": {"storageUri": "http://["}}, "PlaceNotServed", "spec.dataset.storageUri http://[ is not a URL: write"),
     ],
 )

@@ -125,7 +125,9 @@ def test_cluster_wide_models_have_no_bound_and_say_more_than_ready() -> None:
 def test_a_model_whose_labels_found_no_room_says_so() -> None:
     model = replace(parts.model(URI, "k2"), kind="BaseModel", namespace="team-a")
     said = model_status(model, (), frozenset(), NOW, {"a": one()})["conditions"][0]
-    assert said["message"].startswith("1 nodes hold the model but are not labeled yet; a node has at most 1000 labels")
+    assert said["message"].startswith(
+        "1 nodes hold the model but do not have its label yet; a node gets at most 1000 labels"
+    )
 
 
 def test_the_first_revision_stays_until_the_uri_is_another() -> None:

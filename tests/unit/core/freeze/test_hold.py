@@ -33,12 +33,14 @@ def test_what_holds_nothing(value: str) -> None:
     ],
 )
 def test_any_other_value_freezes(value: str, sentence: str) -> None:
-    assert held(freeze=value) == Hold(False, sentence, "`ome thaw svc -n team` ends it")
+    assert held(freeze=value) == Hold(False, sentence, "`ome thaw svc -n team` ends the freeze of this service")
     assert frozen({keys.FREEZE: value}) == value
 
 
 def test_who_freezes_all() -> None:
-    assert held(Deps(frozen=WHEN)) == Hold(False, f"frozen with all services since {WHEN}", "`ome thaw --all` ends it")
+    assert held(Deps(frozen=WHEN)) == Hold(
+        False, f"frozen with all services since {WHEN}", "`ome thaw --all` ends the freeze of all services"
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,4 +64,8 @@ def test_the_stricter_counts_and_both_are_told() -> None:
     item = held(replace(Deps(), frozen=WHEN), freeze="true", observe="true")
     assert item is not None and item.reason == "Observed"
     assert item.sentence == f"observed (annotation ome.io/observe), and frozen with all services since {WHEN}, and frozen"
-    assert item.ends == "remove the annotation to go on, and `ome thaw --all` ends it, and `ome thaw svc -n team` ends it"
+    assert (
+        item.ends
+        == "remove the annotation to let the operator act, and `ome thaw --all` ends the freeze of all services, and "
+        "`ome thaw svc -n team` ends the freeze of this service"
+    )

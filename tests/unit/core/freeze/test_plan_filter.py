@@ -48,12 +48,12 @@ def manifest(kind: str, name: str = "svc", hash_: str = "new") -> dict[str, Any]
 DELETE = Delete("StatefulSet", "svc-engine-abc-0", "uid-1")
 MARK = Patch("Pod", "svc-engine-abc-0-0", "uid-2", {"metadata": {"annotations": {keys.DRAINING: "2026-01-01T00:00:00Z"}}})
 STEPS: dict[str, tuple[Any, str]] = {
-    "check": (Check("abc.123", ()), "try revision abc in a dry run"),
+    "check": (Check("abc.123", ()), "validate revision abc in a dry run"),
     "first": (Apply(manifest("ControllerRevision"), ""), "store revision abc"),
     "ensure_secret": (EnsureSecret(manifest("Secret", "svc-ssh")), "create Secret svc-ssh"),
     "apply": (Apply(manifest("StatefulSet"), ""), "create StatefulSet svc"),
     "create": (Create(manifest("RoleScale", "svc-engine")), "create RoleScale svc-engine"),
-    "apply_status": (ApplyStatus(manifest("RoleScale", "svc-engine")), "tell RoleScale svc-engine"),
+    "apply_status": (ApplyStatus(manifest("RoleScale", "svc-engine")), "report the status of RoleScale svc-engine"),
     "patch": (MARK, "drain Pod svc-engine-abc-0-0"),
     "delete": (DELETE, "delete StatefulSet svc-engine-abc-0"),
     "recycle": (
@@ -176,7 +176,7 @@ def test_an_edit_waits_while_what_serves_stays_ready() -> None:
     plan = go(world, "freeze")
     assert plan.status["revision"] == before["revision"] and plan.status["groups"] == before["groups"]
     assert condition(plan, "RolledOut").startswith("frozen; revision ")
-    assert f"would replace revision {before['revision']} by " in condition(plan)
+    assert f"would replace revision {before['revision']} with " in condition(plan)
     ready = next(item for item in plan.status["conditions"] if item["type"] == "Ready")
     assert ready["status"] == "True"
 
@@ -262,7 +262,7 @@ def test_a_service_that_is_left_alone_says_that_it_is_frozen() -> None:
     others = replace(world.observed(), another="ome-controller")
     held = replace(world.service, annotations={keys.FREEZE: "true"})
     plan = sync(held, world.deps, others, world.now)
-    assert condition(plan) == "frozen; `ome thaw svc -n team` ends it"
+    assert condition(plan) == "frozen; `ome thaw svc -n team` ends the freeze of this service"
     assert condition(plan, "AnotherOperator")
 
 

@@ -137,7 +137,7 @@ CASES = {
             "conditions": [ready("False", lastTransitionTime="2026-01-01T00:00:01Z")],
             "containerStatuses": [{**RUNNING, "lastState": {"terminated": DIED}, "restartCount": 1}],
         },
-        ("Error", "container ome-container exited with code 1: CUDA out of memory; it was started again"),
+        ("Error", "container ome-container exited with code 1: CUDA out of memory; it was restarted"),
     ),
     "and for want of memory, many times": (
         {},
@@ -145,7 +145,7 @@ CASES = {
             "phase": "Running",
             "containerStatuses": [container({"running": {}}, lastState={"terminated": OOM}, restartCount=7)],
         },
-        ("OOMKilled", "container ome-container exited with code 137 (OOMKilled); it was started again, 7 times by now"),
+        ("OOMKilled", "container ome-container exited with code 137 (OOMKilled); it was restarted, so far 7 times"),
     ),
     "of a pod that was ready after that, readiness counts": (
         {},

@@ -89,15 +89,15 @@ def test_blind_tries_of_other_nodes_do_not_wait_for_each_other() -> None:
 def test_why_it_waits() -> None:
     on = nodes(a=4)
     rested = turns([claim("a", 2, rested=False)], on, on, NOW)
-    assert rested.granted == {} and "seemed to fit and did not" in rested.waits["a"]
-    assert turns([claim("a", 3, first=1.0), claim("b", 3, first=2.0)], on, on, NOW).waits == {"b": "a has its turn"}
+    assert rested.granted == {} and "although capacity seemed sufficient" in rested.waits["a"]
+    assert turns([claim("a", 3, first=1.0), claim("b", 3, first=2.0)], on, on, NOW).waits == {"b": "a is being placed first"}
     free = {name: node for name, node in on.items() if name != "a3"}
     times = [NOW.replace(minute=minute) for minute in range(0, 40, 10)]
     told = []
     for at in times:
         large, small = (claim(key, pods, first=LONG_AGO, since=at.timestamp()) for key, pods in (("large", 4), ("small", 1)))
         told.append(turns([large, small], on, free, at).waits.get("small", ""))
-    assert sorted(told) == ["", "", "", "nodes are kept for large just now"], "in ten of forty minutes"
+    assert sorted(told) == ["", "", "", "nodes are reserved for large at present"], "in ten of forty minutes"
 
 
 def test_who_wants_the_same_nodes_contests_them() -> None:

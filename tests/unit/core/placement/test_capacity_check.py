@@ -56,7 +56,7 @@ def said(plan: Plan, type_: str) -> tuple[str, str, str]:
     )
 
 
-SENTENCE = "decode needs 4 nodes with gpu=H300: no node has that label"
+SENTENCE = "decode needs 4 nodes with gpu=H300: no node has this label"
 
 
 def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
@@ -68,7 +68,7 @@ def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
     status, reason, message = said(plan, "RolledOut")
     revision = plan.status["revision"].rpartition("→")[2]
     assert (status, reason) == ("False", "DoesNotFit")
-    assert message == f"revision {revision} does not fit, and what serves stays: {SENTENCE}"
+    assert message == f"revision {revision} does not fit on the nodes, and the serving revision stays: {SENTENCE}"
     assert [(event.type, event.reason) for event in plan.events] == [("Warning", "DoesNotFit")]
     assert plan.urgent and plan.nodes and not plan.delete and not plan.patch and not plan.check
     assert plan.status["components"]["decoder"]["rolloutHold"]["gate"] == "DoesNotFit"
@@ -102,13 +102,15 @@ def test_what_is_unknown_or_ignored_closes_no_gate(how: str) -> None:
         world.edit(replace(world.service, annotations={keys.IGNORE_FIT: "true"}))
     elif how == "no nodes are read":
         world.edit(deps=changed(deps(), sees_cluster=False))
-        assert "could not check whether revision" in said(world.sync(), "Advice")[2]
+        assert "could not check whether nodes have capacity for revision" in said(world.sync(), "Advice")[2]
     else:
         world.edit(deps=deps(found={}))
     old = world.service.status["revision"]
     world.run(60)
     assert {pod.labels[keys.REVISION] for pod in world.pods.values()} == {old, world.service.status["revision"][-8:]}
-    assert ("could not check whether revision" in str(world.service.status)) == (how == "no nodes are read")
+    assert ("could not check whether nodes have capacity for revision" in str(world.service.status)) == (
+        how == "no nodes are read"
+    )
 
 
 def test_a_new_service_is_told_the_same_and_its_pods_are_made() -> None:
@@ -217,7 +219,7 @@ def test_the_shipped_sample_on_its_sixteen_nodes() -> None:
     """Kimi K2, prefill over 4 nodes and decode over 12, with 8 GPUs each."""
     assert "DoesNotFit" not in str(_kimi(16, 8).status)
     assert said(_kimi(16, 4), "DecoderReady")[2] == (
-        "decode needs 12 nodes with 8 nvidia.com/gpu: no node has so much, the most is 4"
+        "decode needs 12 nodes with 8 nvidia.com/gpu: no node has as much; the maximum is 4"
     )
     assert said(_kimi(15, 8), "Ready")[2].startswith("prefill and decode need 16 nodes")
 

@@ -39,7 +39,7 @@ def said(found: dict[str, Node], *needs: Need, lasting: bool = False) -> str:
 
 def test_the_sentence_of_the_page() -> None:
     asked = need(selector=(Expression("nvidia.com/gpu.product", "In", ("NVIDIA-H300",)),))
-    assert said(nodes(16), asked) == "decode needs 12 nodes with nvidia.com/gpu.product=NVIDIA-H300: no node has that label"
+    assert said(nodes(16), asked) == "decode needs 12 nodes with nvidia.com/gpu.product=NVIDIA-H300: no node has this label"
 
 
 CASES: dict[str, tuple[dict[str, Node], Need, str]] = {
@@ -56,12 +56,12 @@ CASES: dict[str, tuple[dict[str, Node], Need, str]] = {
     "too few of those with a label": (
         {**nodes(14), **nodes(4, 14, labels={})},
         need(selector=labelled(gpu="H100", zone="b")),
-        "decode needs 12 nodes with zone=b: none of the 14 nodes with gpu=H100 has that label",
+        "decode needs 12 nodes with zone=b: none of the 14 nodes with gpu=H100 has this label",
     ),
     "an amount that no node has": (
         nodes(16),
         need(requests=(("nvidia.com/gpu", 16), ("pods", 1))),
-        "decode needs 12 nodes with 16 nvidia.com/gpu: no node has so much, the most is 8",
+        "decode needs 12 nodes with 16 nvidia.com/gpu: no node has as much; the maximum is 8",
     ),
     "a resource that no node has": (
         nodes(16),
@@ -71,12 +71,12 @@ CASES: dict[str, tuple[dict[str, Node], Need, str]] = {
     "memory as people write it": (
         nodes(16),
         need(requests=(("memory", 3 * 2**40), ("pods", 1))),
-        "decode needs 12 nodes with 3Ti memory: no node has so much, the most is 2Ti",
+        "decode needs 12 nodes with 3Ti memory: no node has as much; the maximum is 2Ti",
     ),
     "CPUs as people write them": (
         nodes(16),
         need(requests=(("cpu", 200_500), ("pods", 1))),
-        "decode needs 12 nodes with 200500m cpu: no node has so much, the most is 192",
+        "decode needs 12 nodes with 200500m cpu: no node has as much; the maximum is 192",
     ),
     "a taint": (
         {**nodes(4), **nodes(12, 4, taints=(TAINT,))},
@@ -139,7 +139,7 @@ def test_roles_that_want_the_same_nodes_in_different_ways() -> None:
     asked = need("prefill", 4, selector=labelled(gpu="H100")), need("decode", 8)
     assert said({**nodes(4), **nodes(8, 4, labels={})}, *asked) == ""
     assert said({**nodes(4), **nodes(7, 4, labels={})}, *asked) == (
-        "prefill and decode need places for 12 pods beside each other: the 11 nodes for them have 11"
+        "prefill and decode need places for 12 pods at the same time: the 11 suitable nodes have 11"
     )
 
 
@@ -153,7 +153,7 @@ def test_ranks_that_share_no_node() -> None:
         need("decode ", requests=half, pods=2)._replace(apart=(0,)),
     )
     assert said(nodes(2), leader, worker) == ""
-    assert "the 1 nodes for them have 2" in said(nodes(1), leader, worker)
+    assert "the 1 suitable nodes have 2" in said(nodes(1), leader, worker)
 
 
 def test_ranks_of_a_role_that_go_alone_may_share_nodes_with_another_role() -> None:
@@ -184,7 +184,7 @@ def test_the_same_question_about_the_same_nodes_is_answered_once() -> None:
 def test_selectors_that_contradict_each_other_are_named() -> None:
     """Of the runtime and of the service: no node can meet both."""
     asked = need(selector=labelled(gpu="H100"), terms=(Term((Expression("gpu", "In", ("H200",)),), ()),))
-    assert said(nodes(16), asked) == "decode needs 12 nodes with gpu=H200: no node has that label"
+    assert said(nodes(16), asked) == "decode needs 12 nodes with gpu=H200: no node has this label"
     both = need(terms=(Term((Expression("gpu", "Exists", ()), Expression("gpu", "DoesNotExist", ())), ()),))
     assert said(nodes(16), both).startswith("decode needs 12 nodes with the label gpu")
 

@@ -40,7 +40,8 @@ def test_nodes_that_others_hold_leave_the_old_slice_as_it_is() -> None:
     revision = plan.status["revision"].rpartition("→")[2]
     assert (status, reason) == ("False", "WaitingForRoom")
     assert message == (
-        f"revision {revision} waits, and what serves stays: {TAKEN}; to go all the same, annotate the service: "
+        f"revision {revision} waits, and the serving revision stays: {TAKEN}; to roll out the revision anyway, "
+        "annotate the service: "
         "ome.io/ignore-fit=true"
     )
     assert plan.nodes and not plan.delete and not plan.patch

@@ -34,7 +34,8 @@ def test_the_sentence_of_the_page() -> None:
 def test_strangers_and_many_holders() -> None:
     by = {f"n{at}": f"ns/s{at // 2}" for at in range(10)}
     assert said(need(9), held=taken(*range(11)), by=by) == (
-        "9 nodes with 8 free GPUs: 5 are free, 2 are held by ns/s0, 2 are held by ns/s1, 2 are held by ns/s2, 5 by 3 more"
+        "9 nodes with 8 free GPUs: 5 are free, 2 are held by ns/s0, 2 are held by ns/s1, 2 are held by ns/s2, "
+        "5 are held by 3 others"
     )
     assert said(need(1), held=taken(*range(16)), by={}) == "1 node with 8 free GPUs: 0 are free, 16 are held by others"
 
@@ -53,7 +54,7 @@ def test_pods_that_share_nodes() -> None:
 def test_what_can_never_fit_is_said_as_such() -> None:
     selector = (Expression("pool", "In", ("a",)), Expression("pool", "In", ("b",)))
     asked = need(2)._replace(demand=Demand(selector))
-    assert said(asked, held={}, by={}) == "prefill needs 2 nodes with pool=a: no node has that label"
+    assert said(asked, held={}, by={}) == "prefill needs 2 nodes with pool=a: no node has this label"
     assert said(need(17), held={}, by={}) == "prefill needs 17 nodes: there are 16 nodes"
 
 
@@ -69,7 +70,7 @@ def test_why_nothing_goes_for_pods_without_room() -> None:
         "decode needs 6 nodes with 8 free GPUs: 4 are free, 12 are held by gang/two, which serves"
     )
     assert lacks(need(3, cpu=2000), need(3, "decode"), held=taken(*range(12)), by=free) == (
-        "prefill and decode need room beside each other and beside others that are being placed"
+        "prefill and decode need capacity at the same time as each other and as the groups that are being placed"
     )
     assert lacks(need(2, "prefill and decode"), held=taken(*range(15)), by={}) == (
         "prefill and decode need 2 nodes with 8 free GPUs: 1 is free, 15 are held by others"

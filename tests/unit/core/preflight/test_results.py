@@ -47,14 +47,14 @@ def test_findings_of_an_engine_that_starts_and_of_one_that_waits() -> None:
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        ("", "it ended with code 0 and says: nothing"),
-        ("Traceback (most recent call last):\n  File\nValueError: x\x1b[2J", "says: ValueError: x\ufffd[2J"),
-        ("[" * 5000, "it ended with code 0"),
-        ("null", "says: null"),
-        ('{"other": 1}', "it ended with code 0"),
-        ('{"preflight":1,"failed":"the image has no python3"}', "it could not look: the image has no python3"),
-        ('{"preflight": 1, "findings": [' + '{"check": ' * 2000, "its message was cut"),
-        ('{"preflight": 1, "findings": [{"check": "a', "its message was cut"),
+        ("", "the check ended with code 0 and the message: nothing"),
+        ("Traceback (most recent call last):\n  File\nValueError: x\x1b[2J", "the message: ValueError: x\ufffd[2J"),
+        ("[" * 5000, "the check ended with code 0"),
+        ("null", "the message: null"),
+        ('{"other": 1}', "the check ended with code 0"),
+        ('{"preflight":1,"failed":"the image has no python3"}', "the check could not run: the image has no python3"),
+        ('{"preflight": 1, "findings": [' + '{"check": ' * 2000, "the message of the check was truncated"),
+        ('{"preflight": 1, "findings": [{"check": "a', "the message of the check was truncated"),
     ],
 )
 def test_what_is_no_message_is_told(message: str, words: str) -> None:
@@ -67,7 +67,7 @@ def test_what_stands_before_a_cut_counts() -> None:
     whole = said(SHM, {**SHM, "rank": 4}, {**SHM, "rank": 5})
     checked = read(status(ended(whole[: whole.index('"rank": 5')], 1)))
     assert checked is not None and [each.rank for each in checked.findings] == [3, 4, OWN]
-    assert "its message was cut" in checked.sentence
+    assert "the message of the check was truncated" in checked.sentence
 
 
 def test_hostile_findings_are_bounded_and_clean() -> None:
@@ -124,7 +124,9 @@ def test_a_check_that_is_a_pods_only_container() -> None:
 
 def test_a_check_that_was_killed_found_not_nothing() -> None:
     checked = alone(only(ended(said(), 137)), keys.RUNNER)
-    assert checked is not None and "it ended with code 137 after it had said that nothing was found" in checked.sentence
+    assert checked is not None and "the check ended with code 137 after it had reported no findings" in checked.sentence
     refused = 'exec: "/bin/sh": stat /bin/sh: no such file or directory'
     checked = alone(only(ended(refused, 128)), keys.RUNNER)
-    assert checked is not None and checked.sentence.startswith(f"preflight: it ended with code 128 and says: {refused}")
+    assert checked is not None and checked.sentence.startswith(
+        f"preflight: the check ended with code 128 and the message: {refused}"
+    )

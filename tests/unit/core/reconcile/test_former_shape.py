@@ -51,7 +51,7 @@ def test_a_slice_of_the_former_shape_is_not_touched(edit: Shape) -> None:
     assert plan == Plan(status=plan.status, events=plan.events)
     assert conditions(plan)["Ready"] == ("False", "FormerShape")
     (message,) = [one["message"] for one in plan.status["conditions"] if one["type"] == "Ready"]
-    assert f"revision {revision} was made by an older version" in message and "delete the InferenceService" in message
+    assert f"revision {revision} was created by an older version" in message and "delete the InferenceService" in message
     kept = ("url", "revision", "components", "groups")
     assert {name: plan.status.get(name) for name in kept} == {name: before.get(name) for name in kept}
     assert conditions(plan)["EngineReady"] == ("True", "Ready"), "what was said of the rest stays"

@@ -34,7 +34,10 @@ def test_room_between_two_counts_makes_a_scale_and_no_autoscaler() -> None:
 def test_requests_per_second_become_no_percent_of_a_cpu() -> None:
     world = settled(scaleMetric="rps", scaleTarget=5)
     assert SCALE in world.children and HPA not in world.children
-    assert "spec.engine.scaleMetric rps cannot be read by a HorizontalPodAutoscaler, so none is made" in advice(world)
+    assert (
+        "spec.engine.scaleMetric rps cannot be read by a HorizontalPodAutoscaler, so no HorizontalPodAutoscaler is created"
+        in advice(world)
+    )
 
 
 def test_an_autoscaler_that_nobody_asks_for_any_more_goes_and_the_groups_stay() -> None:
@@ -55,7 +58,7 @@ def test_a_scale_that_is_out_of_bounds_is_not_ignored_without_a_word() -> None:
     world.children[SCALE].manifest["spec"]["replicas"] = 7
     world.settle()
     assert len(world.pods) == 2
-    assert "RoleScale svc-engine asks for 7 groups, and spec.engine has minReplicas 1 and maxReplicas 2" in advice(world)
+    assert "RoleScale svc-engine asks for 7 groups, but spec.engine has minReplicas 1 and maxReplicas 2" in advice(world)
 
 
 def test_an_autoscaler_without_metrics_is_told_once_its_pods_are_ready() -> None:

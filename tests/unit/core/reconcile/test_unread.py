@@ -49,8 +49,8 @@ def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
 @pytest.mark.parametrize(
     ("spec", "type_", "said"),
     [
-        ({"model": {"name": "wide"}}, "ModelReady", "apply a BaseModel of that name in namespace team"),
-        ({"runtime": {"name": "wide"}}, "RuntimeReady", "apply a ServingRuntime of that name in namespace team"),
+        ({"model": {"name": "wide"}}, "ModelReady", "apply a BaseModel of this name in namespace team"),
+        ({"runtime": {"name": "wide"}}, "RuntimeReady", "apply a ServingRuntime of this name in namespace team"),
         (
             {"model": {"name": "tiny", "fineTunedWeights": ["poet"]}},
             "ModelReady",

@@ -66,7 +66,7 @@ def test_a_service_with_more_groups_than_its_status_has_room_for_is_told(monkeyp
     world.run(2)
     assert world.service.status["groups"] == whole[:2]
     said = world.condition("Advice")["message"]
-    assert "status.groups has room for 2 of 3 groups" in said
+    assert "status.groups can hold only 2 of 3 groups" in said
     before = world.service.status
     world.run(3)
     assert world.service.status == before and world.condition("Ready")["status"] == "True"

@@ -295,7 +295,7 @@ def test_ranks_that_are_out_of_step_are_recycled_together() -> None:
     assert (step.record.phase, step.again) == (rec.STARTING, APART)
     record = go(held(False, True), step.record, later=APART).record
     assert record.phase == rec.RECYCLING and record.failure
-    assert "a rank waits in its preflight while the engine of another runs" in record.failure["message"]
+    assert "one rank waits in its preflight check while the engine of another rank runs" in record.failure["message"]
 
 
 def test_a_group_that_waits_in_its_preflight_holds_up_no_other_for_long() -> None:

@@ -71,7 +71,7 @@ def test_what_is_no_host_makes_nothing_and_is_told(template: str) -> None:
     notes = {"ome.io/ingress-domain-template": template}
     assert exposure.manifests(OWNER, "router", INGRESS, tuple(notes.items())) == []
     (said,) = exposure.advice(OWNER, INGRESS, notes)
-    assert "is not a valid host name: fix annotation ome.io/ingress-domain-template" in said
+    assert "is not a valid host name: correct annotation ome.io/ingress-domain-template" in said
 
 
 def test_without_any_domain_nothing_is_made_and_that_is_told() -> None:

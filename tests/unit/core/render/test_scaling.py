@@ -51,11 +51,11 @@ def test_a_budget_is_over_all_pods_of_one_role_of_one_slice() -> None:
 ADVICE: list[tuple[str, dict[str, Any], str]] = [
     ("engine", {}, ""),
     ("engine", {"min_available": 1}, "allows no eviction"),
-    ("engine", {"high": 3, "scale_metric": "rps", "scaler": "hpa"}, "so none is made"),
+    ("engine", {"high": 3, "scale_metric": "rps", "scaler": "hpa"}, "so no HorizontalPodAutoscaler is created"),
     ("engine", {"high": 3, "scale_metric": "cpu", "scaler": "hpa"}, ""),
     ("engine", {"high": 3, "scaler": "hpa"}, "names no metric, so its HorizontalPodAutoscaler reads cpu"),
     ("engine", {"high": 3, "scaler": "hpa", "hpa": {"metrics": [{"type": "Pods"}]}}, ""),
-    ("engine", {"low": 0, "high": 3, "scale_metric": "cpu", "scaler": "hpa"}, "cannot scale a role up from zero"),
+    ("engine", {"low": 0, "high": 3, "scale_metric": "cpu", "scaler": "hpa"}, "cannot scale up from zero"),
     (
         "engine",
         {"high": 3},
@@ -67,7 +67,7 @@ ADVICE: list[tuple[str, dict[str, Any], str]] = [
     (
         "engine",
         {"scaler": "hpaa", "high": 3},
-        "is 'hpaa', which is not an autoscaler class: nothing scales engine; write hpa, keda, external or none",
+        "is 'hpaa', which is not an autoscaler class, so nothing scales engine; write hpa, keda, external or none",
     ),
     ("router", {"high": 3}, "not scaled automatically"),
     ("router", {}, ""),
@@ -82,7 +82,7 @@ def test_advice(component: str, said: dict[str, Any], words: str) -> None:
 
 
 def test_a_scale_that_is_out_of_bounds_is_said() -> None:
-    told = "RoleScale svc-engine asks for 7 groups, and spec.engine has minReplicas 1 and maxReplicas 3: 3 are used"
+    told = "RoleScale svc-engine asks for 7 groups, but spec.engine has minReplicas 1 and maxReplicas 3: 3 are used"
     asked = counts(high=3, scale_metric="cpu", scaler="hpa")
     assert scaling.advice(OWNER, "engine", asked, 3, 7) == [told]
     assert scaling.advice(OWNER, "engine", asked, 1, 0)[0].endswith(": 1 are used")

@@ -23,7 +23,7 @@ def advice(runtime: Any, **components: Any) -> str:
 def test_a_named_runtime_that_keeps_prefill_and_decode_apart_wants_a_decoder(components: Any, remedy: str) -> None:
     """The sentence is that of the automatic choice, which leaves such a runtime out."""
     said = advice(APART, **components)
-    assert "it keeps prefill and decode apart, and the service names no decoder" in said and remedy in said
+    assert "it separates prefill and decode, but the service has no decoder" in said and remedy in said
 
 
 def test_prefill_and_decode_want_somebody_who_pairs_them() -> None:

@@ -86,7 +86,7 @@ def test_own_arguments_for_lora_stay() -> None:
 def test_an_engine_behind_a_shell_is_said() -> None:
     spec, dropped = pod(having(weight(), args=["-c", "python3 -m sglang.launch_server"]), "poet")
     assert "--lora-paths" not in spec["containers"][0]["args"]
-    assert "name their directories" in dropped[0]
+    assert "add the directories of the weights to its args" in dropped[0]
 
 
 @pytest.mark.parametrize("merged", [weight(kind="merged"), weight(configuration={"merged_weights": True})])
@@ -131,8 +131,8 @@ def test_weights_that_name_no_namespace_are_of_no_namespaces_model() -> None:
     """Else a BaseModel that happens to have the name would get the weights of another namespace's model."""
     inputs, said = of_namespace(None)
     assert inputs is None and said == [
-        "FineTunedWeight poet was trained on model tiny, not on model tiny of namespace team: if this is the same model, "
-        "an administrator has to set its spec.baseModelRef.namespace"
+        "FineTunedWeight poet was trained on model tiny, not on model tiny of namespace team: if the two are the same "
+        "model, an administrator must set spec.baseModelRef.namespace of the FineTunedWeight"
     ]
     assert "of namespace other, not on model tiny of namespace team: name a weight" in of_namespace("other")[1][0]
     inputs, said = of_namespace("team")

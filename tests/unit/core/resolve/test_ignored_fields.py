@@ -15,7 +15,7 @@ def test_what_has_no_effect_is_told() -> None:
     written = parts.service(engine=engine, router={"canaryTrafficPercent": 5}, deploymentMode="MultiNode")
     runtime = parts.runtime(engineConfig={"topologySpread": "Required"}, decoderConfig={"topologySpread": "Required"})
     assert in_service(written, runtime, False) == (
-        "spec.deploymentMode has no effect: it follows from the components and their workers",
+        "spec.deploymentMode has no effect: the value is derived from the components and their workers",
         "spec.engine.containerConcurrency has no effect: the engine's own arguments limit its requests",
         "spec.engine.topologySpread has no effect",
         "spec.engine.topologySpreadKey has no effect",

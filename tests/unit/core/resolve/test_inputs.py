@@ -242,8 +242,8 @@ UNFOUND: dict[str, tuple[Data, Deps, str]] = {
     "a model of the other kind": (
         {"model": {"name": "tiny", "kind": "BaseModel"}},
         parts.deps(parts.model()),
-        "BaseModel tiny in namespace team does not exist: there is a ClusterBaseModel of that name, so write that in "
-        "spec.model.kind, or remove kind",
+        "BaseModel tiny in namespace team does not exist: a ClusterBaseModel of this name exists, so write "
+        "ClusterBaseModel in spec.model.kind, or remove kind",
     ),
     "a kind of runtime that there is not": (
         {"model": {"name": "tiny"}, "runtime": {"name": "rt", "kind": "Servingruntime"}},
@@ -253,8 +253,8 @@ UNFOUND: dict[str, tuple[Data, Deps, str]] = {
     "a runtime of the other kind": (
         {"model": {"name": "tiny"}, "runtime": {"name": "rt", "kind": "ServingRuntime"}},
         parts.deps(parts.model(), parts.simple()),
-        "ServingRuntime rt in namespace team does not exist: there is a ClusterServingRuntime of that name, so write that "
-        "in spec.runtime.kind, or remove kind",
+        "ServingRuntime rt in namespace team does not exist: a ClusterServingRuntime of this name exists, so write "
+        "ClusterServingRuntime in spec.runtime.kind, or remove kind",
     ),
     "nothing of that name": (
         {"model": {"name": "tiny"}, "runtime": {"name": "rt"}},

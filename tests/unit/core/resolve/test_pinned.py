@@ -109,8 +109,8 @@ def test_a_revision_that_is_named_is_taken_and_must_be_of_the_same_object(part: 
         lost = resolve(service(**{part: {**HOLD, "revision": revision}}), deps(), strange)
         (problem,) = lost.problems
         assert (problem.condition, problem.reason) == (f"{part.title()}Ready", "RevisionNotFound")
-        assert f"spec.{part}.revision {revision} is not a kept revision" in problem.message
-        assert "(kept: r1, r2)" in problem.message
+        assert f"spec.{part}.revision {revision} is not a stored revision" in problem.message
+        assert "(stored: r1, r2)" in problem.message
         assert lost.inputs is None
 
 

@@ -72,7 +72,7 @@ def test_a_pin_brings_an_old_revision_back_also_when_the_model_of_today_is_missi
     world.settle()
     assert world.service.status["revision"] == pinned.pin
     assert world.condition("Ready")["status"] == "True"
-    assert "spec.rollout.revision pins it" in world.condition("RolledOut")["message"]
+    assert "the service is pinned to it by spec.rollout.revision" in world.condition("RolledOut")["message"]
     assert {one.labels["ome.io/revision"] for one in world.pods.values()} == {pinned.pin}
     assert {("ControllerRevision", old), ("ControllerRevision", new)} <= world.children.keys()
 

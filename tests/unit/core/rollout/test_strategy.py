@@ -63,7 +63,7 @@ def test_groups_that_ask_for_something_looser_are_told(groups: list[list[str]]) 
 
 def test_more_than_all_groups_is_told() -> None:
     (said,) = asked({"rollingUpdate": {"maxSurge": "150%", "maxUnavailable": "100%"}}).advice
-    assert said == 'spec.rollout.rollingUpdate.maxSurge 150% is more than all groups: write "100%"'
+    assert said == 'spec.rollout.rollingUpdate.maxSurge 150% is more than 100 %: write "100%" for all groups'
     (said,) = asked(deploymentStrategy={"rollingUpdate": {"maxUnavailable": "101%"}}).advice
     assert said.startswith("spec.engine.deploymentStrategy.rollingUpdate.maxUnavailable 101% ")
 

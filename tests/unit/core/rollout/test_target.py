@@ -54,7 +54,7 @@ def test_only_what_is_taken_from_the_store_does_not_depend_on_today() -> None:
 def test_an_unknown_pin_is_told_with_what_is_kept() -> None:
     (problem,) = to("x").problems
     assert (problem.condition, problem.reason) == ("RolledOut", "RevisionNotFound")
-    assert "x is not kept (kept: a, b, c)" in problem.message
+    assert "x is not stored (stored: a, b, c)" in problem.message
 
 
 def test_rejections_end_with_an_edit_or_a_request_and_not_by_themselves() -> None:
@@ -125,8 +125,8 @@ def test_a_rollback_stamps_the_old_slice_again_byte_for_byte(shape: Shape) -> No
     assert world.condition("Ready")["status"] == "True"
     said = world.condition("RolledOut")
     assert (said["status"], said["reason"]) == ("False", "RolledBack")
-    assert said["message"].startswith(f"revision {after} has not come farther for 5m (spec.rollout.readyTimeout): ")
-    assert f": it was rejected, and revision {before} serves. " in said["message"]
+    assert said["message"].startswith(f"revision {after} has made no progress for 5m (spec.rollout.readyTimeout): ")
+    assert f": the revision was rejected, and revision {before} serves. " in said["message"]
     assert "`ome retry svc -n team`" in said["message"]
 
 

@@ -64,7 +64,10 @@ def test_a_pin_while_an_edit_is_refused() -> None:
     found.edit(service(rollout={"revision": first}))
     found.settle()
     assert found.service.status["revision"] == first and found.condition("RolledOut")["status"] == "True"
-    assert "beside the pin" in found.condition("Advice")["message"] and BAD in found.condition("Advice")["message"]
+    assert (
+        "the edit that waits because of the pin" in found.condition("Advice")["message"]
+        and BAD in found.condition("Advice")["message"]
+    )
     assert found.condition("Ready")["status"] == "True"
 
 

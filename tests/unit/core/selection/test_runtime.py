@@ -69,20 +69,21 @@ def why(runtime: Runtime, **more: Any) -> tuple[str, ...]:
     ("edit", "sentence"),
     [
         ({"modelArchitecture": "LlamaForCausalLM"},
-         "it is for architecture LlamaForCausalLM, and the model has DeepseekV3ForCausalLM"),
-        ({"modelArchitecture": None}, "it names no architecture, and the model has DeepseekV3ForCausalLM"),
-        ({"quantization": "int4"}, "it is for quantization int4, and the model has fp8"),
-        ({"quantization": None}, "it names no quantization, and the model has fp8"),
-        ({"modelFormat": {"name": "gguf"}}, "it is for format gguf, and the model has safetensors"),
+         "it is for architecture LlamaForCausalLM, but the model has DeepseekV3ForCausalLM"),
+        ({"modelArchitecture": None}, "it names no architecture, but the model has DeepseekV3ForCausalLM"),
+        ({"quantization": "int4"}, "it is for quantization int4, but the model has fp8"),
+        ({"quantization": None}, "it names no quantization, but the model has fp8"),
+        ({"modelFormat": {"name": "gguf"}}, "it is for format gguf, but the model has safetensors"),
         ({"modelFormat": {"name": "safetensors", "version": "2"}},
-         "it is for format safetensors 2, and the model has 1.0.0"),
+         "it is for format safetensors 2, but the model has 1.0.0"),
         ({"modelFramework": {"name": "transformers", "version": "4.48.0", "operator": "GreaterThan"}},
-         "it is for framework transformers older than 4.48.0, and the model has 4.48.3"),
+         "it is for framework transformers older than 4.48.0, but the model has 4.48.3"),
         ({"modelFramework": {"name": "transformers", "version": "4.50", "operator": "GreaterThanOrEqual"}},
-         "it is for framework transformers up to 4.50, and the model has 4.48.3, which cannot be compared with that"),
+         "it is for framework transformers up to 4.50, but the model has 4.48.3, which cannot be compared with this "
+         "version"),
         ({"diffusionPipeline": {"className": "FluxPipeline"}},
-         "it is for diffusion pipeline FluxPipeline, and the model's is not known"),
-        ({"low": "1B", "high": "700B"}, "it is for sizes from 1B to 700B, and the model has 1,030.0B parameters"),
+         "it is for diffusion pipeline FluxPipeline, but that of the model is not known"),
+        ({"low": "1B", "high": "700B"}, "it is for sizes from 1B to 700B, but the model has 1,030.0B parameters"),
         ({"autoSelect": None}, "none of its supportedModelFormats has autoSelect: true"),
     ],
 )  # fmt: skip
@@ -111,7 +112,7 @@ def test_a_component_that_nothing_brings_excludes() -> None:
 
 def test_a_runtime_of_two_halves_is_not_for_one_engine() -> None:
     one = parts.runtime("pd", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()}, decoderConfig={})
-    assert why(one) == ("it keeps prefill and decode apart, and the service names no decoder",)
+    assert why(one) == ("it separates prefill and decode, but the service has no decoder",)
 
 
 def test_disabled_and_foreign_runtimes_are_out() -> None:
@@ -139,9 +140,9 @@ def test_accelerators_that_do_not_exist_exclude() -> None:
         "one", supportedModelFormats=[FORMAT], engineConfig={"runner": parts.container()},
         acceleratorRequirements={"acceleratorClasses": ["h200"]},
     )  # fmt: skip
-    assert why(runtime) == ("it needs an accelerator h200, and no AcceleratorClass fits",)
+    assert why(runtime) == ("it needs an accelerator h200, but no AcceleratorClass fits",)
     named = {"acceleratorSelector": {"acceleratorClass": "b200"}}
-    assert why(runtime, **named) == ("it is for accelerators h200, and the service names b200",)
+    assert why(runtime, **named) == ("it is for accelerators h200, but the service names b200",)
     fits = select(unnamed(), profile_of(parts.model(**MODEL)), parts.deps(runtime, parts.accelerator("h200")))
     assert fits.best is not None
 
@@ -233,7 +234,7 @@ def test_a_chosen_runtime_that_is_gone_is_a_condition() -> None:
     assert [(one.reason, one.message) for one in found.problems] == [
         (
             "RuntimeNotFound",
-            "ClusterServingRuntime one, chosen for this service, does not exist: apply it, or name another in "
+            "ClusterServingRuntime one, which was selected for this service, does not exist: apply it, or name another in "
             "spec.runtime.name",
         )
     ]
@@ -255,7 +256,7 @@ def test_a_named_runtime_that_does_not_match_runs_with_advice() -> None:
     deps = parts.deps(parts.model(**MODEL), candidate("one", quantization="int4"))
     found = resolve(unnamed(runtime={"name": "one"}), deps)
     assert found.inputs is not None and not found.problems
-    assert found.advice == ("runtime one may not fit model tiny: it is for quantization int4, and the model has fp8",)
+    assert found.advice == ("runtime one may not fit model tiny: it is for quantization int4, but the model has fp8",)
 
 
 @pytest.mark.parametrize(("text", "number"), [("7B", 7e9), ("1.04T", 1.04e12), ("500m", 5e8), ("x", None), (None, None)])
@@ -307,4 +308,4 @@ def test_a_class_in_an_annotation_excludes_runtimes_as_in_the_spec() -> None:
     runtime = candidate("a")
     requires = parts.runtime("a", **{**runtime.spec.dump(), "acceleratorRequirements": {"acceleratorClasses": ["h200"]}})
     noted = {"annotations": {"ome.io/accelerator-class": "b200"}}
-    assert why(requires, **noted) == ("it is for accelerators h200, and the service names b200",)
+    assert why(requires, **noted) == ("it is for accelerators h200, but the service names b200",)

@@ -56,8 +56,8 @@ def test_news_of_waves() -> None:
         [begins], [whole], [begins], [("Warning", "WaveStopped")], [whole], [begins], [begins], [whole], [], [begins],
     ]  # fmt: skip
     (first,), (stopped,) = events(None, told()), events(told(2, 1), told(2, 1, failed=1))
-    assert first.message == "wave 1 of 4 of generation 3 begins: it ends with service 1 of 10"
-    assert "team/s00 did not become whole with this edit, and nobody else begins" in stopped.message
+    assert first.message == "wave 1 of 4 of generation 3 begins: it covers the services up to number 1 of 10"
+    assert "team/s00 did not complete the rollout of this edit, so no other service starts it" in stopped.message
 
 
 def test_counts_alone_are_no_news() -> None:
@@ -83,6 +83,6 @@ def test_an_annotation_that_cannot_be_read_is_told_by_the_object(found: Any) -> 
         return "".join(each["message"] for each in found(notes)["conditions"] if each["type"] == "Advice")
 
     assert advice(**{keys.WAVES: "1, 50%", keys.BAKE: "1h"}) == ""
-    assert "0 is no wave: write a number of services from 1" in advice(**{keys.WAVES: "0, 5%"})
-    assert "300% is no wave" in advice(**{keys.WAVES: "300%"})
-    assert "soon is no duration" in advice(**{keys.BAKE: "soon"})
+    assert "0 is not a wave: write a number of services of at least 1" in advice(**{keys.WAVES: "0, 5%"})
+    assert "300% is not a wave" in advice(**{keys.WAVES: "300%"})
+    assert "soon is not a duration" in advice(**{keys.BAKE: "soon"})
