@@ -34,7 +34,8 @@ def grant(api: KubeApi) -> None:
     while not all(_may_do_everything(api, user) for user in POWERFUL):
         if time.monotonic() > until:
             raise UserError(
-                f"The API server does not apply the rights of {' and '.join(POWERFUL)}: see `ome local logs apiserver`."
+                f"The API server does not yet apply the permissions of {' and '.join(POWERFUL)}: see `ome local "
+                "logs apiserver`."
             )
         time.sleep(0.02)
 
@@ -99,7 +100,7 @@ def wait_usable(api: KubeApi, nodes: int) -> None:
     until = time.monotonic() + _NODES_WITHIN_S
     while (usable := _usable(api)) < nodes or not _has_account(api):
         if time.monotonic() > until:
-            said = "`ome local logs NAME` says more, with kwok, kubelet or controller-manager for NAME"
+            said = "`ome local logs NAME` shows more, where NAME is kwok, kubelet or controller-manager"
             raise UserError(f"{usable} of {nodes} nodes accept pods after {_NODES_WITHIN_S:.0f} s; {said}.")
         cancel.pause(0.1)
 

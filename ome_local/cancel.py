@@ -42,7 +42,7 @@ class Cancel:
     def wait(self, seconds: float) -> None:
         """Sleep for `seconds`. Raises Cancelled as soon as the work is cancelled."""
         if self._over.wait(seconds):
-            raise Cancelled("Ended, because something else failed.")
+            raise Cancelled("Stopped, because another step failed.")
 
 
 _CANCEL: ContextVar[Cancel | None] = ContextVar("cancel", default=None)

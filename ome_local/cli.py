@@ -59,12 +59,16 @@ def up(
     fast: Annotated[
         bool,
         typer.Option(
-            "--fast", help="For large clusters: controllers may send more requests, and no Endpoints objects are created."
+            "--fast",
+            help=("Settings for large clusters: controllers may send more requests, and no Endpoints objects are created."),
         ),
     ] = False,
-    kind: Annotated[bool, typer.Option("--kind", help="Use kind's control plane; needs Docker.")] = False,
+    kind: Annotated[bool, typer.Option("--kind", help="Use the control plane of kind; needs Docker.")] = False,
     workers: Annotated[
-        int, typer.Option(min=0, max=16, help="Number of kind's worker nodes; with 0, kind's control plane node runs pods.")
+        int,
+        typer.Option(
+            min=0, max=16, help=("Number of worker nodes of kind; with 0, the control plane node of kind runs pods.")
+        ),
     ] = 0,
     kubernetes: Annotated[
         str,
@@ -207,9 +211,12 @@ def load(
             cluster.load_image(file)
 
 
-@app.command(short_help="Get the programs that a cluster needs, and print their paths.", epilog="Example: ome local tools")
+@app.command(
+    short_help=("Download or build the programs that a cluster needs, and print their paths."),
+    epilog="Example: ome local tools",
+)
 def tools(
-    node: Annotated[bool, typer.Option("--node", help="Also get the programs of a real node.")] = False,
+    node: Annotated[bool, typer.Option("--node", help="Also download the programs of a real node.")] = False,
 ) -> None:
     """Download or build the programs that a cluster needs, and print their paths."""
     for name, path in ensure.ensure([*CONTROL_PLANE, *(NODE if node else ())]).items():

@@ -169,7 +169,7 @@ class Cluster:
         with closing(self.api()) as api:
             while missing := [crd["metadata"]["name"] for crd in api.get(_CRDS)["items"] if not _established(crd)]:
                 if time.monotonic() > until:
-                    raise UserError(f"Not established after {within_s:.0f} s: {', '.join(missing)}.")
+                    raise UserError(f"These CRDs are not established after {within_s:.0f} s: {', '.join(missing)}.")
                 time.sleep(0.05)
 
     # --- processes --------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class Cluster:
         if name in (*SERVERS, *COMPONENTS, servers.SECOND, *prometheus.PROCESSES, kueue.NAME):
             raise UserError(f"{name} is a component of the cluster; choose another name for this process.")
         if processes.find(self.at, name):
-            raise UserError(f"{name} runs already.")
+            raise UserError(f"{name} is already running.")
         return processes.keep(self.at, name, argv, env)
 
     def process(self, name: str) -> Process | None:
@@ -261,7 +261,7 @@ class Cluster:
     def node(self) -> RealNode:
         """Return the addresses and paths of the real node. The cluster must have been created with real_node=True."""
         if self.kept.network is None:
-            raise UserError(f"Cluster {self.name} has no real node: create it with --real-node.")
+            raise UserError(f"Cluster {self.name} has no real node: create the cluster with --real-node.")
         return RealNode(self.at, self.kept.network)
 
     def load_image(self, file: Path) -> None:
@@ -302,7 +302,7 @@ class Cluster:
     def audit(self, since: int = 0) -> list[audit_log.Request]:
         """Return the requests after the position `since`. The cluster must have been created with audit=True."""
         if not self.kept.spec.audit:
-            raise UserError(f"Cluster {self.name} writes no audit log: create it with --audit.")
+            raise UserError(f"Cluster {self.name} writes no audit log: create the cluster with --audit.")
         return list(audit_log.read(self.at.audit_log, since))
 
     def _own(self) -> tuple[str, ...]:

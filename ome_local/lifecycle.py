@@ -40,8 +40,9 @@ def up(at: Layout, wanted: Spec, *, join: bool = True) -> Kept:
     options.check(at.root.name, made, wanted)
     if made and not made.spec.kind and not (at.etcd_pki / "ca.crt").exists():
         raise UserError(
-            f"Cluster {at.root.name} was made by an earlier build, and its etcd answers everybody on this machine: "
-            f"`ome local down --name {at.root.name}` removes it, and `ome local up` makes another."
+            f"Cluster {at.root.name} was created by an earlier version, and every user of this machine can access its "
+            f"etcd: remove the cluster with `ome local down --name {at.root.name}`, and create it again with `ome local "
+            "up`."
         )
     with_prometheus = wanted.prometheus or (made is not None and made.spec.prometheus)
     with_kueue = wanted.kueue or (made is not None and made.spec.kueue)

@@ -77,7 +77,7 @@ def simulated(accelerator: str, count: int, gpus_per_node: int | None = None, *,
     kind = machine(accelerator)
     gpus = kind.gpus if gpus_per_node is None else gpus_per_node
     if gpus and kind.product is None:
-        raise UserError(f"A machine of kind {accelerator!r} has no GPUs: leave --gpus-per-node out.")
+        raise UserError(f"A machine of kind {accelerator!r} has no GPUs: leave out --gpus-per-node.")
     return [_node(accelerator, kind, number, gpus, addresses) for number in range(count)]
 
 

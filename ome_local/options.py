@@ -37,24 +37,28 @@ def check(name: str, kept: Kept | None, wanted: Spec) -> None:
     for extra in EXTRAS:
         if getattr(wanted, extra) and kept and extra not in kept.ports:
             raise UserError(
-                f"--with {extra}: cluster {name} was made by an earlier build, which kept no port and no identity for it: "
-                "take it down first, or choose another."
+                f"--with {extra}: cluster {name} was created by an earlier version, which reserved no port and no identity "
+                f"for {extra}: remove the cluster first, or choose another name."
             )
 
 
 def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
     """Return a sentence about the first error in the options; "" if they are valid."""
     if wanted.kind and wanted.real_node:
-        return "kind's nodes are real already: leave --real-node out, or --kind."
+        return "the nodes of kind are real nodes already: leave out --real-node or --kind."
     with_kind = kept.kind if kept else wanted.kind
     if wanted.version != KUBERNETES and (with_kind or (kept or wanted).real_node):
-        whose = "kind's node image says which Kubernetes it is" if with_kind else f"the real node's kubelet is {KUBERNETES}"
-        return f"--kubernetes {wanted.version}: {whose}. Leave it out, or --{'kind' if with_kind else 'real-node'}."
+        whose = (
+            ("the node image of kind determines the version of Kubernetes")
+            if with_kind
+            else f"the real node's kubelet is {KUBERNETES}"
+        )
+        return f"--kubernetes {wanted.version}: {whose}. Leave out --kubernetes or --{'kind' if with_kind else 'real-node'}."
     if with_kind and (named := [f"--{option}" for option in ("audit", "fast") if getattr(wanted, option)]):
         options, them = " and ".join(named), "it" if len(named) == 1 else "them"
-        return f"{options}: kind starts its own API server and controllers, without {them}. Leave {them} out, or --kind."
+        return f"{options}: kind starts its own API server and controllers, without {them}. Leave out {them} or --kind."
     if with_kind and wanted.kueue:
-        return "--with kueue: kind's API server cannot reach a process of this machine. Leave it out, or --kind."
+        return "--with kueue: the API server of kind cannot connect to a process of this machine. Leave out --with kueue or --kind."
     if wanted.workers and not with_kind:
         return (
             f"--workers {wanted.workers}: only kind has worker nodes. Leave out --workers, or add --kind to a new cluster."
@@ -63,18 +67,25 @@ def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
 
 
 def _of_another_make(name: str, kept: Spec, wanted: Spec) -> str:
-    otherwise = "take it down first, or choose another"
+    otherwise = "remove the cluster first, or choose another name"
     if wanted.kind and not kept.kind:
-        return f"Cluster {name} was made without kind: {otherwise}."
+        return f"Cluster {name} was created without kind: {otherwise}."
     if wanted.real_node and kept.kind:
         return f"Cluster {name} was created with --kind, and its nodes are real already: leave out --real-node."
     if wanted.real_node and not kept.real_node:
-        return f"Cluster {name} was made without a real node: {otherwise}."
+        return f"Cluster {name} was created without a real node: {otherwise}."
     if wanted.kubernetes and minor(wanted.version) - minor(kept.version) not in (0, 1):
         step = (
-            f"1.{minor(kept.version) + 1} is next" if minor(wanted.version) > minor(kept.version) else "there is no way back"
+            f"1.{minor(kept.version) + 1} is the next version"
+            if minor(wanted.version) > minor(kept.version)
+            else ("a downgrade is not possible")
         )
-        return f"Cluster {name} runs Kubernetes {kept.version} and goes up a minor at a time: {step}."
+        return (
+            f"Cluster {name} runs Kubernetes {kept.version} and can only be upgraded by one minor version at a time: {step}."
+        )
     if wanted.workers not in (0, kept.workers):
-        return f"--workers {wanted.workers}: cluster {name} was made with {kept.workers}, and kind adds none: {otherwise}."
+        return (
+            f"--workers {wanted.workers}: cluster {name} was created with {kept.workers}, and kind cannot add workers: "
+            f"{otherwise}."
+        )
     return ""

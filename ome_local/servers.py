@@ -32,9 +32,9 @@ def start(at: Layout, kept: Kept, name: str) -> None:
     elif name.startswith("apiserver"):
         wait_ready(at, kept, name)
     elif name == prometheus.NAME:
-        wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[name], "/-/ready"), "say that it is ready")
+        wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[name], "/-/ready"), "report that it is ready")
     elif name == kueue.NAME:
-        wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[kueue.HEALTH], "/readyz"), "say that it is ready")
+        wait(at, name, lambda: ports.answers("127.0.0.1", kept.ports[kueue.HEALTH], "/readyz"), "report that it is ready")
 
 
 def _wait_free(port: int | None, within_s: float = 5.0) -> None:
@@ -76,7 +76,7 @@ def command(at: Layout, kept: Kept, name: str) -> list[str]:
 def wait_ready(at: Layout, kept: Kept, name: str = "apiserver") -> None:
     """Wait until the API server's /readyz returns ok, which also means that the built-in roles exist."""
     api = KubeApi.of(at.kubeconfig, timeout=5.0, server=creation.server(kept, name))
-    wait(at, name, lambda: api.get("/readyz") == "ok", "say that it is ready")
+    wait(at, name, lambda: api.get("/readyz") == "ok", "report that it is ready")
     api.close()
 
 

@@ -90,7 +90,7 @@ def run(at: Layout, kubeconfig: Path) -> None:
                 mine = [each for each in every if (each["labels"]["job"] == OPERATOR) is is_operator]
                 write(folder(at) / f"{name}.json", mine)
         except (ApiError, ApiUnreachable, OSError, ValueError) as error:
-            print(f"{error}; asking again", file=sys.stderr, flush=True)
+            print(f"{error}; trying again", file=sys.stderr, flush=True)
         time.sleep(_LOOK_EVERY_S)
 
 

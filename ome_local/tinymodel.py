@@ -145,7 +145,7 @@ def put(folder: Path = PLACE) -> Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists() and any(folder.iterdir()):  # a kubelet creates an empty folder for a mount
-            raise UserError(f"{folder} holds other files: move them away, or name another folder.")
+            raise UserError(f"{folder} contains other files: move these files, or name another folder.")
         new = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
         for name, content in wanted.items():
             (new / name).write_bytes(content)

@@ -80,7 +80,7 @@ def run(at: Layout) -> None:
                 issue(api, at, request)
                 print(f"renewed the token of {request['namespace']}/{request['account']}", flush=True)
             except (ApiError, ApiUnreachable, OSError, ValueError) as error:
-                print(f"{file.stem}: {error}; asking again", file=sys.stderr, flush=True)
+                print(f"{file.stem}: {error}; trying again", file=sys.stderr, flush=True)
         time.sleep(_LOOK_EVERY_S)
 
 

@@ -88,5 +88,5 @@ def _taken_back(oras: Path, named: Sequence[Item], registry: str, version: str) 
 def _oras(oras: Path, *words: str, why: str) -> None:
     done = subprocess.run([str(oras), *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["(nothing was said)"]
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["(no output)"]
         raise UserError(f"{why}: {next((line for line in lines if 'rror' in line), lines[-1]).strip()}.")

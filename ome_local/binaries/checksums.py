@@ -39,9 +39,11 @@ def main() -> int:
             _say(f"{path}: added")
         elif known[path] != given:
             contradicted = True
-            _say(f"{path}: {tool.address()} has the digest {given}, but the line, which is kept, has {known[path]}")
+            _say(
+                f"{path}: {tool.address()} has the digest {given}, but the existing line has {known[path]}; the line is kept"
+            )
     for path in sorted(known.keys() - expected.keys()):
-        _say(f"{path}: no program of ome_local/binaries/versions.py uses this file: remove its line")
+        _say(f"{path}: no program of ome_local/binaries/versions.py uses this file: remove the line of this file")
     digests.write(known)
     return int(contradicted)
 

@@ -26,7 +26,7 @@ def prometheus() -> dict[str, Path]:
         return found
     kept = cache_dir() / "prometheus-debian"
     if not all((kept / name).exists() for name in _UNPACKED):
-        with step("fetching Prometheus, a package of Debian"):
+        with step("downloading Prometheus from Debian"):
             _fetch(kept)
     return {name: kept / name for name in _UNPACKED}
 
@@ -42,7 +42,9 @@ def _fetch(kept: Path) -> None:
     """
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
-            raise Unavailable(f"this machine has no prometheus and no {program} to fetch Debian's: install prometheus")
+            raise Unavailable(
+                f"this machine has neither prometheus nor {program} to download the package of Debian: install prometheus"
+            )
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".new-") as text:
         folder = Path(text)
@@ -61,4 +63,4 @@ def _run(command: list[str], folder: Path) -> None:
     done = cancel.run(command, cwd=folder)
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise Unavailable(f"{' '.join(command)}: {last[0]} (`apt-get update` has to have run)")
+        raise Unavailable(f"{' '.join(command)}: {last[0]} (run `apt-get update` first)")

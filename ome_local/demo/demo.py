@@ -59,10 +59,11 @@ def check_ours(name: str) -> None:
     kept = spec.load(layout.layout(name))
     if kept is None or kept.spec.demo == installation():
         return
-    by = f"made by the demo of {kept.spec.demo}" if kept.spec.demo else "not made by this demo"
+    by = f"created by the demo of {kept.spec.demo}" if kept.spec.demo else "not created by this demo"
     option = "" if name == layout.DEFAULT_NAME else f" --name {name}"
     raise UserError(
-        f"Cluster {name} was {by}: `ome demo --name OTHER` makes another beside it, `ome local down{option}` ends it."
+        f"Cluster {name} was {by}: `ome demo --name OTHER` creates another cluster next to it, and `ome local "
+        f"down{option}` removes it."
     )
 
 

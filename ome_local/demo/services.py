@@ -46,7 +46,9 @@ def hold(cluster: Cluster, service: Service, *nodes: str) -> None:
     """Add the label to the nodes that states that they have the model's files."""
     label = f"models.ome.io/clusterbasemodel.{service.name}=Ready"
     cluster.kubectl("label", "node", *nodes, "--overwrite", label)
-    print(f"  kubectl label node {' '.join(nodes)} {label}  (a stand-in: no model agent runs here)", flush=True)
+    print(
+        (f"  kubectl label node {' '.join(nodes)} {label}  (done by the demo, because no model agent runs here)"), flush=True
+    )
 
 
 def serve(cluster: Cluster, service: Service, within_s: float) -> None:

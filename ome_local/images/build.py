@@ -156,7 +156,10 @@ def _maker(name: str, root: Path) -> Callable[[Path, Path], None]:
             _by_docker(name, root, out, log)
             return
         if reason:
-            raise UserError(f"Image {name} is built as root on Linux amd64, or by Docker: {reason}, and there is no docker.")
+            raise UserError(
+                f"Image {name} can be built only as root on Linux amd64 or with Docker, but {reason} and docker is not "
+                "installed."
+            )
         buildah.require()
         with step(f"{name}: buildah bud", quiet_below=0.0):
             buildah.bud(dockerfile(name, root), root, REFERENCES[name], log)

@@ -107,7 +107,7 @@ def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
     """
     begin = _BEGIN.search(dockerfile.read_text(encoding="utf-8"))
     if begin is None:
-        raise UserError(f"{dockerfile} has no line `ARG BASE=REPOSITORY:TAG@sha256:…` to begin at.")
+        raise UserError(f"{dockerfile} has no line `ARG BASE=REPOSITORY:TAG@sha256:…` that names the base image: add it.")
     repository, tag, digest = begin.groups()
     pulled, made = (f"localhost/debian-{how}:{digest[7:]}" for how in ("pulled", "made"))
     if known(pulled):
@@ -118,7 +118,9 @@ def base(dockerfile: Path, log: Path, *, published: bool = False) -> str:
             run("tag", image, pulled)
         return pulled
     if published:
-        raise UserError(f"{_HUB} does not answer, and {repository}@{digest} is not here: try again.")
+        raise UserError(
+            f"{_HUB} does not respond, and {repository}@{digest} is not stored on this machine: try again later."
+        )
     if not known(made):
         with tempfile.TemporaryDirectory(dir=storage()) as folder, step(f"Debian {debian.SUITE}", quiet_below=0.0):
             tar = Path(folder) / "base.tar"
@@ -210,4 +212,4 @@ def _settings() -> Iterator[dict[str, str]]:
 def _last_line(text: str) -> str:
     lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.strip()]
     told: Sequence[str] = [line for line in lines if "rror" in line] or lines
-    return told[-1] if told else "(nothing was said)"
+    return told[-1] if told else "(no output)"

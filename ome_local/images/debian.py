@@ -53,4 +53,4 @@ def _logged(command: list[str], log: Path, environment: Mapping[str, str]) -> No
     if done.returncode:
         last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
         said = last[0] if last else f"exit code {done.returncode}"
-        raise UserError(f"{command[0]} could not make a Debian {SUITE} (see {log}): {said}")
+        raise UserError(f"{command[0]} could not create a Debian {SUITE} file system (see {log}): {said}")

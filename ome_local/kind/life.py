@@ -32,7 +32,7 @@ def start(at: Layout, workers: int) -> None:
         _wake(at)
         return
     if there:
-        with step("removing a kind cluster that was never complete"):
+        with step("removing an incomplete kind cluster"):
             _delete(at)
     if complete:  # the cluster was removed with kind itself, and this package's processes still use its kubeconfig
         processes.end_all(at)
@@ -106,8 +106,8 @@ def require_removal(at: Layout) -> None:
     """Raise UserError if a removal would leave the containers behind. In that case, nothing has been removed yet."""
     if reason := why_not():
         raise UserError(
-            f"Cluster {at.root.name} runs in Docker, made by kind, and {reason}, so nothing was removed: "
-            f"once both are available, `ome local down --name {at.root.name}` removes it."
+            f"Cluster {at.root.name} runs in Docker and was created by kind, but {reason}, so nothing was removed: once "
+            f"both are available, run `ome local down --name {at.root.name}`."
         )
 
 
@@ -126,5 +126,7 @@ def _delete(at: Layout) -> None:
         if not (left := containers(at)):
             return
         if time.monotonic() > until:
-            raise UserError(f"Docker still has {', '.join(left)} after {_GONE_WITHIN_S:.0f} s: `docker rm -f` removes them.")
+            raise UserError(
+                f"Docker still has {', '.join(left)} after {_GONE_WITHIN_S:.0f} s: remove them with `docker rm -f`."
+            )
         time.sleep(0.3)

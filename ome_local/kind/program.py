@@ -20,7 +20,7 @@ def why_not() -> str:
         if shutil.which(program) is None:
             return f"there is no `{program}` in PATH"
     if run(["docker", "info"], check=False).returncode:
-        return "`docker info` says that its server cannot be reached"
+        return "`docker info` reports that the Docker server cannot be reached"
     return ""
 
 
@@ -45,4 +45,4 @@ def complaint(said: str) -> str:
     lines = [line.rstrip() for line in _COLOUR.sub("", said).splitlines() if line.strip()]
     first, last = lines[:-_LAST], lines[-_LAST:]
     told = [*(line for line in first if line.strip().startswith(_TELLING)), *last]
-    return "\n".join(told) or "(nothing was said)"
+    return "\n".join(told) or "(no output)"

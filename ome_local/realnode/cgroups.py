@@ -37,7 +37,7 @@ def make(name: str) -> None:
                         (parent / "cgroup.subtree_control").write_text(f"+{controller}")
     got = {controller for top in tops for controller in _controllers(top, top / name)}
     if missing := _NEEDED - got:
-        raise OSError(f"no control of {', '.join(sorted(missing))} in {name}")
+        raise OSError(f"the controllers {', '.join(sorted(missing))} are not available in {name}")
 
 
 def _controllers(top: Path, group: Path) -> list[str]:

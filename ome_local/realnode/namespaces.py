@@ -35,7 +35,7 @@ def choose(at: Layout, kept: Collection[int]) -> Network:
     """
     if hidden := next((path for path in ("/run", "/var/run", "/var/log") if at.root.is_relative_to(path)), None):
         raise UserError(
-            f"A real node hides {hidden} behind its own folder: set OME_LOCAL_HOME to a folder that is not below {hidden}."
+            f"A real node mounts its own folder over {hidden}: set OME_LOCAL_HOME to a folder that is not below {hidden}."
         )
     return free(_routes(), kept)
 
@@ -49,7 +49,10 @@ def free(routes: Iterable[str], kept: Collection[int]) -> Network:
         own = [ipaddress.ip_network(text) for text in (network.pods, network.services)]
         if network.number not in kept and not any(mine.overlaps(other) for mine in own for other in known):
             return network
-    raise UserError("A real node needs a free range in 10.244.0.0/16 and one in 10.96.0.0/10; routes use them all.")
+    raise UserError(
+        "A real node needs a free range in 10.244.0.0/16 and one in 10.96.0.0/10, but routes of this machine use all "
+        "of them: remove routes that are not needed."
+    )
 
 
 def open_(node: RealNode) -> None:
@@ -68,7 +71,7 @@ def open_(node: RealNode) -> None:
     until = time.monotonic() + _WITHIN_S
     while not (node.run / "opened").exists():
         if processes.find(node.at, SPACE) is None or time.monotonic() > until:
-            raise UserError(f"The real node's namespaces could not be made. {processes.last_words(node.at, SPACE)}")
+            raise UserError(f"The namespaces of the real node could not be created. {processes.last_words(node.at, SPACE)}")
         time.sleep(0.01)
     _link(node)
     _linked(node).touch()

@@ -21,7 +21,7 @@ _PROGRAMS = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "n
 _PLUGIN_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
 _PLUGINS = ("bridge", "host-local", "loopback")
 _PLUGINS_PACKAGE = "containernetworking-plugins"
-_OTHERWISE = "In a container, start it with --privileged; without a real node, simulated ones run anywhere."
+_OTHERWISE = "If this is a container, start the container with --privileged. Simulated nodes run without these permissions."
 _OVERLAY = "mkdir low up work all; mount -t overlay -o lowerdir=low,upperdir=up,workdir=work overlay all"
 _APT = threading.Lock()
 """Lock for calls of apt-get. Several parts of a run install packages, and apt-get fails if another apt-get is running."""
@@ -43,7 +43,10 @@ def why_not() -> str | None:
     if sys.platform != "linux":
         return f"A real node runs on Linux, not on {sys.platform}: use simulated nodes, or --kind."
     if os.geteuid() != 0:
-        return "A real node makes networks and mounts, which only root may: run this as root, or leave --real-node out."
+        return (
+            "A real node creates networks and mounts, which only root may do: run this command as root, or leave out "
+            "--real-node."
+        )
     if (missing := missing_packages()) and shutil.which("apt-get", path=PATH) is None:
         return (
             f"A real node needs {', '.join(missing)} (names of Debian packages), and there is no apt-get: install "
@@ -102,15 +105,17 @@ def _kernel() -> str | None:
             environment = {**os.environ, "PATH": PATH}
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
-            return f"A real node cannot run here: this machine does not let us {what.format(folder=home)} " \
+            return f"A real node cannot run here: this machine does not permit ome to {what.format(folder=home)} " \
                 f"({_last_line(done)}). {_OTHERWISE}"  # fmt: skip
     try:
         cgroups.make(name := f"ome-probe-{os.getpid()}")
         cgroups.remove(name)
     except OSError as error:
-        return f"A real node cannot run here: this machine does not let us create control groups ({error}). {_OTHERWISE}"
+        return (
+            f"A real node cannot run here: this machine does not permit ome to create control groups ({error}). {_OTHERWISE}"
+        )
     return None
 
 
 def _last_line(done: "subprocess.CompletedProcess[str]") -> str:
-    return ((done.stderr or done.stdout).strip().splitlines() or ["(nothing was said)"])[-1].strip()
+    return ((done.stderr or done.stdout).strip().splitlines() or ["(no output)"])[-1].strip()

@@ -112,7 +112,7 @@ def test_a_cluster_keeps_what_it_was_made_with(real: Cluster, tmp_path: Path, mo
     at = layout.layout("plain")
     at.make()
     spec.save(at, spec.Kept(spec.Spec(), {}))
-    with pytest.raises(UserError, match="Cluster plain was made without a real node"):
+    with pytest.raises(UserError, match="Cluster plain was created without a real node"):
         Cluster.up("plain", real_node=True)
     assert processes.marked(at) == []
 

@@ -40,7 +40,7 @@ def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
         (("up", "--name", "../x"), "A cluster's name is made of a-z, 0-9 and -, at most 40 of them; '../x' is not."),
         (("up", "--accelerator", "h300"), "Unknown accelerator 'h300': use one of a100, b200, cpu, h100, h200."),
         (("up", "--accelerator", "cpu", "--gpus-per-node", "8"), "A machine of kind 'cpu' has no GPUs"),
-        (("up", "--kind", "--real-node"), "kind's nodes are real already: leave --real-node out, or --kind."),
+        (("up", "--kind", "--real-node"), "the nodes of kind are real nodes already: leave out --real-node or --kind."),
         (("up", "--kind", "--audit"), "--audit: kind starts its own API server and controllers, without it."),
         (("up", "--workers", "2"), "--workers 2: only kind has worker nodes."),
         (("model", "--name", "x"), "There is no cluster 'x'"),
@@ -66,7 +66,10 @@ def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
     for name in ("docker", "kind"):
         (programs / name).write_text("#!/bin/sh\nexit 1\n")
         (programs / name).chmod(0o755)
-    assert "`docker info` says that its server cannot be reached" in ome("local", "up", "--kind", path=str(programs))[2]
+    assert (
+        "`docker info` reports that the Docker server cannot be reached"
+        in ome("local", "up", "--kind", path=str(programs))[2]
+    )
 
 
 def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:

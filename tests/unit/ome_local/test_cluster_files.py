@@ -160,12 +160,12 @@ class TestCommandLines:
         assert all(file.stat().st_mode & 0o077 == 0 for file in (at.etcd_pki, *at.etcd_pki.iterdir()))
 
     def test_a_cluster_whose_etcd_answers_everybody_is_not_gone_on_with(self, home: Path) -> None:
-        """It was made by an earlier build."""
+        """It was created by an earlier version."""
         at = layout.layout("a")
         creation.create(at, Spec())
         for file in at.etcd_pki.iterdir():
             file.unlink()
-        with pytest.raises(UserError, match="`ome local down --name a` removes it"):
+        with pytest.raises(UserError, match="remove the cluster with `ome local down --name a`"):
             lifecycle.up(at, Spec())
 
     def test_speed_and_audit_are_options(self, tmp_path: Path) -> None:

@@ -12,7 +12,11 @@ NATIVE, REAL, KIND, TWO = Spec(), Spec(real_node=True), Spec(kind=True), Spec(ki
 @pytest.mark.parametrize(
     ("kept", "wanted", "sentence"),
     [
-        (None, Spec(kind=True, real_node=True), "kind's nodes are real already: leave --real-node out, or --kind."),
+        (
+            None,
+            Spec(kind=True, real_node=True),
+            "the nodes of kind are real nodes already: leave out --real-node or --kind.",
+        ),
         (None, Spec(kind=True, audit=True), "--audit: kind starts its own API server and controllers, without it. "),
         (None, Spec(kind=True, audit=True, fast=True), "--audit and --fast: kind starts its own API server"),
         (KIND, Spec(fast=True), "--fast: kind starts its own API server and controllers, without it. "),
@@ -21,19 +25,33 @@ NATIVE, REAL, KIND, TWO = Spec(), Spec(real_node=True), Spec(kind=True), Spec(ki
             Spec(workers=2),
             "--workers 2: only kind has worker nodes. Leave out --workers, or add --kind to a new cluster.",
         ),
-        (NATIVE, KIND, "Cluster mine was made without kind: take it down first, or choose another."),
+        (NATIVE, KIND, "Cluster mine was created without kind: remove the cluster first, or choose another name."),
         (KIND, REAL, "Cluster mine was created with --kind, and its nodes are real already: leave out --real-node."),
-        (NATIVE, REAL, "Cluster mine was made without a real node: take it down first, or choose another."),
-        (None, Spec(kind=True, kubernetes="1.37.2"), "--kubernetes 1.37.2: kind's node image says which Kubernetes it is."),
+        (NATIVE, REAL, "Cluster mine was created without a real node: remove the cluster first, or choose another name."),
+        (
+            None,
+            Spec(kind=True, kubernetes="1.37.2"),
+            "--kubernetes 1.37.2: the node image of kind determines the version of Kubernetes.",
+        ),
         (None, Spec(real_node=True, kubernetes="1.37.2"), "--kubernetes 1.37.2: the real node's kubelet is 1.34.2."),
         (REAL, Spec(kubernetes="1.35.4"), "--kubernetes 1.35.4: the real node's kubelet is 1.34.2."),
-        (NATIVE, NEWER, "Cluster mine runs Kubernetes 1.34.2 and goes up a minor at a time: 1.35 is next."),
+        (
+            NATIVE,
+            NEWER,
+            "Cluster mine runs Kubernetes 1.34.2 and can only be upgraded by one minor version at a "
+            "time: 1.35 is the next version.",
+        ),
         (
             NEWER,
             Spec(kubernetes="1.35.4"),
-            "Cluster mine runs Kubernetes 1.36.3 and goes up a minor at a time: there is no way",
+            "Cluster mine runs Kubernetes 1.36.3 and can only be upgraded by one minor version at a "
+            "time: a downgrade is not possible",
         ),
-        (TWO, Spec(workers=3), "--workers 3: cluster mine was made with 2, and kind adds none: take it down first"),
+        (
+            TWO,
+            Spec(workers=3),
+            "--workers 3: cluster mine was created with 2, and kind cannot add workers: remove the cluster first",
+        ),
     ],
 )
 def test_what_is_refused(kept: Spec | None, wanted: Spec, sentence: str) -> None:

@@ -201,7 +201,7 @@ def test_with_names_programs() -> None:
 
 def test_a_cluster_of_an_earlier_build_says_why_not() -> None:
     kept = Kept(Spec(), {name: 1 for name in PORTS if name != prometheus.NAME})
-    with pytest.raises(UserError, match="--with prometheus: cluster mine was made by an earlier build"):
+    with pytest.raises(UserError, match="--with prometheus: cluster mine was created by an earlier version"):
         options.check("mine", kept, Spec(prometheus=True))
     options.check("mine", kept, Spec())
     assert prometheus.url(Kept(Spec(), {"prometheus": 1})) == ""

@@ -142,11 +142,11 @@ def test_on_a_terminal_there_is_one_screen(monkeypatch: pytest.MonkeyPatch) -> N
     with screen.shown(board):
         assert screen.is_live()
         with board.part("programs"), step("building etcd", quiet_below=0.0):
-            say("No verified release of etcd.")
+            say("There is no verified release of etcd.")
             print("  kubectl apply -f model.yaml")
     assert not screen.is_shown()
     shown = out.getvalue() + err.getvalue()
     assert "building etcd: " not in shown
-    assert shown.count("No verified release of etcd.") == 1
+    assert shown.count("There is no verified release of etcd.") == 1
     assert shown.count("kubectl apply -f model.yaml") == 1
     assert "after programs, packages" in shown or "after packages" in shown

@@ -102,7 +102,7 @@ def test_a_mounted_folder_stays(tmp_path: Path) -> None:
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     """Somebody's weights are neither written over nor removed."""
     (tmp_path / "config.json").write_text("theirs")
-    with pytest.raises(UserError, match="holds other files"):
+    with pytest.raises(UserError, match="contains other files"):
         tinymodel.put(tmp_path)
     assert not tinymodel.remove(tmp_path)
     assert (tmp_path / "config.json").read_text() == "theirs"

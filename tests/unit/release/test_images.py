@@ -20,6 +20,6 @@ def test_the_workflow_takes_no_other_debian(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(buildah, "require", lambda: None)
     monkeypatch.setattr(buildah, "run", lambda *words, log=None: "")
     monkeypatch.setattr(buildah.releases, "is_registry", lambda address: False)
-    with pytest.raises(UserError, match=r"does not answer, and x\.io/d@sha256:1+ is not here"):
+    with pytest.raises(UserError, match=r"does not respond, and x\.io/d@sha256:1+ is not stored on"):
         command.run("images", root=tmp_path)
     assert not list((tmp_path / "build").rglob("index.json"))

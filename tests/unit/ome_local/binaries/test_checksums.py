@@ -52,7 +52,8 @@ def test_a_line_that_is_there_stays(host: Host, capsys: pytest.CaptureFixture[st
     host.files |= {f"/{KUBECTL}.sha256": sha(OTHER).encode(), f"/{APISERVER}.sha256": sha(OTHER).encode()}
     assert checksums.main() == 1
     assert digests.read() == {KUBECTL: sha(PROGRAM), APISERVER: sha(OTHER)}
-    said = f"{KUBECTL}: {host.address} has the digest {sha(OTHER)}, but the line, which is kept, has {sha(PROGRAM)}\n"
+    said = f"{KUBECTL}: {host.address} has the digest {sha(OTHER)}, but the existing line has {sha(PROGRAM)}; the "
+    said += "line is kept\n"
     assert said in capsys.readouterr().out
 
 
@@ -70,7 +71,7 @@ def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
     host.files["/v3.6.6/SHA256SUMS"] = lines.encode()
     assert releases.published(etcd, machine) == sha(PROGRAM)
     host.files["/v3.6.6/SHA256SUMS"] = b"<html>log in</html>"
-    with pytest.raises(releases.Unavailable, match=r"gives no SHA-256 for v3\.6\.6/etcd-v3\.6\.6-linux-amd64\.tar\.gz"):
+    with pytest.raises(releases.Unavailable, match=r"states no SHA-256 for v3\.6\.6/etcd-v3\.6\.6-linux-amd64\.tar\.gz"):
         releases.published(etcd, machine)
 
 

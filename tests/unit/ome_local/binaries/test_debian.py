@@ -27,7 +27,7 @@ def test_those_of_the_machine_come_first(tmp_path: Path) -> None:
 
 
 def test_without_apt_the_reason_is_said(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="no apt-get"):
+    with pytest.raises(Unavailable, match="nor apt-get"):
         debian.prometheus()
     assert not (tmp_path / "cache" / "prometheus-debian").exists()
 

@@ -74,7 +74,9 @@ def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path)
     host.release(KUBECTL_PATH, PROGRAM)
     evil = PROGRAM + b"evil"
     host.files |= {KUBECTL_PATH: evil, f"{KUBECTL_PATH}.sha256": sha(evil).encode()}
-    with pytest.raises(releases.Unavailable, match=f"SHA-256 {sha(evil)}, but checksums.txt has {sha(PROGRAM)}: not used"):
+    with pytest.raises(
+        releases.Unavailable, match=f"SHA-256 {sha(evil)}, but checksums.txt has {sha(PROGRAM)}, so the file is not used"
+    ):
         releases.fetch(KUBECTL, MACHINE, place / "kubectl")
     assert list(place.iterdir()) == []
 
@@ -123,7 +125,7 @@ def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: 
         began = time.monotonic()
         for name in ("kubectl", "kube-apiserver", "kube-scheduler", "kube-controller-manager"):
             host.release(f"/v1.34.2/bin/linux/amd64/{name}", PROGRAM)
-            with pytest.raises(releases.Unavailable, match="no answer within 1 s"):
+            with pytest.raises(releases.Unavailable, match="no response within 1 s"):
                 releases.fetch(TOOLS[name], MACHINE, place / name)
         assert time.monotonic() - began < 3.0
 
@@ -285,7 +287,7 @@ class TestPatches:
     def test_a_patch_out_of_date_is_a_sentence(self, go: Path) -> None:
         """A newer kwok needs none."""
         self.source(go, "other\n")
-        with pytest.raises(UserError, match=rf"sigs.k8s.io/kwok v0.7.0 has no {self.PATCH.old} in .*: mend PATCHES"):
+        with pytest.raises(UserError, match=rf"sigs.k8s.io/kwok v0.7.0 has no {self.PATCH.old} in .*: correct PATCHES"):
             ensure.ensure(["kwok"])
 
 

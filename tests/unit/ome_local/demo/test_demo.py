@@ -26,13 +26,15 @@ def made(name: str, by: str) -> layout.Layout:
 
 @pytest.mark.parametrize(
     ("by", "said"),
-    [("/elsewhere", "was made by the demo of /elsewhere: "), ("", "was not made by this demo: ")],
+    [("/elsewhere", "was created by the demo of /elsewhere: "), ("", "was not created by this demo: ")],
 )
 def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, said: str) -> None:
     """Neither used nor ended."""
     at = made("ome-demo", by)
     for act in (lambda: demo.run(1.0), demo.remove):
-        with pytest.raises(UserError, match="`ome demo --name OTHER` makes another beside it, `ome local down ") as why:
+        with pytest.raises(
+            UserError, match="`ome demo --name OTHER` creates another cluster next to it, and `ome local down "
+        ) as why:
             act()
         assert said in str(why.value)
     assert at.spec.exists()

@@ -114,7 +114,7 @@ def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: 
     (fakes.here / "kind").unlink()
     monkeypatch.setenv("PATH", str(fakes.here))
     with pytest.raises(
-        UserError, match=r"Cluster mine runs in Docker, .* there is no `kind` in PATH, so nothing was removed"
+        UserError, match=r"Cluster mine runs in Docker and .* there is no `kind` in PATH, so nothing was removed"
     ):
         lifecycle.down(at)
     assert running.alive()

@@ -27,4 +27,4 @@ def test_step_and_image_are_told() -> None:
 
 def test_a_short_failure_is_told_once() -> None:
     assert complaint("ERROR: unknown command\n") == "ERROR: unknown command"
-    assert complaint("\n") == "(nothing was said)"
+    assert complaint("\n") == "(no output)"

@@ -39,12 +39,12 @@ class TestAddresses:
         """Routes of others, of any size, and numbers of clusters that are stopped."""
         assert namespaces.free([], ()) == Network(0)
         assert namespaces.free(["192.0.2.0/24", "10.244.0.0/24", "10.97.3.0/24", "10.244.3.7"], {2}) == Network(4)
-        with pytest.raises(UserError, match="routes use them all"):
+        with pytest.raises(UserError, match="routes of this machine use all of them"):
             namespaces.free(["10.0.0.0/8"], ())
 
     def test_a_home_that_the_node_hides(self) -> None:
         """Its /run is its own."""
-        with pytest.raises(UserError, match="hides /run behind its own folder: set OME_LOCAL_HOME"):
+        with pytest.raises(UserError, match="mounts its own folder over /run: set OME_LOCAL_HOME"):
             namespaces.choose(layout.Layout(Path("/run/x")), ())
 
     def test_kept_with_the_cluster(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ class TestWhyNot:
     def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The first thing to be said."""
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        assert str(requirements.why_not()).startswith("A real node makes networks and mounts, which only root may")
+        assert str(requirements.why_not()).startswith("A real node creates networks and mounts, which only root may do")
 
     def test_not_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """With the way out."""
@@ -133,7 +133,7 @@ class TestWhyNot:
         monkeypatch.setattr(requirements, "_PROBES", (("sh", "echo no >&2; exit 1", "do this in {folder}"),))
         monkeypatch.setattr(requirements, "missing_packages", list)
         said = str(requirements.why_not())
-        assert said.startswith("A real node cannot run here: this machine does not let us do this in ")
+        assert said.startswith("A real node cannot run here: this machine does not permit ome to do this in ")
         assert "--privileged" in said
 
 
