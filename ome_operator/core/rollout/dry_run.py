@@ -41,7 +41,7 @@ def with_dry_run(snapshot: Snapshot, intent: Intent) -> Intent:
     answer = snapshot.observed.checks.get(key)
     if answer is None:
         waits = f" (no answer yet: {remark})" if remark else ""
-        gate = Gate(Reason.CHECKING, f"revision {target}: dry run of its workloads and pods{waits}")
+        gate = Gate(Reason.CHECKING, f"revision {target}: the API server checks its workloads and pods in a dry run{waits}")
         pods = tuple(_questions(snapshot, intent, manifests, router))
         check = Check(key, manifests, pods, quota_change(snapshot, intent, router))
         return replace(intent, gate=gate, check=(check,))

@@ -123,7 +123,9 @@ def test_why_there_is_no_answer_is_said() -> None:
     target = check(world).revision.partition(".")[0]
     plan = passed(world, remarks={target: "failed calling webhook"})
     assert condition(plan, "RolledOut") == (
-        "Checking", f"revision {target}: dry run of its workloads and pods (no answer yet: failed calling webhook)"
+        "Checking",
+        f"revision {target}: the API server checks its workloads and pods in a dry run (no answer yet: failed calling "
+        "webhook)",
     )  # fmt: skip
     assert not plan.delete and not plan.patch
 
