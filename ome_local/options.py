@@ -58,7 +58,10 @@ def refusal(name: str, kept: Spec | None, wanted: Spec) -> str:
         options, them = " and ".join(named), "it" if len(named) == 1 else "them"
         return f"{options}: kind starts its own API server and controllers, without {them}. Leave out {them} or --kind."
     if with_kind and wanted.kueue:
-        return "--with kueue: the API server of kind cannot connect to a process of this machine. Leave out --with kueue or --kind."
+        return (
+            "--with kueue: the API server of kind cannot connect to a process of this machine. Leave out --with kueue or "
+            "--kind."
+        )
     if wanted.workers and not with_kind:
         return (
             f"--workers {wanted.workers}: only kind has worker nodes. Leave out --workers, or add --kind to a new cluster."

@@ -66,13 +66,13 @@ def test_a_cluster_has_ports_and_an_identity_for_it(made: tuple[Layout, Kept]) -
     assert {kueue.NAME, kueue.HEALTH} <= {*PORTS} and kueue.NAME in IDENTITIES and kueue.NAME in POWERFUL
     assert at.component_kubeconfig(kueue.NAME).exists()
     old = Kept(Spec(), {name: 1 for name in PORTS if name != kueue.NAME})
-    with pytest.raises(UserError, match="--with kueue: cluster mine was made by an earlier build"):
+    with pytest.raises(UserError, match="--with kueue: cluster mine was created by an earlier version"):
         options.check("mine", old, Spec(kueue=True))
 
 
 @pytest.mark.parametrize(("kept", "wanted"), [(None, Spec(kind=True, kueue=True)), (Spec(kind=True), Spec(kueue=True))])
 def test_kinds_api_server_cannot_reach_it(kept: Spec | None, wanted: Spec) -> None:
-    assert options.refusal("mine", kept, wanted).startswith("--with kueue: kind's API server cannot reach")
+    assert options.refusal("mine", kept, wanted).startswith("--with kueue: the API server of kind cannot connect")
 
 
 def named(found: list[stages.Stage]) -> dict[str, dict[str, Any]]:
