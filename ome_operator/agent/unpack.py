@@ -87,8 +87,8 @@ def _files(archive: tarfile.TarFile, leading: str) -> Iterator[tuple[tarfile.Tar
         plain = item.isreg() and not item.issparse() and item.size >= 0
         if not plain or not is_inside(name) or name in names or not name.startswith(prefix):
             raise Refused(
-                f"the archive contains {item.name[:200]!r}, which is a duplicate, not a regular file, or outside "
-                "the model's directory"
+                f"the archive contains {item.name[:200]!r}, which is outside the model's directory, occurs twice or is "
+                "not a regular file"
             )
         names.add(name)
         if (name_bytes := name_bytes + len(name)) > NAMES:

@@ -42,7 +42,7 @@ def serving(plan: Json, run: Json, file: Path) -> Json:
     if done.returncode or len(files) != 1:
         output_lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
         raise RuntimeError(
-            f"genai-bench exited with {done.returncode}: {output_lines[-1] if output_lines else 'it printed nothing'}"
+            f"genai-bench exited with code {done.returncode}: {output_lines[-1] if output_lines else 'it printed nothing'}"
         )
     return result(json.loads(files[0].read_text()))
 

@@ -20,7 +20,8 @@ class RegistryMetrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the creation times are not used
         self._registry = registry = CollectorRegistry()
         about = (
-            "Foreign workers found in the router's list: workers that are not pods of its slice, nor were in the last hour"
+            "Foreign workers found in the router's list of workers: workers that were not pods of the router's "
+            "slice at any time in the last hour"
         )
         self._foreign = Counter(keys.STRANGERS, about, registry=registry)
         about = "Time at which the last foreign worker was found, in seconds since the epoch; 0: never"

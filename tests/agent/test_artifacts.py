@@ -136,9 +136,9 @@ def test_archives_lie_beside_files(node: Node) -> None:
 @pytest.mark.parametrize(
     ("names", "kind", "said"),
     [
-        (["../out"], tarfile.REGTYPE, "which is a duplicate, not a regular file"),
-        (["/out"], tarfile.REGTYPE, "which is a duplicate, not a regular file"),
-        (["x"], tarfile.SYMTYPE, "which is a duplicate, not a regular file"),
+        (["../out"], tarfile.REGTYPE, "which is outside the model.s directory, occurs twice or is not a regular file"),
+        (["/out"], tarfile.REGTYPE, "which is outside the model.s directory, occurs twice or is not a regular file"),
+        (["x"], tarfile.SYMTYPE, "which is outside the model.s directory, occurs twice or is not a regular file"),
         ([], tarfile.REGTYPE, "contains no files"),
         (["config.json"], tarfile.REGTYPE, "two layers contain a file"),
     ],

@@ -43,9 +43,9 @@ def test_what_is_not_made_yet_stands_in_the_readme_and_for_those_who_come_from_o
     """As long as the condition Advice says it, too."""
     code = "".join(file.read_text() for file in (ROOT / "ome_operator/core").rglob("*.py"))
     not_yet = (ROOT / "README.md").read_text().partition("## What it does not do yet")[2].partition("\n## ")[0]
-    told = "no ScaledObject is made" in code
+    told = "creates no ScaledObject" in code
     assert ("KEDA" in not_yet) is told
-    assert ("no ScaledObject is made yet" in (ROOT / "docs/migrate.md").read_text()) is told
+    assert ("the operator creates no ScaledObject yet" in (ROOT / "docs/migrate.md").read_text()) is told
 
 
 def test_the_readme_says_where_the_command_is_before_it_uses_it() -> None:

@@ -195,7 +195,7 @@ def condition(hold: Hold, steps: Iterable[str] | None) -> cond.Condition:
     waits = ", ".join(steps or ())
     if len(waits) > MOST:
         waits = waits[:MOST] + " …"
-    asked = [] if steps is None else [f"would {waits}" if waits else "no change is suppressed"]
+    asked = [] if steps is None else [f"would {waits}" if waits else "no change is pending"]
     return cond.Condition(CONDITION, True, hold.reason, "; ".join([hold.sentence, *asked, hold.ends]))
 
 

@@ -52,7 +52,7 @@ class BenchmarkReasons:
     )  # fmt: skip
     REQUESTS_FAILED = ReasonRecord(
         "RequestsFailed", of=(COMPLETE,), kstatus=Kstatus.FAILED,
-        meaning="the benchmark ran, and requests failed",
+        meaning="the benchmark ran, but some requests failed",
         remedy="the message contains the first error, `report.html` all errors",
     )  # fmt: skip
     JOB_DELETED = ReasonRecord(

@@ -11,7 +11,7 @@ class CatalogReasons:
 
     DISABLED = ReasonRecord(
         "Disabled", of=(READY,), kstatus=CURRENT, state=State.OFF,
-        meaning="`spec.disabled` is true: services that use it go on, and no new service may use it",
+        meaning="`spec.disabled` is true: services that already use the object continue, but no new service may use it",
         remedy="set `spec.disabled` to false, if new services are to use it",
     )  # fmt: skip
     ON_NO_NODE = ReasonRecord(
@@ -26,12 +26,12 @@ class CatalogReasons:
     )  # fmt: skip
     DOWNLOAD_FAILED = ReasonRecord(
         "DownloadFailed", of=(READY,), kstatus=IN_PROGRESS,
-        meaning="no node has it, and no node is downloading it",
+        meaning="no node has the model, and no node is downloading it",
         remedy="the message names a node and its reason; agents try again by themselves",
     )  # fmt: skip
     NOT_SERVED = ReasonRecord(
         "NotServed", of=(READY,), kstatus=FAILED,
-        meaning="no agent can download from such a URI",
+        meaning="no agent can download from a URI of this scheme",
         remedy="put the files on the nodes, and write `local:///path` or label them",
     )  # fmt: skip
     TOO_MANY_MODELS = ReasonRecord(

@@ -68,7 +68,7 @@ class InputReasons:
     )  # fmt: skip
     INVALID_MODEL = ReasonRecord(
         "InvalidModel", of=(MODEL_READY,), kstatus=FAILED,
-        meaning="the model exists and cannot be read",
+        meaning="the model exists but cannot be read",
         remedy="correct the field of the model that the message names",
     )  # fmt: skip
     MODEL_DISABLED = ReasonRecord(
@@ -118,7 +118,7 @@ class InputReasons:
     )  # fmt: skip
     INVALID_RUNTIME = ReasonRecord(
         "InvalidRuntime", of=(RUNTIME_READY,), kstatus=FAILED,
-        meaning="the runtime exists and cannot be read",
+        meaning="the runtime exists but cannot be read",
         remedy="correct the field of the runtime that the message names",
     )  # fmt: skip
     RUNTIME_DISABLED = ReasonRecord(
@@ -145,8 +145,8 @@ class InputReasons:
     )  # fmt: skip
     REVISION_NOT_FOUND = ReasonRecord(
         "RevisionNotFound", of=(MODEL_READY, RUNTIME_READY, ROLLED_OUT), kstatus=FAILED,
-        meaning="`spec.rollout.revision`, `spec.runtime.revision` or `spec.model.revision` names a revision that is not "
-        "kept",
+        meaning="`spec.rollout.revision`, `spec.runtime.revision` or `spec.model.revision` names a revision that is "
+                "not stored",
         remedy="name a revision that `ome history NAME` lists, or remove the field",
     )  # fmt: skip
     REVISION_TOO_LARGE = ReasonRecord(
@@ -156,9 +156,9 @@ class InputReasons:
     )  # fmt: skip
     CONFIGURATION_REFUSED = ReasonRecord(
         "ConfigurationRefused", of=(ROLLED_OUT,), kstatus=FAILED, loud=True,
-        meaning="SGLang's own argument parser would exit at the flags that the message names, on every GPU. The edit is "
-        "neither rolled out nor stored; the revision that serves goes on serving and scaling. Stored revisions are never "
-        "refused",
+        meaning="SGLang's own argument parser would exit at the flags that the message names, on every GPU. The edit "
+                "is neither rolled out nor stored; the serving revision continues to serve and scale. Stored revisions "
+                "are never refused",
         remedy="write what the message names, and see `ome lint NAME` ([lint](lint.md#what-the-operator-refuses)). Where "
         "the message is wrong: `kubectl annotate isvc NAME ome.io/lint-ignore=RULE` with the rule of the message",
     )  # fmt: skip
@@ -171,24 +171,27 @@ class InputReasons:
     )  # fmt: skip
     NODES_UNKNOWN = ReasonRecord(
         "NodesUnknown", of=(MODEL_READY, READY), kstatus=IN_PROGRESS, state=State.WAITING,
-        meaning="the operator reads no nodes (`clusterWideKinds=false`), so it cannot find out whether any holds the "
-        "model. Only the pods wait for it",
+        meaning="the operator reads no nodes (`clusterWideKinds=false`), so it cannot determine whether any node holds "
+                "the model. Only the pods wait for the model",
         remedy="check whether a node has the label that the message names ([namespaces](namespaces.md))",
     )  # fmt: skip
     NO_EFFECT = ReasonRecord(
         "NoEffect", of=(ADVICE,), kstatus=CURRENT,
         meaning="a field or annotation has no effect, or deserves attention; the table of conditions lists the subjects",
-        remedy="follow the message, which names the field, or leave it: nothing waits for it",
+        remedy="follow the message, which names the field, or ignore it: the service does not wait",
     )  # fmt: skip
     REVISION_MISMATCH = ReasonRecord(
         "RevisionMismatch", of=tuple(DRIFTED.values()), kstatus=CURRENT,
-        meaning="with `autoSync: false`: the runtime or model has been edited since, and the service keeps the former one",
+        meaning=(
+            "with `autoSync: false`: the runtime or model has been edited since the service adopted it, and the "
+            "service keeps the former version"
+        ),
         remedy="follow the message, and the service adopts the edit ([revisions](revisions.md))",
     )  # fmt: skip
     FOREIGN_MANAGER = ReasonRecord(
         "ForeignManager", of=(ANOTHER,), kstatus=FAILED,
-        meaning="another operator writes this service's status, so this one changes nothing until five minutes after its "
-        "last write",
+        meaning="another operator writes this service's status, so this operator changes nothing until five minutes "
+                "after its last write",
         remedy="stop one of the two ([coming from OME](migrate.md))",
     )  # fmt: skip
     INTERNAL_ERROR = ReasonRecord(

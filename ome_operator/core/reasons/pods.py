@@ -27,7 +27,7 @@ class PodReasons:
         "Pending", of=(POD,), kstatus=IN_PROGRESS, state=State.WAITING, pods="waiting for the scheduler", on_its_way=True,
         printed=True,
         meaning="the scheduler has not placed the pod yet",
-        remedy="the scheduler has not looked at the pod yet; if that does not change, is kube-scheduler running?",
+        remedy="the scheduler has not processed the pod yet; if this persists, check that kube-scheduler is running",
     )  # fmt: skip
     CONTAINER_CREATING = ReasonRecord(
         "ContainerCreating", of=(POD, COMPLETE), kstatus=IN_PROGRESS, state=State.STARTING, pods="starting",
@@ -45,15 +45,15 @@ class PodReasons:
     STARTING = ReasonRecord(
         "Starting", of=(POD,), kstatus=IN_PROGRESS, state=State.STARTING, passing=True, pods="starting", on_its_way=True,
         printed=True,
-        meaning="the containers run, and the engine or router is not ready yet",
-        remedy="weights are being loaded: ome logs {service}{which} -f",
+        meaning="the containers run, but the engine or router is not ready yet",
+        remedy="wait until the weights are loaded; to follow the log: ome logs {service}{which} -f",
         router_remedy="ome logs {service}{which} -f",
     )  # fmt: skip
     NOT_READY = ReasonRecord(
         "NotReady", of=(POD, RECOVERED), kstatus=IN_PROGRESS, passing=True, gravity=120, pods="not ready",
         on_its_way=True, printed=True,
-        meaning="a pod, or the leader of a group, was ready and is not",
-        remedy="wait, and read what it logs: ome logs {service}{which} --since 10m",
+        meaning="a pod, or the leader of a group, was ready and no longer is",
+        remedy="wait, and read its logs: ome logs {service}{which} --since 10m",
     )  # fmt: skip
     TERMINATING = ReasonRecord(
         "Terminating", of=(POD,), kstatus=IN_PROGRESS, state=State.STARTING, pods="terminating", on_its_way=True,
@@ -64,7 +64,7 @@ class PodReasons:
     NODE_LOST = ReasonRecord(
         "NodeLost", of=(POD, *COMPONENTS), kstatus=IN_PROGRESS, printed=True,
         meaning="the pod's node does not report",
-        remedy="look at the node: kubectl get nodes",
+        remedy="check the node: kubectl get nodes",
     )  # fmt: skip
     UNSCHEDULABLE = ReasonRecord(
         "Unschedulable", of=COMPONENTS, kstatus=IN_PROGRESS, state=State.WAITING, gravity=4, pods="unschedulable",
@@ -84,34 +84,34 @@ class PodReasons:
     )  # fmt: skip
     CRASH_LOOP_BACK_OFF = ReasonRecord(
         "CrashLoopBackOff", of=COMPONENTS, kstatus=IN_PROGRESS, gravity=0, pods="crash again and again", printed=True,
-        meaning="the container exits again and again; its last log lines follow. While it runs again they stay in the "
-        "message, under the reason with which it ended (Error, OOMKilled)",
+        meaning="the container exits repeatedly; its last log lines follow. While the container runs again, these "
+                "lines stay in the message, under the reason for which the container ended (Error, OOMKilled)",
         remedy="ome logs {service}{which} --previous",
     )  # fmt: skip
     PODS_REFUSED = ReasonRecord(
         "PodsRefused", of=(*COMPONENTS, COMPLETE), kstatus=IN_PROGRESS, printed=True,
         meaning="pods cannot be created: Pod Security, a quota, a webhook, a missing ServiceAccount. The API server's "
-        "words follow",
+                "message follows",
         remedy="correct what the API server names: quota, Pod Security, ServiceAccount or webhook",
     )  # fmt: skip
     PREFLIGHT_FAILED = ReasonRecord(
         "PreflightFailed", of=(*COMPONENTS, PREFLIGHT, RECOVERED), kstatus=IN_PROGRESS, gravity=50,
         pods="held by their preflight", printed=True,
-        meaning="the [preflight](preflight.md) of a rank has found something, and the mode is Require: its group waits, "
-        "and is not recycled for it. Under `Recovered`: a group that has come back waits for it",
+        meaning="the [preflight](preflight.md) check of a rank found a problem, and the mode is Require: the group "
+                "waits and is not recycled. Under `Recovered`: a restarted group waits for this reason",
         remedy="correct what the message names: the preflight runs again within 5 minutes, and at once when the pods are "
         "deleted. To start the engine anyway, which makes a new revision: kubectl annotate isvc {service} --overwrite "
         "ome.io/preflight=Warn",
     )  # fmt: skip
     PREFLIGHT_FINDINGS = ReasonRecord(
         "PreflightFindings", of=(PREFLIGHT,), kstatus=CURRENT, printed=True,
-        meaning="the [preflight](preflight.md) of a rank has found something, and the mode is Warn: the engine starts "
-        "anyway",
+        meaning="the [preflight](preflight.md) check of a rank found a problem, and the mode is Warn: the engine "
+                "starts anyway",
         remedy="the engine starts anyway; correct what the message names. All findings: ome logs {service}{which} -c "
         "ome-preflight",
     )  # fmt: skip
     STRANGER_IN_ROUTER = ReasonRecord(
         "StrangerInRouter", of=(ROUTER_INTACT,), kstatus=CURRENT,
-        meaning="a worker that is no pod of the service was in a router's list, and may have received prompts",
+        meaning="a worker that is not a pod of the service was in a router's list, and may have received prompts",
         remedy="see [Routers](security.md#routers)",
     )  # fmt: skip

@@ -16,7 +16,7 @@ class RecoveryReasons:
         "RecycleLimit", of=(RECOVERED,), kstatus=Kstatus.FAILED, gravity=30,
         meaning="a group was recycled `maxRecycles` times in a row and is not recycled again",
         remedy="read the logs, then delete the group's pods, or raise `maxRecycles`; or delete the StatefulSet of its "
-        "leader, and another group comes",
+               "leader, so that another group replaces this one",
     )  # fmt: skip
     STUCK_TERMINATING = ReasonRecord(
         "StuckTerminating", of=(RECOVERED,), kstatus=Kstatus.IN_PROGRESS, gravity=40,
@@ -31,6 +31,6 @@ class RecoveryReasons:
     )  # fmt: skip
     RESTARTING = ReasonRecord(
         "Restarting", of=(RECOVERED,), kstatus=Kstatus.IN_PROGRESS, state=State.STARTING, passing=True, gravity=130,
-        meaning="ranks of a group start again",
+        meaning="ranks of a group are restarting",
         remedy="wait",
     )  # fmt: skip

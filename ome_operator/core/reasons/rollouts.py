@@ -36,13 +36,16 @@ class ObjectReasons:
     )  # fmt: skip
     CONFLICT = ReasonRecord(
         "Conflict", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
-        meaning="the API server answers 409 again and again when the operator changes or deletes the object that the "
-        "message names",
+        meaning="the API server repeatedly answers 409 when the operator changes or deletes the object that the "
+                "message names",
         remedy="its message follows; it may come from a webhook or a proxy. The operator tries again by itself",
     )  # fmt: skip
     SERVER_ERROR = ReasonRecord(
         "ServerError", of=_REFUSALS, kstatus=IN_PROGRESS,
-        meaning="the API server answers 5xx for that object again and again, mostly because a webhook does not answer",
+        meaning=(
+            "the API server repeatedly answers 5xx for the object that the message names, mostly because a webhook "
+            "does not answer"
+        ),
         remedy="the message names the webhook: repair it, or exempt the namespace. The operator tries again by itself",
     )  # fmt: skip
 
@@ -52,13 +55,13 @@ class RolloutReasons:
 
     NOTHING_TO_RUN = ReasonRecord(
         "NothingToRun", of=(ROLLED_OUT,), kstatus=FAILED,
-        meaning="nothing can be rendered for the service, and it has no stored revision; pods that run stay",
+        meaning="nothing can be rendered for the service, and it has no stored revision; running pods are kept",
         remedy="read the other conditions",
     )  # fmt: skip
     PAUSED = ReasonRecord(
         "Paused", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED, printed=True,
-        meaning="`spec.rollout.paused` is true; the revision that serves goes on serving",
-        remedy="remove spec.rollout.paused to go on: ome resume {service}",
+        meaning="`spec.rollout.paused` is true; the serving revision continues to serve",
+        remedy="remove spec.rollout.paused to continue: ome resume {service}",
     )  # fmt: skip
     FROZEN = ReasonRecord(
         "Frozen", of=_HOLDS, kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
@@ -70,7 +73,7 @@ class RolloutReasons:
         "Observed", of=(*_HOLDS, READY), kstatus=IN_PROGRESS, state=State.HELD, stage=RolloutStage.RELEASED,
         meaning="the operator only observes: `operator.observe` or `operator.observeNamespaces` of the chart is set, or "
         "the annotation `ome.io/observe`",
-        remedy="remove that setting or annotation, and the operator acts",
+        remedy="remove this setting or annotation to let the operator act",
     )  # fmt: skip
     WAITING_FOR_MODEL = ReasonRecord(
         "WaitingForModel", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.WEIGHTS,
@@ -81,20 +84,23 @@ class RolloutReasons:
         "DoesNotFit", of=(ROLLED_OUT, *COMPONENTS), kstatus=FAILED, state=State.WAITING, stage=RolloutStage.CAPACITY,
         loud=True, printed=True,
         meaning="the nodes that exist, even if they were empty, cannot hold all groups; the message names the label, "
-        "taint or amount that is missing. A revision that would replace one that serves waits, and the old one stays; "
-        "the pods of a new service are created",
-        remedy="add or label such nodes, or ask for less: it goes on by itself. If nodes are added on demand: kubectl "
-        "annotate isvc {service} ome.io/ignore-fit=true",
+                "taint or amount that is missing. If a serving revision would be replaced, the new revision waits and "
+                "the old one stays; the pods of a new service are created",
+        remedy="add or label such nodes, or request less; the rollout then continues by itself. If nodes are added on "
+               "demand: kubectl annotate isvc {service} ome.io/ignore-fit=true",
         see="See [placement](placement.md)",
     )  # fmt: skip
     WAITING_FOR_ROOM = ReasonRecord(
         "WaitingForRoom", of=(ROLLED_OUT, *COMPONENTS), kstatus=IN_PROGRESS, state=State.WAITING,
         stage=RolloutStage.CAPACITY, loud=True, printed=True,
-        meaning="nodes have too little free capacity now. Groups of a component that were not all on nodes in time have "
-        "released their nodes and are queued for admission; a revision that would replace one that serves waits, and the "
-        "old one stays. The message names how much of what they need is free, who holds the rest, and why pods could not "
-        "be created, as with a quota",
-        remedy="free what the message names, or wait: it is tried again when it seems to fit, and every five minutes",
+        meaning="nodes have too little free capacity now. Groups of a component that were not all on nodes in time "
+                "have released their nodes and are queued for admission; if a serving revision would be replaced, the "
+                "new revision waits and the old one stays. The message names how much of what they need is free, who "
+                "holds the rest, and why pods could not be created, as with a quota",
+        remedy=(
+            "free what the message names, or wait: a new attempt is made when capacity seems sufficient, and every "
+            "five minutes"
+        ),
         see="See [placement](placement.md#no-partial-gangs)",
     )  # fmt: skip
     CHECKING = ReasonRecord(
@@ -117,16 +123,16 @@ class RolloutReasons:
         passing=True, printed=True,
         meaning="an edit of a runtime, a model or an accelerator class reaches its services in waves "
         "([rollouts](rollouts.md#waves)); the message names the wave and the object",
-        remedy="wait until the wave before has baked, or, if a service of it failed, correct the edit or that service. "
-        "For larger waves set the annotation ome.io/rollout-waves of the object. How far its edit is: ome status runtime "
-        "NAME",
+        remedy="wait until the bake time of the previous wave has passed; if a service of that wave failed, correct "
+               "the edit or this service. For larger waves, set the annotation ome.io/rollout-waves of the object. To "
+               "see the progress: ome status runtime NAME",
     )  # fmt: skip
     ROLLING_OUT = ReasonRecord(
         "RollingOut", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
-        meaning="two revisions serve; the message has the new groups that are ready and the old groups that end "
-        "([rollouts](rollouts.md))",
-        remedy="wait. If it does not move: new groups are not ready, or pods of old groups do not end and hold "
-        "accelerators",
+        meaning="two revisions serve; the message states the new groups that are ready and the old groups that are "
+                "ending ([rollouts](rollouts.md))",
+        remedy="wait. If there is no progress: new groups are not ready, or pods of old groups do not end and hold "
+               "accelerators",
     )  # fmt: skip
     RETIRING_OLD_SLICE = ReasonRecord(
         "RetiringOldSlice", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.ALONE,
@@ -138,11 +144,11 @@ class RolloutReasons:
         "ProgressDeadlineExceeded", of=(ROLLED_OUT,), kstatus=FAILED, stage=RolloutStage.READY, loud=True,
         meaning="the new revision's pods have made no progress for `spec.rollout.readyTimeout` (1 h if it is not set); "
         "the message names what is not ready",
-        remedy="correct that, or go back: `ome undo NAME`",
+        remedy="correct the cause, or go back: `ome undo NAME`",
     )  # fmt: skip
     ROLLED_BACK = ReasonRecord(
         "RolledBack", of=(ROLLED_OUT,), kstatus=FAILED, loud=True,
         meaning="with `spec.rollout.onFailure: Rollback`: the new revision failed, and the revision before it serves "
         "again; `status.rejected` has the reason",
-        remedy="edit what was wrong, or `ome retry NAME`",
+        remedy="correct the cause and edit the service, or `ome retry NAME`",
     )  # fmt: skip

@@ -85,7 +85,7 @@ def test_a_run_is_measured_and_reported(image: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "scenario", "said"),
     [
-        ("http://down", "D(100,100)", "genai-bench exited with 1: cannot reach http://down"),
+        ("http://down", "D(100,100)", "genai-bench exited with code 1: cannot reach http://down"),
         (
             "http://svc",
             "gsm8k",

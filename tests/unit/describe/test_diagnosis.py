@@ -156,7 +156,7 @@ def test_a_pin_is_said_though_all_is_well() -> None:
 @pytest.mark.parametrize(
     ("component", "reason", "said"),
     [
-        ("decoder", "Starting", "weights are being loaded: ome logs"),
+        ("decoder", "Starting", "wait until the weights are loaded; to follow the log: ome logs"),
         ("router", "Starting", "ome logs kimi-k2-instruct -n kimi-k2-instruct --role router -f"),
         ("decoder", "ContainerCreating", "no container runs yet"),
         ("decoder", "FailedMount", "correct what the message names"),
