@@ -67,8 +67,7 @@ async def ask(client: Client, pods: PodDryRuns, execution: Execution, check: Che
         memory.checked[key] = known._replace(next=soon, unanswered=str(error))
     else:
         tries, now = known.tries + 1 if known is not None and known.why else 1, execution.clock()
-        memory.forget_checks(key)
-        memory.checked[key] = DryRun(hash_, result.why, tries, now + pause(tries), remark=result.remark, at=now)
+        memory.store_check(key, DryRun(hash_, result.why, tries, now + pause(tries), remark=result.remark, at=now))
         if result.remark and result.remark != (known.remark if known is not None else ""):
             logger.warning("%s/%s: dry run of revision %s: %s", *execution.service.ref[1:], key, result.remark)
     execution.result.status_changed = True  # also after an unchanged result: this plan's status lacks it
@@ -97,10 +96,11 @@ def _unanswered(execution: Execution, key: str, error: KubeError) -> Result:
     """
     memory, now = execution.memory, execution.clock()
     known = memory.unanswered.get(key)
+    known = known if known is not None and now < known.last + UNANSWERED else None  # else the rollout waited for something
     since = known.since if known is not None else now
     if now - since >= UNANSWERED:
         return Result("", f"there was no answer for {UNANSWERED:.0f} s: {error}")
-    memory.unanswered[key] = Unanswered(since, str(error))
+    memory.unanswered = {key: Unanswered(since, now, str(error))}
     execution.result.status_changed |= known is None or known.error != str(error)
     execution.result.requeue_within(UNANSWERED - (now - since))
     raise error

@@ -73,6 +73,8 @@ class Unanswered(NamedTuple):
 
     since: float
     """Monotonic time of the first attempt."""
+    last: float
+    """Monotonic time of the last attempt."""
     error: str
 
 
@@ -192,11 +194,11 @@ class ServiceMemory:
         """Return whether the result of a dry run is valid."""
         return now < run.next if run.why else not waits or now < run.at + PASS_KEPT
 
-    def forget_checks(self, key: str) -> None:
-        """Discard the results of other dry runs of the same revision, and that this dry run had no result."""
-        revision = key.partition(".")[0]
-        self.checked = {other: run for other, run in self.checked.items() if other.partition(".")[0] != revision}
-        self.unanswered = {other: each for other, each in self.unanswered.items() if other.partition(".")[0] != revision}
+    def store_check(self, key: str, run: DryRun) -> None:
+        """Store the result of a dry run, and discard the results of other questions and revisions. A revision that becomes
+        the target again later is thus checked again.
+        """
+        self.checked, self.unanswered = {key: run}, {}
 
     def remarks(self) -> dict[str, str]:
         """Return the remarks about dry runs in the form of `Observed.remarks`."""

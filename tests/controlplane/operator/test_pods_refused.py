@@ -132,6 +132,21 @@ def test_a_policy_that_is_gone_again(served: Rig, namespace: str, policy: str) -
     rolled(rig, namespace, before)
 
 
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("priorityClassName", "no PriorityClass with name absent was found"),
+        ("runtimeClassName", 'pod rejected: RuntimeClass "absent" not found'),
+        ("serviceAccountName", 'serviceaccount "absent" not found'),
+    ],
+)
+def test_names_that_only_pods_look_up(served: Rig, namespace: str, field: str, words: str) -> None:
+    rig, before = served, uids(served, namespace)
+    rig.patch("InferenceService", namespace, "s", {"spec": {"engine": {field: "absent"}}})
+    rig.says(namespace, "s", "RolledOut", "DryRunRefused", words)
+    serves(rig, namespace, before)
+
+
 def test_a_limit_range(served: Rig, namespace: str) -> None:
     rig, before = served, uids(served, namespace)
     limits = {"limits": [{"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "1"}}]}

@@ -193,6 +193,27 @@ async def test_a_success_is_asked_for_again_after_a_long_wait() -> None:
     assert (await bench.ask())[0] == f"decode leader pod: {NO}"
 
 
+async def test_a_revision_that_is_wanted_again_is_checked_again() -> None:
+    """A rollback a day later must not rely on what was accepted the day before."""
+    bench = Bench({})
+    await bench.ask()
+    await dry_run.ask(bench.api, bench.pods, bench.execution, Check("r3.abc", (SET,), (QUESTION,)))
+    assert bench.execution.memory.checks(bench.now) == {"r3.abc": ""}
+    bench.answers["new"] = NO
+    assert (await bench.ask())[0] == f"decode leader pod: {NO}"
+
+
+async def test_the_time_without_an_answer_begins_again_if_it_was_not_asked_meanwhile() -> None:
+    bench = Bench({"new": DOWN})
+    await bench.ask()
+    bench.now = UNANSWERED + 1.0
+    assert await bench.ask() == (None, str(DOWN))
+    bench.now += UNANSWERED - 1.0
+    assert await bench.ask() == (None, str(DOWN))
+    bench.now += 1.0
+    assert (await bench.ask())[0] == ""
+
+
 async def test_another_question_about_the_same_revision_replaces_the_first() -> None:
     bench = Bench({"new": NO, "old": NO})
     await bench.ask()
