@@ -129,21 +129,22 @@ async def _refusal(client: Client, manifests: Iterable[Manifest], *, count_quota
 
 
 async def _of_pods(client: Client, namespace: str, questions: Iterable[PodQuestion]) -> Result:
-    """Return whether the API server would refuse one of the pods."""
-    remarks: list[str] = []
+    """Return whether the API server would refuse one of the pods. The remark names one pod for each cause."""
+    remarks: dict[str, str] = {}
     for question in questions:
         refused = await _refused(client, question.pod)
         if refused is None:
             continue
         if RBAC in str(refused) or _NO_DRY_RUN in str(refused):
-            remarks.append(str(refused))
+            remarks.setdefault(str(refused), str(refused))
             continue
         serving = question.serving or await _live(client, namespace, question.live)
         known = await _refused(client, serving) if serving is not None else None
         if known is None or _cause(refused) != _cause(known):
             return Result(f"{question.title} pod: {refused}")
-        remarks.append(f"{question.title} pod: the API server refuses this pod of the revision that serves, too: {refused}")
-    return Result("", _joined(remarks))
+        said = f"{question.title} pod: the API server refuses this pod of the revision that serves, too: {refused}"
+        remarks.setdefault(_cause(refused), said)
+    return Result("", _joined(remarks.values()))
 
 
 async def _refused(client: Client, pod: Manifest) -> KubeError | None:

@@ -145,6 +145,14 @@ async def test_every_question_is_asked_and_the_first_that_counts_decides() -> No
     assert bench.asked == ["new", "old", "worker", "old-worker"]
 
 
+async def test_the_remark_names_one_pod_for_each_cause() -> None:
+    level, other = by_level("hostPath volumes"), by_policy("repos", "image")
+    names = ("a", "b", "c")
+    bench = Bench({"a": level, "old-a": level, "b": level, "old-b": level, "c": other, "old-c": other})
+    why, remark = await bench.ask(*(PodQuestion(name, pod(name), pod(f"old-{name}")) for name in names))
+    assert why == "" and remark.count("refuses this pod") == 2 and remark.startswith("a pod: ") and "; c pod: " in remark
+
+
 # --- no answer ----------------------------------------------------------------------------------------------------------
 
 
