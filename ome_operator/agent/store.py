@@ -210,7 +210,7 @@ class Store:
             raise Refused(problem)
         names = self._names(listing)
         if duplicates := [name for name, count in names.items() if count > 1]:
-            raise Refused(f"two layers contain a file {duplicates[0]!r}: push it in a single layer")
+            raise Refused(f"two layers contain a file {duplicates[0]!r}: push this file in one layer only")
         known = self.proven()
         missing = [file.name for file in listing.files if file.name not in known or known[file.name].hash != file.hash]
         if missing:

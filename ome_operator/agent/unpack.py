@@ -53,7 +53,7 @@ def _as_refusal(error: BaseException, into: Path) -> BaseException:
     """Return Refused for errors that a malformed archive causes, and every other error unchanged."""
     if isinstance(error, FileExistsError):
         return Refused(
-            f"two layers contain a file {str(Path(error.filename).relative_to(into))!r}: push it in a single layer"
+            f"two layers contain a file {str(Path(error.filename).relative_to(into))!r}: push this file in one layer only"
         )
     if isinstance(error, (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError)):
         return Refused(f"the file is not a readable tar archive ({type(error).__name__})")

@@ -163,7 +163,7 @@ def ep_ignored(subject: Subject) -> Iterator[Hit]:
 @rule(
     "overlap-alone",
     Severity.ERROR,
-    "Two-batch overlap is enabled, but no communication exists that computation could overlap",
+    "Two-batch overlap is enabled, but there is no communication to hide behind computation",
     ignored="The engine rejects its arguments and exits.",
     evidence="SGLang 0.5.23, arg_groups/validation_hook.py, check_two_batch_overlap.",
 )

@@ -56,7 +56,7 @@ def ui(
                     _start_browser(address.ticket)
                 await asyncio.Event().wait()
         except PortTaken as taken:
-            raise Unanswered(f"{taken}. --port 0 uses any free port.") from taken
+            raise Unanswered(f"{taken}. Choose another port with --port; 0 selects a free port.") from taken
         finally:
             await logs.close()
             await pages.close()

@@ -11,8 +11,8 @@ class BenchmarkReasons:
         "ServiceNotFound", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS, state=State.WAITING,
         meaning="the service that the job measures does not exist, or does not allow jobs of this namespace; the job "
         "waits",
-        remedy="apply it. A service of another namespace has to name the job's namespace in its annotation "
-        "`ome.io/benchmark-namespaces`",
+        remedy="apply the service. A service of another namespace must name the job's namespace in its annotation "
+               "`ome.io/benchmark-namespaces`",
     )  # fmt: skip
     SERVICE_NOT_READY = ReasonRecord(
         "ServiceNotReady", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS, state=State.WAITING,

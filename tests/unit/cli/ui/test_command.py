@@ -96,4 +96,4 @@ async def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, address, _), running(tmp_path, "--port", address.partition("?")[0][17:-1]) as second:
         process, said, _ = second
         assert said == "" and await process.wait() == 2
-        assert b"--port 0 uses any free port" in await process.stderr.read()
+        assert b"Choose another port with --port; 0 selects a free port" in await process.stderr.read()
