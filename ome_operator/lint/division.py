@@ -247,9 +247,8 @@ def heads_divide(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "TP is not a multiple of EP",
     ignored=STARTS_NOT,
-    evidence="SGLang 0.5.23, distributed/parallel_state.py: groups of EP × MoE-TP ranks are formed from TP, and "
-    "remaining ranks "
-    "belong to no group.",
+    evidence="SGLang 0.5.23, distributed/parallel_state.py: groups of EP × MoE-TP ranks are formed from TP, and remaining "
+    "ranks belong to no group.",
 )
 def ep_divides_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
@@ -281,9 +280,8 @@ def experts_divide(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "TP cuts a weight matrix inside a quantization block",
     ignored="The engine exits with `is not divisible by weight quantization block_n` when it builds its layers.",
-    evidence="SGLang 0.5.23, layers/quantization/fp8.py: each part of a matrix must consist of complete blocks, "
-    "because each block has a "
-    "single scale.",
+    evidence="SGLang 0.5.23, layers/quantization/fp8.py: each part of a matrix must consist of complete blocks, because "
+    "each block has a single scale.",
 )
 def blocks_divide(subject: Subject) -> Iterator[Hit]:
     quantization = subject.model.facts.quantization if subject.model is not None else None
@@ -336,20 +334,6 @@ def chunk_pages(subject: Subject) -> Iterator[Hit]:
 
 
 RULES: tuple[Rule, ...] = (
-    nnodes_missing,
-    nnodes_differ,
-    ranks_differ,
-    ranks_limits_differ,
-    tp_divides_nodes,
-    gpus_too_few,
-    gpus_idle,
-    gpus_none,
-    dp_divides_tp,
-    dp_both,
-    heads_divide,
-    ep_divides_tp,
-    experts_divide,
-    blocks_divide,
-    dense_tp,
-    chunk_pages,
-)
+    nnodes_missing, nnodes_differ, ranks_differ, ranks_limits_differ, tp_divides_nodes, gpus_too_few, gpus_idle, gpus_none,
+    dp_divides_tp, dp_both, heads_divide, ep_divides_tp, experts_divide, blocks_divide, dense_tp, chunk_pages,
+)  # fmt: skip

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from tests.gpu import preflight_step, rendered
-from tests.gpu.preflight_step import PLACE, VARIABLES, WORDS, Case, Machine, Step
+from tests.gpu import preflight_host, preflight_step, rendered
+from tests.gpu.preflight_host import Machine
+from tests.gpu.preflight_pod import PLACE, VARIABLES, WORDS, Case, variables
+from tests.gpu.preflight_step import Step
 from tests.gpu.test_one_gpu import HERE, ROOT, render
 from tests.support.preflights import fake_torch
 
@@ -43,7 +45,7 @@ def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Step]:
 
 def own(name: str, step: Step, **fields: Any) -> Case:
     """A case at an address and ports of its own, because tests run at the same time."""
-    config = {"bind": "127.87.3.1", "port": preflight_step._two_ports(), **fields.pop("config", {})}
+    config = {"bind": "127.87.3.1", "port": preflight_host.two_ports(), **fields.pop("config", {})}
     return Case(name, fields.pop("model", step.model), config=config, **fields)
 
 
@@ -64,7 +66,7 @@ def test_the_check_gets_what_its_container_gets(tmp_path: Path) -> None:
     assert (*box["command"][4:], *box["args"]) == WORDS
 
     values = {each["name"]: each["value"] for each in box["env"] if "value" in each}
-    own = preflight_step.variables(Case("any", Path(values["MODEL_PATH"])), tmp_path / "message")
+    own = variables(Case("any", Path(values["MODEL_PATH"])), tmp_path / "message")
     place = json.loads(values.pop("OME_PREFLIGHT"))
     assert place.pop("leader").startswith("plain-engine-") and place == PLACE
     assert "$(" in values.pop("LWS_LEADER_ADDRESS") and not any("LWS_LEADER_ADDRESS" in word for word in WORDS)
@@ -150,9 +152,9 @@ def test_two_ranks_that_nccl_refuses(
 
 def test_an_older_driver_in_the_real_text(step: Step) -> None:
     root = step.folder / "root"
-    preflight_step._older_driver(root, VERSION, 580, 579)
+    preflight_host.older_driver(root, VERSION, 580, 579)
     assert "  579.159.04  " in (root / "proc/driver/nvidia/version").read_text()
-    step.machine = replace(step.machine, gpus=len(preflight_step._numbered_gpus()))
+    step.machine = replace(step.machine, gpus=len(preflight_host.numbered_gpus()))
     case = own("driver", step, env={"CUDA_VERSION": "13.0.0"}, config={"root": str(root)}, driver=579)
     found = step.check(case)
     assert found["ok"] and "driver" in found["expected"], found
