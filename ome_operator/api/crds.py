@@ -58,7 +58,9 @@ def crd(kind: Kind) -> dict[str, Any]:
                     "subresources": subresources,
                     "additionalPrinterColumns": [_column(column) for column in kind.columns],
                     "schema": {
-                        "openAPIV3Schema": schema.root(kind.kind, kind.spec, kind.status, kind.rules, kind.spec_required)
+                        "openAPIV3Schema": schema.root(
+                            kind.kind, kind.spec, kind.status, kind.rules, kind.spec_required, kind.unseen
+                        )
                     },
                 }
             ],

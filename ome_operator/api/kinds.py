@@ -1,6 +1,8 @@
 """The table of all kinds that the operator defines: names, specs, statuses and printer columns."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import (
@@ -29,6 +31,18 @@ class Column:
     """Whether the column is printed only with `-o wide`."""
 
 
+def _not_seen(condition: str) -> dict[str, Any]:
+    message = "no operator has processed this object yet"
+    return {"conditions": [{"type": condition, "status": "Unknown", "reason": "NotSeen", "message": message}]}
+
+
+_UNSEEN = _not_seen("Ready")
+"""Status of an object that no operator has processed yet. Without it, kstatus takes such an object for one that is complete
+(decisions 2)."""
+_UNSEEN_BENCHMARK = {"observedGeneration": -1, **_not_seen("Complete")}
+"""The same for a BenchmarkJob. kstatus does not read the condition Complete, so the generation states it, too."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind and the contents of its CRD."""
@@ -46,6 +60,8 @@ class Kind:
     scale: bool = False
     """Whether the kind has a scale subresource with spec.replicas, status.replicas and status.selector."""
     spec_required: bool = True
+    unseen: Mapping[str, Any] = field(default_factory=lambda: _UNSEEN)
+    """Default of the status, which an object has until an operator has written one; empty if there is no default."""
 
     @property
     def crd(self) -> str:
@@ -161,6 +177,7 @@ KINDS = (
         benchmark.BenchmarkStatus,
         _BENCHMARK,
         namespaced=True,
+        unseen=_UNSEEN_BENCHMARK,
     ),
     Kind("FineTunedWeight", "finetunedweights", weights.FineTunedWeightSpec, weights.FineTunedWeightStatus, _WEIGHT),
     Kind(
@@ -180,6 +197,7 @@ KINDS = (
         nodemodels.NodeModelsStatus,
         (Column("Models", ".status.summary"), _AGE),
         spec_required=False,
+        unseen={},  # a record that an agent writes: users apply none, and nothing waits for it
     ),
     Kind(
         "ClusterBaseModel",

@@ -23,9 +23,9 @@ class RoleScaleStatus(Spec):
     selector: str | None = None
     """Label selector of the leader pods of the role, in all revisions."""
     conditions: Conditions | None = None
-    """Not written."""
+    """The condition Ready, and Reconciling while it is not True."""
     observed_generation: int | None = None
-    """Not written."""
+    """Generation of the spec that this status describes."""
 
 
 class RoleScale(Object[RoleScaleSpec]):

@@ -4,6 +4,9 @@ pydantic uses references, `null` alternatives, titles and defaults, which Kubern
 removed. Open maps are marked, because an API server prunes every field that the schema does not contain.
 """
 
+import copy
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ome_operator.api.base import RULES_KEY, Rule, Spec
@@ -17,13 +20,22 @@ _KEPT = (
 
 
 def structural(spec: type[Spec]) -> Json:
-    """Return the schema of a spec or status, with all references resolved and without defaults."""
+    """Return the schema of a spec or status, with all references resolved and without defaults of fields."""
     json = spec.model_json_schema(by_alias=True)
     return _node(json, json.get("$defs", {}))
 
 
-def root(kind: str, spec: type[Spec], status: type[Spec], rules: tuple[Rule, ...], spec_required: bool) -> Json:
-    """Return the schema of a complete object. `spec_required` is true if the object must have a spec."""
+def root(
+    kind: str,
+    spec: type[Spec],
+    status: type[Spec],
+    rules: tuple[Rule, ...],
+    spec_required: bool,
+    unseen: Mapping[str, Any] = MappingProxyType({}),
+) -> Json:
+    """Return the schema of a complete object. `spec_required` is true if the object must have a spec. `unseen` is the
+    default of the status; empty for none.
+    """
     out: Json = {
         "type": "object",
         "description": f"{kind}: {_sentence(spec)}",
@@ -32,7 +44,7 @@ def root(kind: str, spec: type[Spec], status: type[Spec], rules: tuple[Rule, ...
             "kind": {"type": "string", "description": "Name of the kind."},
             "metadata": {"type": "object"},  # the API server does not permit a description of the field metadata
             "spec": structural(spec),
-            "status": structural(status),
+            "status": structural(status) | ({"default": copy.deepcopy(dict(unseen))} if unseen else {}),
         },
     }
     if spec_required:

@@ -43,7 +43,10 @@ class SglangReconciler(StatusReconciler):
         elif made is None or not made.deleting:
             why = await self._made(resource, made)
             made = self._cluster.find(target)
-        return mirrored_status(resource.parsed, None if made is None else dict(made.status), why, now)
+        if made is None:
+            return mirrored_status(resource.parsed, None, why, now)
+        current = made.status.get("observedGeneration") == made.generation
+        return mirrored_status(resource.parsed, dict(made.status), why, now, current=current)
 
     async def _made(self, resource: Resource, made: Resource | None) -> Why:
         """Write the created object, unless it was already made from this spec, because choices in it are made once for

@@ -14,10 +14,19 @@ BEGIN, END = "## Reasons\n", "## Nodes\n"
 """The headings between which the text of the page is generated."""
 _HEAD = """
 `python -m ome_operator.describe.page` writes these tables from `ome_operator/core/reasons/`. `Ready` repeats the reasons of
-the other conditions; `ome explain` shows those with the condition *Pod* for a pod. *kstatus* is how Helm, Flux and Argo CD
-should read the object: InProgress (the object proceeds by itself, or when the requirement that it waits for is met), Failed
-(the object proceeds only after an edit or another action of a person) or Current. No condition `Reconciling` or `Stalled` is
-written yet.
+the other conditions; `ome explain` shows those with the condition *Pod* for a pod.
+
+*kstatus* is how Helm 4 (`--wait`), Flux and other software that uses the library kstatus read an object with this reason:
+
+* Failed: the object has the condition `Stalled`. Only an edit of this object helps, or, for a BenchmarkJob that has failed,
+  a new one.
+* InProgress: the object has the condition `Reconciling`. It proceeds by itself, or as soon as something else changes: a
+  model or a runtime is created, nodes get free, an agent has downloaded files, or somebody ends a freeze.
+* Current: the object has neither condition. With ScaledToZero, Disabled and Incomplete it has neither, too, but kstatus
+  reads `Ready=False` as InProgress.
+
+`Stalled` and `Reconciling` are first in `status.conditions`, and have the reason and the message of the condition that
+decides. At most one of them exists.
 """
 _NAMES = {
     "service": "NAME -n NAMESPACE",
@@ -48,7 +57,7 @@ def tables() -> str:
 
 def _row(record: ReasonRecord) -> str:
     conditions = ", ".join(dict.fromkeys(record.of))
-    return f"| {record} | {conditions} | {record.kstatus} | {record.meaning} | {_remedy(record)} |"
+    return f"| {record} | {conditions} | {record.read_as} | {record.meaning} | {_remedy(record)} |"
 
 
 def _remedy(record: ReasonRecord) -> str:

@@ -7,7 +7,7 @@ from ome_operator import keys
 from ome_operator.core.reasons import FROZEN, ROLLED_OUT, State, record_of
 from ome_operator.describe.tree import MISSING, Tree
 
-_OTHERS: Mapping[str, State] = {"NotSeen": State.WAITING, MISSING: State.STARTING, "Outdated": State.STARTING}
+_OTHERS: Mapping[str, State] = {MISSING: State.STARTING, "Outdated": State.STARTING}
 """States for reasons in trees that are not reasons of a condition."""
 
 

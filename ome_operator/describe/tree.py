@@ -151,7 +151,10 @@ def tree(body: Mapping[str, Any], observed: Observed) -> Tree:
     """
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     told = {entry.get("type"): entry for entry in status.get("conditions") or ()}
-    ready = told.get(READY) or {"status": "Unknown", "reason": "NotSeen", "message": _unseen(body)}
+    ready = told.get(READY) or {}
+    if not ready or ready.get("reason") == Reason.NOT_SEEN:
+        message = _unseen(body) if ready or not status else "the service has no condition Ready yet"
+        ready = {"status": "Unknown", "reason": str(Reason.NOT_SEEN), "message": message}
     current = ready.get("observedGeneration", metadata.get("generation")) == metadata.get("generation")
     wanted = str(status.get("revision") or "").rpartition("→")[2]
     data = _stored(metadata.get("uid") or "", observed)
@@ -182,11 +185,7 @@ def _called(reference: Any) -> str:
 def _unseen(body: Mapping[str, Any]) -> str:
     of = (body["metadata"].get("labels") or {}).get(keys.OPERATOR_CLASS)
     who = f"no operator of the class {of}, which its label {keys.OPERATOR_CLASS} names," if of else "no operator"
-    return (
-        f"the service has no status, because {who} has processed it yet"
-        if not body.get("status")
-        else "the service has no condition Ready yet"
-    )
+    return f"{who} has processed it yet"
 
 
 def _conditions(told: Mapping[str, Mapping[str, Any]]) -> Iterable[Said]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.reasons import RECONCILING, STALLED
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, NodeLost, Plan
 
 _MISSING = object()
@@ -83,9 +84,23 @@ def decision_json(decided: Decision) -> dict[str, Any]:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between two decisions in JSON; [] if they are equal."""
+    """Return the differences between two decisions in JSON; [] if they are equal. The conditions Stalled and Reconciling
+    are not compared, because they are derived from the others, and older recordings do not contain them.
+    """
     nothing: dict[str, Any] = {"steps": [], "events": []}
-    return list(_differ("", {**nothing, **then}, {**nothing, **_renamed(now, then)}))
+    return list(_differ("", {**nothing, **_without_summary(then)}, {**nothing, **_without_summary(_renamed(now, then))}))
+
+
+def _without_summary(decided: Mapping[str, Any]) -> Mapping[str, Any]:
+    status = decided.get("status")
+    if not isinstance(status, Mapping) or not isinstance(status.get("conditions"), list | tuple):
+        return decided
+    kept = [one for one in status["conditions"] if not _is_summary(one)]
+    return {**decided, "status": {**status, "conditions": kept}}
+
+
+def _is_summary(condition: Any) -> bool:
+    return isinstance(condition, Mapping) and condition.get("type") in (RECONCILING, STALLED)
 
 
 def _renamed(now: Mapping[str, Any], then: Mapping[str, Any]) -> Any:

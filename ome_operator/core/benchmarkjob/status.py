@@ -162,7 +162,14 @@ def _whole(job: BenchmarkJob, shared: Mapping[str, Any], conditions: list[dict[s
                 ADVICE, True, Reason.EDITED_AFTER_START, "; ".join((message, *(condition.message for condition in advice)))
             )
         ]
-    conditions = [*conditions, *cond.stamp(advice, job.status.get("conditions") or (), job.generation, now)]
+    before = job.status.get("conditions") or ()
+    conditions = cond.with_summary(
+        [*conditions, *cond.stamp(advice, before, job.generation, now)],
+        before,
+        job.generation,
+        now,
+        ended=is_final(shared),
+    )
     return {**shared, "observedGeneration": job.generation, "conditions": conditions}
 
 
@@ -173,6 +180,7 @@ def unreadable(status: Mapping[str, Any], generation: int, why: Why, now: dateti
     shared = {name: status[name] for name in _LASTING if status.get(name) is not None} or {"state": PENDING}
     stored = status.get("conditions") or ()
     if is_final(status):
-        return {**shared, "observedGeneration": generation, "conditions": [*stored]}
+        kept = cond.with_summary(stored, stored, generation, now, ended=True)
+        return {**shared, "observedGeneration": generation, "conditions": kept}
     condition = cond.Condition(COMPLETE, False, *why)
     return {**shared, "observedGeneration": generation, "conditions": cond.stamp([condition], stored, generation, now)}

@@ -66,6 +66,7 @@ def child(kind: str, body: Body, owned: str | None = None) -> Child:
         message=_failure(kind, body),
         content=content,
         template=_template(body) if kind == "StatefulSet" else "",
+        generation=_number(metadata.get("generation"), 0) if kind == "RoleScale" else 0,
     )
 
 

@@ -65,6 +65,8 @@ class Child(NamedTuple):
     template: str = ""
     """Name of a StatefulSet's current template, which its pods have as the value of a label; "" for other kinds, and
     while the name is unknown."""
+    generation: int = 0
+    """metadata.generation of a RoleScale; 0 for other kinds."""
 
 
 class Termination(NamedTuple):

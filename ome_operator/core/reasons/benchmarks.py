@@ -36,12 +36,12 @@ class BenchmarkReasons:
         remedy="correct the field that the message names",
     )  # fmt: skip
     NO_TOOLS_IMAGE = ReasonRecord(
-        "NoToolsImage", of=(COMPLETE,), kstatus=Kstatus.FAILED,
+        "NoToolsImage", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS,
         meaning="the operator runs outside of its chart and has no image for data sets and reports",
         remedy="start it with `--tools-image=REGISTRY/ome-agent:TAG` ([images/agent](../images/agent))",
     )  # fmt: skip
     NO_TOKENIZER = ReasonRecord(
-        "NoTokenizer", of=(COMPLETE,), kstatus=Kstatus.FAILED,
+        "NoTokenizer", of=(COMPLETE,), kstatus=Kstatus.IN_PROGRESS,
         meaning="no tokenizer is named, so tokens cannot be counted",
         remedy="set `spec.tokenizer`",
     )  # fmt: skip

@@ -30,12 +30,12 @@ class CatalogReasons:
         remedy="the message names a node and its reason; agents try again by themselves",
     )  # fmt: skip
     NOT_SERVED = ReasonRecord(
-        "NotServed", of=(READY,), kstatus=FAILED,
+        "NotServed", of=(READY,), kstatus=IN_PROGRESS,
         meaning="no agent can download from a URI of this scheme",
         remedy="put the files on the nodes, and write `local:///path` or label them",
     )  # fmt: skip
     TOO_MANY_MODELS = ReasonRecord(
-        "TooManyModels", of=(READY,), kstatus=FAILED,
+        "TooManyModels", of=(READY,), kstatus=IN_PROGRESS,
         meaning="the namespace has more BaseModels than `modelsPerNamespace` of the chart (100). The oldest are used; "
         "the operator and its agents ignore this BaseModel",
         remedy="delete BaseModels that are not needed, make it a ClusterBaseModel, or ask an administrator to raise the "

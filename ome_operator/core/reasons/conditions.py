@@ -9,6 +9,8 @@ ENGINE_READY, DECODER_READY, ROUTER_READY = "EngineReady", "DecoderReady", "Rout
 ROLLED_OUT, READY, ADVICE = "RolledOut", "Ready", "Advice"
 SCALED = "Scaled"
 """Condition that states whether every desired group is ready; Ready only states whether the service answers requests."""
+STALLED, RECONCILING = "Stalled", "Reconciling"
+"""Conditions that summarize the others for kstatus. At most one of them exists, and it is True."""
 DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """"runtime" or "model" -> the condition which reports that the current object differs from the version that the service
 uses. Only services that do not follow edits of the object have the condition."""
@@ -24,6 +26,7 @@ CONDITION = {keys.ENGINE: ENGINE_READY, keys.DECODER: DECODER_READY, keys.ROUTER
 COMPONENTS = tuple(CONDITION.values())
 """The conditions of components."""
 ORDER = (
+    STALLED, RECONCILING,
     FROZEN, MODEL_READY, RUNTIME_READY, ENGINE_READY, DECODER_READY, ROUTER_READY, PREFLIGHT, RECOVERED, SCALED, ROLLED_OUT,
     READY, *DRIFTED.values(), ROUTER_INTACT, ADVICE,
 )  # fmt: skip

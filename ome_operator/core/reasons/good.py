@@ -14,7 +14,7 @@ class GoodReasons:
 
     READY = _good(
         "Ready",
-        (*on.COMPONENTS, on.MODEL_READY),
+        (*on.COMPONENTS, on.MODEL_READY, on.READY),
         "every pod of every wanted group is ready, or enough nodes hold the model",
     )
     FOUND = _good("Found", (on.RUNTIME_READY, on.READY), "the runtime, or nodes with the accelerator, exist")

@@ -25,8 +25,14 @@ class InputReasons:
         meaning="the object cannot be read",
         remedy="correct the field that the message names",
     )  # fmt: skip
+    NOT_SEEN = ReasonRecord(
+        "NotSeen", of=(READY, COMPLETE), kstatus=IN_PROGRESS, state=State.WAITING, passing=True,
+        meaning="no operator has processed the object yet. The CRD has this status as its default",
+        remedy="wait some seconds. If that does not change: is the operator running, does it watch the object's namespace "
+        "([namespaces](namespaces.md)), and is it of the class that the object's label `ome.io/operator-class` names?",
+    )  # fmt: skip
     FORMER_SHAPE = ReasonRecord(
-        "FormerShape", of=(READY,), kstatus=FAILED,
+        "FormerShape", of=(READY,), kstatus=IN_PROGRESS,
         meaning="the running objects were created by an older version, which had one StatefulSet for all leaders of a "
         "role. Nothing of the service is changed or deleted",
         remedy="run that version again; or delete the InferenceService, which ends its pods, and apply it again",
@@ -47,12 +53,12 @@ class InputReasons:
         remedy="add `engine: {}`, which uses the engine of the runtime",
     )  # fmt: skip
     NO_CONTAINER = ReasonRecord(
-        "NoContainer", of=COMPONENTS, kstatus=FAILED,
+        "NoContainer", of=COMPONENTS, kstatus=IN_PROGRESS,
         meaning="a component has no container to run",
         remedy="give the runtime or the service a runner for it",
     )  # fmt: skip
     INVALID_POD = ReasonRecord(
-        "InvalidPod", of=(*COMPONENTS, READY, COMPLETE), kstatus=FAILED,
+        "InvalidPod", of=(*COMPONENTS, READY, COMPLETE), kstatus=IN_PROGRESS,
         meaning="a part of a pod spec has the wrong shape, or is not a field of a pod",
         remedy="correct the field that the message names; the message also names the field that it resembles",
     )  # fmt: skip
@@ -62,84 +68,84 @@ class InputReasons:
         remedy="raise its `minReplicas`, or leave the component out",
     )  # fmt: skip
     BASE_MODEL_NOT_FOUND = ReasonRecord(
-        "BaseModelNotFound", of=(MODEL_READY, READY), kstatus=FAILED,
+        "BaseModelNotFound", of=(MODEL_READY, READY), kstatus=IN_PROGRESS,
         meaning="the model does not exist, or not yet",
         remedy="apply it, or correct the name or the `kind`",
     )  # fmt: skip
     INVALID_MODEL = ReasonRecord(
-        "InvalidModel", of=(MODEL_READY,), kstatus=FAILED,
+        "InvalidModel", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="the model exists but cannot be read",
         remedy="correct the field of the model that the message names",
     )  # fmt: skip
     MODEL_DISABLED = ReasonRecord(
-        "ModelDisabled", of=(MODEL_READY,), kstatus=FAILED,
+        "ModelDisabled", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="`spec.disabled` of the model is true",
         remedy="enable it, or use another model",
     )  # fmt: skip
     MODEL_UNKNOWN = ReasonRecord(
-        "ModelUnknown", of=(RUNTIME_READY,), kstatus=FAILED,
+        "ModelUnknown", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
         meaning="no runtime is named, and none can be chosen before the model exists",
         remedy="apply the model",
     )  # fmt: skip
     FINE_TUNED_WEIGHT_NOT_FOUND = ReasonRecord(
-        "FineTunedWeightNotFound", of=(MODEL_READY,), kstatus=FAILED,
+        "FineTunedWeightNotFound", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="`spec.model.fineTunedWeights` names a FineTunedWeight that does not exist",
         remedy="apply it, or correct the name",
     )  # fmt: skip
     INVALID_FINE_TUNED_WEIGHT = ReasonRecord(
-        "InvalidFineTunedWeight", of=(MODEL_READY,), kstatus=FAILED,
+        "InvalidFineTunedWeight", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="`spec.model.fineTunedWeights` names a FineTunedWeight that cannot be read",
         remedy="correct the field of the FineTunedWeight that the message names",
     )  # fmt: skip
     FINE_TUNED_WEIGHT_DISABLED = ReasonRecord(
-        "FineTunedWeightDisabled", of=(MODEL_READY,), kstatus=FAILED,
+        "FineTunedWeightDisabled", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="`spec.model.fineTunedWeights` names a FineTunedWeight whose `spec.disabled` is true",
         remedy="enable it",
     )  # fmt: skip
     WRONG_BASE_MODEL = ReasonRecord(
-        "WrongBaseModel", of=(MODEL_READY,), kstatus=FAILED,
+        "WrongBaseModel", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="a fine-tuned weight was trained on another model",
         remedy="name weights of this model",
     )  # fmt: skip
     WEIGHTS_DO_NOT_MIX = ReasonRecord(
-        "WeightsDoNotMix", of=(MODEL_READY,), kstatus=FAILED,
+        "WeightsDoNotMix", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="merged weights replace the model's own weights, so no other fine-tuned weight can be used with them",
         remedy="name them alone",
     )  # fmt: skip
     CLAIM_IN_OTHER_NAMESPACE = ReasonRecord(
-        "ClaimInOtherNamespace", of=(MODEL_READY,), kstatus=FAILED,
+        "ClaimInOtherNamespace", of=(MODEL_READY,), kstatus=IN_PROGRESS,
         meaning="the model's `pvc://` URI names a claim of another namespace, which a pod cannot mount",
         remedy="create a claim in the service's namespace, and a BaseModel there that names it",
     )  # fmt: skip
     RUNTIME_NOT_FOUND = ReasonRecord(
-        "RuntimeNotFound", of=(RUNTIME_READY,), kstatus=FAILED,
+        "RuntimeNotFound", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
         meaning="the runtime does not exist, or not yet",
         remedy="apply it, or correct the name or the `kind`",
     )  # fmt: skip
     INVALID_RUNTIME = ReasonRecord(
-        "InvalidRuntime", of=(RUNTIME_READY,), kstatus=FAILED,
+        "InvalidRuntime", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
         meaning="the runtime exists but cannot be read",
         remedy="correct the field of the runtime that the message names",
     )  # fmt: skip
     RUNTIME_DISABLED = ReasonRecord(
-        "RuntimeDisabled", of=(RUNTIME_READY,), kstatus=FAILED,
+        "RuntimeDisabled", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
         meaning="`spec.disabled` of the runtime is true",
         remedy="enable it, or use another runtime",
     )  # fmt: skip
     NO_RUNTIME_FITS = ReasonRecord(
-        "NoRuntimeFits", of=(RUNTIME_READY, READY), kstatus=FAILED,
+        "NoRuntimeFits", of=(RUNTIME_READY, READY), kstatus=IN_PROGRESS,
         meaning="no runtime is named, and none fits the model; the message names the rules that exclude each, the "
         "closest first",
         remedy="`ome explain runtime -f FILE` lists all runtimes with the rules that exclude them",
         see="See [choosing](choosing.md)",
     )  # fmt: skip
     ACCELERATOR_NOT_FOUND = ReasonRecord(
-        "AcceleratorNotFound", of=(RUNTIME_READY,), kstatus=FAILED,
+        "AcceleratorNotFound", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
         meaning="the named AcceleratorClass does not exist",
         remedy="apply it (`config/accelerators`), or correct the name",
     )  # fmt: skip
     NO_ACCELERATOR_FITS = ReasonRecord(
-        "NoAcceleratorFits", of=(RUNTIME_READY,), kstatus=FAILED,
+        "NoAcceleratorFits", of=(RUNTIME_READY,), kstatus=IN_PROGRESS,
         meaning="no AcceleratorClass has what `acceleratorSelector` and the runtime ask for",
         remedy="ask for less, or name a class",
     )  # fmt: skip
@@ -150,12 +156,12 @@ class InputReasons:
         remedy="name a revision that `ome history NAME` lists, or remove the field",
     )  # fmt: skip
     REVISION_TOO_LARGE = ReasonRecord(
-        "RevisionTooLarge", of=(ENGINE_READY,), kstatus=FAILED,
+        "RevisionTooLarge", of=(ENGINE_READY,), kstatus=IN_PROGRESS,
         meaning="engine and decoder render to more than a revision may hold",
         remedy="move large values to a ConfigMap",
     )  # fmt: skip
     CONFIGURATION_REFUSED = ReasonRecord(
-        "ConfigurationRefused", of=(ROLLED_OUT,), kstatus=FAILED, loud=True,
+        "ConfigurationRefused", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, loud=True,
         meaning="SGLang's own argument parser would exit at the flags that the message names, on every GPU. The edit "
                 "is neither rolled out nor stored; the serving revision continues to serve and scale. Stored revisions "
                 "are never refused",
@@ -189,13 +195,13 @@ class InputReasons:
         remedy="follow the message, and the service adopts the edit ([revisions](revisions.md))",
     )  # fmt: skip
     FOREIGN_MANAGER = ReasonRecord(
-        "ForeignManager", of=(ANOTHER,), kstatus=FAILED,
+        "ForeignManager", of=(ANOTHER,), kstatus=IN_PROGRESS,
         meaning="another operator writes this service's status, so this operator changes nothing until five minutes "
                 "after its last write",
         remedy="stop one of the two ([coming from OME](migrate.md))",
     )  # fmt: skip
     INTERNAL_ERROR = ReasonRecord(
-        "InternalError", of=(READY, ROLLED_OUT, COMPLETE), kstatus=FAILED, printed=True,
+        "InternalError", of=(READY, ROLLED_OUT, COMPLETE), kstatus=IN_PROGRESS, printed=True,
         meaning="a bug of the operator; other services are not affected",
         remedy="a bug of the operator: report it with the traceback in its log",
     )  # fmt: skip

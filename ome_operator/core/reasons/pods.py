@@ -18,8 +18,8 @@ class PodReasons:
         remedy="wait; the message has the counts",
     )  # fmt: skip
     PROGRESSING = ReasonRecord(
-        "Progressing", of=(*COMPONENTS, ROLLED_OUT), kstatus=IN_PROGRESS, state=State.STARTING, stage=RolloutStage.READY,
-        passing=True,
+        "Progressing", of=(*COMPONENTS, ROLLED_OUT, READY), kstatus=IN_PROGRESS, state=State.STARTING,
+        stage=RolloutStage.READY, passing=True,
         meaning="pods start; loading a terabyte of weights takes its time",
         remedy="wait; the message has the counts",
     )  # fmt: skip

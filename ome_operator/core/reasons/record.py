@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Self
 
+from ome_operator.core.reasons.conditions import READY
+
 ORDINARY = 100
 """Gravity of reasons that have no gravity of their own."""
 POD = "Pod"
@@ -52,18 +54,20 @@ class RolloutStage(StrEnum):
 
 
 class Kstatus(StrEnum):
-    """How kstatus, and with it Helm, Flux and Argo CD, should interpret an object with a condition for this reason.
+    """Which of the conditions Reconciling and Stalled an object has because of a reason (`core/status/conditions.py`). The
+    values are the words of kstatus, which Helm and Flux use to interpret the object.
 
-    The operator does not write the conditions Reconciling and Stalled yet; these values prepare for them. A failure of pods
-    is InProgress until ProgressDeadlineExceeded, as kstatus interprets a Deployment, because the kubelet retries.
+    Helm and Flux regard an object that is Stalled as failed, and may roll back. So a reason that other objects, nodes,
+    agents, quotas or time can remove is InProgress, even if somebody has to act: a release may create the model or the
+    runtime a second after the service.
     """
 
     CURRENT = "Current"
-    """Neither Reconciling nor Stalled: the object matches its spec."""
+    """Neither Reconciling nor Stalled: the object is as its spec requires."""
     IN_PROGRESS = "InProgress"
-    """Reconciling: the object makes progress without action, or as soon as the awaited resource is available."""
+    """Reconciling: the object makes progress without action, or as soon as something outside of the object changes."""
     FAILED = "Failed"
-    """Stalled: the object makes progress only after an edit or another action."""
+    """Stalled: the object makes progress only after an edit of this object. A BenchmarkJob that has failed makes none."""
 
 
 class ReasonRecord(str):
@@ -104,6 +108,8 @@ class ReasonRecord(str):
     ORDINARY on, reasons of pods are sorted by name."""
     pods: str
     """The text after a number of pods, such as "2 pods unschedulable"; "" for the word itself."""
+    stops: bool
+    """Whether a rollout with the reason waits for a change that somebody has to make, although its state is WAITING."""
     on_its_way: bool
     """Whether a pod has the reason during a normal start, so that the condition of its component is Progressing."""
 
@@ -114,13 +120,14 @@ class ReasonRecord(str):
     def __init__(
         self, word: str, *, of: tuple[str, ...], kstatus: Kstatus, meaning: str, remedy: str = "", printed: bool = False,
         router_remedy: str = "", see: str = "", state: State = State.BROKEN, stage: RolloutStage | None = None,
-        passing: bool = False, loud: bool = False, gravity: int = ORDINARY, pods: str = "", on_its_way: bool = False,
+        passing: bool = False, loud: bool = False, gravity: int = ORDINARY, pods: str = "", stops: bool = False,
+        on_its_way: bool = False,
     ) -> None:  # fmt: skip
         """Set the attributes of the record."""
         self.word, self.of, self.kstatus = word, of, kstatus
         self.meaning, self.remedy, self.printed, self.router_remedy, self.see = meaning, remedy, printed, router_remedy, see
         self.state, self.stage, self.passing, self.loud, self.gravity = state, stage, passing, loud, gravity
-        self.pods, self.on_its_way = pods, on_its_way
+        self.pods, self.stops, self.on_its_way = pods, stops, on_its_way
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         """Return the serialized form of the record, which is its word."""
@@ -134,7 +141,15 @@ class ReasonRecord(str):
     @property
     def passes(self) -> bool:
         """Whether a rollout that stops at the reason's stage continues without action."""
-        return self.stage is not None and self.kstatus is Kstatus.IN_PROGRESS and self.state is not State.HELD
+        return self.stage is not None and self.state in (State.WAITING, State.STARTING) and not self.stops
+
+    @property
+    def read_as(self) -> Kstatus:
+        """How kstatus interprets an object with a condition for the reason. kstatus also reads the condition Ready, and an
+        object that is not Ready is never Current.
+        """
+        unready = self.kstatus is Kstatus.CURRENT and not self.good and READY in self.of
+        return Kstatus.IN_PROGRESS if unready else self.kstatus
 
     @property
     def moves(self) -> bool:

@@ -13,7 +13,7 @@ class RecoveryReasons:
         remedy="look for what these groups share, such as storage or a network",
     )  # fmt: skip
     RECYCLE_LIMIT = ReasonRecord(
-        "RecycleLimit", of=(RECOVERED,), kstatus=Kstatus.FAILED, gravity=30,
+        "RecycleLimit", of=(RECOVERED,), kstatus=Kstatus.IN_PROGRESS, gravity=30,
         meaning="a group was recycled `maxRecycles` times in a row and is not recycled again",
         remedy="read the logs, then delete the group's pods, or raise `maxRecycles`; or delete the StatefulSet of its "
                "leader, so that another group replaces this one",

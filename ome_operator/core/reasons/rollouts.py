@@ -12,7 +12,7 @@ class ObjectReasons:
     """Errors of the API server, and name conflicts with other objects."""
 
     NAME_TAKEN = ReasonRecord(
-        "NameTaken", of=(*COMPONENTS, READY, COMPLETE), kstatus=FAILED,
+        "NameTaken", of=(*COMPONENTS, READY, COMPLETE), kstatus=IN_PROGRESS,
         meaning="an object of that name exists and does not belong to this service",
         remedy="rename the object that the message names, or the service. An object that OME made: `ome adopt service "
         "NAMESPACE/NAME` ([coming from OME](migrate.md))",
@@ -23,12 +23,12 @@ class ObjectReasons:
         remedy="wait",
     )  # fmt: skip
     INVALID = ReasonRecord(
-        "Invalid", of=_REFUSALS, kstatus=FAILED, loud=True,
+        "Invalid", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
         meaning="the API server refuses the object as it is rendered",
         remedy="correct the field of the pod that its message names",
     )  # fmt: skip
     FORBIDDEN = ReasonRecord(
-        "Forbidden", of=_REFUSALS, kstatus=FAILED, loud=True,
+        "Forbidden", of=_REFUSALS, kstatus=IN_PROGRESS, loud=True,
         meaning="the operator has no right to write the object",
         remedy="`kubectl auth can-i … --as system:serviceaccount:ome:ome-operator`; is the namespace the operator's own, "
         'or in `admissionPolicy.forbiddenNamespaces`? "cannot set blockOwnerDeletion" (OpenShift): install the chart '
@@ -54,7 +54,7 @@ class RolloutReasons:
     """Reasons why a rollout waits."""
 
     NOTHING_TO_RUN = ReasonRecord(
-        "NothingToRun", of=(ROLLED_OUT,), kstatus=FAILED,
+        "NothingToRun", of=(ROLLED_OUT,), kstatus=IN_PROGRESS,
         meaning="nothing can be rendered for the service, and it has no stored revision; running pods are kept",
         remedy="read the other conditions",
     )  # fmt: skip
@@ -81,8 +81,8 @@ class RolloutReasons:
         remedy='wait, or see "Nodes" below',
     )  # fmt: skip
     DOES_NOT_FIT = ReasonRecord(
-        "DoesNotFit", of=(ROLLED_OUT, *COMPONENTS), kstatus=FAILED, state=State.WAITING, stage=RolloutStage.CAPACITY,
-        loud=True, printed=True,
+        "DoesNotFit", of=(ROLLED_OUT, *COMPONENTS), kstatus=IN_PROGRESS, state=State.WAITING, stage=RolloutStage.CAPACITY,
+        loud=True, stops=True, printed=True,
         meaning="the nodes that exist, even if they were empty, cannot hold all groups; the message names the label, "
                 "taint or amount that is missing. If a serving revision would be replaced, the new revision waits and "
                 "the old one stays; the pods of a new service are created",
@@ -111,7 +111,7 @@ class RolloutReasons:
         "repeated for five minutes, and then the rollout goes on without it",
     )  # fmt: skip
     DRY_RUN_REFUSED = ReasonRecord(
-        "DryRunRefused", of=(ROLLED_OUT,), kstatus=FAILED, stage=RolloutStage.ACCEPTED,
+        "DryRunRefused", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, stage=RolloutStage.ACCEPTED,
         meaning="the API server refuses the new workloads or their pods in a dry run (an admission policy, Pod Security, a "
         "LimitRange), or a quota has too little left for the new pods after the old ones are gone; the old revision serves "
         "meanwhile",
@@ -141,7 +141,7 @@ class RolloutReasons:
         remedy="wait; a pod that stays Terminating is on a lost node, or uses its grace period",
     )  # fmt: skip
     PROGRESS_DEADLINE_EXCEEDED = ReasonRecord(
-        "ProgressDeadlineExceeded", of=(ROLLED_OUT,), kstatus=FAILED, stage=RolloutStage.READY, loud=True,
+        "ProgressDeadlineExceeded", of=(ROLLED_OUT,), kstatus=IN_PROGRESS, stage=RolloutStage.READY, loud=True,
         meaning="the new revision's pods have made no progress for `spec.rollout.readyTimeout` (1 h if it is not set); "
         "the message names what is not ready",
         remedy="correct the cause, or go back: `ome undo NAME`",

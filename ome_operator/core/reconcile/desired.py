@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
 from ome_operator.core.group_numbers import by_worth, chosen, taken
-from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.objects import Child, Manifest
 from ome_operator.core.observed.slices import Slice
 from ome_operator.core.placement.gangs import PLACED, Placing, served_first, without_gangs
+from ome_operator.core.reasons import READY, Reason
 from ome_operator.core.reconcile.advice import advice
 from ome_operator.core.reconcile.plan import ApplyStatus, Create, EnsureSecret
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -22,6 +25,7 @@ from ome_operator.core.rollout.planner import ReplicaCounts, routers
 from ome_operator.core.rollout.routers import deployment
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.rollout.traffic import TrafficSplit, weigh
+from ome_operator.core.status import conditions as cond
 from ome_operator.core.status.progress import RoleProgress, RoleProgressSpec, progress
 from ome_operator.names import title
 
@@ -288,10 +292,24 @@ def _scale_status(
             for found in snapshot.slices.values()
             for pod in found.pods
         )
-        wanted = scaling.role_scale_status(intent.owner, name, have, min(one.ready_groups, have))
-        if child.content != wanted["status"]:
-            out.append(ApplyStatus(wanted))
+        status = {
+            **scaling.role_scale_status(intent.owner, name, have, min(one.ready_groups, have)),
+            "observedGeneration": child.generation,
+            "conditions": _scale_conditions(child, one, snapshot.now),
+        }
+        if child.content != status:
+            out.append(ApplyStatus(scaling.with_status(intent.owner, name, status)))
     return tuple(out)
+
+
+def _scale_conditions(scale: Child, role: RoleProgress, now: datetime) -> list[dict[str, Any]]:
+    """Return the conditions of a RoleScale. Their message contains only counts that the status has anyway, so that they
+    cause no further writes.
+    """
+    ready, wanted = min(role.ready_groups, role.role.groups), role.role.groups
+    reason = Reason.READY if role.complete else Reason.PROGRESSING
+    condition = cond.Condition(READY, role.complete, reason, f"{ready} of {wanted} groups are ready")
+    return cond.stamp([condition], (scale.content or {}).get("conditions") or (), scale.generation, now)
 
 
 def selector(owner: meta.Owner, revision: str) -> str:

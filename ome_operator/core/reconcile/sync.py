@@ -227,7 +227,7 @@ def refuse_spec(
         wanted = [cond.Condition(ROLLED_OUT, False, reason, why), answers]
     types = {each.type for each in wanted}
     kept = [one for one in stored if one.get("type") not in types]
-    said = [*kept, *cond.stamp(wanted, stored, generation, now)]
+    said = cond.with_summary([*kept, *cond.stamp(wanted, stored, generation, now)], stored, generation, now)
     return Plan(status={**before, "observedGeneration": generation, "conditions": said}, events=events(stored, said))
 
 
@@ -239,4 +239,5 @@ def _another(service: InferenceService, manager: str, now: datetime) -> Plan:
     stored = service.status.get("conditions") or ()
     wanted = [cond.Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, why)]
     said = [one for one in stored if one.get("type") in ORDER] + cond.stamp(wanted, stored, service.generation, now)
+    said = cond.with_summary(said, stored, service.generation, now)
     return Plan(status={**service.status, "conditions": said}, urgent=False, requeue_after=ANOTHER_RETRY)

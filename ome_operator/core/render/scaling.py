@@ -52,13 +52,20 @@ def role_scale(owner: meta.Owner, component: str, replicas: int) -> Manifest:
 
 
 def role_scale_status(owner: meta.Owner, component: str, groups: int, ready: int) -> Manifest:
-    """Return the status of a scale object. Autoscalers use its selector to find the leaders of all revisions."""
+    """Return the counts in the status of a scale object. Autoscalers use its selector to find the leaders of all
+    revisions.
+    """
     selector = meta.requirement(meta.leaders(owner.name, component))
+    return {"replicas": groups, "readyReplicas": ready, "selector": selector}
+
+
+def with_status(owner: meta.Owner, component: str, status: Manifest) -> Manifest:
+    """Return the manifest with which a status of a scale object is applied."""
     return {
         "apiVersion": keys.API_VERSION,
         "kind": "RoleScale",
         "metadata": {"name": names.component(owner.name, component), "namespace": owner.namespace},
-        "status": {"replicas": groups, "readyReplicas": ready, "selector": selector},
+        "status": status,
     }
 
 

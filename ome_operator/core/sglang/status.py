@@ -19,26 +19,33 @@ _FIELD = re.compile(r"(?<!'s )(?<!\w: )\bspec\.(\w+)")
 """Matches a field name in a message, unless it is a field of a runtime."""
 
 
-def mirrored_status(short: SglangModel | Serving, made: Mapping[str, Any] | None, why: Why, now: datetime) -> dict[str, Any]:
-    """Return the status of an object of sglang.ai. It is built from the status of the object that was created for it, or
-    from the reason why there is no such object.
+def mirrored_status(
+    short: SglangModel | Serving, made: Mapping[str, Any] | None, why: Why, now: datetime, *, current: bool = True
+) -> dict[str, Any]:
+    """Return the status of an object of sglang.ai. It is built from `made`, the status of the object that was created for
+    it, or from the reason why there is no such object.
+
+    `current` is false if `made` describes an older generation of the created object. The status then describes the
+    generation before the last edit, so that nobody takes the state from before the edit for its result.
     """
     shared = {name: made[name] for name in _COPIED if made and made.get(name)}
     shared = {name: value for name, value in shared.items() if (name == "state") == isinstance(short, SglangModel)}
-    if made is not None and made.get("conditions") and not why.reason:
+    generation = short.generation
+    if made is not None and made.get("observedGeneration") and made.get("conditions") and not why.reason:
+        generation -= not current
         conditions = [
             {
                 **condition,
                 "message": _own_words(short, condition.get("message") or ""),
-                "observedGeneration": short.generation,
+                "observedGeneration": generation,
             }
             for condition in made["conditions"]
         ]
     else:
         reason, sentence = why if why.reason else (Reason.CREATING, "it was just created")
         condition = cond.Condition(READY, False, reason, sentence)
-        conditions = cond.stamp([condition], short.status.get("conditions") or (), short.generation, now)
-    return {**shared, "observedGeneration": short.generation, "conditions": conditions}
+        conditions = cond.stamp([condition], short.status.get("conditions") or (), generation, now)
+    return {**shared, "observedGeneration": generation, "conditions": conditions}
 
 
 def _own_words(short: SglangModel | Serving, message: str) -> str:

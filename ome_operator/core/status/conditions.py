@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ome_operator.core.reasons import ADVICE, Reason
+from ome_operator.core.reasons import ADVICE, ANOTHER, READY, RECONCILING, ROLLED_OUT, STALLED, Kstatus, Reason, record_of
 
 MESSAGE_LIMIT = 1024
 ADVICE_LIMIT = 8 * MESSAGE_LIMIT
@@ -25,11 +25,54 @@ class Condition(NamedTuple):
 def stamp(
     wanted: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: datetime
 ) -> list[dict[str, Any]]:
-    """Return the conditions in the form of the API. `before` are the stored conditions; a transition time is kept if the
-    status of its condition is unchanged.
+    """Return the conditions in the form of the API, with their summary. `before` are the stored conditions; a transition
+    time is kept if the status of its condition is unchanged.
     """
+    before = [*before]
     old = {condition.get("type"): condition for condition in before}
-    return [_stamp(condition, old.get(condition.type), generation, now) for condition in wanted]
+    stamped = [_stamp(condition, old.get(condition.type), generation, now) for condition in wanted]
+    return with_summary(stamped, before, generation, now)
+
+
+def with_summary(
+    conditions: Iterable[Mapping[str, Any]],
+    before: Iterable[Mapping[str, Any]],
+    generation: int,
+    now: datetime,
+    *,
+    ended: bool = False,
+) -> list[dict[str, Any]]:
+    """Return conditions in the form of the API with their summary in front: Stalled, Reconciling, or neither.
+
+    The summary is derived from the other conditions, so that it causes no write of its own. `before` are the stored
+    conditions. `ended` is true if the object makes no progress any more, whatever the reason is.
+    """
+    others = [dict(condition) for condition in conditions if condition.get("type") not in (STALLED, RECONCILING)]
+    found = _summary(others, ended)
+    old = next((one for one in before if found is not None and one.get("type") == found.type), None)
+    return others if found is None else [_stamp(found, old, generation, now), *others]
+
+
+def _summary(conditions: Iterable[Mapping[str, Any]], ended: bool) -> Condition | None:
+    """Return the condition Stalled or Reconciling; None if no condition reports anything that is missing.
+
+    Reason and message are those of the condition that decides. Ready comes first, because it repeats the most important
+    cause, then RolledOut.
+    """
+    found: dict[Kstatus, list[Mapping[str, Any]]] = {Kstatus.FAILED: [], Kstatus.IN_PROGRESS: [], Kstatus.CURRENT: []}
+    for one in conditions:
+        if one.get("status") == ("True" if one.get("type") == ANOTHER else "False"):
+            kstatus = record_of(str(one.get("reason"))).kstatus
+            found[Kstatus.FAILED if ended and kstatus is Kstatus.IN_PROGRESS else kstatus].append(one)
+    for type_, kstatus in ((STALLED, Kstatus.FAILED), (RECONCILING, Kstatus.IN_PROGRESS)):
+        if causes := found[kstatus]:
+            first = min(causes, key=lambda one: _DECIDES.get(str(one.get("type")), len(_DECIDES)))
+            return Condition(type_, True, str(first.get("reason")), str(first.get("message") or ""))
+    return None
+
+
+_DECIDES = {ANOTHER: 0, READY: 1, ROLLED_OUT: 2}
+"""Type of a condition -> its rank among the conditions that can decide about the summary."""
 
 
 def advice(sentences: Iterable[str]) -> list[Condition]:

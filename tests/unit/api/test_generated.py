@@ -9,6 +9,8 @@ import yaml
 
 from ome_operator.api import crds
 from ome_operator.api.kinds import KINDS, Kind
+from ome_operator.core.reasons import REASONS, Kstatus
+from tests.support.kstatus import kstatus
 from tests.unit.api.walker import OPEN, nodes
 
 ALL = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.crd)
@@ -56,8 +58,24 @@ def test_every_field_has_a_description(kind: Kind) -> None:
 
 @ALL
 def test_no_default_anywhere(kind: Kind) -> None:
-    """A default would change what stored objects read as, and with it every revision (decisions 2)."""
-    assert [at for at, node in nodes(schema_of(kind)) if "default" in node] == []
+    """A default would change what stored objects read as, and with it every revision (decisions 2). A status is no input of
+    a revision.
+    """
+    found = [at for at, node in nodes(schema_of(kind)) if "default" in node]
+    assert found == ([] if kind.kind == "NodeModels" else [".status"])
+
+
+@ALL
+def test_an_object_that_no_operator_has_processed_says_so(kind: Kind) -> None:
+    """`kubectl get` shows it, and kstatus does not take the object for one that is complete."""
+    default = schema_of(kind)["properties"]["status"].get("default")
+    if kind.kind == "NodeModels":  # written by an agent, and nobody waits for it
+        assert default is None
+        return
+    (condition,) = default["conditions"]
+    assert kind.status.model_validate(default, by_alias=True, by_name=False).dump() == default
+    assert (condition["status"], REASONS[condition["reason"]].kstatus) == ("Unknown", Kstatus.IN_PROGRESS)
+    assert kstatus({"metadata": {"generation": 1}, "status": default}) == "InProgress"
 
 
 def test_what_people_look_for_comes_first() -> None:

@@ -15,6 +15,7 @@ from ome_operator.core.sglang import convert
 from ome_operator.kube.errors import KubeError
 from ome_operator.machinery.workqueue import WorkQueue
 from tests.support import yamls
+from tests.support.conditions import plain
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
 from tests.unit.core.benchmarkjob import jobs
@@ -56,7 +57,7 @@ async def test_a_bug_of_ours_is_a_condition_and_one_traceback(
     with caplog.at_level(logging.INFO):
         assert not await passes.reconcile(ref)
         assert not await passes.reconcile(ref)
-    ((condition,),) = [one["status"]["conditions"] for one in api.bodies("apply")]
+    ((condition,),) = [plain(one["status"]) for one in api.bodies("apply")]
     assert (condition["type"] in ("Ready", "Complete"), condition["status"]) == (True, "False")
     assert (condition["reason"], condition["message"]) == ("InternalError", BUG)
     assert [bool(one.exc_info) for one in caplog.records] == [True, False]

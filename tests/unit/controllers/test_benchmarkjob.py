@@ -11,6 +11,7 @@ from ome_operator.core.benchmarkjob.job import Images
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Conflict
 from tests.support import yamls
+from tests.support.conditions import plain
 from tests.support.fake_api import Call, FakeApi
 from tests.unit.controllers import makers
 
@@ -51,7 +52,7 @@ class World:
     async def says(self) -> tuple[str, str]:
         """Reason and sentence after a pass."""
         await self.passes.reconcile(REF)
-        (one,) = self.api.bodies("apply")[-1]["status"]["conditions"]
+        (one,) = plain(self.api.bodies("apply")[-1]["status"])
         return one["reason"], one["message"]
 
 

@@ -19,6 +19,7 @@ from ome_operator.core.benchmarkjob.job import Images
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reconcile.plan import Delete, Patch, Plan
 from tests.support import parts, yamls
+from tests.support.conditions import plain
 from tests.support.fake_api import Call, FakeApi
 from tests.support.parts import changed
 from tests.unit.controllers import makers
@@ -87,7 +88,7 @@ async def test_no_benchmark_starts(settled: dict[str, Any], reason: str) -> None
     passes = BenchmarkJobReconciler(cluster(body, **settled), api, makers.queue(), 600.0, makers.wall, Images("", ""))
     await passes.reconcile(Ref(BENCHMARK, "team", "speed"))
     assert [(call.kind, call.subresource) for call in api.calls] == [(BENCHMARK, "status")]
-    (item,) = api.bodies("apply")[0]["status"]["conditions"]
+    (item,) = plain(api.bodies("apply")[0]["status"])
     assert item["reason"] == reason and "would start its Job" in item["message"]
 
 
@@ -108,7 +109,7 @@ async def test_nothing_is_made_of_a_short_form(settled: dict[str, Any], reason: 
         Ref("Serving", "team", "s")
     )
     assert [(call.kind, call.subresource) for call in api.calls] == [("Serving", "status")]
-    (item,) = api.bodies("apply")[0]["status"]["conditions"]
+    (item,) = plain(api.bodies("apply")[0]["status"])
     assert item["reason"] == reason and "would create InferenceService s" in item["message"]
 
 

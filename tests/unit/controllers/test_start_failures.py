@@ -14,6 +14,7 @@ from ome_operator.core.observed.objects import Pod, Ref
 from ome_operator.core.reasons import Why
 from ome_operator.kube.errors import TooMany
 from tests.support import yamls
+from tests.support.conditions import plain
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
 from tests.unit.core.observed.test_starts import NO_DIRECTORY
@@ -103,5 +104,5 @@ async def test_a_benchmark_whose_volume_cannot_be_mounted_says_so() -> None:
     cluster: Any = makers.cluster(body, made)
     passes = BenchmarkJobReconciler(cluster, api, makers.queue(), 600.0, makers.wall, Images("sglang:1", "tools:1"))
     await passes.reconcile(Ref(BENCHMARK, "team", "speed"))
-    (told,) = api.bodies("apply")[-1]["status"]["conditions"]
+    (told,) = plain(api.bodies("apply")[-1]["status"])
     assert (told["reason"], told["message"]) == ("FailedMount", NO_DIRECTORY)

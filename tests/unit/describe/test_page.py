@@ -12,7 +12,7 @@ def test_the_page_is_current() -> None:
 
 def test_every_reason_has_a_row_with_its_kstatus() -> None:
     rows = re.findall(r"^\| (\w+) \| [\w, ]+ \| (InProgress|Failed|Current) \| [^|]+ \| [^|]* \|$", tables(), re.M)
-    assert rows == [(record.word, str(record.kstatus)) for record in REASONS.values()]
+    assert rows == [(record.word, str(record.read_as)) for record in REASONS.values()]
 
 
 def test_a_printed_remedy_has_its_command_as_code_and_no_placeholder() -> None:

@@ -13,6 +13,7 @@ from ome_operator.core.observed.objects import Holding, Ref, Unused
 from ome_operator.core.selection.model_profile import profile_of
 from ome_operator.core.weights.mount import weights
 from tests.support import parts
+from tests.support.conditions import plain
 
 MODEL = Ref("ClusterBaseModel", "", "k2")
 URI, OLD = "hf://a/b@2", "hf://a/b@1"
@@ -124,7 +125,7 @@ def test_cluster_wide_models_have_no_bound_and_say_more_than_ready() -> None:
 
 def test_a_model_whose_labels_found_no_room_says_so() -> None:
     model = replace(parts.model(URI, "k2"), kind="BaseModel", namespace="team-a")
-    said = model_status(model, (), frozenset(), NOW, {"a": one()})["conditions"][0]
+    said = plain(model_status(model, (), frozenset(), NOW, {"a": one()}))[0]
     assert said["message"].startswith(
         "1 nodes hold the model but do not have its label yet; a node gets at most 1000 labels"
     )
@@ -149,7 +150,7 @@ def test_the_summary_is_nodes_share_and_time() -> None:
 def condition(nodes: dict[str, Holding], ready: frozenset[str] = frozenset(), uri: str = URI) -> tuple[str, str, str]:
     """State of the model, reason and message of its condition."""
     status = model_status(parts.model(uri, "k2"), (), ready, NOW, nodes)
-    said = status["conditions"][0]
+    said = plain(status)[0]
     return status["state"], said["reason"], said["message"]
 
 
@@ -213,6 +214,6 @@ def test_fine_tuned_weights_tell_as_models_do() -> None:
     spec = {"baseModelRef": {"name": "k2"}, "modelType": "LoRA", "storage": {"storageUri": URI}}
     weight = parts.good(FineTunedWeight.parse({"kind": "FineTunedWeight", "metadata": {"name": "poet"}, "spec": spec}))
     status = model_status(weight, (), frozenset(), NOW, {"a": one("Updating", bytes=500)})
-    assert (status["state"], status["conditions"][0]["reason"]) == ("In_Transit", "Downloading")
+    assert (status["state"], plain(status)[0]["reason"]) == ("In_Transit", "Downloading")
     assert status["weights"]["revision"] == "c1" and status["summary"] == "0/1 nodes, 50 %"
     assert model_status(weight, (), frozenset({"a"}), NOW)["conditions"][0]["message"] == "1 nodes hold the weights"

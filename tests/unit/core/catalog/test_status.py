@@ -10,13 +10,14 @@ from ome_operator.core.catalog.status import accelerator_status, model_status, r
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.reconcile.sync import refuse_spec
 from tests.support import parts
+from tests.support.conditions import plain
 
 NOW = datetime(2026, 1, 1)
 
 
 def ready(status: dict[str, Any]) -> tuple[str, str]:
     """Status and reason of Ready."""
-    (one,) = status["conditions"]
+    (one,) = plain(status)
     return one["status"], one["reason"]
 
 

@@ -105,7 +105,7 @@ def test_metrics_of_the_user_replace_ours() -> None:
 
 
 def test_the_scale_objects_selector_finds_leaders_of_every_revision() -> None:
-    status = scaling.role_scale_status(OWNER, "decoder", 3, 2)["status"]
+    status = scaling.role_scale_status(OWNER, "decoder", 3, 2)
     assert (status["replicas"], status["readyReplicas"]) == (3, 2)
     assert "component=decoder" in status["selector"] and "worker-index=0" in status["selector"]
     assert "revision" not in status["selector"]

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from ome_operator.api import InferenceService, Model, Serving, SglangModel
+from ome_operator.api.kinds import KINDS
 from ome_operator.api.well_known import packaged
 from ome_operator.core.observed.objects import Deps, Ref
 from ome_operator.core.reasons import NOTHING, Why
 from ome_operator.core.sglang.convert import desired_object, source
 from ome_operator.core.sglang.status import mirrored_status
 from tests.support import parts
+from tests.support.conditions import plain
 from tests.support.parts import changed
 
 NOW = datetime(2026, 1, 1)
@@ -94,7 +96,10 @@ def test_the_source_changes_with_the_spec_alone() -> None:
 def test_status_comes_back() -> None:
     conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
     found = mirrored_status(
-        serving(), {"url": "http://x", "runtime": "rt", "state": "?", "conditions": conditions}, NOTHING, NOW
+        serving(),
+        {"url": "http://x", "runtime": "rt", "state": "?", "observedGeneration": 2, "conditions": conditions},
+        NOTHING,
+        NOW,
     )
     assert found == {
         "url": "http://x",
@@ -102,6 +107,19 @@ def test_status_comes_back() -> None:
         "observedGeneration": 3,
         "conditions": [{**conditions[0], "observedGeneration": 3}],
     }
+
+
+def test_a_status_from_before_the_last_edit_is_not_taken_for_its_result() -> None:
+    """Helm and `kubectl wait` would take the service of before for the edited one."""
+    conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "message": "m", "observedGeneration": 1}]
+    found = mirrored_status(serving(), {"observedGeneration": 1, "conditions": conditions}, NOTHING, NOW, current=False)
+    assert (found["observedGeneration"], found["conditions"]) == (2, [{**conditions[0], "observedGeneration": 2}])
+
+
+def test_the_default_of_a_status_that_nobody_has_written_is_not_copied() -> None:
+    (unseen,) = [kind.unseen for kind in KINDS if kind.kind == "InferenceService"]
+    (found,) = plain(mirrored_status(serving(), unseen, NOTHING, NOW, current=False))
+    assert (found["status"], found["reason"], found["observedGeneration"]) == ("False", "Creating", 3)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +135,10 @@ def test_status_comes_back() -> None:
 def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
     """Before, it was advised to write spec.runtime.name."""
     found = mirrored_status(
-        serving(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, NOTHING, NOW
+        serving(),
+        {"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "False", "message": message}]},
+        NOTHING,
+        NOW,
     )
     assert found["conditions"][0]["message"] == said
 
@@ -125,7 +146,10 @@ def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> Non
 def test_a_model_is_told_of_its_source() -> None:
     message = "spec.storage.storageUri vendor://a cannot be fetched"
     found = mirrored_status(
-        short(), {"conditions": [{"type": "Ready", "status": "False", "message": message}]}, NOTHING, NOW
+        short(),
+        {"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "False", "message": message}]},
+        NOTHING,
+        NOW,
     )
     assert found["conditions"][0]["message"] == "spec.source vendor://a cannot be fetched"
 
@@ -149,6 +173,6 @@ def test_the_announcement_is_served_before_anybody_has_read_a_file() -> None:
 
 def test_status_says_why_nothing_was_made() -> None:
     found = mirrored_status(serving(), None, Why("NoRuntimeFits", "none fits"), NOW)
-    assert [(one["status"], one["reason"], one["message"]) for one in found["conditions"]] == [
+    assert [(one["status"], one["reason"], one["message"]) for one in plain(found)] == [
         ("False", "NoRuntimeFits", "none fits")
     ]

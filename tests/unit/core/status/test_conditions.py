@@ -1,8 +1,12 @@
 """Conditions: their time moves only when their status flips."""
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Any
 
-from ome_operator.core.status.conditions import MESSAGE_LIMIT, Condition, changed_conditions, stamp
+from ome_operator.core.status import conditions as cond
+from ome_operator.core.status.conditions import MESSAGE_LIMIT, Condition, changed_conditions
+from tests.support.conditions import plain
 
 EARLY, LATE = datetime(2026, 1, 1), datetime(2026, 1, 2)
 
@@ -10,6 +14,13 @@ EARLY, LATE = datetime(2026, 1, 1), datetime(2026, 1, 2)
 def one(status: bool | None, reason: str = "R", message: str = "m") -> list[Condition]:
     """One condition."""
     return [Condition("Ready", status, reason, message)]
+
+
+def stamp(
+    wanted: Iterable[Condition], before: Iterable[Mapping[str, Any]], generation: int, now: datetime
+) -> list[dict[str, Any]]:
+    """The conditions without their summary."""
+    return plain({"conditions": cond.stamp(wanted, before, generation, now)})
 
 
 def test_a_first_condition_has_the_time_of_now() -> None:

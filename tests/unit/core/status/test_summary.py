@@ -1,0 +1,158 @@
+"""The conditions Stalled and Reconciling: derived from the others, for every reason and for every kind."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from ome_operator.core.benchmarkjob.status import unreadable
+from ome_operator.core.reasons import (
+    ADVICE,
+    ANOTHER,
+    COMPLETE,
+    COMPONENTS,
+    DRIFTED,
+    FROZEN,
+    POD,
+    READY,
+    REASONS,
+    ROLLED_OUT,
+    Kstatus,
+    Reason,
+    ReasonRecord,
+    Why,
+)
+from ome_operator.core.reconcile.sync import refuse_spec
+from ome_operator.core.status import conditions as cond
+from ome_operator.core.status.conditions import Condition
+from tests.support.conditions import summary
+from tests.support.kstatus import kstatus
+
+EARLY, LATE = datetime(2026, 1, 1), datetime(2026, 1, 2)
+WHEN_TRUE = {ADVICE, ANOTHER, FROZEN, *DRIFTED.values()}
+"""Conditions that exist while they are True."""
+
+
+def bodies() -> Iterator[tuple[ReasonRecord, str, dict[str, Any]]]:
+    """Yield (reason, condition, object) for every reason and each of its conditions, as the operator writes them. A service
+    whose pods wait is not Ready, or it is, because another revision serves.
+    """
+    for record in REASONS.values():
+        for type_ in record.of:
+            if type_ == POD:
+                continue
+            status = True if record.good or type_ in WHEN_TRUE else None if record == "NodesUnknown" else False
+            found = Condition(type_, status, record, "said")
+            others = [found]
+            if type_ in (*COMPONENTS, "ModelReady", "RuntimeReady") and not record.good:
+                yield record, type_, body([found, Condition(READY, False, record, "said")])
+            if type_ not in (READY, COMPLETE):
+                others.append(Condition(READY, True, Reason.SERVING, "it serves"))
+            yield record, type_, body(others)
+
+
+def body(conditions: list[Condition]) -> dict[str, Any]:
+    """An object with these conditions."""
+    said = cond.stamp(conditions, (), 1, EARLY)
+    return {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": "svc", "namespace": "team", "generation": 1},
+        "status": {"observedGeneration": 1, "conditions": said},
+    }
+
+
+def expected(record: ReasonRecord, type_: str) -> Kstatus:
+    """How kstatus reads an object with the reason for a condition of this type."""
+    if type_ == FROZEN or (type_ == "ModelReady" and record == "NodesUnknown"):
+        return Kstatus.CURRENT  # such an object is complete, unless another condition says something else
+    return record.read_as if type_ == READY else record.kstatus
+
+
+ALL = [pytest.param(*each, id=f"{each[0]}-{each[1]}-{number}") for number, each in enumerate(bodies())]
+
+
+@pytest.mark.parametrize(("record", "type_", "found"), ALL)
+def test_kstatus_reads_every_reason_as_the_table_says(record: ReasonRecord, type_: str, found: dict[str, Any]) -> None:
+    ready = {one["type"]: one["status"] for one in found["status"]["conditions"]}.get(READY)
+    if record == "NodesUnknown" and ready == "False":
+        return  # a service is not Ready for pods that wait, and not for this
+    assert kstatus(found) == expected(record, type_)
+
+
+def test_every_reason_and_every_condition_is_tried() -> None:
+    tried = {(str(record), type_) for record, type_, _ in bodies()}
+    assert tried == {(word, type_) for word, record in REASONS.items() for type_ in record.of if type_ != POD}
+
+
+def test_only_what_an_edit_of_the_object_alone_can_mend_is_stalled() -> None:
+    """A new reason is InProgress, unless somebody has thought about whether Helm and Flux may roll back because of it."""
+    assert {word for word, record in REASONS.items() if record.kstatus is Kstatus.FAILED} == {
+        "InvalidSpec", "ModelNotNamed", "RuntimeNotNamed", "NoEngine", "RevisionNotFound", "RolledBack", "Empty",
+        "NoDiscovery", "TrafficNotServed", "FormatNotServed", "PlaceNotServed", "RequestsFailed", "JobDeleted", "Failed",
+    }  # fmt: skip
+
+
+def test_a_word_of_kubernetes_is_in_progress() -> None:
+    assert (
+        kstatus(body([Condition("EngineReady", False, "OOMKilled", "m"), Condition(READY, True, "Serving", "")]))
+        == "InProgress"
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "type_", "message"),
+    [
+        ([("EngineReady", "Creating", "e"), ("RolledOut", "Checking", "r"), ("Ready", "Creating", "m")], "Reconciling", "m"),
+        ([("EngineReady", "NotReady", "e"), ("RolledOut", "WaitingForRoom", "r")], "Reconciling", "r"),
+        ([("EngineReady", "Creating", "e"), ("RolledOut", "RolledBack", "r"), ("Ready", "Creating", "m")], "Stalled", "r"),
+        ([("Preflight", "PreflightFindings", "p"), ("RouterIntact", "StrangerInRouter", "s")], "", ""),
+        ([("Ready", "ScaledToZero", "z")], "", ""),
+    ],
+)
+def test_the_gravest_condition_decides(conditions: list[tuple[str, str, str]], type_: str, message: str) -> None:
+    status = {"conditions": cond.stamp([Condition(one, False, *why) for one, *why in conditions], (), 1, EARLY)}
+    assert summary(status) == type_
+    assert not type_ or status["conditions"][0]["message"] == message
+
+
+def test_another_operator_comes_before_all() -> None:
+    stored = cond.stamp([Condition(READY, False, Reason.CREATING, "m")], (), 1, EARLY)
+    said = [*stored, *cond.stamp([Condition(ANOTHER, True, Reason.FOREIGN_MANAGER, "two")], (), 1, EARLY)]
+    found = cond.with_summary(said, stored, 1, LATE)
+    assert (found[0]["type"], found[0]["reason"], found[0]["message"]) == ("Reconciling", "ForeignManager", "two")
+    assert found[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z", "it was Reconciling before"
+
+
+def test_the_time_is_that_of_the_first_reason_and_the_summary_ends_with_the_last() -> None:
+    before: list[dict[str, Any]] = []
+    for reason in (Reason.CREATING, Reason.PROGRESSING):
+        before = cond.stamp([Condition(READY, False, reason, "m")], before, 1, EARLY if not before else LATE)
+        assert (before[0]["reason"], before[0]["lastTransitionTime"]) == (reason, "2026-01-01T00:00:00Z")
+    assert cond.with_summary(before, before, 1, LATE) == before
+    (ready,) = cond.stamp([Condition(READY, True, Reason.SERVING, "m")], before, 1, LATE)
+    assert ready["type"] == READY
+
+
+def test_an_object_that_cannot_be_read_is_stalled_and_its_stored_summary_is_not_kept() -> None:
+    stored: Mapping[str, Any] = {
+        "conditions": cond.stamp([Condition(ROLLED_OUT, False, Reason.CHECKING, "m")], (), 1, EARLY)
+    }
+    status = refuse_spec(dict(stored), 2, Reason.INVALID_SPEC, "spec.x is wrong", LATE).status
+    assert (summary(status), status["conditions"][0]["message"]) == ("Stalled", "spec.x is wrong")
+    assert [one["type"] for one in status["conditions"]] == ["Stalled", ROLLED_OUT, READY]
+
+
+def test_a_bug_of_the_operator_is_not_stalled() -> None:
+    assert summary(refuse_spec({}, 1, Reason.INTERNAL_ERROR, "m", EARLY).status) == "Reconciling"
+
+
+@pytest.mark.parametrize("reason", ["Failed", "OOMKilled", "BackoffLimitExceeded", "Running"])
+def test_a_benchmark_job_that_has_failed_is_stalled_for_every_reason(reason: str) -> None:
+    """The reasons of its pod and of its Job are words of Kubernetes, without a record."""
+    stored = cond.stamp([Condition(COMPLETE, False, reason, "m")], (), 1, EARLY)
+    status = unreadable({"state": "Failed", "conditions": stored}, 1, Why("InternalError", "m"), LATE)
+    assert summary(status) == "Stalled"
+    running = unreadable({"state": "Running", "conditions": stored}, 1, Why("InternalError", "m"), LATE)
+    assert summary(running) == "Reconciling"
