@@ -12,6 +12,7 @@ from ome_operator import keys
 from ome_operator.core.observed.objects import Refusal
 from tests.conftest import STORY
 from tests.support import parts
+from tests.support.conditions import plain
 from tests.support.live import Live
 from tests.support.shapes import Shape, seeds, shapes
 from tests.support.simulator import World
@@ -51,7 +52,7 @@ def test_a_taken_name_is_a_condition_until_it_is_free(
         world.carry_out(world.sync())
         world.step()
     assert world.children[key] == before
-    said = [one for one in world.service.status["conditions"] if one["reason"] == "NameTaken"]
+    said = [one for one in plain(world.service.status) if one["reason"] == "NameTaken"]
     assert said and all(one["status"] == "False" and key[1] in one["message"] for one in said)
     del world.children[key]
     world.settle()

@@ -1,6 +1,6 @@
 """The rules by which kstatus (sigs.k8s.io/cli-utils 0.37.2) interprets an object of a kind that it does not know.
 
-`tests/node/works_with/test_kstatus.py` compares this function with kstatus itself, for every reason.
+`tests/works_with/test_kstatus.py` compares this function with kstatus itself, for every reason.
 """
 
 from collections.abc import Mapping

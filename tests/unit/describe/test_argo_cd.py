@@ -1,0 +1,40 @@
+"""The files for Argo CD: as generated, for every kind that users apply or see."""
+
+from pathlib import Path
+
+import yaml
+
+from ome_operator.api.kinds import KINDS
+from ome_operator.core.reasons import REASONS
+from ome_operator.describe import argo_cd
+
+
+def test_what_is_committed_is_what_would_be_generated() -> None:
+    assert argo_cd.differences() == [], "run python -m ome_operator.describe.argo_cd"
+
+
+def test_a_file_that_is_changed_missing_or_left_over_is_named(tmp_path: Path) -> None:
+    (tmp_path / argo_cd.LUA).parent.mkdir(parents=True)
+    (tmp_path / argo_cd.LUA).write_text("return {}\n")
+    argo_cd.write(tmp_path)
+    assert argo_cd.differences(tmp_path) == []
+    folder = argo_cd.FOLDER / "ome.io" / "RoleScale"
+    (tmp_path / folder / "health.lua").unlink()
+    (tmp_path / folder / "left.yaml").write_text("")
+    assert argo_cd.differences(tmp_path) == [str(folder / "health.lua"), str(folder / "left.yaml")]
+    argo_cd.write(tmp_path)
+    assert argo_cd.differences(tmp_path) == []
+
+
+def test_the_patch_has_a_check_for_every_kind() -> None:
+    patch = yaml.safe_load((argo_cd.ROOT / argo_cd.CHART).read_text())
+    lua = (argo_cd.ROOT / argo_cd.LUA).read_text()
+    kinds = [kind for kind in KINDS if kind.kind != "NodeModels"]
+    assert patch == {"data": {f"resource.customizations.health.{kind.group}_{kind.kind}": lua for kind in kinds}}
+
+
+def test_the_script_names_reasons_that_exist() -> None:
+    (line,) = [line for line in (argo_cd.ROOT / argo_cd.LUA).read_text().splitlines() if line.startswith("local held")]
+    words = [part.partition("=")[0].strip() for part in line.partition("{")[2].split(",")]
+    assert words and {*words} <= REASONS.keys()
+    assert '"ProgressDeadlineExceeded"' in (argo_cd.ROOT / argo_cd.LUA).read_text()

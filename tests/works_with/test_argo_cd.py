@@ -1,0 +1,56 @@
+"""Argo CD's own Lua runs the health checks of `ome_operator/describe/argo_cd.py`."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from ome_operator.core.reasons import COMPLETE, READY, Kstatus, ReasonRecord
+from ome_operator.describe import argo_cd
+from tests.support import works_with
+from tests.support.every_reason import bodies
+
+pytestmark = [works_with.MINUTES, pytest.mark.timeout(3600)]
+LUA = (argo_cd.ROOT / argo_cd.LUA).read_text()
+
+
+def health(objects: list[dict[str, Any]], script: str = LUA) -> list[tuple[str, str]]:
+    """Return status and message of each object."""
+    lines = [{"script": script, "object": one} for one in objects]
+    found = works_with.answers(works_with.argo_cd(), lines)
+    return [(one["status"], one.get("message", "")) for one in found]
+
+
+def test_every_reason_has_a_health() -> None:
+    """Broken, refused or waiting is never green, and what serves is never red."""
+    tried = [*bodies()]
+    found = health([each for _, _, each in tried])
+    assert len(found) == len(tried) > 150
+    for (record, type_, each), (status, message) in zip(tried, found, strict=True):
+        assert status in allowed(record, type_, each), (record, type_, status)
+        assert message, (record, type_)
+    assert {status for status, _ in found} == {"Healthy", "Progressing", "Degraded", "Suspended"}
+
+
+def allowed(record: ReasonRecord, type_: str, found: dict[str, Any]) -> set[str]:
+    """The healths that an object with the reason may have."""
+    conditions = {one["type"]: one["status"] for one in found["status"]["conditions"]}
+    serves = "True" in (conditions.get(READY), conditions.get(COMPLETE))
+    missing = record.kstatus is not Kstatus.CURRENT and bool(conditions.keys() & {"Stalled", "Reconciling"})
+    if serves:
+        return {"Progressing", "Suspended"} if missing else {"Healthy"}
+    return {"Degraded"} if record.kstatus is Kstatus.FAILED else {"Progressing", "Suspended", "Degraded"}
+
+
+def test_the_examples_in_the_form_of_argo_cds_repository() -> None:
+    """Argo CD's own test of its folder resource_customizations compares these files in the same way."""
+    folder = argo_cd.ROOT / argo_cd.FOLDER
+    tests = sorted(folder.rglob("health_test.yaml"))
+    assert [path.parent.relative_to(folder).parts for path in tests] == sorted(
+        (kind.group, kind.kind) for kind in argo_cd.checked()
+    )
+    for path in tests:
+        wanted = yaml.safe_load(path.read_text())["tests"]
+        objects = [yaml.safe_load((path.parent / one["inputPath"]).read_text()) for one in wanted]
+        script = (path.parent / "health.lua").read_text()
+        assert health(objects, script) == [tuple(one["healthStatus"].values()) for one in wanted], path
