@@ -36,6 +36,8 @@ STANDS_IN_READY = {
     "NoRuntimeFits": "of objects of sglang.ai",
     "InvalidPod": "of runtimes",
     "NodesUnknown": "of models",
+    "NotSeen": "no operator has processed the object yet; the default of the CRD",
+    "Progressing": "of RoleScales",
 }
 """Reason that names Ready among its conditions -> why the service does not serve while Ready has it. Every other reason
 stands in Ready only because nothing serves, for then Ready repeats another condition."""
@@ -110,13 +112,16 @@ READERS = {
     "ome_operator/controllers/placement/gangs.py": "names services that serve among the holders of a node",
     "ome_operator/core/benchmarkjob/target.py": "waits for Ready and Scaled",
     "ome_operator/core/freeze/plan_filter.py": "sets it: observed, and no Service leads to the pods",
+    "ome_operator/core/reconcile/desired.py": "sets that of RoleScales",
     "ome_operator/core/reconcile/report.py": "sets it: the Service or a permission does not exist",
     "ome_operator/core/reconcile/sync.py": "sets it: FormerShape, InvalidSpec, InternalError",
     "ome_operator/core/service_metrics.py": "ome_service_ready; ome_service_complete also needs Scaled",
     "ome_operator/core/sglang/status.py": "copies all conditions of the InferenceService",
+    "ome_operator/core/status/conditions.py": "its reason comes first in Stalled and Reconciling",
     "ome_operator/core/status/service.py": "sets it",
     "ome_operator/core/status/virtual.py": "sets it: served elsewhere",
     "ome_operator/core/waves/shared_edits.py": "a service is complete since Ready and Scaled are True, and RolledOut is",
+    "ome_operator/describe/argo_cd.py": "examples of a status",
     "ome_operator/describe/cluster.py": "since when a service waits: of Scaled, if it exists",
     "ome_operator/describe/diagnosis.py": "which events are over: those before Ready and Scaled became True",
     "ome_operator/describe/outcome.py": "problems of a forecast, in which nothing serves",
@@ -132,7 +137,8 @@ OTHERS = {
     "ome_operator/core/catalog/status.py", "ome_operator/core/observed/from_api.py", "ome_operator/core/observed/nodes.py",
     "ome_operator/core/reasons/__init__.py", "ome_operator/core/reasons/catalog.py",
     "ome_operator/core/reasons/conditions.py", "ome_operator/core/reasons/good.py", "ome_operator/core/reasons/inputs.py",
-    "ome_operator/core/reasons/pods.py", "ome_operator/core/reasons/rollouts.py", "ome_operator/core/recovery/record.py",
+    "ome_operator/core/reasons/pods.py", "ome_operator/core/reasons/record.py", "ome_operator/core/reasons/rollouts.py",
+    "ome_operator/core/recovery/record.py",
     "ome_operator/keys.py", "ome_operator/registry/pods.py",
 }  # fmt: skip
 """Files in which the word is that of a pod, node, model or group, a text of the demo, or a record of a reason."""
