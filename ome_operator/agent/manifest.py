@@ -1,13 +1,20 @@
-"""The files that describe weights on a disk: the manifest of a complete directory, and the journal of a download."""
+"""The files that describe weights on a disk: the manifest of a complete directory, and the journal of a download.
 
-import json
+Agents write these files, but the names and sizes in them come from untrusted sources; `storage.listing` limits them.
+"""
+
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ome_operator.storage.hashes import Hash
+from ome_operator.util.json_limits import MIB, most_bytes, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS, numbers, text, texts
+
+MEMORY = 768 * MIB
+"""Maximum bytes of memory while a manifest or a line of a journal is parsed, by the estimate of `json_limits.memory_of`.
+The largest manifest that an agent writes stays below it, so that an agent never downloads such a model again and again."""
 
 
 class Proven(NamedTuple):
@@ -74,24 +81,31 @@ def read_manifest(path: Path) -> Manifest | None:
     verified.
     """
     try:
-        body = json.loads(path.read_bytes())
-        files = tuple(_load(file) for file in body["files"])
-        models, paths = (texts(body.get(name)) for name in ("models", "paths"))
-        uri, revision, verified = (text(body[name]) for name in ("uri", "revision", "verifiedAt"))
-        identity = {str(name): str(value) for name, value in (body.get("identity") or {}).items()}
-        return Manifest(uri, revision, files, verified, models, paths, identity)
+        if path.stat().st_size > most_bytes(MEMORY):
+            return None
+        return parsed(path.read_bytes(), "the manifest", memory=MEMORY, take=_manifest)
     except (OSError, *PARSE_ERRORS):
         return None
+
+
+def _manifest(body: Any) -> Manifest:
+    """Parse a manifest. Raises one of PARSE_ERRORS."""
+    files = tuple(_load(file) for file in body["files"])
+    models, paths = (texts(body.get(name)) for name in ("models", "paths"))
+    uri, revision, verified = (text(body[name]) for name in ("uri", "revision", "verifiedAt"))
+    identity = {str(name): str(value) for name, value in (body.get("identity") or {}).items()}
+    return Manifest(uri, revision, files, verified, models, paths, identity)
 
 
 def read_journal(path: Path) -> Iterable[Proven]:
     """Return the verified files that a journal lists."""
     try:
-        raw = path.read_bytes()
+        journal = path.open("rb")
     except FileNotFoundError:
         return
-    for line in raw.splitlines():
-        try:
-            yield _load(json.loads(line))
-        except PARSE_ERRORS:  # the line was cut off by a crash
-            continue
+    with journal:
+        while line := journal.readline(most_bytes(MEMORY)):
+            try:
+                yield parsed(line, "the line", memory=MEMORY, take=_load)
+            except PARSE_ERRORS:  # the line was cut off by a crash
+                continue

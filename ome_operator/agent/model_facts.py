@@ -1,48 +1,100 @@
 """Extract the facts of a model (such as its architecture and size) from its files on this disk."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ome_operator.modelinfo.extract import FILE_LIMIT, FILES, facts
+from ome_operator.modelinfo.extract import FILES, HEADER_MEMORY, MEMORY, facts
 from ome_operator.modelinfo.safetensors import header_length
+from ome_operator.util.json_limits import MIB, TooLarge, most_bytes
 
 MAX_FILES = 256
 """Maximum number of safetensors files whose headers are read. For models with more files, the facts come from the index
 file."""
 
-MAX_HEADER_BYTES = 128 * 1024 * 1024
-"""Maximum bytes of all headers together, because all headers are in memory at the same time."""
+MAX_HEADER_BYTES = 128 * MIB
+"""Maximum bytes of all headers together, because the author of the files decides how long the headers are. Headers are
+parsed one by one, so this is a limit of time; `extract.HEADER_MEMORY` limits the memory."""
+
+
+_READING = threading.Lock()
 
 
 def read_facts(root: Path) -> dict[str, Any]:
-    """Return the facts of the model in `root`, from its config files, safetensors headers and GGUF names, as JSON data."""
-    small = {name: (root / name).read_bytes() for name in FILES if _readable(root / name)}
-    large = sorted(root.glob("*.safetensors"))
-    headers = _headers(large) if len(large) <= MAX_FILES else {}
-    ggufs = [] if large else sorted(file.name for file in root.rglob("*.gguf"))
-    return facts(small, headers, ggufs).dump()
+    """Return the facts of the model in `root`, from its config files, safetensors headers and GGUF names, as JSON data.
 
-
-def _headers(files: Sequence[Path]) -> dict[str, bytes]:
-    """Return file name -> header of each file, or {} if the headers together are longer than MAX_HEADER_BYTES.
-
-    The limit protects the agent's memory, because the author of the files decides how long the headers are.
+    Only one thread of the process reads facts at a time, and it keeps one file in memory.
     """
-    headers, remaining = {}, MAX_HEADER_BYTES
-    for file in files:
-        headers[file.name] = _header(file)
-        remaining -= len(headers[file.name])
-        if remaining < 0:
-            return {}
-    return headers
+    large = sorted(root.glob("*.safetensors"))
+    ggufs = [] if large else sorted(file.name for file in root.rglob("*.gguf"))
+    headers = _Headers(large if len(large) <= MAX_FILES else [])
+    with _READING:
+        return facts(_SmallFiles(root), headers if headers.size <= MAX_HEADER_BYTES else {}, ggufs).dump()
 
 
-def _readable(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size <= FILE_LIMIT
+class _SmallFiles(Mapping[str, bytes]):
+    """The existing `FILES` of a model. A content is read when it is requested."""
+
+    def __init__(self, root: Path) -> None:
+        self._paths = {name: root / name for name in FILES if (root / name).is_file()}
+
+    def __getitem__(self, name: str) -> bytes:
+        """Return the content. Raises TooLarge for a file that is too long to be parsed, without reading all of it."""
+        with self._paths[name].open("rb") as stream:
+            return _at_most(stream.read(most_bytes(MEMORY[name]) + 1), MEMORY[name])
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether the file exists, without reading it."""
+        return name in self._paths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
 
 
-def _header(path: Path) -> bytes:
+class _Headers(Mapping[str, bytes]):
+    """The JSON headers of safetensors files. A header is read when it is requested; only its length is read before."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._lengths = {file.name: _length(file) for file in files}
+        self._paths = {file.name: file for file in files}
+        self.size = sum(self._lengths.values())
+        """Bytes of all headers."""
+
+    def __getitem__(self, name: str) -> bytes:
+        """Return the header; b"" for a file of another format. Raises TooLarge for a header that is too long."""
+        length = self._lengths[name]
+        if length > most_bytes(HEADER_MEMORY):
+            raise _too_large(HEADER_MEMORY)
+        with self._paths[name].open("rb") as stream:
+            stream.seek(8)
+            return stream.read(length)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether the file exists, without reading it."""
+        return name in self._lengths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lengths)
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+
+def _length(path: Path) -> int:
+    """Return the bytes of a file's header, at most those of the file; 0 for a file of another format."""
     with path.open("rb") as stream:
-        length = header_length(stream.read(8))
-        return stream.read(length) if length is not None else b""
+        return min(header_length(stream.read(8)) or 0, path.stat().st_size)
+
+
+def _at_most(text: bytes, memory: int) -> bytes:
+    if len(text) > most_bytes(memory):
+        raise _too_large(memory)
+    return text
+
+
+def _too_large(memory: int) -> TooLarge:
+    return TooLarge(f"it has more than {most_bytes(memory) // MIB} MiB")

@@ -2,6 +2,7 @@
 
     <home>/<digest>/: the files of one model revision, which never change after the directory was published
     <home>/<digest>.json: the manifest of the revision; the revision is Ready when the directory and the manifest exist
+    <home>/<digest>.reading: exists while the agent reads the facts of the revision, and afterwards if that ended the agent
     <home>/<digest>.partial/: a running download, with the directories `files` (verified) and `parts`, and `journal`
     <path>: a symlink to the newest revision, for cluster-scoped models only
 
@@ -22,13 +23,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ome_operator import keys
+from ome_operator.agent.manifest import MEMORY, dump_file, read_journal, read_manifest
 from ome_operator.agent.manifest import Manifest as Manifest
 from ome_operator.agent.manifest import Proven as Proven
-from ome_operator.agent.manifest import dump_file, read_journal, read_manifest
 from ome_operator.storage.hashes import Checker, Hash
 from ome_operator.storage.listing import Listing, Refused, RemoteFile
+from ome_operator.util.json_limits import memory_of
 
 HIDDEN = keys.WEIGHTS
+READING = ".reading"
 CHUNK = 4 * 1024 * 1024
 
 
@@ -55,6 +58,7 @@ class Store:
         self.root = self.home / digest
         """The directory of this revision."""
         self._manifest = self.home / f"{digest}.json"
+        self._reading = self.home / f"{digest}{READING}"
         self._partial = self.home / f"{digest}.partial"
         self.files, self.parts = self._partial / "files", self._partial / "parts"
         self._journal = self._partial / "journal"
@@ -217,6 +221,8 @@ class Store:
             raise ValueError(f"files are not verified: {missing[:3]}")
         files = tuple(known[name] for name in sorted(names))
         manifest = Manifest(uri, listing.revision, files, now, identity=self._identity)
+        if memory_of(_text(manifest)) > MEMORY:
+            raise Refused("the names of its files are too long for the manifest: use shorter names or fewer files")
         for folder in [self.files, *(folder for folder in self.files.rglob("*") if folder.is_dir())]:
             _sync(folder)
         if self.root.exists():  # a repair: pods may have this directory open
@@ -249,12 +255,33 @@ class Store:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest on the disk."""
-        _replace(self._manifest, json.dumps(manifest.dump(), indent=1).encode())
+        _replace(self._manifest, _text(manifest))
 
     def mark_damaged(self) -> None:
         """Delete the manifest: the revision is then incomplete. The files stay, because pods may have opened them."""
         self._manifest.unlink(missing_ok=True)
         _sync(self.home)
+
+    def interrupted_readings(self) -> int:
+        """Return how often an agent began to read the facts of this revision and ended before it had finished."""
+        try:
+            text = self._reading.read_bytes()[:10]
+        except FileNotFoundError:
+            return 0
+        return int(text) if text.isdigit() else 1
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Mark on the disk that the facts of this revision are being read. The mark stays if the process ends meanwhile."""
+        _replace(self._reading, str(self.interrupted_readings() + 1).encode())
+        try:
+            yield
+        finally:
+            self._reading.unlink(missing_ok=True)
+
+    def forget_readings(self) -> None:
+        """Delete the mark of `reading`, so that the facts may be read again."""
+        self._reading.unlink(missing_ok=True)
 
     def point(self) -> str:
         """Make the path a symlink to this revision. Return a message if the path is a file or a directory, otherwise ""."""
@@ -326,6 +353,10 @@ def check_file(path: Path, file: RemoteFile, *, limit: int | None = None) -> Che
             checker.update(data)
             left -= len(data)
     return checker
+
+
+def _text(manifest: Manifest) -> bytes:
+    return json.dumps(manifest.dump(), indent=1).encode()
 
 
 def _replace(path: Path, data: bytes) -> None:

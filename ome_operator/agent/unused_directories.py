@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.agent.access import LEGACY_DIGITS, find_homes, owner_of
 from ome_operator.agent.manifest import read_manifest
-from ome_operator.agent.store import size_below
+from ome_operator.agent.store import READING, size_below
 from ome_operator.util.wall_clock import WallClock, now
 
 logger = logging.getLogger(__name__)
@@ -119,6 +119,7 @@ def remove(root: Path) -> None:
     """
     home, digest = root.parent, root.name
     (home / f"{digest}.json").unlink(missing_ok=True)
+    (home / f"{digest}{READING}").unlink(missing_ok=True)
     target = os.path.relpath(root, home.parent)
     for entry in home.parent.iterdir():
         if entry.is_symlink() and str(entry.readlink()) == target:

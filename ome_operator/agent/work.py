@@ -28,6 +28,8 @@ from ome_operator.util.wall_clock import WallClock, now
 
 logger = logging.getLogger(__name__)
 
+READINGS = 3
+"""Number of times that the agent may end while it reads the facts of a revision, before it no longer reads them."""
 PRESENT = "local"
 """Revision that is reported for files that an administrator put on the node."""
 
@@ -83,6 +85,8 @@ class Work:
         self._progress = Progress()
         self._report = self._initial_report()
         self._tries = 0
+        self._may_read_at = 0.0
+        """Monotonic time before which the facts are not read; 0 if no reading is known to have ended an agent."""
         self.due = 0.0
         """Monotonic time of the next pass over this model (download or verification)."""
         self.owns_link = True
@@ -110,6 +114,9 @@ class Work:
         before, pin = self.model, self._pin()
         self.model = model
         edited = model is not before and (model.spec, self._pin()) != (before.spec, pin)
+        if edited and self._may_read_at:  # a person may have replaced what ended the agent
+            self._may_read_at = self.due = 0.0
+            self.store.forget_readings()
         repinned = self._report.state == record.READY and self._pin() not in ("", self._report.revision)
         if (edited and self._tries) or repinned:
             self._tries, self.due = 0, 0.0
@@ -219,8 +226,7 @@ class Work:
             manifest = manifest._replace(models=models, paths=paths)
             self.store.write_manifest(manifest)
         message = self.store.point() if self.owns_link else ""
-        facts = model_facts.read_facts(self.store.root) if isinstance(self.model, Model) else {}
-        directories, size = (self._directory,), manifest.size
+        directories, size, known = (self._directory,), manifest.size, self._report
         self._report = record.Report(
             record.READY,
             manifest.revision,
@@ -229,10 +235,47 @@ class Work:
             size,
             message=message,
             verified_at=manifest.verified_at,
-            facts=facts,
+            facts=known.facts if known.revision == manifest.revision else {},
         )
         self._tries = 0
         self.due = time.monotonic() + self._settings.verify_every * random.uniform(0.9, 1.1)
+        if isinstance(self.model, Model):
+            self._read_facts(message)
+
+    def _read_facts(self, message: str) -> None:
+        """Add the facts to the report of a Ready model, whose message is `message`.
+
+        If the last reading ended the process, which an author can intend, the facts are read later than those of the other
+        models, and after READINGS times not any more. The model stays Ready whatever happens here, because its files are
+        complete.
+        """
+        try:
+            why = self._postponed()
+            if not why:
+                with self.store.reading():
+                    self._report.facts = model_facts.read_facts(self.store.root)
+        except OSError as error:
+            why = f"cannot read the facts in the model's files: {error.strerror or error}"
+        except Exception as error:
+            logger.exception("%s", shortened(self._uri))
+            why = f"internal error of the agent in the model's facts ({type(error).__name__}): please report it with its log"
+        if why:
+            logger.warning("%s: %s", shortened(self._uri), why)
+            self._report.message = shortened("; ".join(filter(None, (message, why))))
+
+    def _postponed(self) -> str:
+        """Return the reason why the facts must not be read now, or ""."""
+        ended, clock = self.store.interrupted_readings(), time.monotonic()
+        if ended and not self._may_read_at:
+            self._may_read_at = clock + self._settings.again_last * ended
+        if ended < READINGS and clock >= self._may_read_at:
+            return ""
+        following = "they are not read again until the model is edited"
+        if ended < READINGS:
+            self.due = min(self.due, self._may_read_at)
+            following = f"they are read again in {self._may_read_at - clock:.0f} s"
+        times = "once" if ended == 1 else f"{ended} times"
+        return f"the agent ended {times} while it read the facts in the model's files, so {following}"
 
     def _check_local(self) -> None:
         """Check whether an administrator has put files at the model's path."""

@@ -1,6 +1,5 @@
 """Read and write the files of `ome plan`: models, workloads and calibration files. Unreadable files raise PlanRefused."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,15 +51,17 @@ def learned(found: "Iterable[Row | tuple[str, str]]", name: str) -> "Constants":
 
 def model(name: str, precision: str) -> "Shape":
     """Return the sizes of a model. `name` is the name of a known model or the path of a config.json."""
+    from ome_operator.modelinfo.extract import CONFIG, MEMORY
     from ome_operator.sizing.errors import PlanRefused
     from ome_operator.sizing.shapes import from_config, shape
+    from ome_operator.util.json_limits import parsed
 
     path = Path(name)
     if path.suffix != ".json":
         return shape(name, precision)
     try:
-        config = json.loads(text(path))
-    except (ValueError, RecursionError) as error:
+        config = parsed(text(path), str(path), memory=MEMORY[CONFIG], take=lambda value: value)
+    except ValueError as error:
         raise PlanRefused(f"{path} is not valid JSON: {error}.") from error
     if not isinstance(config, dict):
         raise PlanRefused(f"{path} is not a config.json: it must contain a JSON object.")

@@ -7,10 +7,12 @@ import aiohttp
 from ome_operator.kube import errors
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.resources import path
-from ome_operator.util.json_limits import decoded
+from ome_operator.util.json_limits import MIB, parsed
 
 LARGEST = 4 * 2**20
 """Maximum number of bytes of a page that are read, because a pod may send any number of bytes."""
+MEMORY = 64 * MIB
+"""Maximum bytes of memory while an error message, which may come from the pod, is parsed."""
 PATIENCE = 5.0
 """Timeout of a request for a page, in seconds."""
 
@@ -38,7 +40,8 @@ class PodPages:
                     if len(raw) > LARGEST:
                         raise errors.Transient(f"{page} of {pod} is larger than {LARGEST >> 20} MiB")
                 if response.status >= 300:
-                    status = decoded(raw) if response.content_type == "application/json" else ""
+                    is_json = response.content_type == "application/json"
+                    status = parsed(raw, page, memory=MEMORY, take=lambda value: value) if is_json else ""
                     raise errors.from_response(response.status, status or f"{page} of {pod}: HTTP {response.status}")
                 return raw.decode(errors="replace")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:

@@ -20,6 +20,8 @@ FAMILIES = frozenset(
 """Values of `model_type` for which the parameters can be counted."""
 _EXPERTS_AS_WIDE = frozenset({"gpt_oss", "llama4_text", "mixtral", "minimax_m2"})
 """Families in which `intermediate_size` is the width of one expert."""
+_MOST_LAYERS = 10_000
+"""Maximum number of layers whose experts are counted, because they are counted one by one."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def experts(text: Config) -> Experts | None:
     routed = whole_number(text, "n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
     per_token = whole_number(text, "num_experts_per_tok", "experts_per_token", "moe_top_k", "moe_topk", "top_k")
     layers = whole_number(text, "num_hidden_layers")
-    if not routed or not per_token or layers is None:
+    if not routed or not per_token or layers is None or layers > _MOST_LAYERS:
         return None
     shared = whole_number(text, "n_shared_experts", "num_shared_experts")
     if shared is None:
@@ -56,8 +58,8 @@ def _layers_with_experts(text: Config, layers: int) -> int:
         return sum(value == 1 for value in frequency)
     step = whole_number(text, "interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_freq") or 1
     first = whole_number(text, "first_k_dense_replace") or 0
-    dense = text.get("mlp_only_layers")
-    dense = dense if isinstance(dense, list) else []
+    listed = text.get("mlp_only_layers")
+    dense = {number for number in listed if type(number) is int} if isinstance(listed, list) else set()
     if "first_k_dense_replace" in text:  # DeepSeek numbers the layers from 0, the other families from 1
         return sum(number >= first and number % step == 0 for number in range(layers))
     return sum((number + 1) % step == 0 and number not in dense for number in range(layers))

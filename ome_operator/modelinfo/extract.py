@@ -4,22 +4,27 @@ An agent reads these files on its node (`FILES`, and the header of every safeten
 `facts`. The result is stored in the agent's record and from there in the model's status.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, TypeVar
 
 from ome_operator.api.learned import Facts, Named
 from ome_operator.modelinfo import architecture, gguf
-from ome_operator.modelinfo.json_fields import Config, parse, string, text_part, whole_number
+from ome_operator.modelinfo.json_fields import LARGEST, Config, short, string, text_part, whole_number
 from ome_operator.modelinfo.quantization import quantization
-from ome_operator.modelinfo.safetensors import index_sizes, tensors
+from ome_operator.modelinfo.safetensors import Tensors, combined, index_sizes, tensors
+from ome_operator.util.json_limits import MIB, TooLarge, parsed
 
 CONFIG, PIPELINE = "config.json", "model_index.json"
 INDEX, MODELOPT = "model.safetensors.index.json", "hf_quant_config.json"
 FILES = (CONFIG, PIPELINE, INDEX, MODELOPT)
 """Small files in the model's directory that `facts` parses."""
 _CACHE_BYTES = {"bfloat16": 2, "fp8": 1}
-FILE_LIMIT = 64 << 20
-"""Maximum bytes of each of `FILES`; callers should not read larger files."""
+T = TypeVar("T")
+MEMORY: Mapping[str, int] = {CONFIG: 64 * MIB, PIPELINE: 64 * MIB, MODELOPT: 64 * MIB, INDEX: 160 * MIB}
+"""File -> maximum bytes of memory while it is parsed, by the estimate of `json_limits.memory_of`. The largest published
+indexes have some 208,000 entries (a trillion parameters in 4 bits)."""
+HEADER_MEMORY = 160 * MIB
+"""Maximum bytes of memory while the header of one safetensors file is parsed."""
 
 
 def facts(
@@ -33,29 +38,27 @@ def facts(
     JSON header; pass the headers of all files or of none. `ggufs` are the names of GGUF files if there are no safetensors
     files; the small files next to them are those of the original model, with another format and quantization.
 
-    Never raises: a file that cannot be parsed is reported in `unknown`.
+    Each content is requested once, parsed, and dropped before the next one; a mapping may therefore read a file when its
+    content is requested. Raises only what these mappings raise: a file that cannot be parsed, for which a mapping may raise
+    TooLarge, is reported in `unknown`.
     """
     unknown: list[str] = []
-    if ggufs:
-        files = {name: text for name, text in files.items() if name not in (INDEX, MODELOPT)}
-    small_files = {name: _read(name, files[name], unknown) for name in FILES if name in files}
-    parsed = {name: _read(name, text, unknown) for name, text in (headers or {}).items()}
-    config = small_files.get(CONFIG)
+    names = [name for name in FILES if name in files and not (ggufs and name in (INDEX, MODELOPT))]
     found: dict[str, Any] = {}
-    if small_files.get(PIPELINE):
-        found |= _pipeline(small_files[PIPELINE] or {})
-    if config is not None:
-        found |= _config(config, small_files.get(MODELOPT), unknown)
-    elif CONFIG not in files and PIPELINE not in files:
+    if PIPELINE in names:
+        found |= _read(files, PIPELINE, MEMORY[PIPELINE], unknown, _pipeline) or {}
+    if CONFIG in names:
+        found |= _configs(files, MODELOPT in names, unknown)
+    elif PIPELINE not in names:
         unknown.append(f"architecture: {CONFIG} does not exist")
-    complete_headers = [header for header in parsed.values() if header is not None]
-    found |= _sizes(found, small_files.get(INDEX), complete_headers if len(complete_headers) == len(parsed) else [], unknown)
-    if headers or INDEX in files:
+    found |= _sizes(found, files if INDEX in names else {}, headers or {}, unknown)
+    if headers or INDEX in names:
         found["format"] = Named(name="safetensors", version="1.0.0")
     elif ggufs:
         found |= {"format": Named(name=gguf.METHOD), "quantization": gguf.quantization(ggufs)}
         if found["quantization"] is None:
             unknown.append("quantization: the names of the GGUF files contain different quantizations, or none")
+    _drop_large_numbers(found, unknown)
     if found.get("parameters"):
         found["parameter_size"] = architecture.format_parameters(found["parameters"])
     elif not found.get("pipeline"):
@@ -65,11 +68,40 @@ def facts(
     return Facts(**{key: value for key, value in found.items() if value is not None})
 
 
-def _read(name: str, text: str | bytes, unknown: list[str]) -> Config | None:
-    parsed = parse(text)
-    if parsed is None:
-        unknown.append(f"{name} cannot be read: it is not a JSON object")
-    return parsed
+def _read(
+    files: Mapping[str, str | bytes], name: str, memory: int, unknown: list[str], take: Callable[[Config], T]
+) -> T | None:
+    """Return the result of `take` for the JSON object in a file, or None if the file cannot be parsed."""
+    try:
+        return parsed(files[name], "its JSON", memory=memory, take=lambda value: take(_object(value)))
+    except TooLarge as error:
+        unknown.append(f"{short(name)} is too large: {error}")
+    except ValueError:
+        unknown.append(f"{short(name)} cannot be read: it is not a JSON object")
+    return None
+
+
+def _object(value: Any) -> Config:
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object")
+    return value
+
+
+def _configs(files: Mapping[str, str | bytes], has_modelopt: bool, unknown: list[str]) -> dict[str, Any]:
+    """Return the facts in config.json, and in NVIDIA's file with the quantization if it exists."""
+    modelopt = _read(files, MODELOPT, MEMORY[MODELOPT], unknown, lambda value: value) if has_modelopt else None
+    return _read(files, CONFIG, MEMORY[CONFIG], unknown, lambda config: _config(config, modelopt, unknown)) or {}
+
+
+def _drop_large_numbers(found: dict[str, Any], unknown: list[str]) -> None:
+    """Remove the calculated numbers that the API server could not store. Numbers that files state are never so large."""
+    for name, shown in (
+        ("parameters", "parameters"), ("active_parameters", "activeParameters"), ("kv_bytes_per_token", "kvBytesPerToken"),
+    ):  # fmt: skip
+        value = found.get(name)
+        if any(abs(number) > LARGEST for number in (value.values() if isinstance(value, dict) else (value or 0,))):
+            found[name] = None
+            unknown.append(f"{shown}: the sizes in {CONFIG} result in a number above 2^63")
 
 
 def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict[str, Any]:
@@ -81,7 +113,7 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
     quantized = quantization(config, modelopt)
     version = string(config, "transformers_version")
     fields = {
-        "architecture": architectures[0]
+        "architecture": short(architectures[0])
         if isinstance(architectures, list) and architectures and isinstance(architectures[0], str)
         else None,
         "model_type": string(config, "model_type"),
@@ -130,21 +162,30 @@ def _pipeline(index: Config) -> dict[str, Any]:
 
 
 def _sizes(
-    facts_so_far: Mapping[str, Any], index: Config | None, headers: list[Config], unknown: list[str]
+    facts_so_far: Mapping[str, Any],
+    files: Mapping[str, str | bytes],
+    headers: Mapping[str, str | bytes],
+    unknown: list[str],
 ) -> dict[str, Any]:
     """Return the bytes of the tensors, and the parameters if `facts_so_far` does not contain them."""
     fields: dict[str, Any] = {}
-    size, parameters = index_sizes(index or {})
+    size, parameters = (_read(files, INDEX, MEMORY[INDEX], unknown, index_sizes) if files else None) or (None, None)
     if headers:
-        quantized = facts_so_far.get("quantization")
-        totals = tensors(headers, quantized.bits if quantized else None)
-        if totals is None:
-            unknown.append("tensorBytes: a safetensors header cannot be parsed")
-        else:
+        quantized, problems = facts_so_far.get("quantization"), len(unknown)
+        totals = combined(_totals(headers, quantized.bits if quantized else None, unknown))
+        if totals is not None:
             size, parameters = sum(totals.bytes.values()), totals.parameters
             fields["tensor_bytes"] = totals.bytes
+        elif len(unknown) == problems:
+            unknown.append("tensorBytes: a safetensors header cannot be parsed")
     if size:
         fields["weight_bytes"] = size
     if parameters and not facts_so_far.get("parameters"):
         fields["parameters"] = parameters
     return fields
+
+
+def _totals(headers: Mapping[str, str | bytes], bits: int | None, unknown: list[str]) -> Iterator[Tensors | None]:
+    """Yield the totals of each header, and None for a header that cannot be parsed."""
+    for name in headers:
+        yield _read(headers, name, HEADER_MEMORY, unknown, lambda header: tensors(header, bits))

@@ -1,30 +1,26 @@
 """Read fields of untrusted JSON. A value of the wrong type is treated as absent."""
 
-import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
+from ome_operator.util.visible import visible
+
+LARGEST = 2**63 - 1
+"""Largest number that the API server stores as an integer. A record with a larger number is rejected as a whole."""
+LONGEST = 256
+"""Maximum characters of a text in facts."""
 Config = Mapping[str, Any]
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 """Names of the field in which multimodal models store the config of their text model."""
 
 
-def parse(text: str | bytes) -> Config | None:
-    """Return a JSON object, or None if the text is not a JSON object. Never raises."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def text_part(config: Config) -> Config:
     """Return the config of the text model: the innermost nested text config, or the config itself if it contains none."""
-    for name in TEXT_PARTS:
-        if part := section(config, name):
-            return text_part(part)
-    return config
+    inner, part = config, config  # no recursion, because a config may be as deep as the decoder permits
+    while part:
+        inner, part = part, next((found for name in TEXT_PARTS if (found := section(part, name))), {})
+    return inner
 
 
 def section(config: Config, name: str) -> Config:
@@ -34,14 +30,20 @@ def section(config: Config, name: str) -> Config:
 
 
 def whole_number(config: Config, *names: str) -> int | None:
-    """Return the first of these fields that is a whole number of at least 0, or None."""
-    for name in names:
-        value = config.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-    return None
+    """Return the first of these fields that is a whole number from 0 to LARGEST, or None."""
+    return next((value for name in names if is_whole(value := config.get(name))), None)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number from 0 to LARGEST."""
+    return type(value) is int and 0 <= value <= LARGEST
 
 
 def string(config: Config, *names: str) -> str | None:
-    """Return the first of these fields that is a non-empty string, or None."""
-    return next((value for name in names if isinstance(value := config.get(name), str) and value), None)
+    """Return the first of these fields that is a non-empty string, as `short` returns it, or None."""
+    return next((short(value) for name in names if isinstance(value := config.get(name), str) and value), None)
+
+
+def short(text: str) -> str:
+    """Return at most the first LONGEST characters of a text, with invisible characters replaced by symbols."""
+    return visible(text[:LONGEST])[:LONGEST]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ome_operator.api.learned import Quantization
-from ome_operator.modelinfo.json_fields import Config, section, string, text_part, whole_number
+from ome_operator.modelinfo.json_fields import Config, is_whole, section, string, text_part, whole_number
 
 NONE = "none"
 _MODELOPT = {
@@ -72,7 +72,7 @@ def _modelopt(settings: Config) -> Quantization | None:
 
 
 def _block(value: Any) -> list[int] | None:
-    return value if isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value) else None
+    return value if isinstance(value, list) and len(value) == 2 and all(map(is_whole, value)) else None
 
 
 def _made(name: str, method: str, **rest: Any) -> Quantization:

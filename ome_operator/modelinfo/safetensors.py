@@ -6,13 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from ome_operator.modelinfo.json_fields import Config, section, string, whole_number
+from ome_operator.modelinfo.json_fields import LARGEST, Config, is_whole, section, string, whole_number
 
 HEADER_LIMIT = 100_000_000
 """Maximum bytes of a header; the safetensors library rejects longer headers."""
 _NOT_WEIGHTS = re.compile(
     r"(scale|scales|scale_inv|scale_2|_scale_inv|qzeros|g_idx|weight_shape|zero_point|absmax|quant_map|quant_state\S*)$"
 )
+_END_OF_NAME = 128
+"""Number of characters at the end of a tensor's name that the patterns are applied to; names may have any length."""
+_MOST_DIMENSIONS = 16
+_MOST_TYPES = 64
+"""Maximum number of different data types in the headers; the format has fewer than 30."""
 _PACKED = re.compile(r"(weight_packed|qweight|_blocks)$")
 
 
@@ -34,23 +39,38 @@ def header_length(start: bytes) -> int | None:
     return length if 2 <= length <= HEADER_LIMIT else None
 
 
-def tensors(headers: Iterable[Config], bits: int | None) -> Tensors | None:
-    """Return the totals of all tensors in these headers; None if a header is invalid.
+def tensors(header: Config, bits: int | None) -> Tensors | None:
+    """Return the totals of all tensors in this header; None if the header is invalid.
 
     `bits` is the number of bits of a packed weight (None means 4).
     """
     size: Counter[str] = Counter()
     parameters = 0
-    for header in headers:
-        for name, entry in header.items():
-            if name == "__metadata__":
-                continue
-            parsed = _tensor(name, entry, bits or 4)
-            if parsed is None:
-                return None
-            kind, byte_count, weights = parsed
-            size[kind] += byte_count
-            parameters += weights
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        parsed = _tensor(name, entry, bits or 4)
+        if parsed is None:
+            return None
+        kind, byte_count, weights = parsed
+        size[kind] += byte_count
+        parameters += weights
+        if len(size) > _MOST_TYPES:
+            return None
+    return Tensors(dict(size), parameters)
+
+
+def combined(headers: Iterable[Tensors | None]) -> Tensors | None:
+    """Return the totals over several headers. None if one of them is invalid; the headers after it are not requested."""
+    size: Counter[str] = Counter()
+    parameters = 0
+    for totals in headers:
+        if totals is None:
+            return None
+        size.update(totals.bytes)
+        parameters += totals.parameters
+        if len(size) > _MOST_TYPES or max(parameters, size.total()) > LARGEST:
+            return None
     return Tensors(dict(sorted(size.items())), parameters)
 
 
@@ -61,18 +81,20 @@ def _tensor(name: str, entry: object, bits: int) -> tuple[str, int, int] | None:
     kind, shape, offsets = string(entry, "dtype"), entry.get("shape"), entry.get("data_offsets")
     if kind is None or not _numbers(shape) or not _numbers(offsets) or len(offsets) != 2 or offsets[1] < offsets[0]:
         return None
-    byte_count = offsets[1] - offsets[0]
-    if _NOT_WEIGHTS.search(name):
+    if len(shape) > _MOST_DIMENSIONS:
+        return None
+    byte_count, end = offsets[1] - offsets[0], name[-_END_OF_NAME:]
+    if _NOT_WEIGHTS.search(end):
         return kind, byte_count, 0
     elements = 1
     for dimension in shape:
         elements *= dimension
-    packed = _PACKED.search(name) or (kind == "U8" and name.endswith("weight"))
+    packed = _PACKED.search(end) or (kind == "U8" and name.endswith("weight"))
     return kind, byte_count, byte_count * 8 // bits if packed else elements
 
 
 def _numbers(value: object) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    return isinstance(value, list) and all(map(is_whole, value))
 
 
 def index_sizes(index: Config) -> tuple[int | None, int | None]:

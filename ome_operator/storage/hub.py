@@ -6,20 +6,23 @@ model, reads responses of any length for any time, and follows every redirect; i
 """
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator, Collection, Mapping
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
 from ome_operator.storage.addresses import HUB
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
 from ome_operator.storage.http import Absent, HttpSource, SourceUnauthorized, read_range, read_small
-from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, make_listing
-from ome_operator.util.untrusted_json import PARSE_ERRORS
+from ome_operator.storage.listing import MAX_FILES, Listing, Refused, RemoteFile, Unreachable, make_listing
+from ome_operator.util.json_limits import MIB, TooLarge, parsed
+from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
-LIMIT = 32 * 1024 * 1024
+LIMIT = 20 * 1024 * 1024
 """Maximum bytes of the hub's description of a model; the description of 50,000 files has about 15 MB."""
+MEMORY = 192 * MIB
+"""Maximum bytes of memory while the description is parsed (`json_limits.parsed`)."""
 
 
 class Hub(HttpSource):
@@ -51,8 +54,9 @@ class Hub(HttpSource):
     def read_description(self, raw: bytes) -> Listing:
         """Return the files in the hub's JSON description of a model. Raises Refused or Unreachable."""
         try:
-            description = json.loads(raw)
-            files, commit = [_file(item) for item in description["siblings"]], str(description["sha"])
+            files, commit = parsed(raw, "its description", memory=MEMORY, take=_description)
+        except TooLarge as error:
+            raise Refused(f"the hub {self._endpoint} describes {self._repo} by more than agents read: {error}") from error
         except PARSE_ERRORS as error:
             raise Unreachable(f"the hub {self._endpoint} sent invalid metadata of {self._repo}") from error
         return make_listing(files, commit)
@@ -68,6 +72,11 @@ class Hub(HttpSource):
         url = f"{self._endpoint}/{quote(self._repo)}/resolve/{quote(listing.revision, safe='')}/{quote(file.name)}"
         async for data in read_range(self._open(), url, start, end, file.size, self._headers):
             yield data
+
+
+def _description(value: Any) -> tuple[list[RemoteFile], str]:
+    """Return the files and the commit in the description of a model. Raises one of PARSE_ERRORS."""
+    return [_file(item) for item in islice(value["siblings"], MAX_FILES + 1)], text(value["sha"])
 
 
 def _file(item: Mapping[str, Any]) -> RemoteFile:

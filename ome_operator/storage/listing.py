@@ -14,6 +14,12 @@ MAX_FILES = 50_000
 its contents can be checked."""
 
 
+MAX_NAME_BYTES = 8 * 1024 * 1024
+"""Maximum bytes of the names of all files of one model, because the manifest on the disk contains them."""
+MAX_SIZE = 2**63 - 1
+"""Maximum total bytes of one model: the largest integer that the API server stores."""
+
+
 class RemoteFile(NamedTuple):
     """A file of a model at its source."""
 
@@ -96,14 +102,18 @@ def is_inside(name: str) -> bool:
 def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:
     """Return a listing with the files in sorted order.
 
-    Raises Refused for a path outside the model's directory, for duplicate names, for an empty list, and for more than
-    MAX_FILES files.
+    Raises Refused for a path outside the model's directory, for duplicate names, for an empty list, for more than
+    MAX_FILES files, for names of more than MAX_NAME_BYTES, and for a total size above MAX_SIZE.
     """
     ordered = tuple(sorted(islice(files, MAX_FILES + 1), key=lambda file: file.name))
     if len(ordered) > MAX_FILES:
         raise Refused(f"the source lists more than {MAX_FILES} files, which no model has: check spec.storage.storageUri")
     if not ordered:
         raise Refused("the source lists no files: check spec.storage.storageUri")
+    if sum(len(file.name.encode("utf-8", "surrogatepass")) for file in ordered) > MAX_NAME_BYTES:
+        raise Refused(f"the source lists file names of more than {MAX_NAME_BYTES >> 20} MiB: check spec.storage.storageUri")
+    if sum(max(0, file.size) for file in ordered) > MAX_SIZE:
+        raise Refused("the source lists more bytes than any disk has: check spec.storage.storageUri")
     for file in ordered:
         if not is_inside(file.name) or file.size < 0:
             raise Refused(f"the source lists the file {file.name!r}, which would be outside the model's directory")

@@ -2,13 +2,13 @@
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator.storage.hashes import Hash
-from ome_operator.storage.listing import Refused, RemoteFile
+from ome_operator.storage.listing import MAX_FILES, Refused, RemoteFile
+from ome_operator.util.json_limits import MIB, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -26,6 +26,8 @@ _PACKED_IF_NAMED = "application/vnd.oci.image.layer.v1.tar+gzip"
 """Media type of a layer that is a packed directory if the layer has a name; layers of container images have no name. The
 same type without +gzip is used for files of any type."""
 _DOCKER = "docker.io"
+_SECRET_MEMORY = 64 * MIB
+"""Maximum bytes of memory while an image pull Secret, which has at most 1 MiB, is parsed."""
 
 
 class Reference(NamedTuple):
@@ -63,7 +65,7 @@ def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
         raise Refused(f"it is not an artifact but an object of type {kind[:80]}: refer to a single manifest by its digest")
     layers = manifest["layers"]
     try:
-        return [_file(layer, alone=len(layers) == 1) for layer in layers]
+        return [_file(layer, alone=len(layers) == 1) for layer in layers[: MAX_FILES + 1]]
     except PARSE_ERRORS as error:
         raise Refused(f"its manifest has an invalid layer ({type(error).__name__})") from error
 
@@ -95,17 +97,18 @@ def registry_credentials(secret: Mapping[str, str], host: str) -> str:
     if "username" in secret:
         return base64.b64encode(f"{secret['username'].strip()}:{secret.get('password', '').strip()}".encode()).decode()
     try:
-        entries = dict(_entries(secret.get(".dockerconfigjson") or "{}"))
-    except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+        config = secret.get(".dockerconfigjson") or "{}"
+        entries = parsed(config, "the Secret", memory=_SECRET_MEMORY, take=lambda value: dict(_entries(value)))
+    except (*PARSE_ERRORS, binascii.Error) as error:
         raise Refused("the Secret of spec.storage.key has an invalid .dockerconfigjson") from error
     return entries.get(host, "")
 
 
-def _entries(text: str) -> Iterator[tuple[str, str]]:
+def _entries(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Return the host and the credentials of each entry of an image pull Secret. The host of Docker Hub is stored as the
     URL of its old API.
     """
-    for key, entry in json.loads(text).get("auths", {}).items():
+    for key, entry in config.get("auths", {}).items():
         host = key.partition("://")[2].partition("/")[0] if "://" in key else key.partition("/")[0]
         plain = f"{entry.get('username', '')}:{entry.get('password', '')}"
         encoded = entry.get("auth") or base64.b64encode(plain.encode()).decode()

@@ -7,17 +7,21 @@ verifies no digest; docs/models-agent.md has the measurement. Tests push with th
 """
 
 import hashlib
-import json
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from ome_operator.storage.http import NO_HEADERS, HttpSource, SourceUnauthorized, read_range, read_small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, make_listing
 from ome_operator.storage.oci_artifact import MANIFESTS, Reference, artifact_files
+from ome_operator.util.json_limits import MIB, TooLarge, parsed
+from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
 LIMIT = 4 * 1024 * 1024
 """Maximum bytes of a response that is not a blob: the size of the largest manifest that registries must accept."""
+MEMORY = 64 * MIB
+"""Maximum bytes of memory while a response is parsed (`json_limits.parsed`)."""
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
@@ -50,11 +54,17 @@ class OciRegistry(HttpSource):
         if wanted.startswith("sha256:") and digest != wanted:
             raise Unreachable("the registry sent a manifest whose digest is not the requested one")
         try:
-            manifest = json.loads(raw)
-        except (ValueError, RecursionError) as error:
+            files = parsed(
+                raw,
+                "its manifest",
+                memory=MEMORY,
+                take=lambda manifest: artifact_files(manifest if isinstance(manifest, dict) else {}),
+            )
+            return make_listing(files, digest)
+        except TooLarge as error:
+            raise Refused(f"{self._reference(wanted)} cannot be used: {error}") from error
+        except ValueError as error:
             raise Unreachable("the registry sent a manifest that is not JSON") from error
-        try:
-            return make_listing(artifact_files(manifest if isinstance(manifest, dict) else {}), digest)
         except Refused as error:
             raise Refused(f"{self._reference(wanted)} cannot be used: {error}") from error
 
@@ -99,11 +109,11 @@ class OciRegistry(HttpSource):
             self._check_secret(realm)
         query = urlencode({key: parameters[key] for key in ("service", "scope") if key in parameters})
         try:
-            answer = json.loads(await self._small(f"{realm}{'&' if '?' in realm else '?'}{query}", basic_header))
-            self._headers = {"Authorization": f"Bearer {answer.get('token') or answer['access_token']}"}
+            answer = await self._small(f"{realm}{'&' if '?' in realm else '?'}{query}", basic_header)
+            self._headers = {"Authorization": f"Bearer {parsed(answer, 'its token', memory=MEMORY, take=_token)}"}
         except Refused as error:
             raise self._hidden(self._target.revision) from error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except PARSE_ERRORS as error:
             raise Unreachable("the token server of the registry sent an invalid token") from error
 
     async def _small(self, url: str, headers: Mapping[str, str]) -> bytes:
@@ -120,3 +130,8 @@ class OciRegistry(HttpSource):
     def _hidden(self, revision: str) -> Refused:
         credentials = "those in spec.storage.key give no access" if self._credentials else "spec.storage.key contains none"
         return Refused(f"the registry has no {self._reference(revision)}, or denies access (credentials: {credentials})")
+
+
+def _token(answer: Any) -> str:
+    """Return the token in the response of a token server. Raises one of PARSE_ERRORS."""
+    return text(answer.get("token") or answer["access_token"])

@@ -1,15 +1,32 @@
-"""Limits for the nesting of JSON. Functions that process a value by recursion need a limit of its depth.
+"""Limits for the memory and the nesting of JSON.
 
-The API server accepts objects with 10,000 levels and returns them. Whether Python's decoder can decode them does not depend
-on `sys.setrecursionlimit`: since 3.12 its C code has its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it
-depends on the stack. Therefore deeper parts are removed from the text before it is decoded. No meaningful object is that
-deep.
+`parsed` is the only function that decodes JSON of authors who are not trusted: files of model repositories, responses of
+hubs and registries, and results of pods. The values of a short text can need more than 40 times the memory of the text, so
+a limit of its bytes does not protect a process; `parsed` has a limit of the memory instead.
+`tests/unit/util/test_json_callers.py` contains the list of its callers, and the reason of every other decoder call.
+
+Functions that process a value by recursion need a limit of its depth. The API server accepts objects with 10,000 levels and
+returns them. Whether Python's decoder can decode them does not depend on `sys.setrecursionlimit`: since 3.12 its C code has
+its own limit (measured: 1,497 levels in 3.12.1), and since 3.14 it depends on the stack. Therefore `decoded` and `shallow`
+remove deeper parts from the API server's text before it is decoded. No meaningful object is that deep.
 """
 
 import json
 import re
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+T = TypeVar("T")
+MIB = 1 << 20
+PARSING = threading.RLock()
+"""Held while `parsed` runs, so that only one untrusted text at a time uses memory in this process."""
+_VALUE_BYTES = 160
+"""Maximum bytes of memory for each `[`, `{`, `,` and `:` of a JSON text: a value or a key, its slot in the list or map, and
+the decoder's table of keys. Measured with CPython 3.11: at most 143 (tests/unit/util/test_json_limits.py)."""
+_PLAIN, _WIDE = 3, 10
+"""Maximum bytes of memory for each byte of text: the bytes, the decoded text, and its strings. A single character or escape
+beyond ASCII makes a complete string up to 4 times as wide."""
 HOLDERS = (dict, list)
 LEVELS = 200
 """Number of levels that `shallow` keeps. It is four times the limit for a spec, and low enough for every recursive
@@ -18,6 +35,44 @@ _OPENING = rb'\{(?:"[^"\\]*":)?|\['
 _OPENINGS = re.compile(_OPENING)
 _MARK = re.compile(rb"(?:" + _OPENING + rb')++|[\]}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 """Pattern of a run of opening brackets with the first keys of maps, a run of closing brackets, or a string literal."""
+
+
+class TooLarge(ValueError):
+    """Error: the values of a JSON text might need more memory than its caller permits."""
+
+
+def memory_of(text: bytes) -> int:
+    """Return an upper bound, in bytes, of the memory that a JSON text and its values need while it is decoded.
+
+    Brackets, commas and colons are counted everywhere, also inside strings, because this needs no parser that an author
+    could mislead; a text with many of them in strings is overestimated.
+    """
+    plain = text.isascii() and b"\\u" not in text
+    return len(text) * (_PLAIN if plain else _WIDE) + _VALUE_BYTES * sum(map(text.count, (b"[", b"{", b",", b":")))
+
+
+def most_bytes(memory: int) -> int:
+    """Return the length of the longest text that `parsed` may accept with this limit of memory."""
+    return memory // _PLAIN
+
+
+def parsed(text: str | bytes, what: str, *, memory: int, take: Callable[[Any], T]) -> T:
+    """Decode an untrusted JSON text, and return the result of `take` for its value. `what` names the text in errors.
+
+    The memory is estimated before the text is decoded. `take` should return only what is needed, because the limit does not
+    cover a value that outlives the call. Raises TooLarge if more than `memory` bytes might be necessary, ValueError for a
+    text that is not JSON or is too deep for the decoder, and what `take` raises.
+    """
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    with PARSING:
+        if (needed := memory_of(data)) > memory:
+            raise TooLarge(
+                f"{what} may need {-(-needed // MIB)} MiB of memory, and at most {memory // MIB} MiB are permitted"
+            )
+        try:
+            return take(json.loads(data))
+        except RecursionError as error:
+            raise ValueError(f"{what} is nested too deep") from error
 
 
 def decoded(text: bytes) -> Any:

@@ -1,7 +1,10 @@
 """Tests of one model on one node, from the Model object to the entry in the node's record."""
 
 import asyncio
+import os
+import signal
 import ssl
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from ome_operator.agent import model_facts
 from ome_operator.agent.download import Limits
-from ome_operator.agent.unused_directories import directories
+from ome_operator.agent.unused_directories import directories, remove
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Model
 from ome_operator.core.weights.mount import weights
@@ -59,7 +63,7 @@ def test_the_log_tells_of_a_fetch(here: Here, caplog: pytest.LogCaptureFixture) 
     caplog.set_level("INFO", logger="ome_operator.agent")
     here.work(here.model())
     begun, done = (record.getMessage() for record in caplog.records)
-    assert begun == f"fetching {URI} for ClusterBaseModel tiny"
+    assert begun == f"downloading {URI} for ClusterBaseModel tiny"
     assert done.startswith(f"{URI} is complete: {len(here.hub.files)} files, ")
 
 
@@ -205,3 +209,88 @@ def test_damage_is_found_and_mended_when_files_are_looked_at_again(here: Here) -
     asyncio.run(work.run())
     assert broken.read_bytes() == here.hub.files[BIG]
     assert (work.report().state, work.report().verified_at) == ("Ready", "2026-01-01T06:00:00+00:00")
+
+
+def marks(here: Here) -> list[str]:
+    """Return the marks of readings that did not end."""
+    return [mark.read_text() for mark in here.root.rglob("*.reading")]
+
+
+def test_a_model_is_reported_before_its_facts_are_read(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reported: the facts were read first, so an agent that ended there never reported the model."""
+    seen: list[tuple[str, list[str]]] = []
+    work = Work(here.model(), here.settings)
+    real = model_facts.read_facts
+    monkeypatch.setattr(
+        model_facts, "read_facts", lambda root: (seen.append((work.report().state, marks(here))), real(root))[1]
+    )
+    asyncio.run(work.run())
+    assert seen == [("Ready", ["1"])] and work.report().facts and marks(here) == []
+
+
+def test_a_model_that_ended_the_agent_is_not_read_first(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reported: after the restart, the agent read the same files at once, and ended again."""
+    read: list[Path] = []
+    monkeypatch.setattr(model_facts, "read_facts", lambda root: (read.append(root), {"architecture": "X"})[1])
+    here.work(here.model())
+    read.clear()
+    for ended, seconds in ((1, 600), (2, 1200)):
+        (here.root / ".ome" / f"{weights(here.model()).digest}.reading").write_text(str(ended))  # as the next test leaves it
+        work = here.work(here.model())
+        report = work.report()
+        times = "once" if ended == 1 else "2 times"
+        why = f"the agent ended {times} while it read the facts in the model's files, so they are read again in {seconds} s"
+        assert (report.state, report.message, report.facts, read) == ("Ready", why, {}, [])
+        assert seconds - 60 < work.due - time.monotonic() <= seconds
+        monkeypatch.setattr(work, "_may_read_at", time.monotonic())
+        asyncio.run(work.run())
+        assert (work.report().message, work.report().facts, len(read)) == ("", {"architecture": "X"}, 1)
+        assert marks(here) == []
+        read.clear()
+    (here.root / ".ome" / f"{weights(here.model()).digest}.reading").write_text("3")
+    work = here.work(here.model())
+    assert work.report().message.endswith("so they are not read again until the model is edited")
+    assert work.due - time.monotonic() > 3600 and read == [] and work.report().state == "Ready"
+    work.refresh(here.model(nodeSelector={"edited": "yes"}))
+    assert work.due == 0.0
+    asyncio.run(work.run())
+    assert (work.report().message, len(read)) == ("", 1)
+
+
+def test_a_kill_while_facts_are_read_leaves_the_mark(here: Here) -> None:
+    here.work(here.model())
+    store = Work(here.model(), here.settings).store
+    for ended in (1, 2):
+        child = os.fork()
+        if child == 0:  # as the kernel ends a process that has too little memory
+            with store.reading():
+                os.kill(os.getpid(), signal.SIGKILL)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        assert store.interrupted_readings() == ended and marks(here) == [str(ended)]
+    with pytest.raises(ZeroDivisionError), store.reading():
+        raise ZeroDivisionError
+    assert marks(here) == [], "an exception ends no process"
+    with store.reading():
+        pass
+    remove(store.root)
+    assert list(store.home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(28, "No space left on device"), "cannot read the facts in the model's files: No space left on device"),
+        (OverflowError(), "internal error of the agent in the model's facts (OverflowError): please report it with its log"),
+    ],
+)
+def test_facts_that_cannot_be_read_leave_a_model_ready(
+    here: Here, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
+    """Reported: an OverflowError made a complete model Failed for ever."""
+
+    def fail(root: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(model_facts, "read_facts", fail)
+    report = here.work(here.model()).report()
+    assert (report.state, report.message) == ("Ready", message) and marks(here) == []

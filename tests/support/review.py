@@ -1,5 +1,5 @@
-"""Generates docs/security-review.md from tests/data/review.yaml: the findings of a security review, the present behavior,
-and the tests.
+"""Generates docs/security-review.md from tests/data/review.yaml: the findings of two security reviews, the present
+behavior, and the tests.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ HEAD = """# A security review, finding by finding
 On 2026-11-24 a security review attacked this project with the permissions of a tenant, with the operator's token, and with
 an agent's token. The review had 25 findings, S1 to S25. A finding with several attacks has a row for each of them. Each row
 names the tests that repeat the attack and fail without the fix. A row without a test is marked "open", and describes what is
-left to do.
+left to do. A second review, on 2026-11-27, had the findings T1 to T19; the page has those whose fix has begun.
 
 `tests/docs/test_security_review.py` checks that each of these tests exists, and that no attempt of the review is missing.
 The tests in `tests/controlplane` send their requests to a real API server, those in `tests/router` use a real router, and
@@ -61,9 +61,12 @@ def page() -> str:
     """Return the text of the page."""
     rows, others = findings(), held()
     still = [row.id for row in rows if row.open]
-    said = [HEAD, f"{len(rows)} attacks; open: {', '.join(still) or 'none'}.", "", "## S1 to S25", ""]
-    said += ["| | threat | before | now | tests |", "|---|---|---|---|---|"]
-    said += [f"| {row.id} | {_cell(row.what)} | {_cell(row.before)} | {_cell(row.now)} | {_tests(row)} |" for row in rows]
+    said = [HEAD, f"{len(rows)} attacks; open: {', '.join(still) or 'none'}."]
+    for title, letter in (("S1 to S25", "S"), ("T1 to T19", "T")):
+        said += ["", f"## {title}", "", "| | threat | before | now | tests |", "|---|---|---|---|---|"]
+        for row in rows:
+            if row.id.startswith(letter):
+                said.append(f"| {row.id} | {_cell(row.what)} | {_cell(row.before)} | {_cell(row.now)} | {_tests(row)} |")
     said += ["", "## Attacks that failed", "", "| result of the review | now | tests |", "|---|---|---|"]
     said += [f"| {_cell(row.what)} | {_cell(row.now)} | {_tests(row)} |" for row in others]
     return "\n".join(said) + "\n"

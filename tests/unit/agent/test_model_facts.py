@@ -1,6 +1,7 @@
 """Headers of files whose authors decide how long they are (S23 of the review)."""
 
 import json
+import weakref
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ from ome_operator.agent import model_facts
 
 SIZE = 1000
 HEADER = json.dumps({"w": {"dtype": "F8_E4M3", "shape": [7, 9], "data_offsets": [0, 63]}}).ljust(SIZE).encode()
+
+
+class Content(bytearray):
+    """The content of a file, to which weak references are possible."""
 
 
 def written(folder: Path, count: int, length: int = SIZE) -> None:
@@ -22,17 +27,40 @@ def test_headers_that_are_longer_than_any_models_are_not_kept(tmp_path: Path, mo
     """Reported: 256 headers of 100 MB lay in memory together, and the agent has 2 GiB."""
     monkeypatch.setattr(model_facts, "MAX_HEADER_BYTES", 10 * SIZE)
     read: list[str] = []
-    real = model_facts._header
-    monkeypatch.setattr(model_facts, "_header", lambda path: (read.append(path.name), real(path))[1])
+    real = model_facts._Headers.__getitem__
+    monkeypatch.setattr(model_facts._Headers, "__getitem__", lambda self, name: (read.append(name), real(self, name))[1])
     written(tmp_path, 10)
     assert model_facts.read_facts(tmp_path)["parameters"] == 630 and len(read) == 10
-    written(tmp_path, 256)
     read.clear()
-    assert "parameters" not in model_facts.read_facts(tmp_path) and len(read) == 11
+    written(tmp_path, 11)
+    assert "parameters" not in model_facts.read_facts(tmp_path)
     written(tmp_path, model_facts.MAX_FILES + 1)
-    read.clear()
-    model_facts.read_facts(tmp_path)
+    assert "parameters" not in model_facts.read_facts(tmp_path)
     assert read == []
+
+
+def test_a_file_is_dropped_before_the_next_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reported: three files of 64 MiB were in memory together, with all values in them."""
+    kept: list[weakref.ref[Content]] = []
+    real = model_facts._Headers.__getitem__
+
+    def read(self: model_facts._Headers, name: str) -> Content:
+        assert [text for text in kept if text() is not None] == []
+        text = Content(real(self, name))
+        kept.append(weakref.ref(text))
+        return text
+
+    monkeypatch.setattr(model_facts._Headers, "__getitem__", read)
+    written(tmp_path, 5)
+    assert model_facts.read_facts(tmp_path)["parameters"] == 315 and len(kept) == 5
+
+
+def test_a_header_that_is_invalid_ends_the_reading(tmp_path: Path) -> None:
+    written(tmp_path, 3)
+    (tmp_path / "m-001.safetensors").write_bytes((2).to_bytes(8, "little") + b"[]")
+    found = model_facts.read_facts(tmp_path)
+    assert "parameters" not in found
+    assert "m-001.safetensors cannot be read: it is not a JSON object" in found["unknown"]
 
 
 @pytest.mark.parametrize("length", [2**63, 100_000_001])

@@ -1,6 +1,7 @@
 """Facts of published models against the figures that their makers published."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from ome_operator.api.learned import Facts
 from ome_operator.modelinfo.architecture import format_parameters
 from ome_operator.modelinfo.extract import FILES, facts
+from ome_operator.modelinfo.json_fields import LARGEST, LONGEST
 from ome_operator.modelinfo.safetensors import header_length
 from ome_operator.modelinfo.weight_sizes import weight_bytes
 from tests.unit.modelinfo import configs
@@ -224,3 +226,92 @@ def test_weights_are_as_large_as_the_published_files(config: dict[str, Any], pub
 def test_weights_of_unknown_tensors_are_not_guessed() -> None:
     assert weight_bytes(configs.KIMI_K2 | {"model_type": "new"}) is None
     assert weight_bytes(configs.KIMI_K2 | {"quantization_config": {"quant_method": "new"}}) is None
+
+
+_SIZES = st.sampled_from([1, 2**31, 2**62, LARGEST, LARGEST + 1, 10**308, 10**4000]) | st.integers(1, 10**30)
+_NUMBERS = sorted(name for name, value in configs.DEEPSEEK_V3.items() if type(value) is int)
+
+
+def numbers_in(value: Any) -> list[int]:
+    """Return all numbers in a JSON value."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value] if type(value) is int else [number for each in inner for number in numbers_in(each)]
+
+
+@pytest.mark.parametrize("config", [configs.DEEPSEEK_V3, configs.QWEN3_235B, configs.GPT_OSS_120B, configs.LLAMA4_SCOUT])
+@given(sizes=st.dictionaries(st.sampled_from(_NUMBERS), _SIZES))
+def test_no_size_makes_it_fail(config: dict[str, Any], sizes: dict[str, int]) -> None:
+    """Reported: shapes whose product is above 1e308 ended in an OverflowError, and the model was Failed for ever."""
+    text = config.get("text_config", config) | sizes
+    found = of(text)
+    assert all(abs(number) <= LARGEST for number in numbers_in(found.dump())), "the API server rejects a larger number"
+    weight_bytes(text)
+
+
+def test_the_reported_shapes_are_said_to_be_unknown() -> None:
+    found = of(configs.KIMI_K2 | {"hidden_size": 10**155, "vocab_size": 10**155})
+    assert found.parameters is None and found.hidden_size is None
+    found = of(configs.KIMI_K2 | {"hidden_size": 2**62, "vocab_size": 2**62})
+    assert found.unknown is not None
+    assert "parameters: the sizes in config.json result in a number above 2^63" in found.unknown
+
+
+def test_layers_are_not_counted_one_by_one_for_ever() -> None:
+    """A sibling: 2^62 layers with experts kept a processor busy for ever."""
+    found = of(configs.KIMI_K2 | {"num_hidden_layers": 2**62})
+    assert found.experts is None and found.layers == 2**62
+    found = of(configs.QWEN3_235B | {"num_hidden_layers": 9_999, "mlp_only_layers": list(range(10**5, 3 * 10**5))})
+    assert found.experts is not None and found.experts.layers == 9_999
+
+
+def test_a_config_in_a_config_of_any_depth() -> None:
+    text = '{"text_config":' * 700 + '{"num_hidden_layers": 3}' + "}" * 700
+    assert facts({"config.json": text}).layers in (3, None)
+
+
+def test_texts_of_an_author_are_short_and_printable() -> None:
+    """Reported: facts kept control characters and 1 MB of `architectures[0]`."""
+    bad = "\x1b[2J\u202e\ud800" + "x" * 2**20
+    config = {"architectures": [bad], "model_type": bad, "torch_dtype": bad, "transformers_version": bad}
+    wild = {"config.json": json.dumps(configs.KIMI_K2 | config | {"quantization_config": {"quant_method": "fp8"}})}
+    wild["model_index.json"] = json.dumps({"_class_name": bad, "_diffusers_version": bad})
+    headers = {"m\n\x1b.safetensors": json.dumps({"a": {"dtype": bad, "shape": [1], "data_offsets": [0, 2]}})}
+    for found in (
+        facts(wild, headers),
+        facts(wild, {"m\n\x1b.safetensors": "{"}),
+        facts({"config.json": json.dumps(config)}),
+    ):
+        texts = texts_in(found.dump())
+        assert texts and all(text.isprintable() and len(text) <= LONGEST + 80 for text in texts), texts
+        assert found.architecture is not None and len(found.architecture) == LONGEST
+
+
+def texts_in(value: Any) -> list[str]:
+    """Return all texts in a JSON value, and the keys of its maps."""
+    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value] if isinstance(value, str) else [text for each in inner for text in texts_in(each)]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {f"t{number}": {"dtype": f"T{number}", "shape": [1], "data_offsets": [0, 2]} for number in range(1_000)},
+        {"a": {"dtype": "BF16", "shape": [2**62] * 100_000, "data_offsets": [0, 2]}},
+        {"quant_state" * 100_000 + " ": {"dtype": "BF16", "shape": [2**62] * 17, "data_offsets": [0, 2]}},
+        {f"t{number}": {"dtype": "BF16", "shape": [1], "data_offsets": [0, LARGEST]} for number in range(3)},
+        {"a": {"dtype": "BF16", "shape": [2**62] * 3, "data_offsets": [0, 2]}},
+    ],
+    ids=["types", "dimensions", "a long name", "bytes", "elements"],
+)
+def test_no_header_makes_a_record_too_large_or_takes_long(header: dict[str, Any]) -> None:
+    found = facts({"config.json": "{}"}, {"m.safetensors": json.dumps(header)})
+    assert found.tensor_bytes is None and found.weight_bytes is None and found.parameters is None
+    assert found.unknown is not None and "tensorBytes: a safetensors header cannot be parsed" in found.unknown
+
+
+def test_a_long_name_of_a_tensor_takes_no_time() -> None:
+    """A sibling: the pattern of names was quadratic, and the name may have megabytes."""
+    header = {"quant_state" * 200_000 + " ": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}
+    began = time.monotonic()
+    assert facts({"config.json": "{}"}, {"m.safetensors": json.dumps(header)}).tensor_bytes == {"BF16": 2}
+    assert time.monotonic() - began < 20

@@ -122,6 +122,8 @@ LOADS: dict[str, tuple[dict[str, tuple[int, Any]], int | None]] = {
     "an older engine": ({"/get_load": (200, [{"num_reqs": 3, "num_waiting_reqs": 1}, {"num_reqs": 0}])}, 3),
     "no such path": ({}, None),
     "it refuses": ({"/v1/loads": (401, {})}, None),
+    "more values than memory": ({"/v1/loads": (200, {"loads": [[]] * 2**18})}, None),
+    "more bytes than are read": ({"/v1/loads": (200, {"loads": [], "more": "x" * 2**20})}, None),
     "something else": ({"/v1/loads": (200, {"loads": [{}]})}, None),
 }
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tomllib
+import tracemalloc
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ome_operator.util import json_limits
-from ome_operator.util.json_limits import LEVELS, decoded, deeper, shallow
+from ome_operator.util.json_limits import LEVELS, MIB, TooLarge, decoded, deeper, memory_of, most_bytes, parsed, shallow
 from tests.support.deep import MOST
 
 ROOT = Path(__file__).parents[3]
@@ -75,7 +76,7 @@ def test_any_depth_is_read(levels: int, opening: bytes, closing: bytes) -> None:
 CHILD = """
 import json, sys, threading
 from ome_operator.util import stack
-from ome_operator.util.json_limits import LEVELS, decoded, deeper, shallow
+from ome_operator.util.json_limits import LEVELS, MIB, TooLarge, decoded, deeper, memory_of, most_bytes, parsed, shallow
 def read():
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
         for levels in (*range(980, 1000, 3), *range(1490, 1502, 3), 2000, *range(9990, 10_003, 3), 100_000):
@@ -147,3 +148,80 @@ def test_any_depth_is_read_by_every_python(version: str, kib: str) -> None:
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "read\n"), done.stderr[-2000:]
+
+
+def many(value: str, count: int) -> bytes:
+    """A list of one value many times."""
+    return f"[{','.join([value] * count)}]".encode()
+
+
+def keys(entry: str, count: int) -> bytes:
+    """A map of many different keys; `%x` in the entry is the number of the key."""
+    return ("{" + ",".join(entry.replace("%x", f"{number:x}") for number in range(count)) + "}").encode()
+
+
+JUST_RESIZED = 2**17 * 2 // 3 + 2
+"""Number of keys at which CPython has just made a map larger."""
+SHAPES = {
+    "empty lists": many("[]", 100_000),
+    "lists of one": many("[0]", 100_000),
+    "empty maps": many("{}", 100_000),
+    "maps of one": many('{"a":0}', 50_000),
+    "maps in maps": many('{"":' * 100 + "{}" + "}" * 100, 1_000),
+    "lists in lists": many("[" * 100 + "]" * 100, 1_000),
+    "short keys": keys('"%x":"zz"', JUST_RESIZED),
+    "keys of numbers": keys('"%x":1.5', JUST_RESIZED),
+    "keys of lists": keys('"%x":[]', JUST_RESIZED),
+    "wide keys": keys('"\\ud83d\\ude00%x":"\\ud83d\\ude00"', JUST_RESIZED),
+    "numbers": many("12345", 200_000),
+    "texts": many('"zz"', 200_000),
+    "long text": b'["' + b"a" * 5 * MIB + b'"]',
+    "one wide escape": b'["' + b"a" * 5 * MIB + b'\\ud83d\\ude00"]',
+    "one wide character": b'["' + b"a" * 5 * MIB + "\U0001f600".encode() + b'"]',
+    "Chinese": ('["' + "\u597d" * 2 * MIB + '"]').encode(),
+    "UTF-16": json.dumps(["zz"] * 100_000).encode("utf-16"),
+    "long numbers": many("1" * 4000, 500),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_text_needs_more_memory_than_was_estimated(name: str) -> None:
+    text = SHAPES[name]
+    tracemalloc.start()
+    try:
+        parsed(text, "it", memory=memory_of(text), take=lambda value: None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(text) + peak <= memory_of(text) + MIB
+
+
+def test_a_text_that_is_too_large_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_limits.json, "loads", lambda text: pytest.fail("it was decoded"))
+    with pytest.raises(TooLarge, match=r"its index may need 32 MiB of memory, and at most 31 MiB are permitted"):
+        parsed(many("[]", 100_000), "its index", memory=31 * MIB, take=lambda value: value)
+    assert memory_of(b"a" * (most_bytes(MIB) + 1)) >= MIB, "a longer text is always refused"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "{", "", "\ufeff{", "1" * 5_000, b"\xff", '["\ud800"]'])
+def test_what_cannot_be_decoded_is_a_value_error(text: str | bytes) -> None:
+    try:
+        assert parsed(text, "it", memory=1024 * MIB, take=lambda value: value) == ["\ud800"]
+    except ValueError:
+        assert text != '["\ud800"]'
+
+
+def test_an_index_of_the_largest_published_models_is_read() -> None:
+    """Kimi K2 Thinking: 60 layers of 384 experts with 3 matrices in 3 tensors each, in 62 files."""
+    from ome_operator.modelinfo.extract import INDEX, MEMORY
+
+    names = (
+        f"language_model.model.layers.{layer}.mlp.experts.{expert}.{matrix}_proj.weight_{part}"
+        for layer in range(1, 61) for expert in range(384) for matrix in ("down", "gate", "up")
+        for part in ("packed", "scale", "shape")
+    )  # fmt: skip
+    index = {"metadata": {"total_size": 594e9}, "weight_map": dict.fromkeys(names, "model-00001-of-000062.safetensors")}
+    text = json.dumps(index, indent=2).encode()
+    assert len(index["weight_map"]) == 207_360
+    print(len(text) / MIB, memory_of(text) / MIB)
+    assert memory_of(text) < MEMORY[INDEX]

@@ -1,0 +1,127 @@
+"""Every place that decodes JSON: either by `json_limits.parsed`, or with a reason why its text cannot fill the memory."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3] / "ome_operator"
+
+UNTRUSTED = {
+    "agent/manifest.py:read_journal": "names and sizes that a source chose",
+    "agent/manifest.py:read_manifest": "names and sizes that a source chose",
+    "cli/planfiles.py:model": "config.json of a model, given to `ome plan`",
+    "kube/podproxy.py:text": "an error that a pod sends through the API server",
+    "modelinfo/extract.py:_read": "config files, indexes and headers of a model repository",
+    "registry/clients.py:_limited": "an engine's report of its load",
+    "storage/hub.py:read_description": "a hub's description of a model",
+    "storage/oci_artifact.py:registry_credentials": "an image pull Secret",
+    "storage/oci_registry.py:_authorize": "the response of a token server",
+    "storage/oci_registry.py:listing": "a manifest of a registry",
+}
+"""File and function -> what it decodes by `parsed`."""
+SERVER = "text of the API server; etcd accepts objects of at most 1.5 MiB"
+OBJECT = "a part of an object of the API server, of at most 1.5 MiB"
+MESSAGE = f"{OBJECT}: a termination message, which the kubelet cuts to 12 KiB"
+OWN_POD = "runs in a pod of the tenant whose files or results it decodes; at worst this pod ends"
+OWN_MACHINE = "a file that the user of a command names, on the user's own machine"
+OURS = "written by this project"
+TRUSTED = {
+    "benchmark_pod/inside.py:as_sharegpt": OWN_POD,
+    "benchmark_pod/inside.py:main": OWN_POD,
+    "benchmark_pod/inside.py:run_benchmark": OWN_POD,
+    "benchmark_pod/inside_genai.py:_parameters": OWN_POD,
+    "benchmark_pod/inside_genai.py:serving": OWN_POD,
+    "benchmark_pod/steps.py:_raw": OWN_POD,
+    "cli/benchmark.py:prepare": OWN_POD,
+    "cli/benchmark.py:report": OWN_POD,
+    "core/benchmarkjob/status.py:_report": MESSAGE,
+    "core/benchmarkjob/traffic.py:_value": f"{OBJECT}: a parameter of a BenchmarkJob",
+    "core/observed/managed_fields.py:_key": f"{OBJECT}: a key that the API server itself writes",
+    "core/preflight/results.py:_json": MESSAGE,
+    "core/preflight/results.py:_whole": MESSAGE,
+    "engines/flags.py:_is_json": f"{OBJECT}: an argument of a container",
+    "engines/flags.py:_parsed": f"{OURS}: the flags of engines, or a file that the user of `ome lint` names",
+    "kube/client.py:_send": SERVER,
+    "kube/podlogs.py:lines": f"{SERVER}: the status of a failed request",
+    "preflight/check.py:_collective": OWN_POD,
+    "preflight/check.py:_parse_line": OWN_POD,
+    "preflight/check.py:main": OWN_POD,
+    "preflight/code.py:": OWN_POD,
+    "preflight/group.py:read": OWN_POD,
+    "preflight/node.py:_damage": OWN_POD,
+    "preflight/node.py:_devices": OWN_POD,
+    "preflight/node.py:weights": OWN_POD,
+    "recorder/recording.py:_json": f"{OWN_MACHINE}: `ome replay FILE`, which has a limit of its bytes",
+    "registry/clients.py:_json": f"{SERVER}; and the router in the same pod",
+    "storage/grants.py:parse_grant": "a flag of the agent, which an administrator writes",
+    "util/json_limits.py:decoded": SERVER,
+    "util/json_limits.py:parsed": "counts before it decodes",
+    "util/json_limits.py:shallow": SERVER,
+    "util/json_pages.py:": SERVER,
+    "watch/handlers.py:iter_chunked": SERVER,
+    "watch/handlers.py:read": SERVER,
+    "watch/informer.py:_deliver_event": SERVER,
+    "watch/informer.py:_deliver_page": SERVER,
+    "watch/informer.py:_refusal": SERVER,
+}
+"""File and function -> why it may use another decoder."""
+_DECODERS = {
+    "json": {"loads", "load", "JSONDecoder"},
+    "ome_operator.util.json_limits": {"parsed", "decoded", "shallow"},
+    "ome_operator.util.json_pages": {"members"},
+}
+"""Module -> its decoders of JSON."""
+_METHODS = {"raw_decode", "model_validate_json", "validate_json"}
+
+
+def decoders(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield (function, decoder) for every decoder of JSON that a module mentions. The function is "" outside functions."""
+    local = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name in _DECODERS.get(node.module or "", ())
+    }
+    pending: list[tuple[str, ast.AST]] = [("", tree)]
+    while pending:
+        function, node = pending.pop()
+        name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not function else function
+        pending += [(name, inner) for inner in ast.iter_child_nodes(node)]
+        if isinstance(node, ast.Name) and node.id in local:
+            yield function, local[node.id]
+        elif isinstance(node, ast.Attribute):
+            of = node.value.id if isinstance(node.value, ast.Name) else ""
+            if (of == "json" and node.attr in _DECODERS["json"]) or node.attr in _METHODS:
+                yield function, node.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "json":
+            yield function, "json"  # of a response of aiohttp
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "json.loads(" in node.value:
+            yield function, "loads"  # a program that another interpreter runs
+
+
+def found() -> set[tuple[str, str]]:
+    """Return (file:function, decoder) of the whole package."""
+    files = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in sorted(ROOT.rglob("*.py"))}
+    return {
+        (f"{name}:{function}", decoder) for name, text in files.items() for function, decoder in decoders(ast.parse(text))
+    }
+
+
+def test_every_decoder_of_untrusted_text_has_a_limit_of_memory() -> None:
+    every = found()
+    assert {place for place, decoder in every if decoder == "parsed"} == UNTRUSTED.keys()
+    others = {place for place, decoder in every if decoder != "parsed"}
+    assert others == TRUSTED.keys(), "decode untrusted text by json_limits.parsed, or name the reason here"
+    assert all(TRUSTED.values()) and all(UNTRUSTED.values())
+
+
+def test_a_decoder_is_found_however_it_is_called() -> None:
+    for text in (
+        "json.loads(x)", "map(json.load, x)", "from json import loads as read\nread(x)", "json.JSONDecoder()",
+        "d.raw_decode(x)", "Model.model_validate_json(x)", "async def f(): await answer.json()",
+        "from ome_operator.util.json_limits import decoded\nx = decoded", "code = 'import json; json.loads(input())'",
+        "from ome_operator.util.json_pages import members\nlist(members(x))",
+    ):  # fmt: skip
+        assert list(decoders(ast.parse(text))), text
+    assert not list(decoders(ast.parse("json.dumps(x); yaml.load(x); web.json_response(x)")))
