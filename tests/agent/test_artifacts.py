@@ -196,9 +196,9 @@ def docker(host: str, user: str = "puller:s3cret") -> str:
 def test_a_closed_registry_opens_to_the_secret(node: Node, scheme: str, caplog: pytest.LogCaptureFixture) -> None:
     node.push("m/closed:1", *FILES)
     node.front.scheme = scheme
-    with pytest.raises(Failed, match=r"spec\.storage\.key provides none"):
+    with pytest.raises(Failed, match=r"spec\.storage\.key contains none"):
         node.fetch("m/closed:1")
-    with pytest.raises(Failed, match="have no access") as told:
+    with pytest.raises(Failed, match="give no access") as told:
         node.fetch("m/closed:1", docker=docker(node.front.host, "puller:wr0ng"))
     node.fetch("m/closed:1", docker=docker(node.front.host))
     assert node.files == FILES

@@ -219,7 +219,7 @@ async def test_a_root_may_be_a_link_and_must_not_become_another(tmp_path: Path, 
         assert "does not exist or is not a directory: check that its disk is mounted" in node.said("first")["message"]
         (tmp_path / "other").mkdir()
         (tmp_path / "raid").symlink_to(tmp_path / "other")
-        said = "is not the same directory as when the agent started"
+        said = "is no longer the directory that it was when the agent started"
         await until(lambda: said in node.said("first").get("message", ""))
     assert list((tmp_path / "other").iterdir()) == []
 

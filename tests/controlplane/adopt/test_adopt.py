@@ -237,7 +237,7 @@ def test_without_room_for_both_the_old_pods_go_first(rig: Rig, adopt: Adopting) 
     assert "Insufficient nvidia.com/gpu" in said and "pass --replace to remove the old pods first" in said
     assert rig.get("Deployment", SPACE, "large-engine") is not None
     said = adopt("service", f"{SPACE}/large", "--replace")
-    assert "does not serve from now on until its new pods are ready" in said
+    assert "the service is down until its new pods are ready" in said
     rig.ready(SPACE, "large", 60)
     assert rig.get("Deployment", SPACE, "large-engine") is None
 

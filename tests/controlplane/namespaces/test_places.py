@@ -151,7 +151,8 @@ def test_a_namespace_that_is_absent_comes_vanishes_and_comes_again(rig: Rig) -> 
     rig.ready("team-a", "first")
     rig.wait("the metric", lambda: watched(rig) == {"team-a": 1.0, "late": 0.0})
     assert (
-        "namespace late is not watched: it does not exist, or has no RoleBinding" in rig.cluster.log("operator").read_text()
+        "namespace late is not watched: the namespace does not exist, or has no RoleBinding"
+        in rig.cluster.log("operator").read_text()
     )
     for service in ("first", "second"):
         make(rig, "late")
@@ -242,9 +243,11 @@ def test_another_operator_of_the_same_class_elsewhere_is_said(rig: Rig) -> None:
 
     rig.wait(
         "a rival",
-        lambda: says("another operator without a class, like this, works here: Lease ome/ome-operator of operator"),
+        lambda: says(
+            "another operator without a class, like this operator, works in this cluster: Lease ome/ome-operator of operator"
+        ),
     )
-    assert re.search(r"working as (?!system:serviceaccount)\S+, with all the rights of that user", said.read_text())
+    assert re.search(r"working as (?!system:serviceaccount)\S+, with all rights of this user", said.read_text())
     assert says("`ome kubeconfig --serviceaccount team-b/ome-operator` makes")
     assert 'ome_rivals{namespace="ome"} 1.0' in page(rig)
     assert "working as system:serviceaccount:ome:ome-operator" in rig.cluster.log("operator").read_text()

@@ -85,7 +85,7 @@ def asked(rig: Rig, *words: str) -> tuple[int, str]:
 def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, tmp_path: Path) -> None:
     rig.cluster.apply(runtime("other", namespace, modelArchitecture="LlamaForCausalLM"))
     rig.create(open_service(namespace, model))
-    rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", "the model's is not known")
+    rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", "that of the model is not known")
     learned(rig, model)
     words = "it is for architecture LlamaForCausalLM, but the model has DeepseekV3ForCausalLM"
     rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", words)
@@ -107,7 +107,7 @@ def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, t
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
     assert rig.cluster.kubectl(*asked) == "open"
     rig.cluster.kubectl("delete", "-n", namespace, "servingruntime", "mine")
-    rig.says(namespace, "open", "RuntimeReady", "RuntimeNotFound", "chosen for this service")
+    rig.says(namespace, "open", "RuntimeReady", "RuntimeNotFound", "which was selected for this service")
     assert rig.condition(namespace, "open", "Ready")["status"] == "True"
     assert {pod["metadata"]["uid"] for pod in rig.all("Pod", namespace)} == pods
 

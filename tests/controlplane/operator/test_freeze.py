@@ -92,7 +92,13 @@ def test_a_rollout_stands_still_and_goes_on_to_the_last_edit(rig: Rig, namespace
     image(rig, namespace, "engine:3")
     rig.patch("RoleScale", namespace, f"{NAME}-engine", {"spec": {"replicas": 4}})
     says(
-        rig, namespace, "frozen since 20", "driver", "would ", "store revision ", f"`ome thaw {NAME} -n {namespace}` ends it"
+        rig,
+        namespace,
+        "frozen since 20",
+        "driver",
+        "would ",
+        "store revision ",
+        f"`ome thaw {NAME} -n {namespace}` ends the",
     )
     rig.quiet()
     assert alive(rig, namespace) == before

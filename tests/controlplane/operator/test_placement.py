@@ -45,7 +45,7 @@ def test_two_services_that_want_the_same_nodes_do_not_hold_half_each(gangs: Rig,
     (other,) = {*names} - {first}
     assert bound(gangs, namespace, first) == 12
     gangs.wait("the other has given back", lambda: bound(gangs, namespace, other) == 0, 60)
-    held = f"prefill waits for 12 nodes with 8 free GPUs: 4 are free, 12 are held by {namespace}/{first}, which serves"
+    held = f"prefill waits for 12 nodes with 8 free GPUs: 4 are free, 12 are held by {namespace}/{first}, which is serving"
     gangs.says(namespace, other, "EngineReady", "WaitingForRoom", held, 40)
     assert whole(gangs, namespace, names) == [first], "what serves is never taken back"
     gangs.delete("InferenceService", namespace, first)

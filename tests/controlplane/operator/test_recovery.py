@@ -90,7 +90,9 @@ FAULTS = {  # The drain is first, because the disruption budget permits it only 
     "worker-deleted": Fault(1, delete, "Pod"),
     "leader-deleted": Fault(0, delete, "Pod"),
     "exit-0": Fault(1, lambda rig, pod: write_status(rig, pod, exited), "Completed", "ValueError: lost"),
-    "hung": Fault(0, lambda rig, pod: write_status(rig, pod, silent), "NotReady", "was ready, and then not for 2 s"),
+    "hung": Fault(
+        0, lambda rig, pod: write_status(rig, pod, silent), "NotReady", "had been ready, then was not ready for 2 s"
+    ),
     "evicted": Fault(1, lambda rig, pod: write_status(rig, pod, evicted), ""),
 }
 

@@ -64,7 +64,7 @@ def test_history_undo_restart_and_pause(rig: Rig, namespace: str, single: str) -
     rig.patch("InferenceService", namespace, "one", {"spec": {"engine": {"runner": {"image": "engine:2"}}}})
     rig.says(namespace, "one", "RolledOut", "Paused", "spec.rollout.paused")
     assert runs(rig, namespace) == ["engine:1"]
-    assert "nothing is rolled out before `ome resume one" in ome(rig, namespace, "undo", "one", "--off")
+    assert "nothing is rolled out until `ome resume one" in ome(rig, namespace, "undo", "one", "--off")
     ome(rig, namespace, "resume", "one")
     rig.wait("engine:2", lambda: runs(rig, namespace) == ["engine:2"] and whole(rig, namespace, "one"), 40)
     listed = ome(rig, namespace, "history", "one").splitlines()

@@ -144,7 +144,7 @@ def job_of_a_name_that_is_taken(tenant: Tenant) -> None:
     theirs = workload("Job", "benchmark-taken", MINE)
     theirs["spec"]["template"]["spec"]["nodeSelector"] = {"no": "node"}
     assert tenant.makes(theirs) == ""
-    tenant.measures("taken", "NameTaken", "benchmark-taken exists and was not made of this BenchmarkJob")
+    tenant.measures("taken", "NameTaken", "benchmark-taken exists and was not created for this BenchmarkJob")
     assert keys.BENCHMARK not in (tenant.rig.get("Job", MINE, "benchmark-taken") or {})["metadata"].get("labels", {})
 
 

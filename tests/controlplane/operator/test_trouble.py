@@ -65,7 +65,7 @@ def test_a_name_that_is_taken(rig: Rig, namespace: str, single: str) -> None:
     made = rig.create(stranger)
     rig.create(yamls.service(namespace, "taken", single))
     told = rig.says(namespace, "taken", "Ready", "NameTaken", "Service taken")
-    assert "delete or rename it" in told["message"]
+    assert "delete or rename this object" in told["message"]
     now = rig.get("Service", namespace, "taken")
     assert now is not None and now["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
     rig.delete("Service", namespace, "taken")

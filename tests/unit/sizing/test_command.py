@@ -83,10 +83,10 @@ def test_several_workloads(tmp_path: Path) -> None:
         ),
         ("- {in: 500}\n", "has a workload without the field out."),
         ("just words", "is not a list of workloads"),
-        ("a: [", "is no YAML"),
-        ("- {in: 500, out: 200}\n---\n- {in: 500, out: 200}\n", "is no YAML: it contains several documents"),
-        ("- " * 150 + "a", "is no YAML: it has more than 100 levels of nested lists or maps"),
-        ("- {in: !!timestamp 2001-01-01, out: 200}\n", "is no YAML: Kubernetes does not support !!timestamp"),
+        ("a: [", "is not valid YAML"),
+        ("- {in: 500, out: 200}\n---\n- {in: 500, out: 200}\n", "is not valid YAML: it contains several documents"),
+        ("- " * 150 + "a", "is not valid YAML: it has more than 100 levels of nested lists or maps"),
+        ("- {in: !!timestamp 2001-01-01, out: 200}\n", "is not valid YAML: Kubernetes does not support !!timestamp"),
         ("", "is not a list of workloads"),
         ("- {in: [1], out: 200}\n", "is not a length in tokens"),
     ],
@@ -142,7 +142,7 @@ def test_a_model_of_your_own(tmp_path: Path) -> None:
     assert "are unknown" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
     for broken in ("{", "[" * 100_000):
         file.write_text(broken)
-        assert "is no JSON" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
+        assert "is not valid JSON" in refused("--model", file, "--hardware", "h100", "--nodes", 2, "--workload", "1k/1k")
 
 
 def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_hit_is_a_column(tmp_path: Path) -> None:
         ("kind: BenchmarkJob\nmetadata: 1\nstatus: {state: Completed, report: 7}", "No run of job has all of lengths"),
         ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: 7}}", "No run of job has all of lengths"),
         ("kind: BenchmarkJob\nstatus: {state: Completed, report: {results: {a: 1}}}", "No run of job has all of lengths"),
-        ("{", "is no YAML"),
+        ("{", "is not valid YAML"),
         (JOB.replace("Completed", "Running"), "The BenchmarkJob is Running"),
         (JOB.replace("ttft", "first"), "No run of nightly has all of lengths"),
     ],
