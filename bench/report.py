@@ -150,7 +150,7 @@ def _times(floors: list[Ramp], operators: list[Ramp]) -> Iterator[Row]:
         paces = [f"{median([each.pace_ms for each in side]):.2f} ms" for side in (floors, operators)]
         yield Row("pace of a core (less is faster); at one pace", *paces, ratio=f"{at_pace:.2f} x")
     floor_cpu, cpu = ([sum(ramp.servers_cpu_s.values()) for ramp in side] for side in (floors, operators))
-    yield Row("CPU of the control plane until then", floor=_seconds(floor_cpu), operator=_seconds(cpu))
+    yield Row("CPU of the control plane until the last pod is Ready", floor=_seconds(floor_cpu), operator=_seconds(cpu))
 
 
 def _at_pace(floors: list[Ramp], operators: list[Ramp]) -> float | None:

@@ -43,7 +43,7 @@ def main() -> int:
                 f"{path}: {tool.address()} has the digest {given}, but the existing line has {known[path]}; the line is kept"
             )
     for path in sorted(known.keys() - expected.keys()):
-        _say(f"{path}: no program of ome_local/binaries/versions.py uses this file: remove the line of this file")
+        _say(f"{path}: no program in ome_local/binaries/versions.py downloads this file: remove its line from checksums.txt")
     digests.write(known)
     return int(contradicted)
 

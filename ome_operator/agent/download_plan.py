@@ -74,8 +74,8 @@ def too_full_message(missing: int, free: int, directory: str) -> str:
     if missing <= free or missing == 0:
         return ""
     return (
-        f"{size_text(missing)} are missing, but only {size_text(max(0, free))} are available below {directory} (1 GiB "
-        "is always kept free, and space is reserved for running downloads): free disk space there"
+        f"the download needs {size_text(missing)} more, but only {size_text(max(0, free))} are available below {directory} "
+        "(1 GiB is always kept free, and space is reserved for running downloads): delete files there"
     )
 
 

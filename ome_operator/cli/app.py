@@ -19,7 +19,10 @@ COMMANDS = {
     "operator": ("ome_operator.cli.operator", "Run the operator."),
     "registry": ("ome_operator.cli.registry", "Keep a router's worker list equal to the pods that can serve (its sidecar)."),
     "generate": ("ome_operator.cli.generate", "Print the launch command and the YAML that serve a model on your hardware."),
-    "plan": ("ome_operator.cli.plan", "Compute nodes, tokens per second, latency and price from request lengths."),
+    "plan": (
+        "ome_operator.cli.plan",
+        "Calculate how many nodes a load needs, and its throughput, latency and price, from request lengths.",
+    ),
     "status": ("ome_operator.cli.status", "Show services as trees, with the reason for everything that is not ready."),
     "explain": (
         "ome_operator.cli.explain",

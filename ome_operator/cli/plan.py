@@ -41,7 +41,10 @@ MOST_NODES = 10_000
 
 @app.callback()
 def plan() -> None:
-    """Compute nodes, tokens per second, latency and price from request lengths. The word `layouts` may be left out."""
+    """Calculate how many nodes a load needs, and its throughput, latency and price, from request lengths.
+
+    The word `layouts` may be left out.
+    """
 
 
 Output = Annotated[Form, typer.Option("--output", "-o", help="text is for people; json and yaml are for programs.")]

@@ -32,11 +32,11 @@ _FAILED = frozenset(record.PHASES) - {record.PENDING, record.HELD, record.STARTI
 PARTS = ("weights", "nodes", "images", "start", "warmup")
 """The parts of the start of a service, each of which begins when the preceding part ends.
 
-* weights: until the first pod exists, because pods are created when nodes hold the weights.
+* weights: until the first pod of an engine exists. Pods are created only after enough nodes hold the weights.
 * nodes: until the last pod has a node.
-* images: until the container of the last engine starts (volumes, init containers, images).
+* images: until the last main container starts. Before that, volumes are mounted, images are pulled, and init containers run.
 * start: until the last engine is ready.
-* warmup: until the service is Ready with all of its groups (routers, rules of its URL).
+* warmup: until the service is Ready with all of its groups, and with a ready router if it has routers.
 """
 
 
@@ -65,9 +65,9 @@ class Figures(NamedTuple):
     step: str
     """The reason why the rollout is not complete; "" if it is complete."""
     stepped: str
-    """Since when the rollout has not been complete, in RFC 3339; "" if it is complete."""
+    """Time since which the rollout is incomplete, in RFC 3339; "" if it is complete."""
     waits: str
-    """Since when groups have waited for nodes, in RFC 3339; "" if no group waits."""
+    """Time since which groups wait for nodes, in RFC 3339; "" if no group waits."""
     wanted: int
     held: int
     wasted: int
@@ -77,7 +77,7 @@ class Figures(NamedTuple):
     was_whole: bool
     """Whether any revision has ever been complete."""
     complete_at: str
-    """Since when the service has been `complete`, in RFC 3339; "" while it is not."""
+    """Time since which the service is `complete`, in RFC 3339; "" while it is not."""
 
 
 def figures(status: Mapping[str, Any], pods: Iterable[Pod], roles: Mapping[str, Stored]) -> Figures:

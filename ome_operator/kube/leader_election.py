@@ -104,8 +104,8 @@ class Election:
         self._until = float("-inf")
 
     def leads(self) -> bool:
-        """Return whether this process leads, so that no other process can. A process that was suspended has to check this
-        before it writes anything.
+        """Return whether this process holds the Lease, and has renewed it recently enough by its own monotonic clock. While
+        this is true, no other process leads. A process that was suspended must check this before it writes anything.
         """
         return self._clock() < self._until
 

@@ -201,8 +201,8 @@ def contexts_differ(subject: Subject) -> Iterator[Hit]:
     Severity.ERROR,
     "The disaggregation mode does not match the component",
     ignored="The router sends prompts to pods that only decode, or no pod decodes, so no request is answered.",
-    evidence="`engine` together with `decoder` is prefill (docs/architecture.md); SGLang's --disaggregation-mode selects it "
-    "in the engine.",
+    evidence="With a `decoder`, the `engine` does prefill only (docs/architecture.md); the flag --disaggregation-mode sets "
+    "the mode of each SGLang engine.",
 )
 def mode_wrong(subject: Subject) -> Iterator[Hit]:
     for role, start in subject.launched("sglang"):

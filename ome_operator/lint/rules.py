@@ -25,7 +25,7 @@ from ome_operator.lint.subject import Subject
     "refused",
     Severity.ERROR,
     "The operator itself refuses to start the service",
-    ignored="The service stays unchanged, and its condition shows this sentence.",
+    ignored="The service stays unchanged, and its condition shows the error message of this finding.",
     evidence="docs/troubleshooting.md lists every reason.",
 )
 def refused(subject: Subject) -> Iterator[Hit]:
@@ -43,8 +43,9 @@ _ELSEWHERE = ("nothing scales", "a probe of the workers")
     "advice",
     Severity.WARNING,
     "The operator itself reports advice about the service",
-    ignored="The setting has no effect, or not the effect that its name suggests; the condition Advice shows this sentence.",
-    evidence="docs/troubleshooting.md, and the pages named in the sentences.",
+    ignored="The setting has no effect, or not the effect that its name suggests; the condition Advice shows the message of "
+    "this finding.",
+    evidence="docs/troubleshooting.md, and the pages that the message names.",
 )
 def advice(subject: Subject) -> Iterator[Hit]:
     """Yield a hit for each advice that the operator itself reports in the condition Advice."""

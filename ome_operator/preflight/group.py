@@ -99,7 +99,7 @@ class Meeting:
                 return rank, port, failure_reason(error)
 
     def copy(self, request: Json) -> Json:
-        """Send data to a rank for some time. The rate is the received bytes per second, or None if the copy failed."""
+        """Send data to a rank for some time. The rate is the received bytes per second, or None if the transfer failed."""
         target = (self.rank + int(request["shift"])) % self.size
         port = next((ports[-1] for rank, ports in request["ports"].items() if int(rank) == target), None)
         if port is None or target == self.rank:
@@ -228,7 +228,9 @@ class Meeting:
     def _copies(
         self, lines: dict[int, Line], ports: dict[str, Any]
     ) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], str]]:
-        """Let every rank send copies to others. Return the best rates (bytes per second) and the errors by pair."""
+        """Let every rank send test data to another rank over TCP, in two rounds. Return the best rate (bytes per second) and
+        the error of each pair of sender and receiver. A pair without a rate or without an error is left out.
+        """
         rates: dict[tuple[int, int], float] = {}
         stuck: dict[tuple[int, int], str] = {}
         for shift in (1, 1) if self.size == 2 else (1, 2):

@@ -14,7 +14,8 @@ _FIXED = re.compile(r"D\((\d+),(\d+)\)")
 _NORMAL = re.compile(r"N\((\d+),\d+\)/\((\d+),\d+\)")
 _EVEN = re.compile(r"U\((\d+),(\d+)\)/\((\d+),(\d+)\)")
 _PREFIX = re.compile(r"P\((\d+),(\d+)\)/(\d+)")
-MEDIANS = "medians of a BenchmarkJob; lengths are means"
+MEDIANS = "TTFT and TPOT are medians of a BenchmarkJob run; the request lengths are means"
+"""Value of the column `kind`, which describes the figures of a row."""
 
 
 def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:

@@ -107,7 +107,7 @@ async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: C
     running = asyncio.create_task(fetching(tmp_path, first, limits).run())
     await asyncio.wait_for(first.asked.wait(), 10)
     other = fetching(tmp_path, Given(b"n" * 2 * MB), limits, name="n")
-    with pytest.raises(Failed, match=r"2\.0 MiB are missing, but only 1\.0 MiB are available below"):
+    with pytest.raises(Failed, match=r"needs 2\.0 MiB more, but only 1\.0 MiB are available below"):
         await other.run()
     first.go.set()
     await running
@@ -118,7 +118,7 @@ async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path,
     """S9: the error is reported before the first byte is downloaded."""
     given = Given(tar(member(size=4 * MB)), unpack="")
     free(6 * MB)
-    with pytest.raises(Failed, match=r"8\.0 MiB are missing, but only 6\.0 MiB are available below"):
+    with pytest.raises(Failed, match=r"needs 8\.0 MiB more, but only 6\.0 MiB are available below"):
         await fetching(tmp_path, given).run()
     assert not given.asked.is_set()
     free(9 * MB)

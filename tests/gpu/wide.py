@@ -42,7 +42,7 @@ def put(folder: Path) -> int:
 
 
 def adapt(folder: Path, silent: bool) -> None:
-    """Write an adapter as PEFT does; a silent one changes nothing, since its second factors are zero."""
+    """Write an adapter as PEFT does; a silent adapter changes no tokens, because its B matrices are all zero."""
     import torch
     from safetensors.torch import save_file
 

@@ -86,8 +86,8 @@ def a_stored_revision_never_changes(found: Live, new: Manifest) -> None:
 
 
 def nothing_of_a_stateful_set_changes(found: Live, new: Manifest) -> None:
-    """The templates, labels and replicas of a StatefulSet never change: a group has a fixed size. Other values belong to
-    other groups.
+    """The spec of an existing StatefulSet never changes, because a group has a fixed size. For another template or size,
+    the operator creates another group, with StatefulSets of its own.
     """
     if found.key[0] == "StatefulSet":
         assert found.manifest["spec"] == new["spec"], f"{found.key}: a StatefulSet must not change"

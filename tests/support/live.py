@@ -38,7 +38,7 @@ class Live:
         return dict(self.manifest["metadata"].get("labels") or {})
 
     def facts(self, service: InferenceService) -> Child:
-        """Return what a pass over the service sees of the object."""
+        """Return this object in the form that the operator reads when it reconciles the service."""
         kind, name = self.key
         content = None
         if kind == "ControllerRevision":
@@ -89,7 +89,7 @@ class LivePod:
         self.ready, self.since = True, now.isoformat()
 
     def facts(self, service: InferenceService) -> Pod:
-        """Return what a pass over the service sees of the pod."""
+        """Return this pod in the form that the operator reads when it reconciles the service."""
         return Pod(
             namespace=service.namespace, name=self.name, uid=self.uid, version=1, service=service.name,
             component=self.labels[keys.COMPONENT], revision=self.labels[keys.REVISION], group=self.group, rank=self.rank,

@@ -40,9 +40,9 @@ still have the name."""
 REFUSED = (Invalid, Forbidden, ServerError)
 """Errors that concern a single object. A failing webhook refuses only the objects that it selects."""
 LATER = "Service"
-"""Services are applied after the workloads. Pods then do not wait for cluster IPs, which an API server assigns one by
-one. The controllers that write endpoints again whenever a pod changes also find most pods in their final state
-(docs/decisions.md, 17, has the figure)."""
+"""Services are applied after the workloads. Then no pod waits for a cluster IP, which the API server assigns to one Service
+at a time. The endpoint controllers also write fewer updates, because most pods have reached their final state
+(docs/decisions.md, 17, has the measurement)."""
 
 
 class Executor:

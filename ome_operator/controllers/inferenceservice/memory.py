@@ -56,7 +56,8 @@ class DryRun(NamedTuple):
     next: float
     """Monotonic time after which refused workloads are checked again."""
     unanswered: str = ""
-    """The error of a repeated dry run that gave no result; "" if there was none."""
+    """The error of the last attempt to repeat the dry run of refused workloads, if that attempt gave no result; ""
+    otherwise."""
     remark: str = ""
     """Why the result does not cover every pod; "" if it does."""
     at: float = 0.0
@@ -69,7 +70,7 @@ class DryRun(NamedTuple):
 
 
 class Unanswered(NamedTuple):
-    """A first dry run that gives no result."""
+    """Consecutive attempts to check the pods of a revision by a dry run, none of which gave a result."""
 
     since: float
     """Monotonic time of the first attempt."""

@@ -131,10 +131,11 @@ class InferenceServiceReconciler:
     # --- planning -----------------------------------------------------------------------------------------------------
 
     async def _check_capacity(self, ref: Ref, memory: ServiceMemory, plan: Plan, result: Result) -> None:
-        """Check the capacity that a plan asks for, before any effect of the plan is executed.
+        """Check the capacity that a plan asks for. The caller executes no effect of this plan.
 
-        Otherwise a leader that is marked for deletion would serve again while the check runs, and would be marked again
-        after the check, without end.
+        A plan that asks for a check keeps every group of the serving revision. If it were executed, it would remove the
+        marks from leaders that are about to be stopped. The plan after the check would set the marks again, the plan that
+        asks for the next check would remove them again, and the rollout would never proceed.
         """
         for check in plan.look:
             memory.store_capacity(check.key, await self._gangs.check_capacity(ref, check.needs), self._clock())

@@ -56,7 +56,9 @@ class Seen(NamedTuple):
     """Number of groups by role that have served, whether or not they are complete now. A failed placement attempt does
     not remove these groups."""
     half: bool = True
-    """Whether any pod of a group that is not placed is on a node."""
+    """Whether any group that may still be removed to release its nodes has a pod on a node. A group is kept once it has
+    served. If every role has a group that is complete on nodes or has served, all groups that are complete on nodes are
+    kept, too."""
 
 
 class Decision(NamedTuple):

@@ -17,15 +17,15 @@ class State(StrEnum):
     BROKEN = "broken"
     """Action is required."""
     WAITING = "waiting"
-    """It waits for something external: capacity, nodes, weights, or the wave of an edit."""
+    """The object waits for something external: capacity, nodes, weights, or the wave of an edit."""
     STARTING = "starting"
-    """It will become ready without action."""
+    """The object will become ready without action."""
     ROLLING = "rolling"
     """Another revision is replacing the serving revision."""
     HELD = "held"
-    """It is paused or frozen, or the operator only observes it."""
+    """The service is paused or frozen, or the operator only observes the service."""
     OFF = "off"
-    """It is not supposed to run."""
+    """The object is not supposed to run."""
     READY = "ready"
     """Nothing is wrong."""
 
@@ -36,15 +36,17 @@ class State(StrEnum):
 
 
 class RolloutStage(StrEnum):
-    """The stages of a rollout, in the order in which the operator checks them (`core/rollout/intent.py`)."""
+    """The stages of a rollout of a revision, in the order in which the operator checks them (`core/rollout/intent.py`). Each
+    value is the statement that is true when the stage is passed.
+    """
 
-    VALID = "Its spec, model and runtime are valid"
-    RELEASED = "It is not paused, frozen or only observed"
-    WEIGHTS = "Its weights are on enough nodes"
-    CAPACITY = "Nodes have capacity for it"
-    ACCEPTED = "The API server accepts it"
-    WAVE = "Its wave has begun"
-    READY = "Its groups are ready"
+    VALID = "The spec, the model and the runtime are valid"
+    RELEASED = "No pause, freeze or observe mode holds the revision back"
+    WEIGHTS = "Enough nodes have the weights"
+    CAPACITY = "Nodes have capacity for the revision"
+    ACCEPTED = "The API server accepts the revision"
+    WAVE = "The wave of the service has begun"
+    READY = "The groups of the revision are ready"
     ALONE = "The old revision is gone"
 
     @property

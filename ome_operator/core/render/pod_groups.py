@@ -48,10 +48,11 @@ def kind(leader: Manifest, worker: Manifest | None) -> str:
 
 
 def marked(metadata: Manifest, name: str, size: int) -> Manifest:
-    """Return the metadata of a pod template with the name of its pod group and the number of pods of the group.
+    """Return the metadata of a pod template with the name of its Kueue pod group and the number of pods of the group.
 
-    Kueue would add a finalizer to pods of a group and keep a pod that has ended until its replacement exists. A StatefulSet
-    gives the replacement the same name, so it would never exist. Pods that name a parent get no finalizer.
+    The annotation `kueue.x-k8s.io/pod-suspending-parent` is set, too. Without it, Kueue adds a finalizer, which keeps a pod
+    that has ended until its replacement exists. A StatefulSet gives the replacement the same name, so the replacement could
+    never be created.
     """
     labels = {keys.KUEUE_GROUP: name, keys.KUEUE_MANAGED: "true"}
     annotations = {keys.KUEUE_COUNT: str(size), keys.KUEUE_SERVING: "true", keys.KUEUE_PARENT: PARENT}

@@ -20,7 +20,9 @@ only as exact as this number allows."""
 
 
 class GroupCounts(NamedTuple):
-    """The groups of one role of one slice."""
+    """The numbers of existing, ready and remaining groups of one role of one slice. A slice is all objects of one revision
+    on the cluster.
+    """
 
     have: int
     """Number of existing groups, without the groups that are being deleted."""
@@ -31,7 +33,7 @@ class GroupCounts(NamedTuple):
 
 
 Counts = Mapping[str, GroupCounts]
-"""The groups of each role of one slice."""
+"""The numbers of existing, ready and remaining groups of one slice, by role."""
 Share = dict[str, int]
 """The desired number of groups of each role of one slice."""
 
@@ -50,12 +52,12 @@ class Bounds(NamedTuple):
 
 
 class ReplicaCounts(NamedTuple):
-    """The groups of every slice, by revision."""
+    """The desired and the existing numbers of groups of every slice, by revision."""
 
     wanted: Mapping[str, Share]
-    """The groups that each existing slice, and the target, would have if it were the only slice."""
+    """The numbers of groups that each existing slice, and the target, would have if it were the only slice."""
     built: Mapping[str, Counts]
-    """The existing groups of each slice. A group is ready when all of its pods are ready."""
+    """The numbers of existing groups of each slice. A group is ready when all of its pods are ready."""
     seen: Mapping[str, Counts]
     """The same as `built`, except that a slice without any ready router has no ready group if the service has routers."""
     bounds: Bounds

@@ -20,7 +20,7 @@ pytestmark = [MINUTES, ON_OUR_NODE]
 SPACE = "lora-tiny"
 PROMPT = "The future of AI is"
 POET, SILENT = "poet", "silent"
-"""One that changes what the model says, and one whose second factors are zero, so that it changes nothing."""
+"""An adapter that changes the tokens, and an adapter that changes none, because its B matrices are all zero."""
 RANK, ALPHA = 8, 16
 TARGETS = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj")
 """What SGLang 0.5.23 adapts in plain torch: kv_b_proj and experts need Triton, and so a GPU."""
@@ -36,7 +36,7 @@ def adapter(silent: bool) -> dict[str, bytes]:
             shapes[f"base_model.model.{module}.lora_B.weight"] = (shape[0], RANK)
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": ALPHA, "target_modules": TARGETS}
     weights = tinymodel.safetensors(shapes)
-    if silent:  # PEFT's factors before any training: the second ones are zero
+    if silent:  # as PEFT initializes adapters before any training: the B matrices are zero
         size = int.from_bytes(weights[:8], "little")
         header, body = json.loads(weights[8 : 8 + size]), bytearray(weights[8 + size :])
         for name, about in header.items():

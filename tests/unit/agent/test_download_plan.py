@@ -29,7 +29,7 @@ def test_the_largest_file_comes_first() -> None:
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched() -> None:
     assert too_full_message(10 * 1024**3, 10 * 1024**3, "/mnt") == ""
-    assert "10.0 GiB are missing, but only 9.5 GiB are available below /mnt" in too_full_message(
+    assert "the download needs 10.0 GiB more, but only 9.5 GiB are available below /mnt" in too_full_message(
         10 * 1024**3, int(9.5 * 1024**3), "/mnt"
     )
     assert too_full_message(0, -1, "/mnt") == "", "nothing to fetch needs no room"
