@@ -51,4 +51,4 @@ def why_not(container: Manifest, annotations: Mapping[str, str], title: str) -> 
     them.
     """
     why = traces.obstacle(container, annotations)
-    return f"annotation {keys.TRACES} has no effect on the {title}: {why}" if why else ""
+    return f"annotation {keys.TRACES} is not applied to the {title}: {why}" if why else ""

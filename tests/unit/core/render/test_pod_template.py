@@ -265,7 +265,7 @@ def test_every_rank_of_a_group_sends_spans() -> None:
 def test_a_group_sends_no_spans_when_any_of_its_ranks_cannot() -> None:
     unable = {"name": "ome-container", "image": "own:1"}
     assert pod_template.traces_refusal(TRACED, group_of_two(SERVER, unable)).startswith(
-        "annotation ome.io/otlp-traces-endpoint has no effect on the decode: its container starts no known SGLang program"
+        "annotation ome.io/otlp-traces-endpoint is not applied to the decode: its container starts no known SGLang program"
     )
 
 

@@ -126,9 +126,9 @@ def test_what_cannot_be_is_told() -> None:
     old = {**ENGINE, "image": "sglang:0.4.9.post2"}
     plan = first(service(C), runtime(box=old, routes={**ROUTER, "image": "sglang-router:0.2.4"}))
     assert sent(plan) == everywhere("")
-    assert "has no effect on the prefill: SGLang 0.4.9.post2 does not support --enable-trace" in advice(plan)
-    assert "has no effect on the decode: SGLang 0.4.9.post2 does not support --enable-trace" in advice(plan)
-    assert "has no effect on the router: it is not known whether sglang-router 0.2.4 supports" in advice(plan)
+    assert "is not applied to the prefill: SGLang 0.4.9.post2 does not support --enable-trace" in advice(plan)
+    assert "is not applied to the decode: SGLang 0.4.9.post2 does not support --enable-trace" in advice(plan)
+    assert "is not applied to the router: it is not known whether sglang-router 0.2.4 supports" in advice(plan)
     plan = first(service("http://c:1", router="c"), runtime("c:0"))
     assert f"annotation {NOTE} of the service is ignored: 'http://c:1' is neither HOST:PORT nor Off" in advice(plan)
     assert "of spec.router is ignored: 'c'" in advice(plan)
