@@ -179,7 +179,7 @@ def prepare_older(benchmark: Any, run: Json, sampling: Json) -> Callable[[Send],
 
 
 def without_sampling(words: list[str]) -> tuple[list[str], Json]:
-    """Return the arguments without the options that older benchmarks lack, and the values of the removed options."""
+    """Remove the options that older benchmarks lack. Return the other arguments, and the values of the removed options."""
     words_left, sampling = list(words), Json()
     for option, name in (("--temperature", "temperature"), ("--top-p", "top_p")):
         if option in words_left:

@@ -114,7 +114,7 @@ def flag_removed(subject: Subject) -> Iterator[Hit]:
 @rule(
     "flag-deprecated",
     Severity.WARNING,
-    "The version warns that this flag will be removed",
+    "This version of the engine warns that the flag will be removed",
     ignored="The flag works in this version. A later version will exit if the flag is given.",
     evidence=PARSER,
 )

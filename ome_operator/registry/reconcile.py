@@ -130,7 +130,7 @@ class WorkerMemory(NamedTuple):
     unready: Mapping[str, float] = {}
     """UID of a leader -> time since which the leader is not ready."""
     refill: frozenset[str] = frozenset()
-    """URLs that were sent to an empty router while the list of pods was outdated; these URLs may be sent again."""
+    """URLs that were sent to a router without workers while the list of pods was outdated; these URLs may be sent again."""
     ours: Mapping[str, float] | None = None
     """URL of a pod of this slice -> time when the pod was last listed. None before the first pass, when every worker in
     the router's list may have been added by an earlier registry process."""

@@ -68,7 +68,7 @@ class Checker:
 
     @property
     def complete(self) -> bool:
-        """Whether all bytes were received and have the expected hash. The value is valid only after the last byte."""
+        """Whether all bytes were received and have the expected hash. Read it only when no more bytes will follow."""
         right = not self._hashes or any(hasher.hexdigest() == self._wanted.value for hasher in self._hashes)
         return self.count == self._size and right
 
