@@ -119,6 +119,11 @@ def headless(service: str) -> str:
     return f"{service}-pods"
 
 
+def address(pod: str, service: str, namespace: str) -> str:
+    """Return the DNS name of a pod of a service, within the cluster."""
+    return f"{pod}.{headless(service)}.{namespace}"
+
+
 def trial(run: str) -> str:
     """Return the name of the headless Service of a run of `ome preflight`. It is also the prefix of the names of the
     run's pods.

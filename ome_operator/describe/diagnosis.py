@@ -196,7 +196,7 @@ def _remedy(reason: str, *, router: bool) -> str:
     """
     record = record_of(reason)
     if not record.printed:
-        return _OTHERS.get(reason, "")
+        return _ROUTERS[reason] if router and reason in _ROUTERS else _OTHERS.get(reason, "")
     return record.router_remedy if router and record.router_remedy else record.remedy
 
 
@@ -206,3 +206,7 @@ _OTHERS: Mapping[str, str] = {
     MISSING: "wait until its StatefulSet creates the pod; if the pod stays missing, the events show the cause",
 }
 """Remedies for reasons without a record. They are the exit reasons of containers, and the reason for a missing pod."""
+_ROUTERS: Mapping[str, str] = {
+    MISSING: "its Deployment creates it; if it stays missing, the condition ReplicaFailure of the Deployment has the cause",
+}
+"""Remedies that differ from `_OTHERS` for the pods of a router."""

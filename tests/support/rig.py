@@ -48,6 +48,7 @@ KINDS = {
     "Job": ("apis/batch/v1", "jobs"),
     "StatefulSet": ("apis/apps/v1", "statefulsets"),
     "Deployment": ("apis/apps/v1", "deployments"),
+    "ReplicaSet": ("apis/apps/v1", "replicasets"),
     "ControllerRevision": ("apis/apps/v1", "controllerrevisions"),
     "Service": ("api/v1", "services"),
     "Pod": ("api/v1", "pods"),

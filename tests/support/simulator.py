@@ -55,6 +55,8 @@ class World:
         """Receives every plan before it is carried out."""
         self.lag = 0
         """Maximum number of steps by which the pods that `sync` sees may be outdated."""
+        self.unusable: set[str] = set()
+        """Revisions that were restored from another namespace, which are deleted in a single step."""
         self.log: list[str] = []
         self._seen: list[tuple[Pod, ...]] = []
         self._numbers = itertools.count(1)
@@ -190,8 +192,10 @@ class World:
             return
         invariants.nothing_of_somebody_else_is_deleted(self.service, found)
         roles = self._roles(found.labels[keys.REVISION]) if self.deps.policy.gang_timeout else ()
-        invariants.leaders_go_before_their_workers(self.pods.values(), found, roles)
-        if not self.lag:
+        in_steps = found.labels.get(keys.REVISION) not in self.unusable
+        if in_steps:
+            invariants.leaders_go_before_their_workers(self.pods.values(), found, roles)
+        if in_steps and not self.lag:
             invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now, roles)
         del self.children[found.key]
 

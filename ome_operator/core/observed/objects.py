@@ -7,6 +7,7 @@ types in this module are plain data.
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
@@ -320,6 +321,16 @@ class Observed:
     """UID of a router's pod -> the foreign workers that its registry reported."""
     another: str = ""
     """Name of a foreign field manager that wrote the service's status within the last five minutes; "" if there is none."""
+
+    @cached_property
+    def pod_failures(self) -> Mapping[tuple[str, str], str]:
+        """(kind, name) of a workload -> why its pods cannot be created.
+
+        The FailedCreate Events about the pods of a Deployment name its ReplicaSet, so the reason is read from the condition
+        ReplicaFailure of the Deployment.
+        """
+        deployments = {key: child.message for key, child in self.children.items() if child.kind == "Deployment"}
+        return {**{key: message for key, message in deployments.items() if message}, **self.failures}
 
     def intact(self, child: Child) -> bool:
         """Return whether the fields of an object that the operator owns are unchanged since the last apply: equal to the

@@ -1,8 +1,9 @@
 """Compute advice about the rendered objects of a service: they run, but may differ from what the user expects."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ome_operator import names
+from ome_operator.core.observed.restored import other_namespace
 from ome_operator.core.podspec import queues
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.render import exposure, probes, queue_advice, rdma, router, scaling, services, ssh
@@ -28,7 +29,9 @@ def advice(
         scale = snapshot.controlled("RoleScale", names.component(intent.owner.name, name)) if name in scaled else None
         asked = scale.replicas if scale is not None and not scale.deleting else None
         said += scaling.advice(intent.owner, name, one, intent.groups[name], asked)
+    said += _restored(snapshot, intent)
     said += _unmetered(snapshot, intent, far)
+    said += _former_pods(snapshot, far)
     data = intent.data.get(intent.target) or {}
     said += data.get("dropped") or ()
     said += queue_advice.advice(stored(data), intent.groups, service.labels, intent.target)
@@ -43,6 +46,33 @@ def advice(
         if part["worker"]:
             said += probes.advice(part["worker"]["spec"]["template"]["spec"])
     return tuple(dict.fromkeys(one for one in said if one))
+
+
+def _restored(snapshot: Snapshot, intent: Intent) -> Iterator[str]:
+    """Yield sentences about revisions that were rendered for another namespace, because the objects of a service were
+    copied from there.
+    """
+    name, namespace = snapshot.service.name, snapshot.service.namespace
+    for revision, place in snapshot.restored.items():
+        stored = names.revision_object(name, revision)
+        yield (
+            f"revision {revision} was restored from a backup of namespace {place}, and its pods would contact the ranks "
+            f"there: it is not used, and its pods and workloads are deleted. Delete it when you no longer need its history: "
+            f"`kubectl delete controllerrevision {stored} -n {namespace}`"
+        )
+    for one in snapshot.revisions:
+        if one.name == intent.target and (place := other_namespace(one, name, namespace)):
+            yield (
+                f"revision {one.name} was made in namespace {place}, and its pods contact the ranks there: "
+                f"`ome restart {name} -n {namespace}` makes a revision with addresses of this namespace"
+            )
+
+
+def _former_pods(snapshot: Snapshot, far: tuple[RoleProgress, ...]) -> list[str]:
+    """Return a sentence for each Deployment whose new pods are refused while its former pods serve."""
+    failures = snapshot.observed.pod_failures
+    keys = (key for one in far if one.complete for key in one.role.workloads if key[0] == "Deployment" and failures.get(key))
+    return [f"Deployment {key[1]} cannot create pods, and the pods that it has serve: {failures[key]}" for key in keys]
 
 
 def _unmetered(snapshot: Snapshot, intent: Intent, far: tuple[RoleProgress, ...]) -> list[str]:

@@ -80,9 +80,9 @@ def desired(
             manifests += _router(snapshot, intent, revision, held, replicas[revision])
             manifests += [services.slice_service(intent.owner, revision, ports[keys.ROUTER])] if traffic else []
     manifests += [scaling.autoscaler(intent.owner, name, one) for name, one in scaled.items() if one.autoscaled]
+    failures = snapshot.observed.pod_failures
     far = tuple(
-        progress(role, snapshot.pods, snapshot.observed.failures)
-        for role in _roles(intent, held, source, counts, routed=not lives_on)
+        progress(role, snapshot.pods, failures) for role in _roles(intent, held, source, counts, routed=not lives_on)
     )
     return Desired(
         manifests=tuple(manifests),

@@ -13,7 +13,7 @@ from ome_operator.core.reconcile.plan import Apply, Delete, Guard, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.pinned import pinned_revisions
 from ome_operator.core.rollout.intent import Intent
-from ome_operator.core.rollout.retire import leftovers
+from ome_operator.core.rollout.retire import discard, leftovers
 from ome_operator.core.rollout.revisions import surplus
 from ome_operator.core.rollout.step import RolloutStep
 from ome_operator.core.rollout.traffic import allowed
@@ -52,6 +52,7 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
             *_fewer(snapshot, intent, want, placing),
             *_forgotten(snapshot, intent, step),
             *_strayed(snapshot),
+            *(delete for found in snapshot.unusable for delete in discard(found)),
         ),
         requeue_after=min((wait for wait in waits if wait is not None), default=None),
     )
@@ -70,7 +71,7 @@ class Alone(NamedTuple):
 
 
 def _alone(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> Alone | None:
-    others = len(snapshot.revisions) > 1 or len(snapshot.slices) > 1
+    others = len(snapshot.revisions) > 1 or len(snapshot.slices) > 1 or snapshot.unusable
     if len(step.keep) != 1 or not step.alone or not others:
         return None
     (revision,) = step.keep
@@ -185,7 +186,8 @@ def _strayed(snapshot: Snapshot) -> Iterator[Delete]:
 
 def _forgotten(snapshot: Snapshot, intent: Intent, step: RolloutStep) -> list[Delete]:
     """Return the deletions of stored revisions that are beyond the history limit and that nothing uses."""
-    used = frozenset({*snapshot.slices, *step.keep}) | intent.aim.used | pinned_revisions(snapshot.service.spec)
+    present = (*snapshot.slices, *(found.revision for found in snapshot.unusable))
+    used = frozenset({*present, *step.keep}) | intent.aim.used | pinned_revisions(snapshot.service.spec)
     return [
         Delete("ControllerRevision", revision.child.name, revision.child.uid)
         for revision in surplus(snapshot.revisions, used, HISTORY)

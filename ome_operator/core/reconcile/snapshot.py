@@ -10,6 +10,7 @@ from ome_operator import quantity
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Child, Deps, Observed, Pod
+from ome_operator.core.observed.restored import elsewhere
 from ome_operator.core.observed.slices import Revision, Slice
 
 
@@ -28,9 +29,32 @@ class Snapshot:
     @cached_property
     def slices(self) -> Mapping[str, Slice]:
         """The slice of each revision. Pods of a former service of the same name are included, because they hold
-        accelerators too.
+        accelerators too. Slices of `restored` revisions are left out.
         """
+        return {name: found for name, found in self._all_slices.items() if name not in self.restored}
+
+    @cached_property
+    def _all_slices(self) -> Mapping[str, Slice]:
         return slices.slices(self.observed, self.service.uid)
+
+    @cached_property
+    def restored(self) -> Mapping[str, str]:
+        """Stored revisions that were restored from a backup of another namespace, with that namespace. They are never
+        used, and nothing of them may run, because their pods would contact the ranks of the original service.
+        """
+        service = self.service
+        found = {one.name: elsewhere(one, service.name, service.namespace) for one in self.revisions}
+        return {name: place for name, place in found.items() if place and not self._controls(name)}
+
+    def _controls(self, revision: str) -> bool:
+        """Return whether the service controls a workload of a revision, which may then be serving."""
+        found = self._all_slices.get(revision)
+        return found is not None and any(child.owner == self.service.uid for child in found.workloads)
+
+    @cached_property
+    def unusable(self) -> tuple[Slice, ...]:
+        """The slices of the `restored` revisions."""
+        return tuple(found for name, found in self._all_slices.items() if name in self.restored)
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:

@@ -36,7 +36,7 @@ def leaders(service: str, component: str) -> dict[str, str]:
 def address(owner: Owner, component: str, revision: str, group: int) -> str:
     """Return the DNS name of the leader pod of a group, within the cluster."""
     pod = names.leader_pod(names.stem(owner.name, component, revision), group)
-    return f"{pod}.{names.headless(owner.name)}.{owner.namespace}"
+    return names.address(pod, owner.name, owner.namespace)
 
 
 def manifest(owner: Owner, api_version: str, kind: str, name: str, labels: Mapping[str, str], body: Manifest) -> Manifest:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names, quantity
 from ome_operator.core.observed.objects import Manifest
+from ome_operator.core.observed.restored import LEADER_ADDRESS, OWN_GROUP, OWN_NAME
 from ome_operator.core.podspec.compose import Composed
 from ome_operator.core.podspec.flags import flags, override
 from ome_operator.core.podspec.merge import merge
@@ -253,10 +254,10 @@ def field_reference(path: str) -> Manifest:
 
 
 def _leader_env(context: Context, composed: Composed) -> list[Manifest]:
-    address = f"$(POD_NAME).{names.headless(context.service)}.{context.namespace}"
+    address = names.address(OWN_NAME, context.service, context.namespace)
     return [
         {"name": "LWS_GROUP_INDEX", "valueFrom": field_reference(f"metadata.labels['{keys.GROUP_INDEX}']")},
-        {"name": "LWS_LEADER_ADDRESS", "value": address},
+        {"name": LEADER_ADDRESS, "value": address},
         {"name": "LWS_GROUP_SIZE", "value": str(composed.size)},
         {"name": "LWS_WORKER_INDEX", "value": "0"},
     ]
@@ -264,11 +265,10 @@ def _leader_env(context: Context, composed: Composed) -> list[Manifest]:
 
 def _worker_env(context: Context, composed: Composed) -> list[Manifest]:
     stem = names.stem(context.service, composed.component, context.revision)
-    leader = names.leader_pod(stem, "$(LWS_GROUP_INDEX)")
-    address = f"{leader}.{names.headless(context.service)}.{context.namespace}"
+    address = names.address(names.leader_pod(stem, OWN_GROUP), context.service, context.namespace)
     return [
         {"name": "LWS_GROUP_INDEX", "valueFrom": field_reference(f"metadata.labels['{keys.GROUP_INDEX}']")},
-        {"name": "LWS_LEADER_ADDRESS", "value": address},
+        {"name": LEADER_ADDRESS, "value": address},
         {"name": "LWS_GROUP_SIZE", "value": str(composed.size)},
         {"name": "LWS_WORKER_INDEX", "valueFrom": field_reference(f"metadata.labels['{keys.POD_INDEX}']")},
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.api import InferenceService
+from ome_operator.core.group_numbers import existing
 from ome_operator.core.observed.objects import Deps, Epoch, Ref
 from ome_operator.core.placement.capacity_check import UNASKED, Fitting, fitting
 from ome_operator.core.podspec import queues
@@ -98,7 +99,8 @@ def choose(snapshot: Snapshot, resolved: Resolved) -> Intent:
     owner = meta.Owner(service.name, service.namespace, service.uid)
     refused = partial(validation.refusal, snapshot, owner, resolved)
     stored, looked = snapshot.revisions, snapshot.deps.policy.preflight
-    ledger = record(owner, resolved.inputs, stored, _directories(snapshot, resolved), resolved.labels, looked, refused)
+    directories, unusable = _directories(snapshot, resolved), snapshot.restored
+    ledger = record(owner, resolved.inputs, stored, directories, resolved.labels, looked, refused, unusable)
     aim = target.of(service, ledger.numbers)
     policies = _policies(service, resolved)
     groups = {component: _groups(snapshot, component, counts) for component, counts in policies.items()}
@@ -182,15 +184,24 @@ def _policies(service: InferenceService, resolved: Resolved) -> dict[str, Replic
 
 def _groups(snapshot: Snapshot, component: str, counts: ReplicaPolicy) -> int:
     """Return the desired number of groups of a component: the value of its RoleScale, limited to the range from
-    minReplicas to maxReplicas, or minReplicas if there is no RoleScale.
+    minReplicas to maxReplicas. If there is no RoleScale, the number of groups that exist is limited in the same way: a
+    backup may be restored without the RoleScale, or the RoleScale may follow later.
     """
     if component == keys.ROUTER or not counts.scaled:
         return counts.low
     service = snapshot.service
     scale = snapshot.observed.children.get(("RoleScale", f"{service.name}-{component}"))
-    if scale is None or scale.owner not in ("", service.uid):  # without an owner it is an orphan, about to be adopted
-        return counts.low
-    return min(max(scale.replicas, counts.low), max(counts.high, counts.low))
+    known = scale is not None and scale.owner in ("", service.uid)  # without an owner it is an orphan, about to be adopted
+    asked = scale.replicas if scale is not None and known else _present(snapshot, component)
+    return min(max(asked, counts.low), max(counts.high, counts.low))
+
+
+def _present(snapshot: Snapshot, component: str) -> int:
+    """Return the number of groups of a component in the slice that has most of them. The slices are not added up, because
+    during a rollout a group may exist in two slices.
+    """
+    slices = (*snapshot.slices.values(), *snapshot.unusable)
+    return max((len(existing(component, found)) for found in slices), default=0)
 
 
 def _router(service: InferenceService, resolved: Resolved) -> tuple[Composed | None, tuple[Problem, ...]]:

@@ -48,6 +48,19 @@ def retire(service: str, slice_: Slice) -> Retirement:
     return Retirement(_deletes(budgets), "")
 
 
+def discard(slice_: Slice) -> tuple[Delete, ...]:
+    """Return the deletions of everything in a slice that must not run at all (`Snapshot.restored`), in a single step.
+
+    Pods of other controllers than the slice's own workloads are left to these controllers: the pods of a router end with
+    its Deployment.
+    """
+    uids = {child.uid for child in slice_.workloads}
+    mine = [pod for pod in slice_.pods if not pod.workload_uid or pod.workload_uid in uids]
+    routers = [pod for pod in mine if pod.component == keys.ROUTER and not pod.deleting]
+    engines = hurry(pod for pod in mine if pod.component != keys.ROUTER)
+    return (*_deletes(slice_.workloads), *engines, *(Delete("Pod", pod.name, pod.uid) for pod in routers))
+
+
 def hurry(pods: Iterable[Pod]) -> tuple[Delete, ...]:
     """Return deletions of the pods with a short grace period. Pods that are already being deleted with a grace period as
     short as this are left out.

@@ -1,7 +1,7 @@
 """Record revisions: inputs and rendered templates are stored before any object is created from them (decisions 2 and 3)."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -47,14 +47,16 @@ def record(
     labels: Mapping[str, str] = MappingProxyType({}),
     looked: str = OFF,
     refused: Refuses = lambda *_: None,
+    unusable: Container[str] = (),
 ) -> RevisionLedger:
     """Store `inputs` as the newest revision, unless they are the newest revision already. If `inputs` is None (an input
     is missing), no revision is stored.
 
     `directories`, `labels` and `looked` (the default preflight mode) are passed to `workloads`. `refused` is called only for
-    new revisions, never for stored revisions.
+    new revisions, never for stored revisions. `unusable` are the names of revisions that are kept, but never used
+    (`Snapshot.restored`).
     """
-    usable = [one for one in known if not former(one)]
+    usable = [one for one in known if not former(one) and one.name not in unusable]
     data: dict[str, Mapping[str, Any]] = {one.name: one.data for one in usable}
     numbers = {one.name: one.number for one in usable}
     write: tuple[Manifest, ...] = ()

@@ -70,7 +70,7 @@ def _explain(role: RoleProgressSpec, pods: list[Pod], missing: int, failures: Ma
     """
     failed = next((failures[key] for key in role.workloads if failures.get(key)), "")
     if failed:
-        return Why(Reason.PODS_REFUSED, f"{missing} pods cannot be created: {failed}")
+        return Why(Reason.PODS_REFUSED, f"{missing or 'new'} pods cannot be created: {failed}")
     reasons = Counter(_reason(pod) for pod in pods if not pod.ready)
     order = sorted(reasons, key=lambda name: (min(record_of(name).gravity, ORDINARY), name))
     clauses: list[str] = []

@@ -99,6 +99,14 @@ def test_pods_that_were_never_created(rig: Rig, namespace: str, single: str) -> 
     rig.ready(namespace, "quota", 120)
 
 
+def test_a_router_whose_pods_are_refused_says_why(rig: Rig, namespace: str, single: str) -> None:
+    rig.create(yamls.service(namespace, "refused", single, router={"priorityClassName": "missing"}))
+    told = rig.says(namespace, "refused", "RouterReady", "PodsRefused", "no PriorityClass with name missing", 30)
+    assert told["message"].startswith("router 0/1: 1 pods cannot be created")
+    rig.patch("InferenceService", namespace, "refused", {"spec": {"router": {"priorityClassName": None}}})
+    rig.ready(namespace, "refused", 60)
+
+
 @pytest.mark.skipif(clusters.MINOR < 32, reason="Kubernetes 1.31 takes templates that it refuses as pods")
 def test_a_refused_dry_run_keeps_what_works(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "typo", single))

@@ -66,6 +66,15 @@ def test_conditions_that_pods_do_not_explain_are_told() -> None:
     assert not found.ready
 
 
+@pytest.mark.parametrize(("role", "kind"), [("router", "Deployment"), ("decode", "StatefulSet")])
+def test_a_missing_pod_is_made_by_the_workload_of_its_role(role: str, kind: str) -> None:
+    world = grown(World(*parts.kimi(), seed=1))
+    component = {"decode": "decoder"}.get(role, role)
+    world.pods = {name: pod for name, pod in world.pods.items() if pod.labels["component"] != component}
+    (stuck,) = (one for one in asked(world).pods if one.role == role)
+    assert stuck.next.startswith(f"its {kind} creates it")
+
+
 def test_a_ready_service_has_nothing_to_explain() -> None:
     found = asked(grown(World(*parts.kimi(), seed=1)))
     assert (found.ready, found.findings, found.pods, found.events) == (True, (), (), ())

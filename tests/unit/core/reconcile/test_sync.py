@@ -311,3 +311,39 @@ def test_what_needs_another_object_comes_after_it() -> None:
     for (kind, name), (before, of) in later.items():
         assert (before, of) in found and found[before, of] is None
         assert (before, of) == (("Role", name) if kind == "RoleBinding" else ("StatefulSet", name.removesuffix("-w")))
+
+
+REFUSED = 'pods "svc-router" is forbidden: the image is not on the list'
+
+
+def test_pods_of_every_kind_of_workload_that_are_refused_are_said_with_the_cause() -> None:
+    """FailedCreate Events name a StatefulSet of engines, but the ReplicaSet of a router's Deployment."""
+    world = settled(Shape(size=2, decoders=1))
+    kinds = {key[0] for key, one in world.children.items() if "template" in one.manifest.get("spec", {})}
+    assert kinds == {"StatefulSet", "Deployment"}
+    for key, live in world.children.items():
+        if key[0] not in kinds:
+            continue
+        seen = world.observed()
+        mine = {pod.name for pod in world.pods.values() if live.uid == pod.workload_uid}
+        pods = tuple(pod for pod in seen.pods if pod.name not in mine)
+        if key[0] == "Deployment":
+            children = {**seen.children, key: seen.children[key]._replace(message=REFUSED)}
+            seen = replace(seen, pods=pods, children=children)
+        else:
+            seen = replace(seen, pods=pods, failures={key: REFUSED})
+        told = sync(world.service, world.deps, seen, world.now).status["conditions"]
+        component = {"engine": "Engine", "decoder": "Decoder", "router": "Router"}[live.labels[keys.COMPONENT]]
+        (one,) = (item for item in told if item["type"] == f"{component}Ready")
+        assert one["reason"] == "PodsRefused" and one["message"].endswith(f"1 pods cannot be created: {REFUSED}"), key
+
+
+def test_new_pods_of_a_router_that_are_refused_beside_its_former_pods_are_advice() -> None:
+    world = settled(Shape())
+    seen = world.observed()
+    (key,) = (key for key in seen.children if key[0] == "Deployment")
+    children = {**seen.children, key: seen.children[key]._replace(message=REFUSED)}
+    plan = sync(world.service, world.deps, replace(seen, children=children), world.now)
+    (advice,) = (one["message"] for one in plan.status["conditions"] if one["type"] == "Advice")
+    assert f"Deployment {key[1]} cannot create pods, and the pods that it has serve: {REFUSED}" in advice
+    assert conditions(plan)["Ready"] == ("True", "Serving")

@@ -1,0 +1,51 @@
+"""Recognize what was restored from a backup of another namespace.
+
+The stored templates of a revision contain the DNS names of the ranks, and a DNS name contains the namespace. Pods that are
+made from a copy of the revision in another namespace contact the ranks of the original service (decisions 41).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ome_operator import keys, names
+from ome_operator.core.observed.slices import Revision
+
+LEADER_ADDRESS = "LWS_LEADER_ADDRESS"
+"""Name of the environment variable with the DNS name of the leader of the pod's group."""
+OWN_NAME, OWN_GROUP = "$(POD_NAME)", "$(LWS_GROUP_INDEX)"
+"""References in this variable: to the name of the pod, which is the leader itself, and to the number of its group."""
+
+
+def elsewhere(revision: Revision, service: str, namespace: str) -> str:
+    """Return the namespace for which a revision of a service was rendered, if it is another namespace than that of the
+    service, and no service has adopted the revision there; "" otherwise.
+
+    A backup is restored without owner references. A revision that the service controls may be serving, so it is not
+    returned, whatever its addresses are.
+    """
+    return "" if revision.child.owner else other_namespace(revision, service, namespace)
+
+
+def other_namespace(revision: Revision, service: str, namespace: str) -> str:
+    """Return the namespace in the addresses of a stored revision of a service, if it is not `namespace`; "" otherwise."""
+    found = (_namespace(value, service, revision.name) for value in _addresses(revision.data))
+    return next((name for name in found if name not in ("", namespace)), "")
+
+
+def _addresses(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the addresses of the leader in the stored templates of all pods of a revision."""
+    for role in (data.get("workloads") or {}).values():
+        for workload in (role.get("leader"), role.get("worker")):
+            boxes: Iterable[Mapping[str, Any]] = workload["spec"]["template"]["spec"]["containers"][:1] if workload else ()
+            for box in boxes:
+                yield from (str(entry.get("value", "")) for entry in box.get("env") or () if entry["name"] == LEADER_ADDRESS)
+
+
+def _namespace(address: str, service: str, revision: str) -> str:
+    """Return the namespace of an address that the operator has written; "" for an address that a user has written."""
+    stems = (names.stem(service, component, revision) for component in (keys.ENGINE, keys.DECODER))
+    for pod in (OWN_NAME, *(names.leader_pod(stem, OWN_GROUP) for stem in stems)):
+        prefix = names.address(pod, service, "")
+        if address.startswith(prefix):
+            return address.removeprefix(prefix)
+    return ""

@@ -1,0 +1,167 @@
+"""A service that was restored from a backup: into its own namespace, or as a copy into another namespace."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.core.observed.restored import LEADER_ADDRESS
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+from tests.unit.core.passes import conditions, sets, settled
+
+SHAPES = [
+    Shape(size=1, router=False),
+    Shape(size=2, engines=2),
+    Shape(size=3, decoders=2),
+    Shape(size=2, engines=2, decoders=1, strategy="surge"),
+]
+
+
+def restored(world: World, namespace: str = "copy") -> None:
+    """Replace everything by what a backup restores: the objects without owners, the service with another UID."""
+    for one in world.children.values():
+        one.owner = ""
+        one.manifest["metadata"] = {**one.manifest["metadata"], "namespace": namespace, "ownerReferences": []}
+    for pod in world.pods.values():
+        pod.workload_uid = pod.workload = ""
+    world.service = replace(world.service, uid="restored", namespace=namespace, status={})
+
+
+def addresses(value: Any) -> Iterator[str]:
+    """Every address of a leader in a manifest."""
+    if isinstance(value, dict):
+        if value.get("name") == LEADER_ADDRESS:
+            yield value["value"]
+        for one in value.values():
+            yield from addresses(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from addresses(one)
+
+
+def advice(world: World) -> str:
+    """What the next pass advises."""
+    return "".join(one["message"] for one in world.sync().status["conditions"] if one["type"] == "Advice")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_copy_in_another_namespace_contacts_no_rank_of_the_original(shape: Shape) -> None:
+    world = settled(shape)
+    (old,) = sets(world)
+    pods = {pod.uid for pod in world.pods.values()}
+    restored(world)
+    world.unusable = {old}
+    world.settle()
+    (new,) = sets(world)
+    assert new != old and not pods & {pod.uid for pod in world.pods.values()}
+    assert {pod.labels[keys.REVISION] for pod in world.pods.values()} == {new}
+    running = [one.manifest for (kind, _), one in world.children.items() if kind == "StatefulSet"]
+    assert {one.rpartition(".")[2] for one in addresses(running)} == {"copy"}
+    assert conditions(world.sync())["Ready"][0] == "True"
+    kept = world.children["ControllerRevision", f"svc-{old}"]
+    assert kept.owner == "" and {one.rpartition(".")[2] for one in addresses(kept.manifest)} == {"team"}
+    assert f"revision {old} was restored from a backup of namespace team" in advice(world)
+    assert f"`kubectl delete controllerrevision svc-{old} -n copy`" in advice(world)
+    del world.children["ControllerRevision", f"svc-{old}"]
+    world.settle()
+    assert sets(world) == {new} and "restored" not in advice(world)
+
+
+def test_nothing_holds_back_the_end_of_pods_that_contact_the_original() -> None:
+    """Neither nodes without the model, nor a pause, nor pods of a controller that is not restored."""
+    for shape in (Shape(size=2, paused=True), Shape(size=2)):
+        world = settled(replace(shape, paused=False))
+        (old,) = sets(world)
+        restored(world)
+        world.unusable = {old}
+        world.edit(shape.service(), shape.deps(model=shape.paused))
+        world.service = replace(world.service, uid="restored", namespace="copy")
+        for _ in range(30):
+            world.carry_out(world.sync())
+            world.step()
+        assert not [pod for pod in world.pods.values() if pod.labels[keys.REVISION] == old]
+        assert old not in sets(world)
+
+
+def test_objects_that_the_backup_restores_later_are_deleted_as_well() -> None:
+    world = settled(Shape(size=2, engines=2))
+    (old,) = sets(world)
+    restored(world)
+    late = {key: one for key, one in world.children.items() if key[0] == "StatefulSet"}
+    for key in late:
+        del world.children[key]
+    world.unusable = {old}
+    world.run(10)
+    world.children |= late
+    world.settle()
+    assert old not in sets(world) and len(world.alive("engine")) == 4
+
+
+def test_what_serves_under_an_older_operator_is_not_restarted() -> None:
+    """An older operator adopted the copy: the upgrade says what is wrong, and restarts nothing."""
+    world = settled(Shape(size=2))
+    (old,) = sets(world)
+    world.service = replace(world.service, namespace="copy")
+    pods = world.alive("engine")
+    world.settle()
+    assert sets(world) == {old} and world.alive("engine") == pods
+    assert f"revision {old} was made in namespace team, and its pods contact the ranks there" in advice(world)
+    world.children["ControllerRevision", f"svc-{old}"].owner = ""  # somebody removed the owner: its workloads still serve
+    world.settle()
+    assert world.alive("engine") == pods
+
+
+def test_a_revision_with_an_address_that_a_user_wrote_is_not_taken_for_a_copy() -> None:
+    env = [{"name": LEADER_ADDRESS, "value": "lead.example.com"}]
+    service = parts.service(engine={"runner": {"name": "ome-container", "env": env}})
+    world = World(service, Shape(size=1, router=False).deps(), 3)
+    world.settle()
+    (old,) = sets(world)
+    pods = world.alive()
+    restored(world)
+    world.settle()
+    assert sets(world) == {old} and len(world.alive()) == len(pods)
+
+
+@pytest.mark.parametrize("namespace", ["team", "copy"])
+@pytest.mark.parametrize("pods", [True, False])
+def test_the_number_of_groups_survives_a_restore(namespace: str, pods: bool) -> None:
+    """The RoleScale of the backup comes later than the service, and is then skipped, because it exists. Either the pods
+    or the StatefulSets show the number of groups.
+    """
+    world = settled(Shape(size=2, engines=1, scaled=True))
+    scale = ("RoleScale", "svc-engine")
+    world.children[scale].manifest["spec"]["replicas"] = 2
+    world.settle()
+    restored(world, namespace)
+    world.unusable = sets(world) if namespace == "copy" else set()
+    del world.children[scale]
+    if pods:
+        world.children = {key: one for key, one in world.children.items() if key[0] != "StatefulSet"}
+    else:
+        world.pods.clear()
+    world.settle()
+    assert world.children[scale].manifest["spec"]["replicas"] == 2
+    assert len(world.alive("engine")) == 4
+
+
+def test_a_new_role_scale_stays_within_its_bounds() -> None:
+    world = settled(Shape(size=1, engines=3, router=False))
+    scaled = Shape(size=1, engines=1, router=False, scaled=True)
+    world.edit(scaled.service())
+    world.settle()
+    assert world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] == 2
+    assert len(world.alive()) == 2
+
+
+def test_a_role_without_groups_begins_with_its_minimum() -> None:
+    world = settled(Shape(size=1, engines=1, scaled=True, router=False))
+    restored(world, "team")
+    world.pods.clear()
+    world.children = {key: one for key, one in world.children.items() if key[0] not in ("StatefulSet", "RoleScale")}
+    world.settle()
+    assert world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] == 1
