@@ -127,7 +127,7 @@ def test_orphans_of_ours_are_adopted_and_no_pod_restarts(shape: Shape, seed: int
 @STORY
 @given(shapes(engines=st.just(1), scaled=True), seeds, st.booleans())
 def test_a_scale_that_was_orphaned_counts_before_it_is_adopted(shape: Shape, seed: int, lost: bool) -> None:
-    """Otherwise the groups above minReplicas would be stopped and started again. A new scale counts the groups that exist."""
+    """Otherwise the groups above minReplicas would be stopped and started again. A new scale counts the existing groups."""
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.children["RoleScale", "svc-engine"].manifest["spec"]["replicas"] = 2

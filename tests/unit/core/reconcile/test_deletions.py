@@ -16,6 +16,7 @@ FAILED = "the pods do not serve, or end already"
 PLACES = {
     ("core/rollout/retire.py", "_deletes"): f"workloads. Of an old slice: {GATED}. Of groups that are not kept: {ASKED}",
     ("core/rollout/retire.py", "hurry"): "workers whose leader is gone",
+    ("core/rollout/retire.py", "discard"): "pods that were restored from another namespace, whose ranks they contact",
     ("core/rollout/retire.py", "leftovers"): "leaders whose StatefulSet is gone",
     ("core/placement/gangs.py", "give_back"): "groups that have not served",
     ("core/recovery/recover.py", "_recycling"): f"{FAILED}; or a person edited the template (docs/production.md)",
