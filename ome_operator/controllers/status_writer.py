@@ -2,7 +2,8 @@
 differ.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from ome_operator.cache.event_handler import EventHandler
@@ -43,3 +44,10 @@ async def write(client: Client, handler: EventHandler, resource: Resource, statu
         return None
     handler.wrote(resource.ref.kind, applied.body)
     return managed_fields.digest({"status": status}), managed_fields.owned_status(applied.body)
+
+
+def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
+    """Return a foreign field manager that wrote the status recently, or "". A clock that was set back does not make old
+    writes new.
+    """
+    return next((name for name, when in writers if abs(now - when) < lately), "")

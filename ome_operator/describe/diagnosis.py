@@ -207,6 +207,6 @@ _OTHERS: Mapping[str, str] = {
 }
 """Remedies for reasons without a record. They are the exit reasons of containers, and the reason for a missing pod."""
 _ROUTERS: Mapping[str, str] = {
-    MISSING: "wait until its Deployment creates the pod; if the pod stays missing, its condition ReplicaFailure shows the cause",
+    MISSING: "wait until its Deployment creates the pod; if it stays missing, the condition RouterReady shows the cause",
 }
 """Remedies that differ from `_OTHERS` for the pods of a router."""

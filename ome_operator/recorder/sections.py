@@ -10,7 +10,19 @@ from typing import Any, get_type_hints
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime, well_known
 from ome_operator.api.well_known import NO_MODELS
-from ome_operator.core.observed.objects import NO_POLICY, Child, Deps, Node, Observed, Pod, Ref, Refusal, Strangers, Turn
+from ome_operator.core.observed.objects import (
+    NO_POLICY,
+    Budget,
+    Child,
+    Deps,
+    Node,
+    Observed,
+    Pod,
+    Ref,
+    Refusal,
+    Strangers,
+    Turn,
+)
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.admission import Claim
 from ome_operator.recorder import decision
@@ -62,6 +74,7 @@ def tables(pass_: Pass) -> Tables:
             "ahead": "".join(getattr(observed.ahead, "args", ())),
             "turn": fact_json(observed.turn),
             "another": observed.another,
+            "budgets": [fact_json(one) for one in observed.budgets],
             "judged": [[*key, fact_json(fact)] for key, fact in getattr(deps.judge, "args", ({},))[0].items()],
         },
     }
@@ -174,6 +187,7 @@ def _observed(found: Tables, where: str) -> Observed:
         warnings=read(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
         ahead=partial(recorded_ahead, read(str, messages.get("ahead", ""), f"{where}.told.ahead")),
         turn=turn._replace(rivals=rivals),
+        budgets=read(tuple[Budget, ...], messages.get("budgets", []), f"{where}.told.budgets"),
         another=read(str, messages.get("another", ""), f"{where}.told.another"),
         **texts,
     )

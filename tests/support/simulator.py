@@ -41,22 +41,19 @@ class World:
         self.pods: dict[str, LivePod] = {}
         self.refusals: dict[Key, Refusal] = {}
         self.checks: dict[str, str] = {}
-        self.may_roll = True
-        self.turn = NO_TURN
+        self.may_roll, self.turn, self.now = True, NO_TURN, START
         self.healthy: Callable[[LivePod], bool] = lambda _: True
         self.verdict: Callable[[str], str] = lambda _: ""
         """Revision → answer of the dry run."""
         self.room: Callable[[Needs], str] = lambda _: ""
         """Returns what is found about capacity on nodes."""
-        self.now = START
         self.strict = False
         """Whether every pass is checked to be pure and deterministic, which is slow."""
         self.watcher: Callable[[Plan], None] = lambda _: None
         """Receives every plan before it is carried out."""
         self.lag = 0
         """Maximum number of steps by which the pods that `sync` sees may be outdated."""
-        self.unusable: set[str] = set()
-        """Revisions that were restored from another namespace, which are deleted in a single step."""
+        self.unusable: set[str] = set()  # revisions that were restored from another namespace: deleted in a single step
         self.log: list[str] = []
         self._seen: list[tuple[Pod, ...]] = []
         self._numbers = itertools.count(1)
@@ -191,13 +188,13 @@ class World:
         if found is None or found.uid != one.uid:
             return
         invariants.nothing_of_somebody_else_is_deleted(self.service, found)
-        roles = self._roles(found.labels[keys.REVISION]) if self.deps.policy.gang_timeout else ()
-        in_steps = found.labels.get(keys.REVISION) not in self.unusable
-        if in_steps:
-            invariants.leaders_go_before_their_workers(self.pods.values(), found, roles)
-        if in_steps and not self.lag:
-            invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now, roles)
         del self.children[found.key]
+        if found.labels.get(keys.REVISION) in self.unusable:
+            return
+        roles = self._roles(found.labels[keys.REVISION]) if self.deps.policy.gang_timeout else ()
+        invariants.leaders_go_before_their_workers(self.pods.values(), found, roles)
+        if not self.lag:
+            invariants.a_leader_that_routers_know_is_drained_before_it_stops(self.pods.values(), found, self.now, roles)
 
     def _roles(self, revision: str) -> tuple[str, ...]:
         """Return the roles of a stored revision."""

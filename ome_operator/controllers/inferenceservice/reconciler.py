@@ -4,7 +4,7 @@ reconciliation.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -20,6 +20,7 @@ from ome_operator.controllers.inferenceservice.count_pace import CountPace, only
 from ome_operator.controllers.inferenceservice.execution import Execution, Result
 from ome_operator.controllers.inferenceservice.executor import Executor
 from ome_operator.controllers.inferenceservice.flight import Flight
+from ome_operator.controllers.inferenceservice.foreign_budgets import BudgetReader
 from ome_operator.controllers.inferenceservice.memory import Key, ServiceMemory, pause, waits
 from ome_operator.controllers.inferenceservice.shared_state import SharedState
 from ome_operator.controllers.inferenceservice.still_serves import still_serves
@@ -67,6 +68,7 @@ class InferenceServiceReconciler:
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
         self._failures = kube_events.create_failures(client, clock, wall)
         self._start_failures = kube_events.start_failures(client, clock, wall)
+        self._budgets = BudgetReader(client, clock)
         self._counts = CountPace(settings.status_interval, settings.status_rate)
         self.gone = 0
         """Number of services that have been deleted since the start."""
@@ -117,6 +119,7 @@ class InferenceServiceReconciler:
                 if plan.claim is not None:
                     await self._gangs.read_foreign_pods(plan.claim)
                 await self._inspect_missing_pods(resource, memory, plan, result)
+                result.status_changed |= await self._budgets.refresh(ref.namespace, plan.status)
                 await self._inspect_starting_pods(resource, memory, result)
                 self._log_deeds(ref, result)
             if not result.status_changed:
@@ -199,7 +202,8 @@ class InferenceServiceReconciler:
             strangers=self._strangers(pods),
             turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
-            another=another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
+            budgets=self._budgets.known(ref.namespace),
+            another=status_writer.another(resource.writers, now, timedelta(seconds=self._settings.foreign_writer_pause)),
         )
 
     def _replacing(self, resource: Resource) -> bool:
@@ -342,10 +346,3 @@ class InferenceServiceReconciler:
         self._gangs.report_claim(ref, None)
         self.waves.forget(ref)
         self._queue.forget(ref)
-
-
-def another(writers: Iterable[tuple[str, datetime]], now: datetime, lately: timedelta) -> str:
-    """Return a foreign field manager that wrote the status recently, or "". A clock that was set back does not make old
-    writes new.
-    """
-    return next((name for name, when in writers if abs(now - when) < lately), "")

@@ -237,6 +237,14 @@ class Refusal(NamedTuple):
     """UID of the object whose deletion was refused; "" for writes."""
 
 
+class Budget(NamedTuple):
+    """A PodDisruptionBudget of another client, in the namespace of a service."""
+
+    name: str
+    selector: Mapping[str, Any] | None
+    """The label selector of its pods as JSON; None if it is not set."""
+
+
 class Strangers(NamedTuple):
     """Foreign workers in the list of a router, which means workers that the operator's registry did not register."""
 
@@ -319,6 +327,8 @@ class Observed:
     turn: Turn = NO_TURN
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
     """UID of a router's pod -> the foreign workers that its registry reported."""
+    budgets: tuple[Budget, ...] = ()
+    """The PodDisruptionBudgets of other clients in the namespace of the service, as they were read last."""
     another: str = ""
     """Name of a foreign field manager that wrote the service's status within the last five minutes; "" if there is none."""
 

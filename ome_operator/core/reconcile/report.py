@@ -5,6 +5,7 @@ from typing import Any
 
 from ome_operator import keys, names
 from ome_operator.api import InferenceService
+from ome_operator.core.observed.budgets import second_budgets
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.observed.slices import started
 from ome_operator.core.placement.gangs import Placing
@@ -47,6 +48,7 @@ def report(decided: Decided, work: Plan) -> Report:
             *want.advice,
             *_judged(snapshot, intent, want),
             *_untold(snapshot, intent),
+            *second_budgets(snapshot.observed.budgets, want.manifests, snapshot.service.namespace),
             *_left_out(decided.recovery),
             *snapshot.observed.warnings,
         ),

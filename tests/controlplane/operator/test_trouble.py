@@ -107,6 +107,20 @@ def test_a_router_whose_pods_are_refused_says_why(rig: Rig, namespace: str, sing
     rig.ready(namespace, "refused", 60)
 
 
+def test_a_second_budget_is_advice(rig: Rig, namespace: str, single: str) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "extra", "namespace": namespace},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"component": "engine"}}},
+    }
+    rig.create(budget)
+    rig.create(yamls.service(namespace, "drained", single))
+    rig.ready(namespace, "drained")
+    words = "PodDisruptionBudget extra also selects pods of engine"
+    rig.wait("the advice", lambda: words in rig.condition(namespace, "drained", "Advice").get("message", ""))
+
+
 @pytest.mark.skipif(clusters.MINOR < 32, reason="Kubernetes 1.31 takes templates that it refuses as pods")
 def test_a_refused_dry_run_keeps_what_works(rig: Rig, namespace: str, single: str) -> None:
     rig.create(yamls.service(namespace, "typo", single))

@@ -11,7 +11,7 @@ import pytest
 
 from ome_operator import keys
 from ome_operator.controllers.base import Core
-from ome_operator.controllers.inferenceservice.reconciler import another
+from ome_operator.controllers.status_writer import another
 from ome_operator.core.observed.objects import Observed, Ref
 from ome_operator.core.reconcile.plan import Apply, Check, Plan, RoomCheck
 from ome_operator.kube.errors import Forbidden, Invalid, KubeError, ServerError, TooMany
