@@ -1,4 +1,4 @@
-"""Restore the objects of a namespace as Velero does (1.17, `pkg/restore`): kinds in its order, metadata reset.
+"""Restore the objects of a namespace as Velero does (`pkg/restore` of its source): kinds in its order, metadata reset.
 
 Pods and ReplicaSets come before all other kinds, then Services, and the rest in alphabetical order.
 Owner references, UIDs, versions and statuses are removed; managed fields are kept. Objects that exist are skipped.
