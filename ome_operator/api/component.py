@@ -82,6 +82,9 @@ class Scaled(Inline):
     """Number or percentage of groups that voluntary disruptions must leave running."""
     max_unavailable: Percent | None = None
     """Number or percentage of groups that voluntary disruptions may take down at the same time."""
+    node_scale_down: Literal["Allow", "Forbid"] | None = None
+    """Whether autoscalers of nodes may remove the nodes of the component's pods in order to save nodes; Allow if unset.
+    With Forbid, the pods get the annotations of Karpenter and cluster-autoscaler for this. A change restarts no pod."""
     deployment_strategy: DeploymentStrategy | None = None
     timeout_seconds: Count | None = None
     """Maximum duration of a request in seconds. Pods that stop wait this long for their running requests."""

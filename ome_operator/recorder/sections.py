@@ -10,9 +10,9 @@ from typing import Any, get_type_hints
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, InferenceService, Invalid, Model, Runtime, well_known
 from ome_operator.api.well_known import NO_MODELS
+from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.objects import (
     NO_POLICY,
-    Budget,
     Child,
     Deps,
     Node,

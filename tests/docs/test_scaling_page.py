@@ -21,13 +21,14 @@ def blocks() -> list[dict[str, Any]]:
 
 
 def services() -> list[ReplicaPolicy]:
-    """What the fragments of services ask for, in their order: by hand, an HPA, KEDA."""
+    """What the fragments of services ask for, in their order: by hand, an HPA, autoscalers of nodes, KEDA."""
     specs = [block["spec"] for block in blocks() if set(block) == {"spec"}]
     return [replica_policy(parts.service(engine={}, **spec), None, "decoder") for spec in specs]
 
 
 def test_the_fragments_ask_for_what_their_sections_promise() -> None:
-    hand, hpa, keda = services()
+    hand, hpa, kept, keda = services()
+    assert [one.node_scale_down for one in (hand, hpa, kept, keda)] == ["", "", "Forbid", ""]
     assert [(one.low, one.high, one.scaled, one.autoscaled) for one in (hand, hpa, keda)] == [
         (1, 4, True, False), (1, 4, True, True), (1, 4, True, False),
     ]  # fmt: skip
@@ -46,6 +47,12 @@ def test_the_scaled_object_points_at_the_scale_of_the_role() -> None:
     assert (target["apiVersion"], target["kind"], target["name"]) == (
         scale["apiVersion"], scale["kind"], scale["metadata"]["name"],
     )  # fmt: skip
+
+
+def test_an_empty_result_of_a_query_is_not_read_as_no_load() -> None:
+    (made,) = (block for block in blocks() if block.get("kind") == "ScaledObject")
+    assert [one["metadata"]["ignoreNullValues"] for one in made["spec"]["triggers"]] == ["false"]
+    assert made["spec"]["fallback"]["behavior"] == "currentReplicasIfHigher"
 
 
 def test_the_monitor_finds_leaders() -> None:

@@ -1,5 +1,6 @@
 """Objects and pods of the simulated cluster."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -7,6 +8,7 @@ from ome_operator import keys
 from ome_operator.api import InferenceService
 from ome_operator.core.observed import route
 from ome_operator.core.observed.objects import Child, Manifest, Pod, Times
+from ome_operator.core.rollout.node_scale_down import FORBIDDEN
 
 Key = tuple[str, str]
 """Kind and name of an object."""
@@ -71,6 +73,8 @@ class LivePod:
     left: int = 0
     template: str = ""
     draining: str = ""
+    notes: dict[str, str] = field(default_factory=dict)
+    """Annotations that were written to the running pod."""
     node: str = ""
     """Name of its node, only in tests that schedule pods."""
 
@@ -88,6 +92,12 @@ class LivePod:
         """Make the pod ready."""
         self.ready, self.since = True, now.isoformat()
 
+    def annotate(self, changes: Mapping[str, str | None]) -> None:
+        """Carry out a merge patch of its annotations."""
+        self.notes = {key: value for key, value in {**self.notes, **changes}.items() if value is not None}
+        if keys.DRAINING in changes:
+            self.draining = changes[keys.DRAINING] or ""
+
     def facts(self, service: InferenceService) -> Pod:
         """Return this pod in the form that the operator reads when it reconciles the service."""
         return Pod(
@@ -96,4 +106,6 @@ class LivePod:
             workload=self.workload, node=self.node, ready=self.ready, deleting=self.deleting,
             grace=self.grace if self.deleting else 0, restarts=0, reason="" if self.ready else "Starting", message="",
             workload_uid=self.workload_uid, draining=self.draining, times=Times(ready=self.since if self.ready else ""),
+            scale_down=tuple(key for key in FORBIDDEN if key in self.notes),
+            scale_down_mark=self.notes.get(keys.SCALE_DOWN_MARK, ""),
         )  # fmt: skip

@@ -211,7 +211,7 @@ class World:
     def _patch(self, one: Patch) -> None:
         pod = self.pods.get(one.name)
         if pod is not None and pod.uid == one.uid:
-            pod.draining = one.body["metadata"]["annotations"][keys.DRAINING] or ""
+            pod.annotate(one.body["metadata"]["annotations"])
             self.log.append(f"mark {one.name} {pod.draining}")
 
     def _blocked(self, guard: Guard | NodeLost | None) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.core.observed.budgets import budget
-from ome_operator.core.observed.objects import Budget
+from ome_operator.core.observed.budgets import Budget, budget
 from ome_operator.core.reasons import READY
 from ome_operator.core.status.conditions import is_true
 from ome_operator.kube.client import Client

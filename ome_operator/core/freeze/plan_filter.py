@@ -152,9 +152,11 @@ def _deletions(items: Iterable[Delete], why: str = "") -> Iterator[str]:
 
 
 def _marks(items: Sequence[Patch]) -> Iterator[str]:
-    marked = [item for item in items if item.body["metadata"]["annotations"][keys.DRAINING]]
-    yield from _many("drain", ((item.kind, item.name) for item in marked))
-    yield from _many("stop draining", ((item.kind, item.name) for item in items if item not in marked))
+    notes = [(item, item.body["metadata"]["annotations"]) for item in items]
+    drained = [(item, changed[keys.DRAINING]) for item, changed in notes if keys.DRAINING in changed]
+    yield from _many("drain", ((item.kind, item.name) for item, mark in drained if mark))
+    yield from _many("stop draining", ((item.kind, item.name) for item, mark in drained if not mark))
+    yield from _many("annotate", ((item.kind, item.name) for item, changed in notes if keys.DRAINING not in changed))
 
 
 SAYS: Mapping[str, Callable[[Any], Iterator[str]]] = {

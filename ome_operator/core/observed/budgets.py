@@ -7,10 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.observed.objects import Budget, Manifest
 
 SHOWN = 3
 """Number of budgets that a sentence names."""
+
+
+class Budget(NamedTuple):
+    """A PodDisruptionBudget of another client, in the namespace of a service."""
+
+    name: str
+    selector: Mapping[str, Any] | None
+    """The label selector of its pods as JSON; None if it is not set."""
 
 
 class PodLabels(NamedTuple):
@@ -27,7 +34,7 @@ def budget(body: Mapping[str, Any]) -> Budget:
     return Budget((body.get("metadata") or {}).get("name") or "", (body.get("spec") or {}).get("selector"))
 
 
-def second_budgets(budgets: Iterable[Budget], manifests: Iterable[Manifest], namespace: str) -> Iterator[str]:
+def second_budgets(budgets: Iterable[Budget], manifests: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[str]:
     """Yield a sentence for each component whose pods are selected by budgets of other clients. `manifests` are the
     objects of the service.
     """
@@ -47,7 +54,7 @@ def second_budgets(budgets: Iterable[Budget], manifests: Iterable[Manifest], nam
         )
 
 
-def _templates(manifests: Iterable[Manifest]) -> list[PodLabels]:
+def _templates(manifests: Iterable[Mapping[str, Any]]) -> list[PodLabels]:
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], set[str]] = {}
     for manifest in manifests:
         if manifest["kind"] not in ("StatefulSet", "Deployment"):

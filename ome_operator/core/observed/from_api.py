@@ -89,6 +89,7 @@ def pod(body: Body) -> Pod:
     """Return a pod that has the operator's label."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     labels = metadata.get("labels") or {}
+    notes = metadata.get("annotations") or {}
     component = labels.get(keys.COMPONENT) or ""
     group, rank = _place(labels, component)
     owner = controller(metadata) or {}
@@ -118,7 +119,7 @@ def pod(body: Body) -> Pod:
         restarts=_number(main.get("restartCount"), 0),
         reason=reason,
         message=message,
-        draining=(metadata.get("annotations") or {}).get(keys.DRAINING) or "",
+        draining=notes.get(keys.DRAINING) or "",
         running=bool((main.get("state") or {}).get("running")) if main else ready,
         probed=bool(boxes and (boxes[0].get("readinessProbe") or boxes[0].get("startupProbe"))),
         over=status.get("phase") in ("Failed", "Succeeded"),
@@ -130,6 +131,8 @@ def pod(body: Body) -> Pod:
         preflight=checked,
         gpus=sum(map(gpus, boxes)),
         times=_times(metadata, main, conditions),
+        scale_down=tuple(key for key in (keys.KARPENTER_KEEP, keys.AUTOSCALER_EVICT) if key in notes),
+        scale_down_mark=notes.get(keys.SCALE_DOWN_MARK) or "",
     )
 
 

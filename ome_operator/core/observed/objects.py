@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
+from ome_operator.core.observed.budgets import Budget
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
 from ome_operator.settings import Policy
@@ -152,6 +153,10 @@ class Pod(NamedTuple):
     gpus: int = 0
     """Number of GPUs that the pod requests."""
     times: Times = NO_TIMES
+    scale_down: tuple[str, ...] = ()
+    """Keys of the pod's annotations for autoscalers of nodes."""
+    scale_down_mark: str = ""
+    """The keys that the operator wrote, separated by commas."""
 
 
 class Taint(NamedTuple):
@@ -235,14 +240,6 @@ class Refusal(NamedTuple):
     message: str
     uid: str = ""
     """UID of the object whose deletion was refused; "" for writes."""
-
-
-class Budget(NamedTuple):
-    """A PodDisruptionBudget of another client, in the namespace of a service."""
-
-    name: str
-    selector: Mapping[str, Any] | None
-    """The label selector of its pods as JSON; None if it is not set."""
 
 
 class Strangers(NamedTuple):

@@ -12,6 +12,7 @@ from ome_operator.core.reconcile.desired import Desired, selector
 from ome_operator.core.reconcile.plan import Apply, Delete, Guard, Plan
 from ome_operator.core.reconcile.snapshot import Snapshot
 from ome_operator.core.resolve.pinned import pinned_revisions
+from ome_operator.core.rollout import node_scale_down
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.retire import discard, leftovers
 from ome_operator.core.rollout.revisions import surplus
@@ -46,7 +47,10 @@ def changes(snapshot: Snapshot, intent: Intent, step: RolloutStep, want: Desired
         apply=_applies(snapshot, want.manifests, _alone(snapshot, intent, step)),
         create=want.create,
         ensure_secret=want.secrets,
-        patch=tuple(patch for held in want.held.values() for patch in held.patch),
+        patch=(
+            *(patch for held in want.held.values() for patch in held.patch),
+            *node_scale_down.patches(snapshot, intent.policies),
+        ),
         delete=(
             *gone.delete,
             *_fewer(snapshot, intent, want, placing),

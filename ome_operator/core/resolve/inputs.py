@@ -31,7 +31,7 @@ NOT_IDENTITY = frozenset(
     {
         "minReplicas", "maxReplicas", "scaleTarget", "scaleMetric", "minAvailable", "maxUnavailable", "deploymentStrategy",
         "containerConcurrency", "canaryTrafficPercent", "kedaConfig", "autoscaler", "acceleratorOverride", "lifecycle",
-        "topologyKey", "topologySpread", "topologySpreadKey",
+        "topologyKey", "topologySpread", "topologySpreadKey", "nodeScaleDown",
     }
 )  # fmt: skip
 """Fields of a component that never cause a new revision."""

@@ -8,6 +8,7 @@ from ome_operator.util.memoize import memoize_by_identity
 
 FIELDS = (
     "min_replicas", "max_replicas", "min_available", "max_unavailable", "scale_metric", "scale_target", "autoscaler",
+    "node_scale_down",
 )  # fmt: skip
 
 SCALERS = ("hpa", "keda", "external", "none")
@@ -32,6 +33,8 @@ class ReplicaPolicy(NamedTuple):
     scaler: str
     """Name of what changes the number of replicas between `low` and `high`: hpa, keda, external or none; "" for manual
     scaling only (docs/scaling.md). With any other value nothing scales the component."""
+    node_scale_down: str = ""
+    """Whether autoscalers of nodes may remove the nodes of the component's pods: Allow or Forbid; "" if unset."""
 
     @property
     def scaled(self) -> bool:
@@ -81,4 +84,5 @@ def _policy(above: Component | None, below: Component | None, annotated: str) ->
         scale_target=value["scale_target"] or 0,
         hpa=hpa,
         scaler=scaler_class.lower(),
+        node_scale_down=value["node_scale_down"] or "",
     )

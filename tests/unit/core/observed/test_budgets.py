@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from ome_operator import keys
-from ome_operator.core.observed.budgets import budget, second_budgets
-from ome_operator.core.observed.objects import Budget
+from ome_operator.core.observed.budgets import Budget, budget, second_budgets
 from ome_operator.core.reconcile.sync import sync
 from tests.support.shapes import Shape
 from tests.unit.core.passes import settled

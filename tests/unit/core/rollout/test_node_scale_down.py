@@ -1,0 +1,70 @@
+"""Annotations that keep autoscalers of nodes off the nodes of a component."""
+
+from ome_operator import keys
+from ome_operator.core.rollout.node_scale_down import FORBIDDEN
+from tests.support import parts
+from tests.support.shapes import Shape
+from tests.support.simulator import World
+from tests.unit.core.passes import sets
+
+
+def world(**engine: str) -> World:
+    """A service with two pods of an engine and a router that has come up."""
+    made = World(parts.service(engine=engine, router={}), Shape(size=2).deps(), 3)
+    made.settle()
+    return made
+
+
+def notes(found: World, component: str) -> list[dict[str, str]]:
+    return [pod.notes for pod in found.pods.values() if pod.labels[keys.COMPONENT] == component]
+
+
+MARKED = {**FORBIDDEN, keys.SCALE_DOWN_MARK: ",".join(FORBIDDEN)}
+
+
+def test_all_ranks_of_the_component_get_both_annotations_and_new_pods_too() -> None:
+    found = world(nodeScaleDown="Forbid")
+    assert notes(found, "engine") == [MARKED, MARKED] and notes(found, "router") == [{}]
+    found.lose(next(name for name, pod in found.pods.items() if pod.labels[keys.COMPONENT] == "engine"))
+    found.settle()
+    assert notes(found, "engine") == [MARKED, MARKED]
+
+
+def test_it_is_off_unless_somebody_asks_for_it() -> None:
+    assert notes(world(), "engine") == notes(world(nodeScaleDown="Allow"), "engine") == [{}, {}]
+
+
+def test_a_change_restarts_no_pod_and_makes_no_revision() -> None:
+    found = world()
+    pods, revisions = found.alive(), sets(found)
+    for value, wanted in (("Forbid", MARKED), ("Allow", {}), ("Forbid", MARKED)):
+        found.edit(parts.service(engine={"nodeScaleDown": value}, router={}))
+        found.settle()
+        assert notes(found, "engine") == [wanted, wanted], value
+        assert found.alive() == pods and sets(found) == revisions
+        assert len([key for key in found.children if key[0] == "ControllerRevision"]) == 1
+
+
+def test_annotations_of_users_are_neither_changed_nor_removed() -> None:
+    found = world()
+    first, second = (pod for pod in found.pods.values() if pod.labels[keys.COMPONENT] == "engine")
+    first.notes[keys.KARPENTER_KEEP] = "false"
+    second.notes |= {keys.KARPENTER_KEEP: "true", keys.AUTOSCALER_EVICT: "true"}
+    theirs = dict(first.notes), dict(second.notes)
+    found.edit(parts.service(engine={"nodeScaleDown": "Forbid"}, router={}))
+    found.settle()
+    assert first.notes == {
+        keys.KARPENTER_KEEP: "false", keys.AUTOSCALER_EVICT: "false", keys.SCALE_DOWN_MARK: keys.AUTOSCALER_EVICT,
+    }  # fmt: skip
+    assert second.notes == theirs[1]
+    found.edit(parts.service(engine={}, router={}))
+    found.settle()
+    assert (first.notes, second.notes) == theirs
+
+
+def test_a_frozen_service_says_what_it_would_annotate() -> None:
+    found = world()
+    found.edit(parts.service(engine={"nodeScaleDown": "Forbid"}, router={}, annotations={keys.FREEZE: "maintenance"}))
+    plan = found.sync()
+    (said,) = (one["message"] for one in plan.status["conditions"] if one["type"] == "Frozen")
+    assert not plan.patch and "would annotate 2 Pods" in said
