@@ -12,6 +12,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.core.observed import managed_fields, route
 from ome_operator.core.observed.objects import Child, Pod, Termination, Times
+from ome_operator.core.observed.restored import contacted
 from ome_operator.core.preflight import results as preflight_results
 from ome_operator.core.reasons import Reason
 from ome_operator.core.termination import tail, telling
@@ -133,6 +134,9 @@ def pod(body: Body) -> Pod:
         times=_times(metadata, main, conditions),
         scale_down=tuple(key for key in (keys.KARPENTER_KEEP, keys.AUTOSCALER_EVICT) if key in notes),
         scale_down_mark=notes.get(keys.SCALE_DOWN_MARK) or "",
+        contacts=contacted(
+            boxes, labels.get(keys.SERVICE) or "", labels.get(keys.REVISION) or "", metadata.get("namespace") or ""
+        ),
     )
 
 

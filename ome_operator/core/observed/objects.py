@@ -157,6 +157,8 @@ class Pod(NamedTuple):
     """Keys of the pod's annotations for autoscalers of nodes."""
     scale_down_mark: str = ""
     """The keys that the operator wrote, separated by commas."""
+    contacts: str = ""
+    """Namespace of the leader that the pod contacts, if it is another namespace than the pod's; "" otherwise."""
 
 
 class Taint(NamedTuple):

@@ -26,6 +26,14 @@ def elsewhere(revision: Revision, service: str, namespace: str) -> str:
     return "" if revision.child.owner else other_namespace(revision, service, namespace)
 
 
+def contacted(boxes: Iterable[Mapping[str, Any]], service: str, revision: str, namespace: str) -> str:
+    """Return the namespace of the leader that a pod contacts, if it is not `namespace`; "" otherwise. `boxes` are the
+    containers of the pod.
+    """
+    found = (_namespace(value, service, revision) for value in _values(boxes))
+    return next((name for name in found if name not in ("", namespace)), "")
+
+
 def other_namespace(revision: Revision, service: str, namespace: str) -> str:
     """Return the namespace in the addresses of a stored revision of a service, if it is not `namespace`; "" otherwise."""
     found = (_namespace(value, service, revision.name) for value in _addresses(revision.data))
@@ -36,9 +44,14 @@ def _addresses(data: Mapping[str, Any]) -> Iterator[str]:
     """Yield the addresses of the leader in the stored templates of all pods of a revision."""
     for role in (data.get("workloads") or {}).values():
         for workload in (role.get("leader"), role.get("worker")):
-            boxes: Iterable[Mapping[str, Any]] = workload["spec"]["template"]["spec"]["containers"][:1] if workload else ()
-            for box in boxes:
-                yield from (str(entry.get("value", "")) for entry in box.get("env") or () if entry["name"] == LEADER_ADDRESS)
+            yield from _values(workload["spec"]["template"]["spec"]["containers"] if workload else ())
+
+
+def _values(boxes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for box in boxes:
+        for entry in box.get("env") or ():
+            if entry.get("name") == LEADER_ADDRESS:
+                yield str(entry.get("value") or "")
 
 
 def _namespace(address: str, service: str, revision: str) -> str:

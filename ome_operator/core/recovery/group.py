@@ -22,6 +22,9 @@ class Group(NamedTuple):
     """The pod of each rank that has a pod, including pods that are being deleted."""
     drifted: frozenset[str] = frozenset()
     """UIDs of pods that were created from a template other than that of the slice."""
+    copied: bool = False
+    """Whether pods were restored from a backup of another namespace, and contact ranks there, although the template of the
+    slice does not."""
     settled: bool = True
     """False while a StatefulSet of the group does not have the template of the slice. A group that starts in this time is
     not recorded."""

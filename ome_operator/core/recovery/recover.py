@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator import keys, names
 from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.restored import other_namespace
 from ome_operator.core.reasons import Reason, Why
 from ome_operator.core.reconcile.plan import Delete, Event, NodeLost, Recycle, fingerprint
 from ome_operator.core.reconcile.snapshot import Snapshot
@@ -149,6 +150,8 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
     """Return the groups of a role, without groups that are being drained."""
     observed = snapshot.observed
     mine = [pod for pod in snapshot.pods if pod.component == role.component and pod.revision == role.revision]
+    service, stored = snapshot.service, [one for one in snapshot.revisions if one.name == role.revision]
+    right = not any(other_namespace(one, service.name, service.namespace) for one in stored)
     out = []
     for number in role.numbers:
         members = ranks(pod for pod in mine if pod.group == number and 0 <= pod.rank < role.size)
@@ -171,6 +174,7 @@ def _groups(snapshot: Snapshot, role: RoleGroups) -> list[Group]:
                 title=f"{role.title} group {number}",
                 pods=members,
                 drifted=frozenset(drifted) if settled else frozenset(),
+                copied=right and any(pod.contacts for pod in members.values()),
                 settled=settled,
             )
         )

@@ -84,13 +84,16 @@ def _met(group: Group, record: GroupRecord, seen: Standing, spare: int) -> bool:
 
     A rank can have the recorded start next to a new leader if it was recorded just after its restart, which the old leader
     noticed only some seconds later. A leader without probes proves nothing about ranks that are older than the leader.
-    Before a group is ready for the first time, its pods may come from any template, because that is part of its start.
+    Before a group is ready for the first time, its pods may come from any template, because that is part of its start. The
+    exception are restored pods that contact the ranks of another namespace.
     """
     if not group.ready or group.pods[0] in seen.recorded or (seen.recorded and not group.pods[0].probed):
         return False
     if sum(not pod.running for pod in group.pods.values()) > spare:
         return False  # the leader notices the end of a rank only some seconds later
-    return not record.incarnation or (group.settled and not _drifted(group, record))
+    if not record.incarnation:
+        return not group.copied
+    return group.settled and not _drifted(group, record)
 
 
 def _came_back(group: Group, record: GroupRecord, seen: Standing) -> bool:
@@ -137,7 +140,7 @@ def _watched(group: Group, record: GroupRecord, ground: Circumstances) -> Transi
 
 def _coming(group: Group, record: GroupRecord, ground: Circumstances) -> Transition:
     """Return the next state of a group whose new start is not recorded yet."""
-    if record.incarnation and (strange := _drifted(group, record)):
+    if (record.incarnation or group.copied) and (strange := _drifted(group, record)):
         why = "it was created from a template that does not belong to the revision of the group"
         failure = {**about(group, DRIFTED, why, ground.now), "podName": strange}
         return _recycle(record, failure, ground, group.marks())

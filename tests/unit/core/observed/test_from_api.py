@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from ome_operator import keys
 from ome_operator.core.observed import from_api
 
@@ -70,3 +72,22 @@ def test_foreign_writers_of_a_status() -> None:
     ]
     found = from_api.status_writers({"metadata": {"managedFields": entries}})
     assert found == (("manager", datetime(2026, 1, 1, tzinfo=UTC)),)
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [
+        ("$(POD_NAME).s-pods.team", ""),
+        ("$(POD_NAME).s-pods.other", "other"),
+        ("s-engine-r1-$(LWS_GROUP_INDEX)-0.s-pods.other", "other"),
+        ("s-engine-r2-$(LWS_GROUP_INDEX)-0.s-pods.other", ""),
+        ("lead.example.com", ""),
+        (None, ""),
+    ],
+)
+def test_the_namespace_of_the_leader_that_a_pod_contacts(address: str | None, found: str) -> None:
+    """Only an address in the form of the operator counts."""
+    labels = {keys.SERVICE: "s", keys.REVISION: "r1", keys.COMPONENT: "engine"}
+    env = [{"name": "A"}, {"name": "LWS_LEADER_ADDRESS", "value": address}]
+    body = {"metadata": {"name": "p", "namespace": "team", "labels": labels}, "spec": {"containers": [{"env": env}]}}
+    assert from_api.pod(body).contacts == found

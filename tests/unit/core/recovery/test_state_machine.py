@@ -301,3 +301,16 @@ def test_ranks_that_are_out_of_step_are_recycled_together() -> None:
 def test_a_group_that_waits_in_its_preflight_holds_up_no_other_for_long() -> None:
     waits = replace(go(held(False, False), NEW).record, recycled_at=stamp(NOW))
     assert _pending(waits, NOW) and not _pending(waits, NOW + timedelta(seconds=PLACING + 1))
+
+
+def test_restored_pods_that_contact_another_namespace_go_before_their_first_start_is_recorded() -> None:
+    """Without the mark of a copy, pods of a group that was never ready may come from any template."""
+    both = frozenset({pod(0).uid, pod(1).uid})
+    assert go(WHOLE._replace(drifted=both), NEW).record.incarnation == 1
+    copied = WHOLE._replace(drifted=both, copied=True)
+    record = go(copied, NEW).record
+    assert (record.phase, record.incarnation, record.members) == (rec.RECYCLING, 0, WHOLE.marks())
+    assert record.failure and record.failure["reason"] == "TemplateDrift"
+    unsettled = go(copied._replace(drifted=frozenset(), settled=False), NEW).record
+    assert (unsettled.phase, unsettled.incarnation) == (rec.STARTING, 0), "its StatefulSet would make the same pods"
+    assert go(copied, READY).record == READY, "what serves since an older operator adopted it is not restarted"
