@@ -149,7 +149,7 @@ def test_the_cluster_becomes_ours(rig: Rig, adopt: Adopting) -> None:
     wrote, said = adopt.writes(code=1)
     assert "update customresourcedefinitions/inferenceservices.ome.io" in wrote and len(wrote) == 7
     assert (
-        "ClusterBaseModel gone, whose deletion is pending: it is then deleted with all objects that it owns: use --yes"
+        "ClusterBaseModel gone, whose deletion is pending: it is then deleted with all objects that it owns: pass --yes"
         in said
     )
     assert rig.get("ClusterBaseModel", "", "gone") is not None
