@@ -33,6 +33,7 @@ Exception
 │   │   │   └── Unranged        storage/listing.py: the source sends all of a file instead of the part that was asked for
 │   │   ├── TooSlow             agent/minimum_speed.py: the source sends fewer bytes than it has to
 │   │   └── TurnOver            agent/fair_queue.py: another download has its turn now
+│   ├── TooLarge                util/json_limits.py: the values of a JSON text might need too much memory (a ValueError)
 │   ├── Private                 storage/private_addresses.py: an address inside the cluster (an OSError, for aiohttp)
 │   ├── ApiError                ome_local/kubeapi.py: the API server of a local cluster refused
 │   └── ApiUnreachable          ome_local/kubeapi.py: the API server of a local cluster did not answer

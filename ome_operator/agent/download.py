@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ome_operator.agent.disk_files import check_file, size_below
 from ome_operator.agent.download_plan import Fetch, Remaining, plan_download, too_full_message
 from ome_operator.agent.fair_queue import TurnCheck, TurnOver
 from ome_operator.agent.file_download import Downlink, FileDownload
@@ -18,7 +19,7 @@ from ome_operator.agent.free_space import FreeSpace, over_budget_message
 from ome_operator.agent.minimum_speed import MinimumSpeed, TooSlow
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.record import shortened
-from ome_operator.agent.store import Manifest, Proven, Store, check_file, size_below
+from ome_operator.agent.store import Manifest, Proven, Store
 from ome_operator.agent.throttle import Throttle
 from ome_operator.agent.unpack import unpack
 from ome_operator.errors import OmeError

@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from ome_operator.agent.disk_files import CHUNK, check_file, file_size
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.store import CHUNK, Store, check_file, file_size
+from ome_operator.agent.store import Store
 from ome_operator.agent.throttle import Throttle
 from ome_operator.storage.hashes import Checker
 from ome_operator.storage.listing import RemoteFile, SourceError, Unreachable

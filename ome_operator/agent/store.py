@@ -23,16 +23,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ome_operator import keys
+from ome_operator.agent.disk_files import check_file, file_size, replace_file, sized, sync
 from ome_operator.agent.manifest import MEMORY, dump_file, read_journal, read_manifest
 from ome_operator.agent.manifest import Manifest as Manifest
 from ome_operator.agent.manifest import Proven as Proven
-from ome_operator.storage.hashes import Checker, Hash
+from ome_operator.storage.hashes import Hash
 from ome_operator.storage.listing import Listing, Refused, RemoteFile
 from ome_operator.util.json_limits import memory_of
 
 HIDDEN = keys.WEIGHTS
 READING = ".reading"
-CHUNK = 4 * 1024 * 1024
 
 
 class Store:
@@ -124,7 +124,7 @@ class Store:
         found = {}
         for entry in read_journal(self._journal):
             file = self.files / entry.name
-            if all(name in found for name in entry.members) if entry.members else _sized(file, entry.size):
+            if all(name in found for name in entry.members) if entry.members else sized(file, entry.size):
                 found[entry.name] = entry
         return found
 
@@ -174,10 +174,10 @@ class Store:
         part = part or self.part(file)
         target = self.files / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sync(part)
+        sync(part)
         part.chmod(0o644)
         part.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
         entry = Proven(file.name, file.size, file.hash, blocks)
         self._note([entry])
         return entry
@@ -224,14 +224,14 @@ class Store:
         if memory_of(_text(manifest)) > MEMORY:
             raise Refused("the names of its files are too long for the manifest: use shorter names or fewer files")
         for folder in [self.files, *(folder for folder in self.files.rglob("*") if folder.is_dir())]:
-            _sync(folder)
+            sync(folder)
         if self.root.exists():  # a repair: pods may have this directory open
             self._mend(manifest)
             self.write_manifest(manifest)
         else:  # the journal refers to files by path, so only the last step may move them
             self.write_manifest(manifest)
             self.files.replace(self.root)
-            _sync(self.home)
+            sync(self.home)
         shutil.rmtree(self._partial, ignore_errors=True)
         return manifest
 
@@ -251,16 +251,16 @@ class Store:
             target = self.root / entry.name
             target.parent.mkdir(parents=True, exist_ok=True)
             (self.files / entry.name).replace(target)
-            _sync(target.parent)
+            sync(target.parent)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Replace the manifest on the disk."""
-        _replace(self._manifest, _text(manifest))
+        replace_file(self._manifest, _text(manifest))
 
     def mark_damaged(self) -> None:
         """Delete the manifest: the revision is then incomplete. The files stay, because pods may have opened them."""
         self._manifest.unlink(missing_ok=True)
-        _sync(self.home)
+        sync(self.home)
 
     def interrupted_readings(self) -> int:
         """Return how often an agent began to read the facts of this revision and ended before it had finished."""
@@ -273,7 +273,7 @@ class Store:
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         """Mark on the disk that the facts of this revision are being read. The mark stays if the process ends meanwhile."""
-        _replace(self._reading, str(self.interrupted_readings() + 1).encode())
+        replace_file(self._reading, str(self.interrupted_readings() + 1).encode())
         try:
             yield
         finally:
@@ -312,7 +312,7 @@ class Store:
         paths = [folder / file.name for folder in (self.files, self.root, *([self.path] if self.has_link else []))]
         paths += self._lent.get((file.hash, file.size), ())
         for path in dict.fromkeys(paths):
-            if _sized(path, file.size):
+            if sized(path, file.size):
                 yield path
 
     def _neighbours(self) -> Iterator[tuple[Path, Manifest]]:
@@ -322,56 +322,5 @@ class Store:
                 yield manifest.with_suffix(""), known
 
 
-def size_below(folder: Path) -> int:
-    """Return the total bytes of all files below a folder. Files that are deleted during the scan are ignored."""
-    total = 0
-    for directory, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += (Path(directory) / name).stat().st_size
-    return total
-
-
-def file_size(path: Path) -> int:
-    """Return the bytes of a file, or 0 if it does not exist."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _sized(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
-
-
-def check_file(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
-    """Pass the bytes of a file, or its first `limit` bytes, through a checker, and return the checker."""
-    checker = Checker(file.hash, file.size)
-    left = file.size if limit is None else limit
-    with path.open("rb") as stream:
-        while left > 0 and (data := stream.read(min(CHUNK, left))):
-            checker.update(data)
-            left -= len(data)
-    return checker
-
-
 def _text(manifest: Manifest) -> bytes:
     return json.dumps(manifest.dump(), indent=1).encode()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

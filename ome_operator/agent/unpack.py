@@ -13,9 +13,10 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
+from ome_operator.agent.disk_files import CHUNK
 from ome_operator.agent.fair_queue import TurnCheck, TurnOver
 from ome_operator.agent.free_space import require_space
-from ome_operator.agent.store import CHUNK, Proven
+from ome_operator.agent.store import Proven
 from ome_operator.storage.hashes import SIZE_ONLY, Checker, Hash
 from ome_operator.storage.listing import MAX_FILES, Refused, is_inside
 

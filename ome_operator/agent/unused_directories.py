@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ome_operator.agent.access import LEGACY_DIGITS, find_homes, owner_of
+from ome_operator.agent.disk_files import size_below
 from ome_operator.agent.manifest import read_manifest
-from ome_operator.agent.store import READING, size_below
+from ome_operator.agent.store import READING
 from ome_operator.util.wall_clock import WallClock, now
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,8 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from ome_operator.agent.store import CHUNK, Manifest, Proven
+from ome_operator.agent.disk_files import CHUNK
+from ome_operator.agent.store import Manifest, Proven
 from ome_operator.storage.hashes import BLOCK
 
 

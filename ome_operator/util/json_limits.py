@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ome_operator.errors import OmeError
+
 T = TypeVar("T")
 MIB = 1 << 20
 PARSING = threading.RLock()
@@ -37,7 +39,7 @@ _MARK = re.compile(rb"(?:" + _OPENING + rb')++|[\]}]++|"[^"\\]*+(?:\\.[^"\\]*+)*
 """Pattern of a run of opening brackets with the first keys of maps, a run of closing brackets, or a string literal."""
 
 
-class TooLarge(ValueError):
+class TooLarge(OmeError, ValueError):
     """Error: the values of a JSON text might need more memory than its caller permits."""
 
 

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from ome_operator.agent.disk_files import file_size
 from ome_operator.agent.download import Download, Limits
 from ome_operator.agent.progress import Progress
-from ome_operator.agent.store import Store, file_size
+from ome_operator.agent.store import Store
 from ome_operator.storage.listing import Listing, RemoteFile
 from ome_operator.storage.sources import Access, open_source
 from tests.conftest import SOAK

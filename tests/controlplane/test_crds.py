@@ -97,12 +97,13 @@ def test_every_field_of_users_yaml_is_taken_and_kept(served: Cluster, kind: Kind
     where = (kind.crd, "every-field", *(("-n", SPACE) if kind.namespaced else ()))
     try:
         served.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        default = json.loads(served.kubectl("get", *where, "-o", "json")).get("status", {})
         served.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
         stored = json.loads(served.kubectl("get", *where, "-o", "json"))
     finally:
         served.kubectl("delete", *where, "--ignore-not-found")
     assert stored["spec"] == manifest["spec"]
-    assert stored.get("status", {}) == status
+    assert stored.get("status", {}) == {**default, **status}, "the status alone has a default (decisions 2)"
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
@@ -275,6 +276,8 @@ def test_what_a_person_sees(served: Cluster) -> None:
         "PREFILL",
         "DECODE",
         "ROUTER",
+        "SCALED",
+        "ROLLOUT",
         "REVISION",
         "FROZEN",
         "AGE",

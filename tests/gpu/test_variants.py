@@ -14,7 +14,8 @@ from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.predict import predict
 from ome_operator.sizing.validate import figures
 from tests.gpu import tables
-from tests.gpu.variants import FIGURES, PUBLISHED, VARIANTS, Problem, Variant, answered, measured, published, rows_of_table
+from tests.gpu.variant_fit import FIGURES, VARIANTS, Problem, Variant, answered, measured
+from tests.gpu.variants import PUBLISHED, published, rows_of_table
 
 PRESENT = VARIANTS[0]
 

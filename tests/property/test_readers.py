@@ -43,7 +43,7 @@ READERS = {
     "core/observed/managed_fields.py": f"{PARSERS}::test_facts_of_what_the_api_server_sends",
     "core/preflight/results.py": f"{HERE}::test_messages_of_checks",
     "kube/client.py": "tests/unit/kube/test_client.py::test_an_object_as_deep_as_the_api_server_takes_is_an_answer",
-    "modelinfo/json_fields.py": f"{PARSERS}::test_files_of_models",
+    "modelinfo/extract.py": f"{PARSERS}::test_files_of_models",
     "preflight/group.py": f"{HERE}::test_what_ranks_say",
     "registry/clients.py": f"{PARSERS}::test_answers_of_routers_and_engines",
     "storage/hub.py": f"{PARSERS}::test_descriptions_of_hubs",
@@ -74,6 +74,11 @@ def decoding() -> set[str]:
     for file in (ROOT / "ome_operator").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             called = node.func if isinstance(node, ast.Call) else node
+            limited = isinstance(node, ast.ImportFrom) and node.module == "ome_operator.util.json_limits"
+            if (limited and "parsed" in [alias.name for alias in node.names]) or (
+                isinstance(called, ast.Attribute) and ast.unparse(called) == "json_limits.parsed"
+            ):
+                found.add(file.relative_to(ROOT / "ome_operator").as_posix())
             if (isinstance(called, ast.Attribute) and called.attr in DECODES - {"json"}) or (
                 isinstance(node, ast.Call) and getattr(called, "attr", getattr(called, "id", "")) in DECODES
             ):

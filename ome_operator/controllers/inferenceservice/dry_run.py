@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ome_operator.controllers.inferenceservice.execution import Execution
-from ome_operator.controllers.inferenceservice.memory import STEP, DryRun, Unanswered, pause
+from ome_operator.controllers.inferenceservice.memory import STEP, DryRun, UnansweredDryRun, pause
 from ome_operator.controllers.pod_dry_runs import RBAC, PodDryRuns
 from ome_operator.core.observed import managed_fields
 from ome_operator.core.observed.objects import Manifest
@@ -100,7 +100,7 @@ def _unanswered(execution: Execution, key: str, error: KubeError) -> Result:
     since = known.since if known is not None else now
     if now - since >= UNANSWERED:
         return Result("", f"there was no answer for {UNANSWERED:.0f} s: {error}")
-    memory.unanswered = {key: Unanswered(since, now, str(error))}
+    memory.unanswered = {key: UnansweredDryRun(since, now, str(error))}
     execution.result.status_changed |= known is None or known.error != str(error)
     execution.result.requeue_within(UNANSWERED - (now - since))
     raise error

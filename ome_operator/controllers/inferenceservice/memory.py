@@ -69,7 +69,7 @@ class DryRun(NamedTuple):
         return f"{self.why} (asked again, without an answer: {self.unanswered})" if self.unanswered else self.why
 
 
-class Unanswered(NamedTuple):
+class UnansweredDryRun(NamedTuple):
     """Consecutive attempts to check the pods of a revision by a dry run, none of which gave a result."""
 
     since: float
@@ -134,7 +134,7 @@ class ServiceMemory:
     refused: dict[Key, RefusedWrite] = field(default_factory=dict)
     checked: dict[str, DryRun] = field(default_factory=dict)
     """Revision, and digest of the question -> the result of the dry run."""
-    unanswered: dict[str, Unanswered] = field(default_factory=dict)
+    unanswered: dict[str, UnansweredDryRun] = field(default_factory=dict)
     """Revision, and digest of the question -> the dry run of pods that has no result yet."""
     capacity: dict[str, CapacityAnswer] = field(default_factory=dict)
     """Key of a capacity check -> its result."""

@@ -134,9 +134,7 @@ def pod(body: Body) -> Pod:
         times=_times(metadata, main, conditions),
         scale_down=tuple(key for key in (keys.KARPENTER_KEEP, keys.AUTOSCALER_EVICT) if key in notes),
         scale_down_mark=notes.get(keys.SCALE_DOWN_MARK) or "",
-        contacts=contacted(
-            boxes, labels.get(keys.SERVICE) or "", labels.get(keys.REVISION) or "", metadata.get("namespace") or ""
-        ),
+        contacts=contacted(boxes, labels, metadata.get("namespace") or ""),
     )
 
 

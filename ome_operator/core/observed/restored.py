@@ -26,10 +26,11 @@ def elsewhere(revision: Revision, service: str, namespace: str) -> str:
     return "" if revision.child.owner else other_namespace(revision, service, namespace)
 
 
-def contacted(boxes: Iterable[Mapping[str, Any]], service: str, revision: str, namespace: str) -> str:
+def contacted(boxes: Iterable[Mapping[str, Any]], labels: Mapping[str, str], namespace: str) -> str:
     """Return the namespace of the leader that a pod contacts, if it is not `namespace`; "" otherwise. `boxes` are the
     containers of the pod.
     """
+    service, revision = labels.get(keys.SERVICE) or "", labels.get(keys.REVISION) or ""
     found = (_namespace(value, service, revision) for value in _values(boxes))
     return next((name for name in found if name not in ("", namespace)), "")
 

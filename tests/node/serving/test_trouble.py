@@ -80,7 +80,7 @@ def test_a_benchmark_whose_results_have_no_directory(serving: Rig, tiny: str) ->
 
     def told() -> bool:
         status = (serving.get("BenchmarkJob", namespace, "nowhere") or {}).get("status", {})
-        (said,) = status.get("conditions") or [{"reason": "", "message": ""}]
+        said = next((each for each in status.get("conditions") or () if each["type"] == "Complete"), {"reason": ""})
         return said["reason"] == "FailedMount" and f"{where} is not a directory" in said["message"]
 
     serving.wait("its condition names the directory", told, 90)

@@ -1,0 +1,65 @@
+"""Files on a node's disk: sizes, checks of their content, and replacement that survives a kill."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from ome_operator.storage.hashes import Checker
+from ome_operator.storage.listing import RemoteFile
+
+CHUNK = 4 * 1024 * 1024
+"""Bytes that are read at a time."""
+
+
+def size_below(folder: Path) -> int:
+    """Return the total bytes of all files below a folder. Files that are deleted during the scan are ignored."""
+    total = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(directory) / name).stat().st_size
+    return total
+
+
+def file_size(path: Path) -> int:
+    """Return the bytes of a file, or 0 if it does not exist."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def sized(path: Path, size: int) -> bool:
+    """Return whether a file of this many bytes exists."""
+    return path.is_file() and path.stat().st_size == size
+
+
+def check_file(path: Path, file: RemoteFile, *, limit: int | None = None) -> Checker:
+    """Pass the bytes of a file, or its first `limit` bytes, through a checker, and return the checker."""
+    checker = Checker(file.hash, file.size)
+    left = file.size if limit is None else limit
+    with path.open("rb") as stream:
+        while left > 0 and (data := stream.read(min(CHUNK, left))):
+            checker.update(data)
+            left -= len(data)
+    return checker
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace the content of a file. A kill at any moment leaves the old or the new content."""
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    fresh.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Write a file or a directory from the cache of the kernel to the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
