@@ -113,14 +113,12 @@ def decode_terms(run: Run, model: Model, batch: int, context: int) -> list[Term]
         "experts": (experts, ("experts",)),
         "projections, head": (
             rest,
-            tuple(p for p in found if p not in (*SMALL, "experts", "attention", "layer")),
+            _products(found),
         ),
         "attention": (attention, ("attention",)),
         "norms, rotary, router": ({"layer": peak["layer"]}, SMALL),
     }
-    return [
-        _term(name, terms, parts, found, factor, model) for name, (terms, parts) in groups.items() if _complete(parts, found)
-    ]
+    return _terms(groups, found, factor, model)
 
 
 def prefill_terms(run: Run, model: Model, prompt: int) -> list[Term]:
@@ -139,31 +137,34 @@ def prefill_terms(run: Run, model: Model, prompt: int) -> list[Term]:
         "experts": ({"matrices": tokens * read.routed_flops / rate}, ("experts",)),
         "projections": (
             {"matrices": tokens * read.rest_flops / rate},
-            tuple(p for p in found if p not in (*SMALL, "experts", "attention", "layer")),
+            _products(found),
         ),
         "attention": ({"attention": share * peak["attention"]}, ("attention",)),
         "norms, rotary, router": ({"request": share * peak["request"]}, SMALL),
     }
-    return [
-        _term(name, terms, parts, found, factor, model) for name, (terms, parts) in groups.items() if _complete(parts, found)
-    ]
+    return _terms(groups, found, factor, model)
 
 
-def _complete(parts: Sequence[str], found: Mapping[str, Facts]) -> bool:
-    return bool(parts) and all(part in found for part in parts)
+def _products(found: Iterable[str]) -> tuple[str, ...]:
+    """Return the parts that are matrix products outside of the routed experts."""
+    return tuple(part for part in found if part not in (*SMALL, "experts", "attention", "layer"))
 
 
-def _term(
-    name: str,
-    terms: Mapping[str, float],
-    parts: Sequence[str],
+def _terms(
+    groups: Mapping[str, tuple[Mapping[str, float], tuple[str, ...]]],
     found: Mapping[str, Facts],
     factor: Mapping[str, float],
     model: Model,
-) -> Term:
-    measured = sum(times(model, part) * found[part]["seconds"] for part in parts)
-    kernels = tuple(dict.fromkeys(found[part]["kernel"] for part in parts))
-    return Term(name, measured, sum(terms.values()), sum(time * factor[name] for name, time in terms.items()), kernels)
+) -> list[Term]:
+    """Return a term for each group whose parts were all measured. A group has the planner's terms, and parts."""
+    out = []
+    for name, (terms, parts) in groups.items():
+        if parts and all(part in found for part in parts):
+            measured = sum(times(model, part) * found[part]["seconds"] for part in parts)
+            planned = sum(seconds * factor[term] for term, seconds in terms.items())
+            kernels = tuple(dict.fromkeys(found[part]["kernel"] for part in parts))
+            out.append(Term(name, measured, sum(terms.values()), planned, kernels))
+    return out
 
 
 TITLES = {

@@ -67,7 +67,7 @@ class Decode:
             )
             return out
 
-        name = f"triton {triton_kernels.triton.__version__}, tests/gpu/kernels, {splits} splits"
+        name = f"{triton_kernels.NAME}, {splits} splits"
         return self.part(name, [lambda cache=cache: call(cache) for cache in self.caches])  # type: ignore[misc]
 
     def with_flash_mla(self) -> Part:

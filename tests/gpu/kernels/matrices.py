@@ -32,7 +32,7 @@ def deep_gemm() -> Any:
 def kernel() -> str:
     """Return the name and version of the kernels that `dense`, `masked` and `contiguous` use."""
     if deep_gemm() is None:
-        return f"triton {importlib.metadata.version('triton')}, tests/gpu/kernels"
+        return triton_kernels.NAME
     for name in ("sgl-deep-gemm", "deep-gemm"):
         try:
             return f"DeepGEMM ({name} {importlib.metadata.version(name)})"

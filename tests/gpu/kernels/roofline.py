@@ -26,8 +26,7 @@ def _memory() -> Iterator[Part]:
     sums = torch.empty(READ_NUMBERS // triton_kernels.READ, device=DEVICE)
     triton_kernels.read(numbers, sums)
     error = relative_error(sums.sum(), numbers.sum(dtype=torch.float64))
-    own = f"triton {triton_kernels.triton.__version__}, tests/gpu/kernels"
-    yield Part("read", own, [lambda: triton_kernels.read(numbers, sums)], 4.0 * READ_NUMBERS, 0.0, error)
+    yield Part("read", triton_kernels.NAME, [lambda: triton_kernels.read(numbers, sums)], 4.0 * READ_NUMBERS, 0.0, error)
     other = torch.empty_like(numbers)
     yield Part("copy", f"torch {torch.__version__} copy_", [lambda: other.copy_(numbers)], 8.0 * READ_NUMBERS, 0.0)
 

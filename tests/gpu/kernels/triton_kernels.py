@@ -10,6 +10,9 @@ import triton.language as tl
 from tests.gpu.kernels.quantized import BLOCK
 from tests.gpu.kernels.timing import ON_GPU
 
+NAME = f"triton {triton.__version__}, tests/gpu/kernels"
+"""The name of these kernels in results."""
+
 
 @triton.jit
 def _rms_norm(
