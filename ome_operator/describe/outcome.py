@@ -11,6 +11,7 @@ from typing import Any
 from ome_operator import keys
 from ome_operator.api import InferenceService, Runtime, migrate
 from ome_operator.core.freeze import hold
+from ome_operator.core.observed import slices
 from ome_operator.core.observed.objects import Child, Deps, Manifest, Observed, Ref
 from ome_operator.core.reasons import (
     ADVICE,
@@ -86,7 +87,7 @@ def outcome(service: InferenceService, deps: Deps, children: Iterable[Child] = (
         item for key, item in known.items() if item.kind == "RoleScale" and key not in gone and item.owner == service.uid
     ]
     revision = str(plan.status.get("revision") or "")
-    data = _data(revision, written, known.values())
+    data = _data(revision, written, slices.stored(known.values(), service.uid))
     said = {item["type"]: item for item in plan.status["conditions"]}
     workloads = stored(data)
     roles = _roles(workloads, written)
@@ -126,17 +127,13 @@ def _scale(service: InferenceService, child: Child) -> Manifest:
     return scaling.role_scale(owner, child.labels.get(keys.COMPONENT, ""), child.replicas)
 
 
-def _data(revision: str, written: Iterable[Manifest], known: Iterable[Child]) -> Mapping[str, Any]:
-    """Return the data in the ControllerRevision of a revision."""
+def _data(revision: str, written: Iterable[Manifest], known: Iterable[slices.Revision]) -> Mapping[str, Any]:
+    """Return the data in the ControllerRevision of a revision. `known` are the stored revisions of the service."""
     for item in written:
         if item["kind"] == "ControllerRevision" and item["metadata"]["labels"][keys.REVISION] == revision:
             new: Mapping[str, Any] = item["data"]
             return new
-    for child in known:
-        if child.kind == "ControllerRevision" and child.labels.get(keys.REVISION) == revision and child.content:
-            old: Mapping[str, Any] = child.content["data"]
-            return old
-    return {}
+    return next((one.data for one in known if one.name == revision), {})
 
 
 def _roles(found: Mapping[str, Stored], written: Iterable[Manifest]) -> tuple[RoleOutcome, ...]:

@@ -132,7 +132,7 @@ def shm_small(subject: Subject) -> Iterator[Hit]:
             said = f"{role.title} has {role.per_pod} GPUs in a pod, but its {SHM} has only {size}"
             yield Hit(locations.whole(role), said, "write sizeLimit: 32Gi")
         if role.per_pod > 1 and SHM not in mounts and not role.leader["spec"].get("hostIPC"):
-            remedy = "add a volume with emptyDir: {medium: Memory, sizeLimit: 32Gi} and mount it at {SHM}"
+            remedy = f"add a volume with emptyDir: {{medium: Memory, sizeLimit: 32Gi}} and mount it at {SHM}"
             yield Hit(
                 locations.field(role, "volumeMounts"),
                 f"{role.title} has {role.per_pod} GPUs in a pod but mounts no {SHM}",

@@ -1,6 +1,5 @@
 """Each finding of the security review has tests that exist, and docs/security-review.md is written from the rows."""
 
-import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from tests.controlplane.operator.test_tries_of_tenants import FORGED, TRIES
 from tests.controlplane.operator.tries import ACCEPTED, REFUSED
-from tests.support.review import Row, findings, held, page
+from tests.support.review import Row, findings, held, page, standing
 from tests.unit.agent.test_loop import BREAKING
 from tests.unit.agent.test_unpack import LINKS
 from tests.unit.storage.test_hashes import PLAIN, UP
@@ -18,17 +17,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/security-review.md"
 FINDINGS, HELD = findings(), held()
 ROWS = [*FINDINGS, *HELD]
-
-
-def standing(file: Path) -> set[str]:
-    """`function`, or `Class::function`, of each test in a file."""
-    found: set[str] = set()
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        inner = node.body if isinstance(node, ast.ClassDef) else [node]
-        place = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
-        functions = [item for item in inner if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
-        found |= {place + item.name for item in functions if item.name.startswith("test_")}
-    return found
 
 
 def test_every_finding_is_there_once() -> None:

@@ -2,6 +2,7 @@
 behavior, and the tests.
 """
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,14 +67,26 @@ def page() -> str:
         said += ["", f"## {title}", "", "| | threat | before | now | tests |", "|---|---|---|---|---|"]
         for row in rows:
             if row.id.startswith(letter):
-                said.append(f"| {row.id} | {_cell(row.what)} | {_cell(row.before)} | {_cell(row.now)} | {_tests(row)} |")
+                said.append(f"| {row.id} | {cell(row.what)} | {cell(row.before)} | {cell(row.now)} | {links(row.tests)} |")
     said += ["", "## Attacks that failed", "", "| result of the review | now | tests |", "|---|---|---|"]
-    said += [f"| {_cell(row.what)} | {_cell(row.now)} | {_tests(row)} |" for row in others]
+    said += [f"| {cell(row.what)} | {cell(row.now)} | {links(row.tests)} |" for row in others]
     return "\n".join(said) + "\n"
 
 
-def _tests(row: Row) -> str:
-    return "<br>".join(_shown(row.tests))
+def links(tests: tuple[str, ...]) -> str:
+    """Return a cell of a table on a page in docs/ that links to these tests, one line for each file."""
+    return "<br>".join(_shown(tests))
+
+
+def standing(file: Path) -> set[str]:
+    """Return `function`, or `Class::function`, of each test in a file."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        place = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        functions = [item for item in inner if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+        found |= {place + item.name for item in functions if item.name.startswith("test_")}
+    return found
 
 
 def _shown(tests: tuple[str, ...]) -> Iterator[str]:
@@ -83,7 +96,8 @@ def _shown(tests: tuple[str, ...]) -> Iterator[str]:
         yield f"[{file.removeprefix('tests/')}](../{file}): " + ", ".join(f"`{name}`" for name in mine)
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Return a text as a cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

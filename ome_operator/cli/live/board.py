@@ -12,6 +12,7 @@ from ome_operator import keys
 from ome_operator.cache.resources import ACCELERATORS, MODELS, RUNTIMES, SERVICE, SERVING
 from ome_operator.cli.live.cluster_from_manifests import gather
 from ome_operator.cli.live.trees import OURS
+from ome_operator.core.observed.from_api import controller
 from ome_operator.core.observed.nodes import node, node_record
 from ome_operator.core.observed.objects import Child, Manifest, Node, NodeRecord, Observed
 from ome_operator.describe.tree import Tree, tree
@@ -96,7 +97,7 @@ class Looker:
 
     def _unknown(self) -> bool:
         """Return whether some workload belongs to a revision that has not been read yet."""
-        known = {_revision(body) for body in self._kept["ControllerRevision"][0]}
+        known = {_revision(body) for body in self._kept["ControllerRevision"][0] if _of_a_service(body)}
         return any(_revision(body) not in known for body in self._kept["StatefulSet"][0])
 
     async def _read(self, kind: str) -> tuple[list[Manifest], str]:
@@ -108,6 +109,11 @@ class Looker:
         except Forbidden as error:
             return [], str(error)
         return [{"apiVersion": RESOURCES[kind].api_version, "kind": spelled(kind), **body} for body in found], ""
+
+
+def _of_a_service(body: Mapping[str, Any]) -> bool:
+    """Return whether a service controls an object. StatefulSets make ControllerRevisions with the labels of their pods."""
+    return (controller(body.get("metadata") or {}) or {}).get("kind") == SERVICE
 
 
 def _revision(body: Mapping[str, Any]) -> tuple[str, str, str]:

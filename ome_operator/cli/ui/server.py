@@ -182,7 +182,8 @@ class Site:
         body, children = board.bodies[key], board.children[key].values()
         pods = {pod.partition("/")[2]: body for pod, body in board.pods.items() if pod.startswith(f"{key[0]}/")}
         mine = {rank.pod for _, _, group in board.trees[key].groups() for rank in group.ranks}
-        uids = {body["metadata"].get("uid"), *(child.uid for child in children)}
+        uid = body["metadata"].get("uid")
+        uids = {uid, *(child.uid for child in children if child.owner == uid)}
         uids |= {pods[name]["metadata"].get("uid") for name in mine & pods.keys()}
         found = causes(board.trees[key], (body.get("status") or {}).get("conditions") or (), self._shell)
         if len(self._details) > STREAMS:

@@ -1,0 +1,76 @@
+"""Tests that `ome diff` reads the revisions of services whose names begin with every hexadecimal digit.
+
+The StatefulSet controller makes ControllerRevisions with the same labels, whose names come before those of the operator for
+some digits.
+"""
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from ome_operator.cli.app import app
+from ome_operator.cli.live.cluster_from_manifests import gather
+from ome_operator.describe.outcome import outcome
+from tests.support import yamls
+from tests.support.rig import Manifest, Rig
+
+DIGITS = "0123456789abcdef"
+SHAPES = {"e": ("engine",), "pd": ("engine", "decoder")}
+
+
+def by_digit(namespace: str, runtime: Manifest, shape: str) -> dict[str, Manifest]:
+    """Return a service for each digit with which the name of its revision begins. Their annotations differ."""
+    found: dict[str, Manifest] = {}
+    for number in count():
+        parts = {name: {"annotations": {"y": str(number)}} for name in SHAPES[shape]}
+        body = yamls.service(namespace, "x", runtime["metadata"]["name"], **parts)
+        body["spec"].pop("router", None)
+        cluster = gather([yamls.model(), runtime, body])
+        (kept,) = cluster.services()
+        digit = outcome(kept.parsed, cluster.deps()).revision[0]
+        if digit not in found:
+            body["metadata"]["name"] = f"{shape}{digit}"
+            found[digit] = body
+        if len(found) == len(DIGITS):
+            return found
+    raise AssertionError
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_edit_of_a_shared_runtime_is_answered_for_each(rig: Rig, namespace: str, shape: str, tmp_path: Path) -> None:
+    runtime = yamls.runtime(f"digits-{namespace}", decoder=shape == "pd", router=False)
+    rig.create(runtime)
+    services = by_digit(namespace, runtime, shape)
+    for body in services.values():
+        rig.create(body)
+    roles = len(SHAPES[shape])
+    rig.wait("StatefulSets with their own revisions", lambda: theirs(rig, namespace) >= len(DIGITS) * roles, 90)
+    for digit, body in services.items():
+        name = body["metadata"]["name"]
+        assert rig.ready(namespace, name, 60)["status"]["revision"].startswith(digit)
+
+    edited: Any = json.loads(json.dumps(runtime))
+    edited["spec"]["engineConfig"]["runner"]["args"].append("--more")
+    file = tmp_path / "runtime.yaml"
+    file.write_text(yaml.safe_dump(edited))
+    where = ["--kubeconfig", str(rig.cluster.kubeconfig), "-n", namespace]
+    result = CliRunner().invoke(app, ["diff", "-f", str(file), "-o", "json", *where], catch_exceptions=False)
+    assert result.exit_code == 1, result.output
+    said = {one["service"]["name"]: one for one in json.loads(result.stdout)["services"]}
+    assert said.keys() == {body["metadata"]["name"] for body in services.values()}
+    for one in said.values():
+        assert {role["component"] for role in one["restarts"]} == set(SHAPES[shape]), one["sentence"]
+        assert one["why"] == [f"runtime digits-{namespace} engineConfig.runner.args added: --more"], one["sentence"]
+    rig.clear(namespace)
+    rig.delete("ClusterServingRuntime", "", runtime["metadata"]["name"])
+
+
+def theirs(rig: Rig, namespace: str) -> int:
+    """Return the number of ControllerRevisions that StatefulSets have made."""
+    owners = [one["metadata"]["ownerReferences"][0] for one in rig.all("ControllerRevision", namespace)]
+    return sum(owner["kind"] == "StatefulSet" for owner in owners)

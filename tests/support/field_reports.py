@@ -1,0 +1,73 @@
+"""Generates docs/field-reports.md from tests/data/field_reports.yaml: what users reported, the kind of fault behind each
+report, and the tests that keep the kind from coming back.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from tests.support.review import OPEN, cell, links
+
+FILE = Path(__file__).parents[1] / "data/field_reports.yaml"
+SOURCES = {
+    "R": "Public reports of other projects, tried here",
+    "W": "A first week with this project",
+    "M": "Published models",
+    "G": "Routers beside real engines",
+}
+"""First letter of an ID → the title of the source."""
+
+HEAD = """# Reports from the field, row by row
+
+In November 2026, four people tried this project from the outside: with 48 public reports from users of similar projects
+(R), as a user in the first week (W), with 110 published model configurations (M), and with routers beside real engines
+(G). Each report stands for a kind of fault. A row names the kind, the other places that had the same fault, the
+behavior before and now, and the tests that enumerate the kind. A row without a test is marked "open", and describes
+what is left to do.
+
+`tests/docs/test_field_reports.py` checks that each of these tests exists. The rows are in
+[field_reports.yaml](../tests/data/field_reports.yaml), from which `pytest tests/docs/test_field_reports.py
+--update-golden` generates this page.
+"""
+
+
+class Row(NamedTuple):
+    """A report, and what was done about its kind."""
+
+    id: str
+    """Letter of the source, and number of the report in this source."""
+    kind: str
+    """The kind of fault for which the report stands."""
+    siblings: str
+    """The other places that had the fault; "none" if a search found none."""
+    before: str
+    now: str
+    tests: tuple[str, ...]
+    """IDs of pytest, without parameters."""
+
+    @property
+    def open(self) -> bool:
+        """Return whether something is left that no test covers."""
+        return self.now.startswith(OPEN)
+
+
+def rows() -> list[Row]:
+    """Return the rows in the order of the file."""
+    read = yaml.load(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    return [Row(**{**row, "tests": tuple(row["tests"])}) for row in read]
+
+
+def page() -> str:
+    """Return the text of the page."""
+    every = rows()
+    still = [row.id for row in every if row.open]
+    said = [HEAD, f"{len(every)} rows; open: {', '.join(still) or 'none'}."]
+    for letter, title in SOURCES.items():
+        if not (mine := [row for row in every if row.id.startswith(letter)]):
+            continue
+        said += ["", f"## {title}", "", "| | kind | siblings | before | now | tests |", "|---|---|---|---|---|---|"]
+        for row in mine:
+            texts = " | ".join(map(cell, (row.kind, row.siblings, row.before, row.now)))
+            said.append(f"| {row.id} | {texts} | {links(row.tests)} |")
+    return "\n".join(said) + "\n"

@@ -1,0 +1,14 @@
+"""What rules say has no placeholder of Python left in it."""
+
+import re
+
+from ome_operator.lint.finding import Finding
+from tests.support.linting import in_file
+from tests.support.overlays import LINT
+
+
+def test_no_sentence_has_a_name_in_braces() -> None:
+    findings: list[Finding] = [found for path in LINT.glob("corpus/*/*.yaml") for found in in_file(path)]
+    texts = {text for found in findings for text in (found.hit.says, found.hit.remedy)}
+    assert len(texts) > 60
+    assert [text for text in texts if re.search(r"(?<![$({])\{[A-Za-z_.]+\}(?!\})", text)] == []
