@@ -68,9 +68,9 @@ class Linted:
     seconds: float
     services: int
     without: float
-    """Without the rules."""
+    """Milliseconds of a reconciliation without the rules."""
     first: float
-    """With the rules, for a revision that has not been checked before."""
+    """Milliseconds of a reconciliation with the rules, for a revision that has not been checked before."""
     again: float
 
 
@@ -183,7 +183,7 @@ class Wave:
     garbage_s: float = 0.0
     """Part of it that Python's garbage collector took."""
     where: str = ""
-    """Where the thread spent most of it."""
+    """The stack in which the thread spent most of the longest stall."""
 
 
 @dataclass(frozen=True)

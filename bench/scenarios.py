@@ -1,4 +1,4 @@
-"""What is deployed: a number of services of one shape, as plain manifests."""
+"""The scenarios of the benchmark: a number of services of one shape, as plain manifests."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,8 @@
-"""For every suite: counts of examples, golden files that are written anew, tables in the end, and what runs side by side.
+"""Settings for all test suites: the number of hypothesis examples, golden files, tables after the session, and the
+distribution of tests to processes.
 
-Property tests take the same sample every time, or with OME_SOAK=1 many examples that differ from run to run; a failing one
-is printed with the line that repeats it.
+Property tests use the same sample in every run. With OME_SOAK=1 they use many examples, which differ between runs;
+hypothesis prints a line that reproduces a failing example.
 """
 
 import contextlib
@@ -35,11 +36,15 @@ settings.register_profile(
 )
 settings.load_profile("ome")
 STORY = settings(max_examples=300 if SOAK else 12)
-"""Of a property whose examples are whole stories in the simulator: each takes a tenth of a second and more."""
+"""Settings of properties whose examples are complete stories in the simulator. Each example takes at least a tenth of a
+second.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes tests/golden/*/out.yaml anew, and what in.yaml has of `config`: read the difference first."""
+    """Add `--update-golden`, which rewrites tests/golden/*/out.yaml and the copies of `config` in in.yaml. Read the
+    difference before you commit it.
+    """
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/*/out.yaml and pages anew")
 
 
@@ -57,7 +62,7 @@ _TABLES = pytest.StashKey[Tables]()
 
 @pytest.fixture(scope="session")
 def tables(pytestconfig: pytest.Config) -> Tables:
-    """To put tables into."""
+    """Return the tables that are printed after the session, so that a test can add its own."""
     return pytestconfig.stash.setdefault(_TABLES, {})
 
 
@@ -70,7 +75,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: WorkerController) -> None:
-    """Take them; a process that crashed has none."""
+    """Add the tables of a worker process. A process that crashed has none."""
     node.config.stash.setdefault(_TABLES, {}).update(getattr(node, "workeroutput", {}).get("tables", {}))
 
 
@@ -86,7 +91,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 TOGETHER = (
     "tests/node/", *(f"tests/controlplane/{folder}" for folder in ("operator/", "namespaces/", "process/", "adopt/", "")),
 )  # fmt: skip
-"""Folders whose files share a cluster; any other file can go by itself."""
+"""Folders whose files share a cluster and therefore run in one process. Every other file may run in any process."""
 LARGE, FIRST_LETTERS = "tests/controlplane/operator/test_", ("r", "f", "a")
 """Three clusters for a folder of many files, which mostly wait: from `r` on, from `f` on, and the others."""
 RACES = f"{LARGE}races.py::test_services_race_for_the_same_nodes["
@@ -102,11 +107,11 @@ LONG = (
     "tests/unit/controllers/test_waves_of_services.py",
 )
 FIRST = (*TOGETHER, MIXED, LONG, "tests/lint")
-"""The longest first; the many short files fill what is left in the end."""
+"""Folders in the order in which they start: the longest first, so that the many short files fill the rest of the time."""
 
 
 def _unit(nodeid: str) -> str:
-    """What goes to a process as a whole."""
+    """Return the unit of a test: all tests of a unit run in the same process."""
     if SOAK and nodeid.startswith(RACES):
         return f"{RACES}{int(nodeid.removeprefix(RACES).rstrip(']')) % 3}"
     if nodeid.startswith(LARGE):
@@ -121,7 +126,9 @@ def _place(nodeid: str) -> tuple[int, str]:
 
 
 class Units(LoadScopeScheduling):
-    """Hands out what must stay together, in the order of collection; a fifth process begins with what computes."""
+    """A scheduler that gives whole units to processes, in the order of collection. The fifth process starts with tests that
+    only compute.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return _unit(nodeid)
@@ -135,7 +142,9 @@ class Units(LoadScopeScheduling):
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """In a new clone each process begins to compile with other files, and so does a fifth of it, instead of everything."""
+    """Let each process compile other modules first in a new clone, so that five processes do not all compile the same
+    modules.
+    """
     worker = getattr(session.config, "workerinput", None)
     if worker is None:
         return
@@ -150,7 +159,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Units:
-    """Whatever `--dist` says: anything else would bring one cluster up in every process."""
+    """Use `Units` whatever `--dist` is, because any other scheduler would start a cluster in every process."""
     config.option.loadscopereorder = False
     gc.enable()  # this process collects no tests
     return Units(config, log)

@@ -51,8 +51,8 @@ def blanks() -> Iterator[Blanks]:
 
 
 def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> None:
-    """As reported for ten models: their threads occupied all six threads of the agent, even after the models were
-    deleted.
+    """Listings of ten models that never end must not keep threads: once, they occupied all six threads of the agent, even
+    after the models were deleted.
     """
     before = threading.active_count()
     limits = Limits(first=0.001, last=0.01, tries=2, listing=0.3)
@@ -79,9 +79,7 @@ def test_a_listing_ends_and_leaves_no_thread(tmp_path: Path, blanks: Blanks) -> 
 
 
 def test_a_listing_ends_with_its_model(tmp_path: Path, blanks: Blanks) -> None:
-    """As reported for pairs of models that were created and deleted: no thread remained free, and no other model was
-    downloaded.
-    """
+    """A listing of a deleted model must end: once, no thread was left for other models, so no other model was downloaded."""
     before = threading.active_count()
 
     async def pair(number: int) -> None:

@@ -168,7 +168,7 @@ def test_no_right_lets_the_operator_grow_and_of_secrets_it_makes_some() -> None:
 def test_pods_are_created_only_under_the_policy_that_permits_nothing_but_dry_runs(
     values: dict[str, Any], granted: bool, watched: list[str]
 ) -> None:
-    """Without the policy there is no right, in no combination of values."""
+    """Without the policy, the operator has no right to create pods, for every combination of values."""
     made = rendered(watchNamespaces=watched, **values)
     roles = [body for body in made if body["kind"] in ("Role", "ClusterRole")]
     found = [rule for body in roles for rule in body["rules"] if "pods" in rule["resources"] and "create" in rule["verbs"]]

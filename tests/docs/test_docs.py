@@ -10,7 +10,7 @@ from ome_operator.core.reasons import REASONS
 
 ROOT = Path(__file__).parents[2]
 CALLS = frozenset({"Problem", "ProblemError", "Gate", "Condition", "Refusal"})
-"""What carries a reason."""
+"""Classes whose arguments contain a reason."""
 
 
 def literals(source: str) -> set[str]:
@@ -40,7 +40,9 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_what_is_not_made_yet_stands_in_the_readme_and_for_those_who_come_from_ome() -> None:
-    """As long as the condition Advice says it, too."""
+    """The README and docs/migrate.md must name such a field for as long as the condition Advice reports that it has no
+    effect.
+    """
     code = "".join(file.read_text() for file in (ROOT / "ome_operator/core").rglob("*.py"))
     not_yet = (ROOT / "README.md").read_text().partition("## What it does not do yet")[2].partition("\n## ")[0]
     told = "creates no ScaledObject" in code
@@ -60,19 +62,20 @@ STRICT = ("docs/architecture.md", "docs/decisions.md", "CONTRIBUTING.md")
 """Pages in which everything in backticks that looks like a path has to exist."""
 _SUFFIXES = (".py", ".md", ".toml")
 _FOLDERS = ("", "ome_operator")
-"""Where the paths of those pages begin."""
+"""Folders to which the paths on those pages are relative."""
 
 
 def spans(page: str) -> list[str]:
-    """What stands in backticks on a page, without its blocks of code."""
+    """Return the code spans of a page, without its code blocks."""
     text = re.sub(r"^ *```.*?^ *```", "", (ROOT / page).read_text(), flags=re.M | re.S)
     return re.findall(r"`([^`\n]+)`", text)
 
 
 def paths(page: str) -> list[tuple[str, str]]:
-    """(path, symbol) for each path of a page; the symbol is "" where only a file or folder is named.
+    """Return (path, symbol) for each path on a page. The symbol is "" if the page names only a file or folder.
 
-    `ome.io/revision` is a label and `/workers` a URL: a first part with a dot in it, or none at all, is no folder of ours.
+    `ome.io/revision` is a label and `/workers` is a URL: a span whose first part contains a dot, or is empty, names no
+    folder of the repository.
     """
     found = []
     for span in spans(page):
@@ -171,13 +174,13 @@ def test_every_decision_that_is_named_has_a_heading() -> None:
 
 
 def test_every_decision_is_named_by_what_it_rules() -> None:
-    """By code, not by the page itself: who edits that code has to learn what fails."""
+    """Code must name each decision, because an editor of that code has to know which decision it implements."""
     code = [file for folder in ("ome_operator", "ome_local") for file in (ROOT / folder).rglob("*.py")]
     assert headings() - {number for file in code for number in cited(file)} == set()
 
 
 NO_PAGES = {"NOTES.md", "dist/NOTES.md", "NONE.md"}
-"""Made by a release; absent in a test on purpose."""
+"""Pages that a release generates, or that a test expects to be absent."""
 _A_PAGE = re.compile(r"(?<![\w/.*<{-])(?:[.]{1,2}/)*((?:[\w.-]+/)*[\w-]+[.]md)\b")
 _TEXTS = {"", ".cfg", ".json", ".md", ".py", ".sh", ".toml", ".tpl", ".txt", ".yaml", ".yml"}
 _HERE = (
@@ -220,7 +223,9 @@ def test_every_decision_names_a_test_that_exists() -> None:
 
 
 def test_the_version_of_ome_that_was_compared_is_named_in_one_place() -> None:
-    """Other pages lead there; figures say which version was measured. Newer versions exist, and nobody compared them."""
+    """Other pages link to this place, and measurements name the version that was measured. Newer versions of OME exist,
+    which were not compared.
+    """
     pages = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
     named = {page.name for page in pages if re.search(r"\bOME v\d", page.read_text())}
     assert named == {"migrate.md", "performance.md"}

@@ -29,7 +29,7 @@ def lines(block: str) -> list[str]:
 
 
 def blocks(page: Path) -> list[list[str]]:
-    """What a page tells people to type: its blocks of shell, and what stands behind `$` in others."""
+    """Return the commands on a page: its shell blocks, and the lines that begin with `$` in other blocks."""
     found = []
     for language, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL):
         typed = block if language == "sh" else "\n".join(re.findall(r"^ *\$ (.*)$", block, re.MULTILINE))
@@ -42,7 +42,7 @@ OFFLINE = [(str(page), run) for page, block in ALL if (run := [line for line in 
 
 
 def test_every_command_is_listed_and_every_listed_command_stands_on_a_page() -> None:
-    """So that a new command is run, or somebody has said why it cannot be."""
+    """A new command on a page has to be run by a test, or its entry states why it cannot be run."""
     typed = {line for _, block in ALL for line in block}
     listed = [*LISTED["offline"], *LISTED["refused"], *LISTED["elsewhere"]]
     assert sorted(typed - {*listed}) == [], "tests/data/page_commands.yaml does not list them"
@@ -124,7 +124,9 @@ def leaf(words: list[str]) -> tuple[Any, list[str]]:
 
 
 def options(command: Any) -> set[str]:
-    """Of a command, and of those below it: `ome explain` and `ome plan` may leave the word out."""
+    """Return the options of a command and of its subcommands, because `ome explain` and `ome plan` accept a missing
+    subcommand.
+    """
     below = getattr(command, "commands", {}).values()
     return {name for param in command.params for name in param.opts + param.secondary_opts} | {
         name for each in below for name in options(each)
@@ -133,7 +135,9 @@ def options(command: Any) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name if page.parent.name != "charts" else page.parent.name)
 def test_commands_in_sentences_exist(page: Path) -> None:
-    """With their options: `ome undo NAME --to …`; but those that a page calls missing."""
+    """Commands are checked with their options, such as `ome undo NAME --to …`. Commands that a page describes as missing
+    are skipped.
+    """
     there = page.read_text().partition("\n## What is missing")[0]
     text = re.sub(r"^ *```.*?^ *```", "", there, flags=re.MULTILINE | re.DOTALL)
     for span in re.findall(r"`(?:kubectl )?ome ([a-z][^`]*)`", text):
@@ -146,7 +150,7 @@ def test_commands_in_sentences_exist(page: Path) -> None:
 
 
 def test_files_that_commands_name_are_there() -> None:
-    """Of this repository; what people bring has names of its own."""
+    """Files of this repository must exist. Files of users have other names."""
     for page, block in ALL:
         for word in (word for line in block for word in line.split()):
             if re.match(r"(config|charts|images|examples|tests)/", word):

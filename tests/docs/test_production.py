@@ -24,7 +24,7 @@ VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
 def spans() -> list[str]:
-    """What stands in backticks, without blocks of code; in a table a bar is written `\\|`."""
+    """Return the code spans of the page, without code blocks. In a table, a vertical bar is escaped with a backslash."""
     text = re.sub(r"^ *```.*?^ *```", "", PAGE, flags=re.M | re.S)
     return [span.replace("\\|", "|") for span in re.findall(r"`([^`\n]+)`", text)]
 
@@ -37,7 +37,7 @@ def commands() -> list[str]:
 
 
 def rendered() -> str:
-    """What `/metrics` answers when something of each kind has happened."""
+    """Return the response of `/metrics` after at least one event of each kind."""
     return metrics.everything().text()
 
 
@@ -125,7 +125,7 @@ def test_the_rollout_example_can_be_read() -> None:
 
 
 def changed_by(change: dict[str, Any]) -> list[Manifest]:
-    """What a pass applies to Kimi K2, which was whole before, when something else is so."""
+    """Return the manifests that a pass applies to Kimi K2, which was complete, after this change."""
     world = World(*parts.kimi(), seed=1)
     world.settle()
     assert not world.sync().apply, "nothing is to do before"
@@ -136,7 +136,7 @@ def changed_by(change: dict[str, Any]) -> list[Manifest]:
 
 
 def test_an_upgrade_of_the_operator_replaces_routers_and_no_engine() -> None:
-    """The registry beside a router is the operator's image."""
+    """Routers are replaced because the image of their registry sidecar is the operator's image."""
     (deployment,) = changed_by({"registry_image": "registry:2"})
     assert deployment["kind"] == "Deployment"
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}

@@ -11,19 +11,19 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMPARISON = (ROOT / "docs/comparison.md").read_text()
 SCREEN = 24
-"""Lines of a terminal; a browser shows more."""
+"""Number of lines that a terminal shows; a browser shows more."""
 PAGES = ("README.md", "docs/production.md", "docs/performance.md", "docs/comparison.md")
 NOTHING = ("–", "not measured")
 """Cells that claim nothing."""
 
 
 def section(text: str, heading: str) -> str:
-    """What stands below a heading."""
+    """Return the text below a heading."""
     return re.split(r"^## ", re.split(rf"^## {re.escape(heading)}$", text, flags=re.M)[1], flags=re.M)[0]
 
 
 def table(text: str) -> list[list[str]]:
-    """The cells of the first table, its head included; bold is no part of a cell."""
+    """Return the cells of the first table with its header, without bold markup."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip().replace("**", "") for cell in line.strip("|").split(" | ")] for line in lines if "---" not in line]
 
@@ -64,7 +64,7 @@ def test_versions_that_were_run_are_those_that_are_run() -> None:
 
 
 def headings(page: str) -> set[str]:
-    """How GitHub calls the headings of a page."""
+    """Return the anchors that GitHub gives to the headings of a page."""
     found = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
@@ -79,7 +79,7 @@ def test_links_into_pages_find_their_heading(page: str) -> None:
 
 
 def test_words_that_are_explained() -> None:
-    """A stranger meets them in every message."""
+    """These words occur in messages, so a new user needs an explanation."""
     explained = {word.rstrip("s") for word in re.findall(r"\*([a-z]+)\*", section(README, "The three files"))}
     assert {"component", "role", "group", "rank", "revision", "slice"} <= explained
 

@@ -1,4 +1,4 @@
-"""What docs/scaling.md shows does what the page says."""
+"""Tests that the examples in docs/scaling.md do what the page says."""
 
 import re
 import textwrap
@@ -21,7 +21,7 @@ def blocks() -> list[dict[str, Any]]:
 
 
 def services() -> list[ReplicaPolicy]:
-    """What the fragments of services ask for, in their order: by hand, an HPA, autoscalers of nodes, KEDA."""
+    """Return the replica policies of the example services, in the order of the page: manual, HPA, node autoscalers, KEDA."""
     specs = [block["spec"] for block in blocks() if set(block) == {"spec"}]
     return [replica_policy(parts.service(engine={}, **spec), None, "decoder") for spec in specs]
 

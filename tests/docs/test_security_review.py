@@ -63,24 +63,24 @@ REPORTED = {
     "(widen|unlabel) a Role of ours": 2, "bind ": 4, "ClusterRoleBinding": 1, "Opaque Secret|token as a Secret": 2,
     "^BaseModel|ServingRuntime|status of NodeModels": 3, "another Lease": 1, "its own policy": 1,
 }  # fmt: skip
-"""What was refused in the review, by our names."""
+"""Names of the attempts that were refused in the review, as patterns, with their number."""
 REFUSED_SINCE = {
     "bind a foreign Role of rights that it has", "autoscaler of a foreign Deployment", "budget over all pods",
     "Service with external addresses", "StatefulSet in its own namespace", "RoleScale in kube-system",
     "ClusterBaseModel of an evil hub, with a made-up owner", "node: another owner in place of an owner",
     "node: another finalizer in place of a finalizer",
 }  # fmt: skip
-"""What was accepted there, and need not be."""
+"""Attempts that were accepted in the review and are refused now."""
 ACCEPTED_STILL = {
     "node: label of a model", "Role of routers", "its binding", "StatefulSet with its labels",
     "SSH keys with a made-up owner", "Job with a made-up owner", "InferenceService with a made-up owner",
 }  # fmt: skip
-"""What was accepted there, because the operator needs it or no policy can tell."""
+"""Attempts that were accepted in the review and still are, because the operator needs them or no policy can detect them."""
 ACROSS = {
     "model on a claim": 1, "results on a claim": 1, "`..`": 4, "/etc": 2, "whose owner is the victim": 1, "the name of": 5,
     "what another namespace has": 1, "weights of another": 1,
 }  # fmt: skip
-"""What a tenant tried across namespaces."""
+"""Attempts of a tenant across namespaces, by a word of their name, with their number."""
 
 
 def test_no_try_is_missing() -> None:

@@ -1,4 +1,4 @@
-"""What the first documents say is true here, row by row, and docs/seeds.md is written from the rows."""
+"""Tests of each row of claims from the first documents. docs/seeds.md is generated from these rows."""
 
 from typing import Any
 

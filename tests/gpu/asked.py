@@ -1,4 +1,4 @@
-"""What is asked of an engine, over HTTP."""
+"""HTTP requests to an engine, and what they return."""
 
 import json
 import statistics
@@ -28,19 +28,19 @@ def post(url: str, body: dict[str, Any], timeout_s: float = 120) -> dict[str, An
 
 
 def tokens(url: str, text: str, count: int = 16, **more: Any) -> list[int]:
-    """What the model says at temperature 0, as token ids."""
+    """Return the token IDs that the model generates at temperature 0."""
     sampling = {"temperature": 0, "max_new_tokens": count, "ignore_eos": True}
     found: list[int] = post(f"{url}/generate", {"text": text, "sampling_params": sampling, **more})["output_ids"]
     return found
 
 
 def all_tokens(url: str, **more: Any) -> list[list[int]]:
-    """Of every prompt, one after the other."""
+    """Return the token IDs for every prompt, one request after the other."""
     return [tokens(url, prompt, **more) for prompt in PROMPTS]
 
 
 def streamed(url: str) -> int:
-    """Events of a chat that streams; the last one says that it is done."""
+    """Return the number of events of a streamed chat. The last event must be `[DONE]`."""
     body = {"model": "any", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 6, "stream": True}
     request = urllib.request.Request(
         f"{url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -52,7 +52,7 @@ def streamed(url: str) -> int:
 
 
 def called(url: str) -> dict[str, Any]:
-    """The arguments of a call of TOOL; a grammar makes even random weights fill them in."""
+    """Return the arguments of a call of TOOL. A grammar makes even a model with random weights fill them in."""
     body = {
         "model": "any",
         "messages": [{"role": "user", "content": "Weather?"}],

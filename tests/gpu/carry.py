@@ -62,7 +62,7 @@ def requirements(packages: Iterable[Package]) -> str:
 
 
 def download_command(file: Path, target: Path) -> list[str]:
-    """How pip downloads the requirements in FILE to TARGET, for the machine's Python and not for this one."""
+    """Return the pip command that downloads the requirements in FILE to TARGET, for the Python of the other machine."""
     platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in GLIBC] + ["--platform=manylinux2014_x86_64"]
     return [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:",
@@ -103,7 +103,7 @@ def too_large(folder: Path, limit: int = LIMIT) -> str:
 
 
 def carry(site: Path) -> str:
-    """Replaces SITE by a folder with all packages; returns why this failed, or ""."""
+    """Replace the folder SITE with a folder that contains all packages. Return why this failed, or ""."""
     if not shutil.which("strip"):
         return "strip is missing: install binutils."
     if site.exists() and not (site / "deep_gemm").is_dir() and any(site.iterdir()):

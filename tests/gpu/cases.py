@@ -26,7 +26,7 @@ CHUNK = 131_072
 LOADS = (Load(2000, 100), Load(30_000, 2000))
 """The requests of the published figures, and those of an agent (docs/sizing.md)."""
 FEW, MANY = 8, 128
-"""Requests of a rank that are measured beside the predicted number."""
+"""Numbers of requests per rank that are measured in addition to the predicted number."""
 
 
 @dataclass(frozen=True)

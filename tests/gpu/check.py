@@ -27,7 +27,7 @@ from tests.gpu.rendered import Manifest, Process
 
 PLACE = Path("/tmp/ome-gpu")
 WITHIN_S = float(os.environ.get("OME_GPU_WITHIN_S", "200"))
-"""How long an engine may take to be healthy."""
+"""Seconds within which an engine has to become healthy."""
 ENDS_AT = time.monotonic() + float(os.environ.get("OME_GPU_ALL_S", "1800"))
 Facts = dict[str, Any]
 KEPT = re.compile(
@@ -46,7 +46,7 @@ class Running:
     seconds: float
 
     def said(self, pattern: str) -> list[str]:
-        """What the log says, by a pattern of one group."""
+        """Return the matches of a pattern with one group in the log."""
         return re.findall(pattern, self.log.read_text(errors="replace"))
 
 
@@ -65,7 +65,7 @@ class Checks:
 
     @contextmanager
     def running(self, name: str, what: Process, page: str = "/health") -> Iterator[Running]:
-        """Until the page is there; the process and its children end with the block."""
+        """Start a process, wait until its page answers, and yield it. The process and its children end with the block."""
         log = self.out / f"{name}.log"
         begin = time.monotonic()
         with log.open("wb") as file:
@@ -94,7 +94,7 @@ class Checks:
                     continue
 
     def step(self, name: str, run: Callable[[], Facts]) -> None:
-        """One step; its facts, or why there are none."""
+        """Run a step and store its facts, or the reason why it failed."""
         begin = time.monotonic()
         try:
             found: Facts = {"ok": True} | run()
@@ -127,7 +127,9 @@ class Checks:
             }
 
     def pair(self, *more: str) -> Facts:
-        """Prefill, decode and router as rendered, beside one plain server; with more flags no speeds are measured."""
+        """Start prefill, decode and router as rendered, and a plain server for comparison. With additional flags, no speeds
+        are measured.
+        """
         prefill, decode, plain = (
             self.engine(name, number).but(*more)
             for number, name in enumerate(("pair-engine", "pair-decoder", "plain-engine"))
@@ -180,7 +182,7 @@ class Checks:
             return found
 
     def adapters(self, one: Running) -> Facts:
-        """Adapters of the service change what the model says; one of zeros does not."""
+        """Check that the adapters of the service change the generated tokens, and that an adapter of zeros does not."""
         plain, silent = asked.all_tokens(one.url), asked.all_tokens(one.url, lora_path="silent")
         poet, again = asked.all_tokens(one.url, lora_path="poet"), asked.all_tokens(one.url, lora_path="poet")
         models = json.loads(asked.get(f"{one.url}/v1/models"))
@@ -261,7 +263,7 @@ def _gpu() -> str:
 
 
 def _parsed(samples: list[Manifest], out: Path) -> Facts:
-    """What became of each; all arguments go to a file."""
+    """Return the result of each sample. All arguments are written to a file."""
     found = parsing.parsed(samples, PLACE / "configs")
     (out / "parsed.json").write_text(json.dumps(found))
     return {name: "skipped" if "skipped" in one else one.get("refused", "accepted")[-300:] for name, one in found.items()}

@@ -1,4 +1,4 @@
-"""What SGLang's own argument parser makes of a command on this machine: prints the arguments as JSON. Nothing is loaded."""
+"""Print, as JSON, the arguments that SGLang's own parser returns for a command on this machine. Nothing is loaded."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Every engine command of the samples through SGLang's own parser, with a real GPU beside it. Nothing is loaded."""
+"""Pass every engine command of the samples to SGLang's own parser on a machine with a real GPU. Nothing is loaded."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.unit.modelinfo import configs
 
 Facts = dict[str, Any]
 _IMAGE = "/sglang:v0.5.23"
-"""What is installed here; others have other arguments."""
+"""Part of the image whose SGLang is installed on this machine. Other images have other arguments."""
 _WITHIN_S = 150
 _FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 _CODER = {
@@ -36,7 +36,7 @@ _CONFIGS = {
     "20b": configs.GPT_OSS_20B, "Scout": configs.LLAMA4_SCOUT, "Maverick": configs.LLAMA4_MAVERICK, "Coder": _CODER,
     "M2": _M2,
 }  # fmt: skip
-"""A word of a model's path -> its config.json; the first that fits."""
+"""Mapping of a word in a model's path to its config.json. The first word that occurs in the path counts."""
 
 
 def parsed(samples: list[Manifest], folder: Path) -> Facts:
@@ -49,7 +49,7 @@ def parsed(samples: list[Manifest], folder: Path) -> Facts:
 
 
 def _asked(manifest: Manifest, folder: Path) -> Process | Facts:
-    """The engine on a model that lies in this folder; or why it is none to ask about."""
+    """Return the engine's process for a model in this folder, or facts with the reason why it is not parsed."""
     box = rendered.main_container(manifest)
     if not (_IMAGE in box["image"] and box.get("command", [""])[-1] == "sglang.launch_server" and _leads(manifest)):
         return {"skipped": box["image"]}

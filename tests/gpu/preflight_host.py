@@ -1,4 +1,6 @@
-"""What the machine of a GPU check has, read without the code of the check. Needs only Python's standard library."""
+"""Read the properties of the machine for a GPU check, independently of the check's code. Needs only Python's standard
+library.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ OPEN_FILES = 1 << 20
 
 @dataclass(frozen=True)
 class Machine:
-    """What this machine has, read without the code of the check."""
+    """Properties of this machine, read independently of the code of the check."""
 
     gpus: int
     driver: int

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MAGIC = 0xBA55ED50
-"""How a part begins: magic, version, size of this header, size of what follows."""
+"""Format of the beginning of a part: magic, version, size of this header, and size of the data behind the header."""
 PTX, ELF = 1, 2
 Entry = tuple[int, int, int, int]
 """Kind, compute capability, where the code begins, and its size."""

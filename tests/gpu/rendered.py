@@ -1,4 +1,4 @@
-"""What the operator renders, as processes of one machine: every pod gets an address of the loopback interface."""
+"""Run the rendered manifests as processes of one machine: every pod gets an address of the loopback interface."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def part(manifest: Manifest) -> str:
 
 
 def variables(manifest: Manifest, address: str) -> dict[str, str]:
-    """As the kubelet would set them for the first pod, whose name leads to `address`."""
+    """Return the variables that the kubelet would set for the first pod, whose name resolves to `address`."""
     fields = {"metadata.name": f"{manifest['metadata']['name']}-0", "status.podIP": address}
     found: dict[str, str] = {}
     for one in main_container(manifest).get("env", ()):
@@ -68,7 +68,9 @@ def process(manifest: Manifest, number: int) -> Process:
 
 
 def router(manifest: Manifest, prefill: Process, decode: Process) -> Process:
-    """The router, told the two engines: there is no cluster in which to discover them."""
+    """Return the router with the addresses of both engines as arguments, because there is no cluster in which it could
+    discover them.
+    """
     env = variables(manifest, "127.0.0.1")
     box = main_container(manifest)
     words = [_filled(word, env) for word in (*box["command"], *box["args"])]

@@ -174,7 +174,7 @@ TITLES = {
     "gemm_fp8": "matrices, FP8, one scale each",
     "gemm_fp8_blocks": "matrices, FP8, scales of blocks of 128",
 }
-"""What the parts of the step `roofline` measure."""
+"""Titles of the parts of the step `roofline`."""
 
 
 def rates(found: Sequence[Run]) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""That the kernel libraries are downloaded as pinned, and that what does not fit is refused; without network."""
+"""Tests that the kernel libraries are downloaded as pinned, and that a download with another digest is refused; without
+network.
+"""
 
 import re
 import subprocess

@@ -29,7 +29,7 @@ def random(*shape: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("quantize", [True, False])
 def test_a_norm_adds_the_residual_first(quantize: bool) -> None:
-    """The sum is normalized and stays in the residual; the latent part of a key is not quantized."""
+    """The kernel normalizes the sum, which also stays in the residual. The latent part of a key is not quantized."""
     x, residual, weight = random(3, 1536), random(3, 1536), random(1536)
     total = x.float() + residual.float()
     scale = column_major(3, 12, device=DEVICE) if quantize else None
@@ -73,7 +73,7 @@ def test_the_last_numbers_of_a_head_are_rotated() -> None:
 
 
 def test_the_bias_chooses_experts_and_does_not_weigh_them() -> None:
-    """As Kimi K2's router does."""
+    """Kimi K2's router works like this: the bias influences the choice of experts, and not their weights."""
     scores, bias = torch.randn(5, 384, device=DEVICE), torch.randn(384, device=DEVICE) / 10
     weights = torch.empty(5, 8, device=DEVICE)
     chosen = torch.empty(5, 8, device=DEVICE, dtype=torch.int32)
@@ -86,7 +86,7 @@ def test_the_bias_chooses_experts_and_does_not_weigh_them() -> None:
 
 @pytest.mark.parametrize("by_expert", [True, False])
 def test_each_expert_multiplies_its_own_rows(by_expert: bool) -> None:
-    """With parts of the same size for each expert, or one part after the other."""
+    """The rows are either parts of the same size for each expert, or one part after the other."""
     values, scales = random_weights((3, 256, 256), DEVICE)
     counts = [5, 0, 70]
     starts = [0, 80, 160] if by_expert else [0, 5, 5]

@@ -1,4 +1,4 @@
-"""Real engines on a real GPU; and, without one, that what is rendered for them is complete."""
+"""Test real engines on a real GPU. Without a GPU, check that the manifests rendered for them are complete."""
 
 import importlib.util
 import json
@@ -21,7 +21,7 @@ NEEDS = pytest.mark.skipif(
 
 
 def render(to: Path, *words: str) -> Path:
-    """What the operator would create, as a file."""
+    """Render what the operator would create into a file."""
     command = [sys.executable, "-m", "ome_operator", "render", *words, "-o", "json"]
     to.write_text(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     return to
@@ -48,7 +48,9 @@ def test_every_variable_of_a_command_is_known(one: Path) -> None:
 @NEEDS
 @pytest.mark.timeout(0)
 def test_the_pair_says_what_one_server_says(one: Path, tmp_path: Path) -> None:
-    """Prefill, decode and router as rendered, against one server; exactly, where sums do not depend on the batch."""
+    """Prefill, decode and router as rendered must generate the tokens of a single server, exactly where sums do not depend
+    on the batch.
+    """
     samples = tmp_path / "samples.json"
     samples.write_text(json.dumps({"items": []}))
     found = check.main(one, samples, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""That samples can be parsed side by side, without SGLang."""
+"""Tests that samples can be parsed in parallel, without SGLang."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def test_no_parser_reads_a_config_that_is_written_again(monkeypatch: pytest.Monk
 
 
 def test_a_parser_that_never_answers_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What the others said is kept."""
+    """The results of the other parsers are kept."""
 
     def run(command: list[str], env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
         if env["SLOW"]:

@@ -1,4 +1,6 @@
-"""The step that runs the preflight check on a real GPU; here without one: what it starts, and how it judges the results."""
+"""Tests of the step that runs the preflight check on a real GPU, on a machine without one: what the step starts, and how it
+judges the results.
+"""
 
 import json
 import os
@@ -76,7 +78,7 @@ def test_the_check_gets_what_its_container_gets(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(Machine.read().gpus), reason="needs a machine without a GPU")
 def test_all_cases_without_a_gpu_and_without_torch(tmp_path: Path) -> None:
-    """As a program: one JSON object for each case on stdout, and nothing else."""
+    """The step runs as a program: it prints one JSON object for each case on stdout, and nothing else."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     command = [sys.executable, "-m", "tests.gpu.preflight_step"]
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -114,7 +116,9 @@ def test_a_pod_without_faults(step: Step, tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_result_that_differs_from_the_machine_is_not_ok(
     step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Findings that are missing, findings that nobody expects, and a collective that fails or does not run."""
+    """A result is not ok if findings are missing, if there are unexpected findings, or if a collective fails or does not
+    run.
+    """
     machine = step.machine
     step.machine = replace(machine, gpus=2)
     assert "no finding of gpus" in step.check(own("missing", step))["why"]

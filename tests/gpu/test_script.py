@@ -19,7 +19,7 @@ def step(name: str, code: str, limit: float = 20.0, needs: tuple[str, ...] = ())
 
 
 def test_the_dry_run_names_every_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """With its command, its limit and its place in the order; nothing runs."""
+    """The dry run prints the command, the limit and the order of each step, and runs nothing."""
     monkeypatch.setattr(sys, "argv", ["tests.gpu", "--dry-run"])
     script.main()
     printed = capsys.readouterr().out.splitlines()
@@ -61,7 +61,7 @@ def test_results_are_the_lines_with_json(tmp_path: Path) -> None:
 
 
 def test_a_step_that_hangs_costs_its_own_limit(tmp_path: Path) -> None:
-    """What it printed before is kept, and the next step runs."""
+    """The output of the step is kept, and the next step runs."""
     hanging = 'import time; print(\'{"step": "slow", "part": "read"}\', flush=True); time.sleep(60)'
     results = script.run([step("slow", hanging, limit=2.0), step("next", "pass")], 60, tmp_path)
     assert {"step": "slow", "part": "read"} in results

@@ -21,7 +21,7 @@ PRESENT = VARIANTS[0]
 
 
 def test_each_row_is_predicted_as_by_the_planner() -> None:
-    """With the planner's constants, for every row and figure."""
+    """With the planner's constants, the result is equal for every row and figure."""
     rows = answered()
     for row, ratios in zip(rows, Problem(rows, PRESENT).ratios(fitted().logs), strict=True):
         guessed, seen = figures(row, predict(row, fitted()))
@@ -30,7 +30,7 @@ def test_each_row_is_predicted_as_by_the_planner() -> None:
 
 
 def test_the_fit_costs_no_more_than_the_planner_s() -> None:
-    """It minimizes the same cost, from another start and longer."""
+    """The fit minimizes the same cost as the planner's, from another start and with more iterations."""
     problem = Problem(answered(), PRESENT)
 
     def cost(constants: dict[str, float]) -> float:
@@ -41,7 +41,7 @@ def test_the_fit_costs_no_more_than_the_planner_s() -> None:
 
 
 def test_a_bounded_term_is_never_faster_than_the_peak() -> None:
-    """Without time for messages, layers and requests, a step takes at least the time at the rates of the data sheet."""
+    """Without the time for messages, layers and requests, a step is never faster than the rates of the data sheet permit."""
     rows = [row for row in answered() if row.place.gpu.family == "hopper" and row.prefill is None]
     fast = dict.fromkeys(Problem(rows, PRESENT).prior, -5.0)
     free, bound = (Problem(rows, variant).ratios(fast) for variant in (PRESENT, Variant("bound", bound=True)))
@@ -60,7 +60,7 @@ def test_copies_cost_time() -> None:
 
 
 def test_the_measured_factors_are_those_of_kernels() -> None:
-    """Those that docs/sizing.md states. On average, no kernel was faster than the data sheet."""
+    """The factors are those that docs/sizing.md states. On average, no kernel was faster than the data sheet."""
     factors = {name: round(factor, 2) for name, factor in measured().items()}
     assert factors == {
         "decode.weights": 1.72,
@@ -75,7 +75,7 @@ def test_the_measured_factors_are_those_of_kernels() -> None:
 
 
 def test_the_page_has_a_row_for_every_variant() -> None:
-    """In this order. If this fails, run `python -m tests.gpu.variants`."""
+    """The rows are in this order. If the test fails, run `python -m tests.gpu.variants`."""
     page = (tables.DOCS / "sizing.md").read_text()
     table = page.split("<!-- fit variants -->\n")[1].split("<!-- end of fit variants -->")[0].splitlines()
     assert [line.split(" | ")[0].removeprefix("| ") for line in table[2:]] == [PUBLISHED, *(each.title for each in VARIANTS)]

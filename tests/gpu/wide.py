@@ -21,7 +21,7 @@ RANK, ALPHA = 8, 16
 
 
 def put(folder: Path) -> int:
-    """Write the model; its weights' bytes."""
+    """Write the model, and return the number of bytes of its weights."""
     import torch
     from safetensors.torch import save_file
 

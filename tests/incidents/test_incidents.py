@@ -1,6 +1,8 @@
-"""What the operator decided in an incident, it decides again: a recording that is moved here is a test from then on.
+"""Tests that the operator decides again as it decided in an incident. A recording that is moved into this folder becomes a
+test.
 
-Where another decision is meant: `pytest tests/incidents --update-golden`, after `ome replay FILE` has shown the difference.
+After an intended change of a decision, run `ome replay FILE`, read the difference, and then run `pytest tests/incidents
+--update-golden`.
 """
 
 import re
@@ -38,8 +40,10 @@ MEANT: dict[str, tuple[int, tuple[str, ...]]] = {
     "rank-deleted": (1, (*BACK, "Scaled True")),
     "group-drained": (1, (*BACK, "Scaled True")),
 }
-"""Fault -> how often a group is recycled for it, and what is done and said, in this order, whoever wrote the file anew. The
-services serve with their other groups meanwhile, so it is Scaled that states when all groups are back."""
+"""For each fault: the number of recycles of a group, and lines of the replay that must occur in this order. The golden file
+alone would not prove them, because anyone can regenerate it. The services keep serving with their other groups, so it is
+the condition Scaled that reports when all groups are back.
+"""
 FILES = sorted(path.name for path in HERE.glob("*.json*"))
 
 

@@ -25,7 +25,7 @@ from tests.unit.sizing.test_compare import JOB
 UV = Path(sys.executable).parent / "uv"
 PARTS: Mapping[str, Mapping[str, Any]] = read(ROOT / "tests/data/commands.yaml")[0]
 REFUSES = "http://127.0.0.1:1"
-"""An address where nobody listens."""
+"""An address on which no server listens."""
 LEAVES = """
 import json, typer
 from ome_operator.cli.app import app
@@ -80,7 +80,7 @@ def run(*words: object, **more: object) -> Done:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `pip wheel .` makes it, with the build backend of this environment."""
+    """Return the wheel that `pip wheel .` builds with the build backend of this environment."""
     folder = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder, cwd=ROOT)
     (made,) = folder.glob("*.whl")
@@ -119,7 +119,9 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """What it depends on comes from the lock, and mostly from the cache of `make setup`."""
+    """Install the wheel. Its dependencies have the versions of the lock file and mostly come from the cache of `make
+    setup`.
+    """
     there = tmp_path_factory.mktemp("elsewhere")
     run(sys.executable, "-m", "venv", "--without-pip", there / "venv")
     lock = ROOT / "requirements.lock"
@@ -159,7 +161,7 @@ def test_it_carries_what_commands_read(wheel: Path) -> None:
 
 
 def test_no_command_is_forgotten(installed: Installed) -> None:
-    """Those of the package for local clusters are there, too."""
+    """The commands for local clusters, which are in another package, must be available too."""
     done = run(installed.bin / "python", "-c", LEAVES, cwd=installed.there, env=installed.environment)
     leaves = {*json.loads(done.stdout)}
     assert {"operator", "demo", "local up", "plan layouts"} <= leaves
@@ -179,7 +181,7 @@ def test_both_programs_start(installed: Installed) -> None:
 
 
 def test_commands_work_with_what_came_in_the_wheel(installed: Installed) -> None:
-    """In the order of the table, for the first writes what others read."""
+    """The commands run in the order of the table, because the first command writes files that other commands read."""
     rows = [(command, row) for command, lines in PARTS["alone"].items() for row in lines]
     found = installed.told([(command, row["line"]) for row in lines] for command, lines in PARTS["alone"].items())
     for (command, row), done in zip(rows, found, strict=True):
@@ -199,7 +201,7 @@ def documented(command: str) -> int:
 
 @pytest.fixture(scope="module")
 def kimi(installed: Installed) -> Installed:
-    """With the folder that many commands read."""
+    """Return the installation with the folder that many commands read."""
     if not (installed.there / "kimi").exists():
         installed.ome("generate", PARTS["alone"]["generate"][0]["line"])
     return installed
@@ -209,7 +211,7 @@ ON_CLUSTERS = [(command, line) for command, lines in PARTS["cluster"].items() fo
 
 
 def test_a_cluster_that_refuses_is_said(kimi: Installed) -> None:
-    """With a sentence and the documented exit code."""
+    """The command prints a sentence and exits with the documented code."""
     found = kimi.told([(command, line) for line in lines] for command, lines in PARTS["cluster"].items())
     for (command, line), done in zip(ON_CLUSTERS, found, strict=True):
         assert (done.returncode, done.stdout) == (documented(command), ""), (line, done.stderr)

@@ -166,7 +166,7 @@ SAID = (broken([HELLO, ANSWER, *ORDERS]) | ANY).map(dumped) | st.binary(max_size
 
 @given(SAID)
 def test_what_ranks_say(raw: bytes) -> None:
-    """Whatever arrives at the port gives a value that the check can use, or an error that it expects."""
+    """Any bytes that arrive at the port lead to a value that the check can use, or to an error that it expects."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(raw.replace(b"\n", b" ")[:60_000] + b"\n")

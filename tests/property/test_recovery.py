@@ -83,7 +83,7 @@ def recorded(fleet: Fleet) -> bool:
 def test_whatever_happens_groups_come_back_and_what_serves_is_left_alone(
     sizes: list[int], story: list[Any], seed: int
 ) -> None:
-    """Also with an operator that dies after any number of deletions, or whose status is not stored."""
+    """The property also holds if the operator is killed after any number of deletions, and if its status is not stored."""
     fleet = Fleet(sizes, PATIENT, seed)
     for fault, passes, survives, stores in story:
         fleet.fail(*fault)

@@ -227,7 +227,9 @@ def test_a_slice_that_comes_and_loses_all_its_leaders_comes_again() -> None:
 @settings(max_examples=300 if SOAK else 12)
 @given(BIG, seeds, st.lists(st.integers(0, 12), max_size=2))
 def test_a_service_keeps_serving_while_it_is_rolled_out(shape: Shape, seed: int, kills: list[int]) -> None:
-    """Also with restarts of the operator during the rollout. The world checks order, draining and surge."""
+    """The property also holds if the operator restarts during the rollout. The simulated world checks order, draining and
+    surge.
+    """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     capacity = Capacity(world, shape)

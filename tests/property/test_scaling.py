@@ -32,7 +32,9 @@ def worker_sets(world: World) -> int:
     lags,
 )
 def test_scaling_touches_only_the_highest_groups(shape: Shape, changes: list[tuple[int, int]], seed: int, lag: int) -> None:
-    """Also for scaling that is reversed midway. The world checks at each deletion that leaders go before workers."""
+    """The property also holds for scaling that is reversed before it has ended. The simulated world checks at each deletion
+    that leaders are deleted before workers.
+    """
     world = World(shape.service(), shape.deps(), seed)
     world.settle()
     world.lag = lag

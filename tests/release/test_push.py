@@ -37,7 +37,7 @@ def tags(front: Front) -> dict[str, list[str]]:
 
 
 def test_all_of_it_is_there_and_helm_takes_the_chart(front: Front, layout: Layout, tmp_path: Path) -> None:
-    """By `oci://`, with the certificate of SSL_CERT_FILE and nothing else."""
+    """The chart is pulled by `oci://`, with only the certificate in SSL_CERT_FILE."""
     items = release(layout, tmp_path)
     push(items, layout.folder, f"{front.host}/us", "0.1.0")
     assert tags(front) == {name: ["0.1.0"] for name in REPOSITORIES}

@@ -8,7 +8,7 @@ from ome_operator.controllers.inferenceservice import secret_data
 from tests.support.shipped import AGENTS, GPUS, RUNTIME, SEED, documents, env, flags, pairs, rank, runtime, servers_words
 
 NODES = {RUNTIME: (4, 12), SEED: (4, 12), AGENTS: (2, 8)}
-"""Of a group of prefill, of a group of decode."""
+"""Number of nodes of a prefill group and of a decode group."""
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from tests.support.simulator import START
 from tests.support.stages import ALONE, CHOSEN, MEASURED, NAMED, OLDER, SHORT, Bodies
 
 Look = Callable[[Bodies, Bodies], str]
-"""What is seen of bodies; the bodies before the field was set come first."""
+"""A function that checks bodies; the bodies before the field was set come first."""
 
 
 def _now(look: Callable[[Bodies], str]) -> Look:
@@ -95,7 +95,7 @@ BESIDE: tuple[tuple[str, str, Callable[[str], Body]], ...] = (
     ("short", r"(spec)\.source\.storageUri", lambda part: {"short": {part: {"source": {"huggingface": None}}}}),
     ("benchmark", r"(spec)\.endpoint\.inferenceService", lambda _: {"benchmark": _SERVED}),
 )  # fmt: skip
-"""What has to be written beside a field so that it can mean something."""
+"""What has to be written in addition to a field for the field to have a meaning."""
 RESTARTS = "spec.rollout.restartedAt"
 """The field that is there to make a new revision, which no other may do by its mere presence."""
 
@@ -148,7 +148,7 @@ def groups() -> Iterator[tuple[str, str]]:
 
 
 def silent(name: str, field: Field) -> str:
-    """What is wrong with a field, "" when it is read, or is listed and told."""
+    """Return what is wrong with a field; "" if it has an effect, or is listed and reported."""
     part, looks = PARTS[name]
     top, hint = row(name, field.path)
     if top:
@@ -163,7 +163,7 @@ def silent(name: str, field: Field) -> str:
 
 
 def told(part: str, stage: Bodies, field: Field, top: str, hint: Any) -> str:
-    """What is wrong with a listed field: nobody says that it has no effect, or it has an effect."""
+    """Return what is wrong with a listed field: it is not reported as having no effect, or it has an effect."""
     stage = OLDER if ".predictor" in field.path else stage
     beside = context(part, field.path, stage)
     wrong = hint.value if isinstance(hint, Unless) else None
@@ -273,7 +273,7 @@ ASKS = {
     "ome.io/load-balancer-ip": {"ome.io/service-type": "LoadBalancer"},
     "kueue-enabled": {"ome.io/dedicated-ai-cluster": "queue"},
 }
-"""Annotations that mean something beside another alone."""
+"""Annotations that have a meaning only with another annotation."""
 RETRIED = {"ome.io/rollout-retry", "ome.io/runtime-sync", "ome.io/model-sync"}
 """Annotations about what happened before: `tests/unit/core` has their stories."""
 

@@ -1,4 +1,6 @@
-"""What tests/node compares before and after: other programs of the machine do not count, what a node leaves does."""
+"""Tests of the comparison that tests/node makes before and after: other programs of the machine are ignored, and what a
+node leaves behind is reported.
+"""
 
 import os
 
@@ -25,7 +27,7 @@ table ip filter {{
 
 
 def told(second: int, packets: int) -> list[str]:
-    """Both programs on a machine with Docker."""
+    """Return the processes of both programs on a machine with Docker."""
     return f"{LISTED}{SAVED}".format(second=second, packets=packets).splitlines()
 
 
@@ -39,7 +41,7 @@ def test_a_rule_is_seen() -> None:
 
 
 def test_containers_of_docker_do_not_count() -> None:
-    """As those in which the nodes of kind live."""
+    """The nodes of kind run in such containers."""
     dockers = [
         "docker0",
         "br-0123456789ab",

@@ -224,7 +224,7 @@ def _rollout(decided: Decided) -> cond.Condition | None:
             Reason.COMPLETE,
             (f"revision {intent.target} is complete, and no other revision is left{pinned}"),
         )
-    return cond.Condition(ROLLED_OUT, False, Reason.PROGRESSING, f"revision {intent.target} comes up")
+    return cond.Condition(ROLLED_OUT, False, Reason.PROGRESSING, f"the groups of revision {intent.target} are starting")
 
 
 def _way_out(service: InferenceService, intent: Intent, clock: Clock) -> str:

@@ -126,7 +126,7 @@ def test_a_rollout_needs_no_more_quota_than_the_service(rig: Rig, namespace: str
 
 
 def test_revisions_of_an_earlier_operator_keep_their_pods_until_the_next_revision(rig: Rig, namespace: str) -> None:
-    """Their pods are admitted one by one, which is said, and half a group is released."""
+    """The pods are admitted one by one, Advice reports this, and half a group is released."""
     queues.create(rig, namespace, 16)
     rig.stop()
     rig.create(service(namespace))

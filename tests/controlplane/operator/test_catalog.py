@@ -75,7 +75,9 @@ def test_every_sample_of_the_catalog_comes_up(large: Rig) -> None:
 
 
 def keys_of_ssh(rig: Rig) -> None:
-    """There is one Secret of the right type with the service as its owner; the operator wrote it, and has read no Secret."""
+    """Check that there is one Secret of the right type with the service as its owner, and that the operator wrote the
+    Secret and read no Secret.
+    """
     name = "kimi-k2-trtllm"
     (secret,) = rig.api.get(path("Secret", name))["items"]
     assert secret["type"] == keys.SSH_SECRET and secret["immutable"] is True

@@ -23,7 +23,7 @@ LIMIT_S = 6
 
 
 class Release(NamedTuple):
-    """What `helm upgrade --install --wait` printed, and after how many seconds."""
+    """The output of `helm upgrade --install --wait`, and the seconds that it took."""
 
     ok: bool
     text: str
@@ -72,7 +72,7 @@ def test_a_service_that_no_operator_has_seen_is_not_deployed(rig: Rig, helm: Hel
 
 
 def test_a_service_without_its_model_is_not_deployed(rig: Rig, helm: Helm, namespace: str, runtime: str) -> None:
-    """It waits, because the model may be created a moment later."""
+    """Helm waits, because the model may be created a moment later."""
     found = [helm.upgrade(yamls.service(namespace, f"s{number}", runtime, model="none"), 4) for number in range(TRIES)]
     assert [one.text for one in found if one.ok] == []
     assert all("status: InProgress, message: ClusterBaseModel none does not exist" in one.text for one in found)

@@ -110,7 +110,9 @@ def test_images_that_are_not_allowed(served: Rig, namespace: str, component: str
 
 @pytest.mark.usefixtures("policy")
 def test_a_router_that_is_not_allowed(served: Rig, namespace: str) -> None:
-    """Its Deployment keeps the old pod. An edit of an engine would remove this pod with the old slice, so it waits."""
+    """The Deployment keeps the old pod. An edit of the engine would remove this pod together with the old slice, so the
+    edit waits.
+    """
     rig, before = served, uids(served, namespace)
     edit(rig, namespace, "router")
     serves(rig, namespace, before)

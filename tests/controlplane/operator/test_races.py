@@ -95,7 +95,7 @@ def nothing(rig: Rig, namespace: str) -> None:
 
 
 BESIDE = (nothing, rollout, recycle, preempted)
-"""What happens to the serving service while others compete."""
+"""What happens to the serving service while other services compete for nodes."""
 
 
 def steady(rig: Rig, namespace: str) -> list[dict[str, Any]]:
@@ -222,7 +222,9 @@ class Race:
         assert held <= 1.5 * TIMEOUT * PATIENCE, f"{racer.name} holds half for {held:.1f} s"
 
     def again(self) -> None:
-        """Kill the operator and start another. No capacity is released while none runs, so times are measured anew."""
+        """Kill the operator and start another one. No capacity is released while no operator runs, so the measurement of
+        times starts again.
+        """
         self.rig.stop(signal.SIGKILL)
         self.rig.start("operator", "--gang-timeout", str(TIMEOUT))
         self.rig.leads()

@@ -80,7 +80,7 @@ def edit(rig: Rig, namespace: str, name: str, image: str) -> None:
 
 
 def status(rig: Rig, namespace: str, name: str) -> Mapping[str, Any]:
-    """As it is stored."""
+    """Return the stored status of a service."""
     return (rig.get("InferenceService", namespace, name) or {}).get("status", {})
 
 
@@ -110,7 +110,7 @@ def resume(rig: Rig, namespace: str, name: str) -> None:
 
 
 def recorded(rig: Rig, namespace: str, name: str) -> int:
-    """How many revisions of a service are stored; those of StatefulSets are not meant."""
+    """Return the number of stored revisions of a service, without the ControllerRevisions of its StatefulSets."""
     found = rig.all("ControllerRevision", namespace, f"ome.io/inferenceservice={name}")
     return sum(one["metadata"]["ownerReferences"][0]["kind"] == "InferenceService" for one in found)
 

@@ -1,6 +1,7 @@
-"""What pods may have of a node where `admissionPolicy.tenants` names their namespace, tried with a tenant's token.
+"""Tests of what pods may use of a node if `admissionPolicy.tenants` names their namespace, with a tenant's token.
 
-Every row of what Pod Security's `baseline` forbids, in each kind of container that can have it.
+The tests cover every row that Pod Security's level `baseline` forbids, in each kind of container that can have the
+field.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ def pod(name: str = "p", **spec: Any) -> Manifest:
 
 @pytest.fixture(scope="module")
 def tenant(installed: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Token]:
-    """Requests of a tenant who may do everything to pods of a namespace; three pods were there before the policy."""
+    """Yield the requests of a tenant who has all rights on pods of a namespace. Three pods exist from before the policy."""
     rig, folder = installed, tmp_path_factory.mktemp("tenant")
     rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
     rig.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant", "namespace": TENANT}})
@@ -63,7 +64,7 @@ def tenant(installed: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def create(who: Token, made: Manifest) -> tuple[int, str]:
-    """What the API server says; nothing is carried out."""
+    """Return the status code and the answer of the API server to a dry run of the request."""
     return who.send("POST", f"{PODS}?dryRun=All", made)
 
 
@@ -117,7 +118,7 @@ OF_RUNNING: dict[str, tuple[Manifest, str]] = {
     "postStart": ({"lifecycle": {"postStart": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}}, "name no host"),
     "preStop": ({"lifecycle": {"preStop": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}}, "name no host"),
 }
-"""What ephemeral containers cannot have."""
+"""Fields that are refused in running containers, and that ephemeral containers cannot have."""
 
 
 @pytest.mark.parametrize("row", OF_PODS)
@@ -220,7 +221,7 @@ def test_no_container_writes_where_another_reads(tenant: Token, installed: Rig, 
 
 
 def test_what_baseline_allows_and_rdma_needs_is_taken(tenant: Token) -> None:
-    """Also what is written out and means nothing."""
+    """The tests include fields that are written out with the value that they have by default."""
     context = {
         "privileged": False, "procMount": "Default",
         "capabilities": {"add": ["IPC_LOCK", "CHOWN", "SYS_CHROOT"], "drop": ["ALL"]},

@@ -38,7 +38,7 @@ OWN = [
 
 
 def kept(rig: Rig, body: Any) -> Any:
-    """What an object says, without what its controllers write."""
+    """Return the parts of an object that its controllers do not write."""
     found = rig.get(body["kind"], NS, body["metadata"]["name"])
     assert found is not None, f"{body['kind']} {body['metadata']['name']} is gone"
     metadata = {name: found["metadata"].get(name) for name in ("uid", "labels", "ownerReferences", "deletionTimestamp")}
@@ -89,7 +89,7 @@ def test_the_operators_token_cannot(installed: Rig, operators: Token, attempt: T
 
 @pytest.mark.parametrize("attempt", ACCEPTED, ids=lambda attempt: attempt.what)
 def test_the_operators_token_can_still(installed: Rig, operators: Token, attempt: Try) -> None:
-    """What it needs, and what docs/security.md says that remains."""
+    """The token permits what the operator needs, and the rest that docs/security.md lists."""
     code, said = sent(installed, operators, attempt)
     assert code in (200, 201), (code, said)
 

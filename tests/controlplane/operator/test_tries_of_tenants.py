@@ -1,6 +1,6 @@
-"""What somebody with the role `edit` in a namespace tries at another namespace, at the operator, and at its nodes.
+"""Attempts of a user with the role `edit` in a namespace to affect another namespace, the operator or its nodes.
 
-Each is a try of a security review, with a real token. The namespace admits pods of the level `baseline`.
+Each is an attempt of a security review, made with a real token. The namespace admits pods of the level `baseline`.
 """
 
 import json
@@ -22,13 +22,13 @@ RIGHTS = "rbac.authorization.k8s.io"
 
 
 class Tenant:
-    """Somebody in `team-a`, and somebody's service in `team-b`."""
+    """A user of `team-a`, and the victim: a service of another user in `team-b`."""
 
     def __init__(self, rig: Rig, token: Token, victim: Manifest) -> None:
         self.rig, self.token, self.victim = rig, token, victim
 
     def makes(self, body: Manifest) -> str:
-        """POST it; what refused it, "" where it was taken."""
+        """Send a POST request for the object. Return the refusal, or "" if the object was created."""
         code, words = self.token.send("POST", path(body["kind"], MINE), body)
         assert code in (201, 403, 422), (code, words)
         return words
@@ -128,7 +128,7 @@ def results_in_a_directory_of_the_system(tenant: Tenant) -> None:
 
 
 def workload_of_the_victims_service(tenant: Tenant) -> None:
-    """Kubernetes' collector takes what names an owner of another namespace; the victim does not move."""
+    """Kubernetes' garbage collector deletes an object that names an owner in another namespace. The victim's pods stay."""
     before = pods_of_the_victim(tenant.rig)
     owner = {"apiVersion": yamls.API, "kind": "InferenceService", "name": "victim", "uid": tenant.victim["metadata"]["uid"]}
     labels = {keys.SERVICE: "victim", keys.MANAGED_BY: keys.MANAGER, keys.COMPONENT: "engine"}
@@ -243,7 +243,7 @@ def jobs(tenant: Tenant) -> list[str]:
 
 
 def forbidden(method: str, where: str, body: Any = None, content: str = "application/json") -> Callable[[Tenant], None]:
-    """What `edit` does not let anybody write."""
+    """Return an attempt to write something that the role `edit` does not permit."""
 
     def attempt(tenant: Tenant) -> None:
         node = tenant.rig.all("Node", "")[0]["metadata"]["name"]
@@ -309,8 +309,11 @@ def forged(tenant: Tenant) -> str:
 
 @pytest.mark.parametrize("what", FORGED)
 def test_forged_managed_fields_move_nobody(tenant: Tenant, forged: str, what: str) -> None:
-    """As the operator's own entry. It goes on: what a stranger then changes is mended. Where the API server drops an entry
-    that names nothing of the object, the Service counts as somebody else's, and the status says so.
+    """The tenant forges the operator's own entry in managedFields. The operator continues, and reverts what the tenant
+    changes afterwards.
+
+    If the API server drops an entry that names no field of the object, the Service counts as a foreign object, and the
+    status of the service says so.
     """
     rig, where = tenant.rig, at("Service", forged, MINE)
     process = rig.cluster.process("operator")

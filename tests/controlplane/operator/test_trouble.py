@@ -146,7 +146,7 @@ def test_a_first_apply_that_is_refused(rig: Rig, namespace: str, single: str) ->
 
 
 def test_a_slip_of_the_pen_is_told_with_the_field_that_was_meant(rig: Rig, namespace: str, single: str) -> None:
-    """The API server answers 500 to a field that it does not know, and that is nobody's webhook."""
+    """The API server answers 500 to a field that it does not know, which must not be reported as a failing webhook."""
     meant = "did you mean minReplicas?"
     rig.create(yamls.service(namespace, "new", single, engine={"minReplica": 2}))
     rig.says(namespace, "new", "EngineReady", "InvalidPod", f"spec.engine.minReplica is not a field of a pod: {meant}")
@@ -245,7 +245,7 @@ def test_a_runtime_edit_reaches_its_services_in_waves(rig: Rig, namespace: str, 
 
 
 def waves(rig: Rig, runtime: str) -> dict[str, Any]:
-    """How far the last edit of a runtime is, as its status says."""
+    """Return the progress of the last edit of a runtime, from the runtime's status."""
     body = rig.get("ClusterServingRuntime", "", runtime) or {}
     return dict((body.get("status") or {}).get("rollout") or {})
 

@@ -1,6 +1,7 @@
-"""What somebody tries who has the operator's token: each a request, and the words of the answer.
+"""Attempts of somebody who has the operator's token: each consists of a request and the expected words of the answer.
 
-They are the tries of a security review, none weaker, and some more. Paths with `NODE` mean a node of the cluster.
+They contain every attempt of a security review in its full strength, and further attempts. `NODE` in a path stands for a
+node of the cluster.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ RIGHTS = "rbac.authorization.k8s.io"
 
 
 class Try(NamedTuple):
-    """A request, and the words with which it has to be refused; "" where it is accepted, and docs/security.md says so."""
+    """A request, and the words of its refusal; "" if the request is accepted, which docs/security.md states."""
 
     what: str
     said: str
@@ -110,7 +111,7 @@ def user(name: str, role: str) -> Any:
 
 
 def taken_over(kind: str, name: str) -> list[Try]:
-    """Labels of ours on an object of somebody else, in both ways."""
+    """Return the attempts to write the operator's labels to a foreign object, by two methods."""
     where, body = at(kind, name), of(kind, name, metadata=LABELLED)
     return [
         Try(f"take over a {kind} by a merge patch", UNLABELLED, "PATCH", where, {"metadata": LABELLED}, MERGE),
@@ -137,7 +138,7 @@ def autoscaler(said: str, what: str, kind: str, version: str, name: str) -> Try:
 
 
 def budget(said: str, what: str, name: str, selector: Any) -> Try:
-    """A PodDisruptionBudget that lets nobody go."""
+    """Return the attempt to create a PodDisruptionBudget that permits no eviction."""
     spec = {"maxUnavailable": 0, "selector": selector}
     return post(what, said, of("PodDisruptionBudget", name, metadata=LABELLED, spec=spec))
 

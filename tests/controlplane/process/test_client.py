@@ -66,7 +66,7 @@ def manifest(kind: str, **metadata: Any) -> dict[str, Any]:
 
 
 async def test_any_character_can_be_applied(client: Client) -> None:
-    """What an engine says last, and what it was told, is not for us to choose."""
+    """Messages and arguments of engines may contain any character."""
     every = "".join(chr(n) for n in (*range(0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x110000, 0x101)))
     body = {**manifest("ConfigMap"), "data": {"every": every}}
     assert (await client.apply(body)).body["data"]["every"] == every
@@ -135,7 +135,7 @@ async def test_deletes_mean_one_uid(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", sorted(RESOURCES.keys() - NOT_HERE - NOT_KEPT))
 async def test_an_absent_object_is_not_found(client: Client, kind: str) -> None:
-    """By the API server's own words, which name it: whoever else says 404 names nothing, or something else."""
+    """The API server's own message names the absent object. A 404 from any other server names no object, or another one."""
     where = kind, "default" if RESOURCES[kind].namespaced else "", "absent"
     with pytest.raises(NotFound):
         await client.get(*where)

@@ -35,7 +35,7 @@ class Process:
     metrics: int
 
     async def get(self, path: str, port: int = 0) -> tuple[int, str]:
-        """An endpoint's answer; (0, "") while nobody listens."""
+        """Return the answer of an endpoint; (0, "") while no process listens."""
         try:
             async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port or self.health}{path}") as said:
                 return said.status, await said.text()
@@ -160,7 +160,7 @@ async def test_a_crd_that_vanishes_ends_the_process_in_a_sentence(cluster: Clust
 async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_noticed(
     cluster: Cluster, client: Client, start: Start
 ) -> None:
-    """What kopf watches is audited after a new list, too."""
+    """Objects that kopf watches are audited after a new list, too."""
     other = Client(await Connection.open(await asyncio.to_thread(cluster.extra_apiserver)))
     one = start()
 
@@ -193,7 +193,9 @@ async def test_a_service_that_is_deleted_during_a_crash_of_the_api_server_is_not
 
 
 async def test_kopf_touches_no_object(cluster: Cluster, client: Client, start: Start) -> None:
-    """Not the finalizer of another operator that is made with kopf, and it posts no Events: it only reads."""
+    """The operator only reads through kopf: it keeps the finalizer of another operator that uses kopf, and kopf posts no
+    Events.
+    """
     marker = "kopf.zalando.org/KopfFinalizerMarker"
     before = len(_by_kopf(cluster))
     one = start()

@@ -40,7 +40,9 @@ async def test_deletions_during_a_crash_of_the_api_server_are_noticed(
 
 
 class Deleting:
-    """A sink that deletes, while the first page of a list is told, what that page showed and what a later one will show."""
+    """A sink that, while the first page of a list is reported, deletes an object of that page and an object of a later
+    page.
+    """
 
     def __init__(self, cluster: Cluster, *doomed: str) -> None:
         self._cluster, self._doomed = cluster, doomed

@@ -20,7 +20,7 @@ NAMESPACE = "upgraded"
 
 
 def test_no_pod_restarts_and_edits_go_on() -> None:
-    """After each step pods are those of before, a service that is scaled follows, and another comes up."""
+    """After each step, the pods are the same as before, a service can be scaled, and a new service becomes Ready."""
     name = clusters.name("upgrade")
     try:
         rig = Rig(Cluster.up(name, nodes=16, audit=True, fast=True, kubernetes=KUBERNETES))

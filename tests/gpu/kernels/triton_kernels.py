@@ -167,7 +167,7 @@ def _grouped_gemm(
     a, a_scale, b, b_scale, out, starts, used, n_size, of_expert, of_row, of_group, k_size: tl.constexpr,
     bm: tl.constexpr, bn: tl.constexpr, bk: tl.constexpr,
 ):  # fmt: skip
-    """One tile of A times the transpose of B for an expert; scales for each step of 128 along k."""
+    """Compute one tile of A times the transpose of B for an expert, with scales for each step of 128 along k."""
     expert, tile_m, tile_n = tl.program_id(2), tl.program_id(1), tl.program_id(0)
     count = tl.load(used + expert)
     if tile_m * bm < count:

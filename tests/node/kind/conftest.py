@@ -16,7 +16,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def home(docker: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home for clusters; they are gone afterwards."""
+    """Yield a home directory for clusters, which are removed afterwards."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("OME_LOCAL_HOME", str(home))
     yield home

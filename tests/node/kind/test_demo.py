@@ -15,7 +15,7 @@ from tests.node.kind.test_life import SILENCE_S
 
 
 def run() -> str:
-    """What it prints."""
+    """Run the demo and return its output."""
     command = [sys.executable, "-m", "ome_operator", "demo", "--kind"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -27,14 +27,16 @@ def nodes(cluster: Cluster) -> dict[str, Any]:
 
 
 def system_pods(cluster: Cluster, *words: str) -> list[Any]:
-    """Of kind's add-ons and of the control plane."""
+    """Return the pods of kind's add-ons and of the control plane."""
     found: list[Any] = json.loads(cluster.kubectl("get", "pods", "-n", "kube-system", *words, "-o", "json"))["items"]
     return found
 
 
 @pytest.mark.timeout(600, func_only=True)
 def test_simulated_nodes_stay_ready_and_real_pods_find_names(home: Path, steps: Steps) -> None:
-    """Longer than kind's controllers wait by default; then once more after Docker has stopped and started."""
+    """Wait longer than kind's controllers wait by default for a silent node, and then once more after Docker was stopped
+    and started.
+    """
     with steps.measure("ome local up --kind --nodes 4"):
         cluster = Cluster.up("life", kind=True, nodes=4)
     began = time.monotonic()
@@ -63,7 +65,7 @@ def test_simulated_nodes_stay_ready_and_real_pods_find_names(home: Path, steps: 
 
 
 def addons_are_on(cluster: Cluster, real: str) -> None:
-    """All of them; none has as much as a pod on a simulated node."""
+    """Check that all add-ons run, and that none of their pods is on a simulated node."""
     pods = system_pods(cluster)
     assert len(pods) >= 8
     assert {pod["spec"].get("nodeName", real) for pod in pods} == {real}
@@ -73,7 +75,7 @@ def addons_are_on(cluster: Cluster, real: str) -> None:
 def test_interrupted_and_beside_another_home(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Steps
 ) -> None:
-    """What was begun is begun anew or removed; a cluster of the same name in another home is another's."""
+    """An interrupted start is repeated or removed. A cluster of the same name in another home directory is independent."""
     first = layout.layout("half")
     interrupted(first, "half")
     assert life.containers(first) and not first.kubeconfig.exists()

@@ -22,10 +22,10 @@ READY_WITHIN_S = 300.0
 FEW = 5
 """Tries: what random weights say can be nothing, or all white space."""
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Without a proxy that this machine may name."""
+"""Opens URLs without a proxy that this machine may be configured with."""
 
 ON_OUR_NODE = pytest.mark.usefixtures("ours")
-"""Of this machine's folders and processes: skipped where nodes are kind's."""
+"""Mark for tests that use folders and processes of this machine: skipped where nodes are kind's."""
 
 MINUTES = pytest.mark.skipif("OME_E2E" not in os.environ, reason="takes minutes: `make e2e` runs it")
 
@@ -55,7 +55,9 @@ def tiny(serving: Rig, steps: Steps) -> Iterator[str]:
 
 
 def come_up(rig: Rig, sample: str, service: str, steps: Steps, what: str) -> str:
-    """Apply a sample whose namespace has the service's name, wait until it is Ready; its URL from this machine."""
+    """Apply a sample whose namespace has the name of the service, wait until the service is Ready, and return its URL on
+    this machine.
+    """
     with steps.measure(what):
         rig.cluster.kubectl("apply", "-f", str(ROOT / sample))
         rig.ready(service, service, READY_WITHIN_S)
@@ -74,7 +76,7 @@ def reached(url: str) -> bool:
 
 
 def remove(rig: Rig, service: str) -> None:
-    """Until no pod of it is left."""
+    """Delete the service and wait until it has no pod left."""
     rig.delete("InferenceService", service, service)
     rig.wait("no pods", lambda: not rig.all("Pod", service), 120)
 
@@ -96,7 +98,7 @@ def post(url: str, body: dict[str, Any], **headers: str) -> dict[str, Any]:
 
 
 def tokens(url: str, text: str, count: int = 16) -> list[int]:
-    """What the model says at temperature 0, as token ids."""
+    """Return the token IDs that the model generates at temperature 0."""
     answer = post(f"{url}/generate", {"text": text, "sampling_params": {"temperature": 0, "max_new_tokens": count}})
     found: list[int] = answer["output_ids"]
     return found

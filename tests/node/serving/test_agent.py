@@ -29,7 +29,7 @@ PRIVILEGED = "pod-security.kubernetes.io/enforce"
 
 @pytest.fixture(scope="module")
 def hub(serving: Rig, disk: Path) -> Iterator[Hub]:
-    """A hub with the tiny model, where pods of the node reach it; it wants a token, so it has TLS."""
+    """Yield a hub with the tiny model that pods of the node can reach. It requires a token, so it uses TLS."""
     network = serving.cluster.kept.network
     assert network is not None
     tls = certificate(disk / "tls", (network.host,))
@@ -45,7 +45,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def agent(serving: Rig, hub: Hub, disk: Path, steps: Steps) -> Iterator[Rig]:
-    """The chart with agents; their namespace has to admit the directory."""
+    """Install the chart with agents. Their namespace must admit the directory of weights."""
     with steps.measure("image of the agent, built or from the cache"):
         archive = build.build(["agent"])["agent"]
     with steps.measure("image agent into the node", megabytes=archive.stat().st_size / 1e6):
@@ -96,14 +96,14 @@ def engine() -> dict[str, Any]:
 
 
 def labels(rig: Rig) -> dict[str, str]:
-    """What the node says about the model."""
+    """Return the labels of the node about the model."""
     found = (rig.get("Node", "", NAME) or {})["metadata"]["labels"]
     return {key: value for key, value in found.items() if key.startswith(LABEL)}
 
 
 @pytest.mark.timeout(READY_WITHIN_S + 180, func_only=True)
 def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk: Path, steps: Steps) -> None:
-    """Nobody labels anything by hand."""
+    """No label is set manually."""
     model = yamls.model(MODEL, URI)
     model["spec"]["storage"] = {"storageUri": URI, "path": str(disk / MODEL), "key": "hub"}
     agent.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}, engine())
@@ -132,7 +132,9 @@ def test_a_service_starts_from_what_the_agent_fetched(agent: Rig, hub: Hub, disk
 
 
 def nothing_tells_the_token(rig: Rig) -> None:
-    """Beside the Secret itself: no object, event, log or command line, with the agent's Secret mounted by a kubelet."""
+    """Only the Secret itself contains the token: no object, Event, log or command line does, while a kubelet has mounted
+    the agent's Secret.
+    """
     (pod,) = agents(rig)
     seen = {kind: json.dumps(rig.all(kind, "")) for kind in ("ConfigMap", "Event", "Pod", "Node", "NodeModels")}
     seen["agent's log"] = rig.cluster.kubectl("logs", "-n", "ome", pod["metadata"]["name"])

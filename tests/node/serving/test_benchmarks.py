@@ -49,7 +49,7 @@ def sample(file: str, name: str, **spec: Any) -> Manifest:
 
 
 def ended(rig: Rig, body: Manifest, steps: Steps) -> Manifest:
-    """Apply it and wait until it has ended; its status."""
+    """Apply the BenchmarkJob, wait until it has ended, and return its status."""
     name = body["metadata"]["name"]
     with steps.measure(f"BenchmarkJob {name}"):
         rig.cluster.apply(body)
@@ -98,7 +98,7 @@ def test_questions(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
 
 
 def test_the_time_is_up_and_the_common_format(serving: Rig, tiny: str, out: Path, steps: Steps) -> None:
-    """Chat completions of any server; more requests than a minute has room for."""
+    """The benchmark sends chat completions, which every server accepts, and more requests than fit into a minute."""
     url = {"endpoint": {"url": f"http://{NAMESPACE}.{NAMESPACE}/v1", "apiFormat": "openai", "modelName": NAMESPACE}}
     path = "/var/lib/ome/models/kimi-k2-tiny"
     pod = {

@@ -1,6 +1,8 @@
-"""Of the node suite: load on a real engine fires the alerts of engines in a real Prometheus, and its end clears them.
+"""Tests on the real node that load on a real engine fires the alerts about engines in a real Prometheus, and that the
+alerts clear when the load ends.
 
-Times of the rules are divided by ten, or as tests/controlplane/alerts/conftest.py says; other thresholds are as they are.
+Durations of the rules are divided by ten, or as tests/controlplane/alerts/conftest.py states. Other thresholds are
+unchanged.
 """
 
 import asyncio
@@ -42,7 +44,9 @@ class Load(NamedTuple):
 
     clients: int
     prompt: int
-    """Its tokens, the same in each request: the engine keeps them once, as long as any request has them."""
+    """Tokens of the prompt, which is the same in each request: the engine stores them once for as long as any request uses
+    them.
+    """
     answer: int
     """Tokens, up to two more by the client: not all requests may end at once."""
 
@@ -56,7 +60,9 @@ LOADS: Mapping[str, Load] = {
 
 
 async def ask(url: str, load: Load) -> None:
-    """Until it is cancelled, or its time is over. Connections close then, and the engine aborts what they asked."""
+    """Send requests until the task is cancelled or the time is over. Then the connections are closed, and the engine aborts
+    these requests.
+    """
 
     async def client(number: int) -> None:
         options = {"temperature": 0, "max_new_tokens": load.answer + number % 3, "ignore_eos": True}
@@ -72,7 +78,7 @@ async def ask(url: str, load: Load) -> None:
 
 @asynccontextmanager
 async def loaded(url: str, load: Load) -> AsyncIterator[asyncio.Task[None]]:
-    """While the block runs; an error of the load is raised when it ends."""
+    """Apply load while the block runs. An error of the load is raised at the end of the block."""
     asking = asyncio.create_task(ask(url, load))
     try:
         yield asking
@@ -122,7 +128,7 @@ async def seen(what: str, holds: Callable[[], bool]) -> float:
 
 @pytest.mark.parametrize("alert", LOADS)
 async def test_load_fires_its_alert_and_its_end_clears_it(url: str, asked: Prometheus, alert: str, tables: Tables) -> None:
-    """And no other alert, from the beginning of the load until all is well."""
+    """No other alert fires from the beginning of the load until all alerts have cleared."""
     await seen("nothing fires before", lambda: not asked.alerts())
     began = time.monotonic()
     async with loaded(url, LOADS[alert]) as asking:

@@ -1,4 +1,6 @@
-"""What is known of flags is what engines themselves say, in the images that are built here. No GPU is needed."""
+"""Tests that the flags known for each engine are those that the engines in the images of this repository print. No GPU is
+needed.
+"""
 
 import json
 from pathlib import Path
@@ -63,11 +65,13 @@ SIZES = (
     "--tp-size=8 --page-size=64 --chunked-prefill-size=1000",
     "--tp-size=8 --page-size=64 --chunked-prefill-size=1024",
 )
-"""For 8 GPUs, as SGLang checks them before it reads weights. What shows only in its layers (EP 7) cannot be asked here."""
+"""Sizes for 8 GPUs that SGLang checks before it reads weights. A size that fails only in a layer, such as EP 7, cannot be
+tested here.
+"""
 
 
 def printed(rig: Rig, name: str, image: str, *command: str) -> str:
-    """What a command prints in a pod of an image, beside the tiny model; what it complains about stays there."""
+    """Return the output of a command in a pod of an image with the tiny model. The error output is left out."""
     quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "quiet", *command]
     pod: dict[str, Any] = {
         "apiVersion": "v1",

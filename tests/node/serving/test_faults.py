@@ -1,6 +1,7 @@
-"""Prefill and decode pods die under traffic, with the API server away in between: what the registry is worth.
+"""Tests in which prefill and decode pods are killed under traffic while the API server is temporarily stopped, to show the
+effect of the registry.
 
-The same story is told twice, with the registry beside the router and without; its figures are printed with the steps.
+The same faults are tested with the registry beside the router and without it. The figures are printed with the steps.
 """
 
 import asyncio
@@ -33,7 +34,9 @@ OUT_WITHIN_S = 10.0
 
 @pytest.fixture(scope="module")
 def doubled(serving: Rig, tiny: str, steps: Steps) -> Iterator[str]:
-    """The service with two prefill and two decode groups; its URL. Afterwards it has one of each again."""
+    """Yield the URL of the service with two prefill and two decode groups. Afterwards, the service has one group of each
+    again.
+    """
     with steps.measure("one more group of each role"):
         scale(serving, 2)
         serving.wait("four leaders", lambda: len(ready_leaders(serving)) == 4, READY_WITHIN_S)
@@ -97,7 +100,7 @@ class Fault(NamedTuple):
     what: str
     happens: Callable[[Rig, str], None]
     component: str
-    """Whose leader it happens to."""
+    """Component whose leader is affected."""
 
 
 FAULTS = (
@@ -108,11 +111,13 @@ UNSEEN = (
     Fault("decode deleted unseen, API server killed", delete_unseen, "decoder"),
     Fault("prefill deleted unseen, API server killed", delete_unseen, "engine"),
 )
-"""These need a control plane of ours: kind has no second API server on the same etcd."""
+"""Faults that need a local control plane: kind has no second API server on the same etcd."""
 
 
 async def under_traffic(rig: Rig, url: str, fault: Callable[..., None], *words: object) -> tuple[Report, float]:
-    """Requests all the time; a fault, and then until every group is ready again; when it happened."""
+    """Send requests continuously, cause a fault, and wait until every group is ready again. Return the report of the
+    requests and the time of the fault.
+    """
     async with stream_of(url, PER_SECOND) as report:
         await asyncio.sleep(CALM_S)
         assert not report.failed, report.failed[0].error
@@ -127,7 +132,7 @@ async def under_traffic(rig: Rig, url: str, fault: Callable[..., None], *words: 
 
 
 async def tell(rig: Rig, url: str, steps: Steps, with_what: str) -> None:
-    """One fault after the other; a line of figures about each."""
+    """Cause one fault after the other, and print a line of figures for each."""
     for one in (*FAULTS, *(() if ON_KIND else UNSEEN)):
         pod = await asyncio.to_thread(leader, rig, one.component)
         report, began = await under_traffic(rig, url, one.happens, pod)
@@ -138,7 +143,7 @@ async def tell(rig: Rig, url: str, steps: Steps, with_what: str) -> None:
 
 
 def listed_are_ready(rig: Rig) -> None:
-    """The router's workers are the ready leaders, no more and no less."""
+    """Check that the router's workers are exactly the ready leaders."""
     (router,) = rig.all("Pod", TINY, "component=router")
     wanted = {f"http://{pod['status']['podIP']}:30000" for pod in ready_leaders(rig).values()}
     told = workers(rig, router["status"]["podIP"], timeout=10)
@@ -147,7 +152,7 @@ def listed_are_ready(rig: Rig) -> None:
 
 @pytest.mark.timeout(1500, func_only=True)
 async def test_what_dies_is_out_within_seconds(serving: Rig, doubled: str, steps: Steps) -> None:
-    """With the registry beside the router."""
+    """The test runs with the registry beside the router."""
     await tell(serving, doubled, steps, "registry")
 
 
@@ -175,7 +180,7 @@ def workers(rig: Rig, address: str, timeout: float) -> dict[str, Any]:
 
 
 def routers(rig: Rig) -> list[int]:
-    """How many containers each router pod has, sidecars included."""
+    """Return the number of containers of each router pod, including sidecars."""
     pods = [pod["spec"] for pod in rig.all("Pod", TINY, "component=router")]
     return [len(spec["containers"]) + len(spec.get("initContainers", ())) for spec in pods]
 

@@ -39,12 +39,12 @@ GRACE = "--node-monitor-grace-period="
 
 
 def docker(*words: str) -> str:
-    """What it prints."""
+    """Run a Docker command and return its output."""
     return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout
 
 
 def grace(cluster: Cluster) -> str:
-    """How long the running controller-manager waits for a silent node."""
+    """Return how long the running controller-manager waits for a silent node."""
     query = "jsonpath={.items[*].spec.containers[0].command}"
     said = cluster.kubectl("get", "pods", "-n", "kube-system", "-l", "component=kube-controller-manager", "-o", query)
     return said.partition(GRACE)[2].partition('"')[0]
@@ -52,7 +52,9 @@ def grace(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def watched(serving: Rig) -> Iterator[Rig]:
-    """Where silent nodes are noticed as in any other cluster: a kubelet restarts what its manifests say differently."""
+    """Yield the cluster with a controller-manager that notices silent nodes as in any other cluster. The kubelet restarts
+    the controller-manager when its manifest changes.
+    """
     cluster, node = serving.cluster, control_plane(serving.cluster.at)
 
     def wait_for(seconds: str) -> None:
@@ -89,13 +91,13 @@ def victim(serving: Rig, tiny: str) -> str:
 
 
 def whole(rig: Rig) -> None:
-    """Every group is ready, and the service says so."""
+    """Wait until every group is ready and the service is Ready."""
     rig.wait("ready leaders", lambda: len(ready_leaders(rig)) == len(leaders(rig)) > 0, READY_WITHIN_S)
     rig.ready(TINY, TINY, READY_WITHIN_S)
 
 
 def test_a_drained_node_is_empty_and_the_service_whole(serving: Rig, tiny: str, victim: str, steps: Steps) -> None:
-    """Its disruption budget lets the group go, and the group comes up on the other worker."""
+    """The disruption budget permits the eviction, and the group starts again on the other worker."""
     cluster = serving.cluster
     said = serving.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S)
     try:
@@ -111,7 +113,9 @@ def test_a_drained_node_is_empty_and_the_service_whole(serving: Rig, tiny: str, 
 
 
 def test_a_stopped_node_comes_back(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
-    """Its groups are told as lost; when it is started again the same pods start again, and say the same."""
+    """The status reports the groups as lost. After the node was started again, the same pods start again and generate the
+    same tokens.
+    """
     said = watched.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S)
     before, all_before, spent = (
         {one["metadata"]["name"]: start(one) for one in on(watched, victim)},
@@ -135,7 +139,9 @@ def test_a_stopped_node_comes_back(watched: Rig, tiny: str, victim: str, steps: 
 
 
 def test_a_node_that_is_cut_off_is_waited_for(watched: Rig, tiny: str, victim: str, steps: Steps) -> None:
-    """Its cable is pulled: the pods run on, nothing is touched, and all is well when it is back."""
+    """The network of the node is disconnected: its pods keep running, nothing is deleted, and every group is ready once the
+    network is back.
+    """
     said = watched.wait("tokens", lambda: said_by(tiny), TOKENS_WITHIN_S)
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)
     cable = link(victim)
@@ -161,5 +167,5 @@ def link(node: str) -> str:
 
 
 def ip(*words: str) -> None:
-    """On this machine."""
+    """Run the `ip` command on this machine."""
     subprocess.run(["ip", *words], check=True, env={**os.environ, "PATH": PATH})

@@ -23,7 +23,7 @@ POET, SILENT = "poet", "silent"
 """An adapter that changes the tokens, and an adapter that changes none, because its B matrices are all zero."""
 RANK, ALPHA = 8, 16
 TARGETS = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "o_proj")
-"""What SGLang 0.5.23 adapts in plain torch: kv_b_proj and experts need Triton, and so a GPU."""
+"""Modules that SGLang 0.5.23 adapts with plain torch. An adapter of kv_b_proj and of experts needs Triton, and so a GPU."""
 
 
 def adapter(silent: bool) -> dict[str, bytes]:
@@ -49,7 +49,7 @@ def adapter(silent: bool) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def places() -> Iterator[dict[str, Path]]:
-    """Adapter -> its directory on this machine, and so on its node; pods may read it."""
+    """Yield the directory of each adapter on this machine, which is also the node. Pods may read it."""
     with tempfile.TemporaryDirectory(prefix="ome-lora-") as top:
         Path(top).chmod(0o755)
         found = {name: Path(top, name) for name in (POET, SILENT)}
@@ -97,7 +97,7 @@ def url(serving: Rig, places: dict[str, Path], steps: Steps) -> Iterator[str]:
 
 
 def with_adapter(url: str, name: str) -> list[int]:
-    """What the model says at temperature 0 with an adapter, as token ids."""
+    """Return the token IDs that the model generates at temperature 0 with an adapter."""
     body = {"text": PROMPT, "lora_path": name, "sampling_params": {"temperature": 0, "max_new_tokens": 16}}
     found: list[int] = post(f"{url}/generate", body)["output_ids"]
     return found
@@ -113,7 +113,9 @@ def test_an_adapter_changes_what_the_model_says(url: str) -> None:
 
 
 def test_chats_name_an_adapter_behind_the_model(url: str) -> None:
-    """`<model>:<adapter>`; the adapter's bare name, which /v1/models lists, is answered by the base model."""
+    """A chat selects an adapter by `<model>:<adapter>`. The adapter's bare name, which /v1/models lists, selects the base
+    model.
+    """
 
     def said(model: str) -> str:
         messages = [{"role": "user", "content": "Hello"}]

@@ -24,7 +24,7 @@ from tests.support.traffic import stream_of
 
 pytestmark = [MINUTES, pytest.mark.timeout(600, func_only=True)]
 GRACE_S = 40
-"""For so long the controller-manager waits for a silent node by default; that of a local cluster waits for an hour."""
+"""Seconds for which the controller-manager waits for a silent node by default. That of a local cluster waits for an hour."""
 LOST_WITHIN_S = 3.0 * GRACE_S
 TEXT = "Experts are chosen by"
 
@@ -38,7 +38,7 @@ def start(pod: dict[str, Any]) -> Start:
 
 
 def starts(rig: Rig, component: str) -> dict[str, Start]:
-    """Of all pods of a component."""
+    """Return the starts of all pods of a component."""
     return {pod["metadata"]["name"]: start(pod) for pod in rig.all("Pod", TINY, f"component={component}")}
 
 
@@ -54,23 +54,23 @@ def objects(rig: Rig) -> dict[str, str]:
 
 
 def recycles(rig: Rig) -> int:
-    """Of all groups together, ever."""
+    """Return the total number of recycles of all groups."""
     return sum(group.get("recycles", 0) for group in groups(rig))
 
 
 def groups(rig: Rig) -> list[dict[str, Any]]:
-    """What the service says about them."""
+    """Return the groups in the status of the service."""
     found: list[dict[str, Any]] = (rig.get("InferenceService", TINY, TINY) or {}).get("status", {}).get("groups", [])
     return found
 
 
 def phases(rig: Rig) -> set[str]:
-    """Of its groups."""
+    """Return the phases of the service's groups."""
     return {group["phase"] for group in groups(rig)}
 
 
 def kill(rig: Rig, pod: dict[str, Any]) -> None:
-    """Everything in its main container, at once."""
+    """Kill all processes in the main container of a pod at once."""
     container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
     inside = [int(proc.name) for proc in Path("/proc").glob("[0-9]*") if container in group_of(proc)]
     assert inside, f"no process of {container}"
@@ -79,7 +79,7 @@ def kill(rig: Rig, pod: dict[str, Any]) -> None:
 
 
 def group_of(proc: Path) -> str:
-    """Its control groups; "" when it is gone."""
+    """Return the control groups of a process; "" if it has ended."""
     try:
         return (proc / "cgroup").read_text()
     except OSError:
@@ -87,13 +87,13 @@ def group_of(proc: Path) -> str:
 
 
 def delete(rig: Rig, pod: dict[str, Any]) -> None:
-    """Without grace."""
+    """Delete a pod without a grace period."""
     rig.delete("Pod", TINY, pod["metadata"]["name"], gracePeriodSeconds=0)
 
 
 @pytest.mark.parametrize(("what", "happens"), [("router killed", kill), ("router deleted by force", delete)])
 async def test_a_router_comes_back(serving: Rig, tiny: str, steps: Steps, what: str, happens: Callable[..., None]) -> None:
-    """It lists what is ready again, and no engine notices."""
+    """The router lists the ready workers again, and no engine is restarted."""
     before, (pod,) = engines(serving), serving.all("Pod", TINY, "component=router")
     async with stream_of(tiny, PER_SECOND) as report:
         await asyncio.sleep(CALM_S)
@@ -118,7 +118,7 @@ def one_router_but(rig: Rig, old: Start) -> bool:
 
 @pytest.fixture
 def watched(ours: None, serving: Rig) -> Iterator[Rig]:
-    """Where silent nodes are noticed as in any other cluster."""
+    """Yield the cluster with a controller-manager that notices silent nodes as in any other cluster."""
     cluster, usual = serving.cluster, "controller-manager"
     words = [*components.controller_manager(cluster.at, cluster.kept), f"--node-monitor-grace-period={GRACE_S}s"]
     cluster.stop(usual)
@@ -132,7 +132,7 @@ def watched(ours: None, serving: Rig) -> Iterator[Rig]:
 
 
 def test_a_node_that_does_not_report_is_waited_for(watched: Rig, tiny: str, steps: Steps) -> None:
-    """Its pods still run: nothing is touched, and all is well when it reports again."""
+    """The pods of the node keep running: nothing is deleted, and every group is ready once the node reports again."""
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)
     watched.cluster.stop("kubelet", signal.SIGKILL)
     try:
@@ -148,7 +148,7 @@ def test_a_node_that_does_not_report_is_waited_for(watched: Rig, tiny: str, step
 
 
 def test_a_node_that_dies_comes_back(watched: Rig, tiny: str, steps: Steps) -> None:
-    """With operator, router and engines on it: the same pods start again, and say the same."""
+    """The operator, the router and the engines run on this node. The same pods start again and generate the same tokens."""
     said = watched.wait("tokens", lambda: said_by(tiny), 60)
     before, all_before, spent = engines(watched), objects(watched), recycles(watched)
     switch_off(watched.cluster)
@@ -165,14 +165,16 @@ def test_a_node_that_dies_comes_back(watched: Rig, tiny: str, steps: Steps) -> N
 
 
 def switch_off(cluster: Cluster) -> None:
-    """Everything of the real node dies: programs, containers, network."""
+    """Kill everything on the real node: programs, containers and network."""
     for name in COMPONENTS:
         cluster.stop(name, signal.SIGKILL)
     namespaces.close(cluster.node)
 
 
 def said_by(url: str) -> list[int]:
-    """What the model says; [] while nobody answers: a router without workers is not ready, and takes them up one by one."""
+    """Return the tokens that the model generates; [] if no server answers. A router without workers is not ready, and adds
+    workers one by one.
+    """
     try:
         return tokens(url, TEXT)
     except OSError:

@@ -1,4 +1,6 @@
-"""What the router adds to a request, in one run: through it, and as it asks prefill and decode itself."""
+"""Measure in one run the time that the router adds to a request: through the router, and with requests to prefill and
+decode as the router sends them.
+"""
 
 import pytest
 

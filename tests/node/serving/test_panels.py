@@ -1,6 +1,7 @@
-"""Of the node suite: every query of the dashboards, asked of a real Prometheus beside a service that runs in containers.
+"""Tests on the real node that every query of the dashboards returns data from a real Prometheus, next to a service that
+runs in containers.
 
-The queries are those of the files that the chart carries. One service works, and others are in the states that panels show.
+The queries are those of the files in the chart. One service works, and others are in the states that panels show.
 """
 
 import json
@@ -47,7 +48,7 @@ EMPTY: Mapping[Query, str] = {
 
 
 def queries() -> dict[Query, str]:
-    """As Grafana asks them for the service that works."""
+    """Return the queries as Grafana sends them for the service that works."""
     found: dict[Query, str] = {}
     for file in BOARDS:
         for panel in json.loads(file.read_text())["panels"]:
@@ -81,7 +82,7 @@ def asked(serving: Rig, tiny: str, steps: Steps) -> Iterator[Prometheus]:
 
 @pytest.fixture(scope="module")
 def states(serving: Rig) -> Iterator[None]:
-    """A service whose model nobody has, and which is frozen."""
+    """Yield with a service whose model does not exist, and which is frozen."""
     serving.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHERS}})
     body = yamls.service(OTHERS, "waits", "nobody-has-this", model="nobody-has-this")
     body["metadata"]["annotations"] = {keys.FREEZE: "true"}
@@ -92,7 +93,7 @@ def states(serving: Rig) -> Iterator[None]:
 
 
 def numbers(asked: Prometheus, query: str) -> list[float]:
-    """Of its series; a panel shows nothing for what is no number."""
+    """Return the numbers of the series. A panel shows nothing for other values."""
     found = [float(each["value"][1]) for each in asked.ask(query)]
     return [each for each in found if each == each]
 
@@ -110,7 +111,9 @@ def test_every_query_of_a_panel_has_data(serving: Rig, asked: Prometheus, states
     assert len({query.board for query in every}) == 3 and set(EMPTY) <= set(every)
 
     def empty() -> set[Query]:
-        """After some more requests and passes: rates are of the last minutes."""
+        """Return the queries that return nothing after further requests and passes, because rates are computed over the
+        last minutes.
+        """
         serving.patch("InferenceService", OTHERS, "waits", {"metadata": {"labels": {"at": str(int(time.time()))}}})
         for number in range(4):
             message = {"role": "user", "content": f"Request {number}: the future of AI is"}

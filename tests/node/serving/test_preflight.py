@@ -84,7 +84,7 @@ class Place:
         subprocess.run(["nsenter", f"--target={self.pid(name, rank)}", "--net", *command], check=True, capture_output=True)
 
     def end(self, name: str) -> None:
-        """Until no pod is left."""
+        """Delete the service, and wait until no pod is left."""
         self.rig.delete("InferenceService", SPACE, name)
         self.rig.clear(SPACE)
         self.rig.wait("no pods", lambda: not self.rig.all("Pod", SPACE), 120)
@@ -104,11 +104,11 @@ class Place:
         )
 
     def made(self) -> list[dict[str, Any]]:
-        """What runs on demand have made and not removed."""
+        """Return the objects that checks on demand have created and not removed."""
         return [each for kind in ("Service", "Pod") for each in self.rig.all(kind, SPACE, keys.PREFLIGHT_RUN)]
 
     def restarts(self) -> int:
-        """How often the checks ran beyond the first time."""
+        """Return how often the checks ran again."""
         boxes = [box for pod in self.rig.all("Pod", SPACE) for box in pod["status"].get("initContainerStatuses", ())]
         return sum(int(box["restartCount"]) for box in boxes if box["name"] == keys.PREFLIGHT_CONTAINER)
 
@@ -226,7 +226,9 @@ def test_a_file_of_the_weights_that_is_cut_short(place: Place) -> None:
 
 @contextmanager
 def few_files(rig: Rig, most: int) -> Iterator[None]:
-    """What containerd starts meanwhile may open so many files. Nobody here may raise that again, so it is started anew."""
+    """Restart containerd with a lower limit of open files. Containers that containerd starts meanwhile inherit the limit
+    and cannot raise it.
+    """
     found = rig.cluster.process("containerd")
     assert found is not None
     resource.prlimit(found.pid, resource.RLIMIT_NOFILE, (most, most))
@@ -274,7 +276,7 @@ def test_an_image_without_python(place: Place, mode: str) -> None:
 
 
 def said(place: Place, running: subprocess.Popen[str], code: int) -> str:
-    """What a run on demand said; nothing of it is left."""
+    """Return the output of a check on demand, and check that none of its objects is left."""
     out, told = running.communicate(timeout=300)
     assert running.returncode == code and "Traceback" not in told, (out, told)
     assert place.made() == []
@@ -311,7 +313,7 @@ def test_on_demand_nothing_is_left_of_a_run_that_is_stopped(place: Place, number
 
 
 def test_on_demand_beside_a_service_that_serves(place: Place) -> None:
-    """It gets no pod more, and nobody takes pods of the check for its own."""
+    """The service gets no additional pod, and no controller adopts the pods of the check."""
     place.start("serves", "Off")
     place.rig.ready(SPACE, "serves", 120)
     before = sorted(each["metadata"]["uid"] for each in place.rig.all("Pod", SPACE))

@@ -30,19 +30,19 @@ for proc in pathlib.Path('/proc').glob('[0-9]*'):
 
 @pytest.fixture(scope="module")
 def groups(serving: Rig, steps: Steps) -> Iterator[str]:
-    """Prefill and decode in groups of two pods; the URL."""
+    """Yield the URL of the service with prefill and decode in groups of two pods."""
     yield come_up(serving, GROUPS, NAME, steps, "prefill and decode of two pods each, to be broken")
     remove(serving, NAME)
 
 
 def group(rig: Rig, component: str) -> dict[str, Any]:
-    """What the status says about the one group of a role."""
+    """Return the entry of the only group of a role in the status."""
     found = (rig.get("InferenceService", NAME, NAME) or {}).get("status", {}).get("groups", ())
     return next((one for one in found if one["component"] == component), {})
 
 
 def pod_of(rig: Rig, component: str, rank: int) -> str:
-    """Its pod of a rank."""
+    """Return the name of the pod of a rank."""
     for pod in rig.all("Pod", NAME, f"component={component}"):
         labels = pod["metadata"]["labels"]
         if int(labels["apps.kubernetes.io/pod-index"]) == rank:
@@ -77,7 +77,7 @@ def first_good(report: Report, since: float) -> float:
     ],
 )
 async def test_a_group_comes_back(serving: Rig, groups: str, steps: Steps, component: str, rank: int, signal: str) -> None:
-    """One failure is at most one recycle of one group; a group that hangs never comes back without it."""
+    """A failure causes at most one recycle of one group. A group that hangs comes back only by a recycle."""
     before, other = group(serving, component), group(serving, {"engine": "decoder", "decoder": "engine"}[component])
     pod = pod_of(serving, component, rank)
     async with stream_of(groups, PER_SECOND) as report:

@@ -27,7 +27,7 @@ ROLLED_WITHIN_S = 420.0
 
 
 class Lists:
-    """What routers listed, and whom it belonged to."""
+    """The workers that routers listed, and the pods to which their addresses belonged."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
@@ -79,7 +79,7 @@ async def read(rig: Rig) -> AsyncIterator[Lists]:
 
 
 def rollout(rig: Rig, strategy: dict[str, Any], number: int) -> str:
-    """Ask for the strategy and a new revision (another variable in prefill); the revision before."""
+    """Set the strategy and change a variable of prefill, which makes a new revision. Return the previous revision."""
     found = rig.get("InferenceService", TINY, TINY)
     assert found is not None
     block = dict.fromkeys(("rollingUpdate", "blueGreen", "recreate")) | strategy
@@ -95,7 +95,7 @@ def rolled(rig: Rig, old: str) -> bool:
 
 
 async def under_traffic(rig: Rig, url: str, steps: Steps, what: str, strategy: dict[str, Any], groups: int) -> None:
-    """Roll out under traffic; the figures."""
+    """Roll out under traffic, and return the figures."""
     wanted = {"engine": groups, "decoder": groups}
     with recording(rig, TINY) as film:
         async with read(rig) as lists, stream_of(url, PER_SECOND) as report:
@@ -122,7 +122,7 @@ async def test_blue_green_loses_no_request(serving: Rig, tiny: str, steps: Steps
 
 @pytest.mark.timeout(900, func_only=True)
 async def test_a_rolling_update_loses_no_request(serving: Rig, tiny: str, steps: Steps) -> None:
-    """Without a spare group: two prefill and two decode groups, of which one each is replaced at a time."""
+    """There is no spare group: of two prefill and two decode groups, one of each is replaced at a time."""
     await asyncio.to_thread(scale, serving, 2)
     try:
         await asyncio.to_thread(serving.wait, "four leaders", lambda: len(ready_leaders(serving)) == 4, READY_WITHIN_S)

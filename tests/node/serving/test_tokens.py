@@ -137,7 +137,7 @@ def test_prefill_and_decode_say_what_one_server_says(serving: Rig, tiny: str) ->
 
 @MINUTES
 def test_groups_of_two_pods_say_what_one_server_says(serving: Rig, steps: Steps) -> None:
-    """Leader and worker of a group meet over the network; every pod passes `restricted`."""
+    """The leader and the worker of a group connect over the network. Every pod passes `restricted`."""
     name = "kimi-k2-tiny-tp2"
     url = come_up(serving, GROUPS, name, steps, "2 prefill + 2 decode (TP 2) + router, apply to Ready")
     try:

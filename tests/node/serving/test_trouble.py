@@ -1,4 +1,6 @@
-"""What only real nodes do to pods, and what the status says: volumes that cannot be mounted, engines that end at once."""
+"""Tests of failures that only real nodes show, and of the status about them: volumes that cannot be mounted, and engines
+that end at once.
+"""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ from tests.support.rig import Rig
 SPACE = "trouble"
 WORDS = "sglang serve: error: unrecognized arguments: --max-runing-requests=16"
 ENDS = f"sleep 3; echo '{WORDS}' >&2; exit 2"
-"""It runs for a moment, so that there are times when the status could forget how it ended."""
+"""A command that runs for a moment, so that the status could forget between two runs how the command ended."""
 WATCHED_S = 45.0
 
 

@@ -19,7 +19,7 @@ class Image(NamedTuple):
     layer: Path
     """An uncompressed tar."""
     config: Mapping[str, Any] = {}
-    """As images carry it: Entrypoint, Env …"""
+    """Configuration of the image in the format of images: Entrypoint, Env and so on."""
 
 
 def write(out: Path, *images: Image) -> None:
@@ -38,7 +38,7 @@ def write(out: Path, *images: Image) -> None:
 
 
 def _stored(tar: tarfile.TarFile, images: Iterable[Image]) -> Iterable[dict[str, Any]]:
-    """Their entries of manifest.json, once configuration and layer are in the archive; what comes twice is stored once."""
+    """Add configuration and layer of images to the archive, each only once, and yield the entries of manifest.json."""
     seen = set()
     for image in images:
         with image.layer.open("rb") as file:

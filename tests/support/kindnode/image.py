@@ -18,7 +18,7 @@ from tests.support.kindnode.bundle import Image
 HERE = Path(__file__).parent
 VERSION = f"v{KUBERNETES}"
 BASE = "localhost:1/kind-base:1"
-"""A host that answers nobody: Docker has it, and never asks elsewhere."""
+"""A host without a server. Docker has the image already, so Docker never contacts this host."""
 _SYSTEMD = {
     "Env": ["container=docker"],
     "StopSignal": "SIGRTMIN+3",

@@ -1,4 +1,4 @@
-"""What becomes of OME's CRDs and objects."""
+"""Tests of what happens to OME's CRDs and objects."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Objects of OME's change hands without anybody else losing what is his."""
+"""Tests that OME's objects get a new owner without any loss for their other owners."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is left to do."""
+"""Tests of the parts of a download that remain to be done."""
 
 from pathlib import Path
 

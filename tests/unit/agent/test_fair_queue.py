@@ -17,7 +17,7 @@ class Bench:
         self.began: list[str] = []
 
     async def model(self, namespace: str, name: str, *, slow: bool = False) -> None:
-        """One model until it is done; a slow one is never done, and gives way when it is asked to."""
+        """Process one model until it is downloaded. A slow model is never finished, and yields when it is asked to."""
         while True:
             async with self.turns.turn(namespace) as over:
                 self.began.append(name)

@@ -1,4 +1,4 @@
-"""Where a model's weights may go on a node."""
+"""Tests of the places on a node where a model's weights may be stored."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an agent knows, and when it tries again."""
+"""Tests of what an agent knows, and when it retries."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ MISSING = NotFound("no such record", 404)
 
 
 def model(uid: str, **spec: Any) -> dict[str, Any]:
-    """A model that no agent has anything to do for, unless its spec says so."""
+    """Return a model for which no agent has anything to do, unless its spec says so."""
     made = yamls.model()
     return {**made, "metadata": {**made["metadata"], "uid": uid}, "spec": spec or {"storage": {"storageUri": "pvc://a/b"}}}
 
@@ -101,7 +101,7 @@ async def test_a_model_that_breaks_the_agent_is_failed_and_the_others_go_on(case
     "body", [{}, {"metadata": 5}, {"metadata": {"uid": "u", "name": []}, "spec": 5}, {"metadata": None}]
 )
 def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
-    """What it names is not known, so nothing is offered to be removed."""
+    """The directories that this object refers to are unknown, so no directory is offered for removal."""
     agent = Agent(AgentSettings(node="n"), FakeApi({}))
     agent.seen("BaseModel", body)
     agent.seen("ClusterBaseModel", model("m"))
@@ -111,7 +111,9 @@ def test_a_body_that_nobody_can_read_costs_itself(body: dict[str, Any]) -> None:
 
 
 async def test_nothing_is_offered_while_a_model_cannot_be_read(tmp_path: Path) -> None:
-    """It may name what lies there. Without it the same directory is offered at once."""
+    """The unreadable model may refer to the directory. Without that model, the same directory is offered for removal at
+    once.
+    """
     (tmp_path / ".ome" / ("0" * 32)).mkdir(parents=True)
     agent = Agent(AgentSettings(node="n", roots=(str(tmp_path),), remove_after=1e-9), server())
     agent.seen("BaseModel", {"metadata": {"uid": "u"}, "spec": 5})
@@ -187,8 +189,8 @@ async def settled(agent: Agent, done: Callable[[], bool]) -> None:
 async def test_three_hundred_models_with_all_that_their_authors_may_write(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reported with URIs of 2,000 characters and paths of 3,800: the record was refused, so no model of anybody became
-    Ready, and each try wrote both into the log (S6 and S23 of the review). A path has 2,048 characters at most by now.
+    """A review reported this with URIs of 2,000 characters and paths of 3,800: the record was refused, so no model became
+    Ready, and each attempt wrote both into the log (S6 and S23 of the review). A path has at most 2,048 characters now.
     """
     monkeypatch.setattr(loop, "TICK", 0.05)
     api = server()

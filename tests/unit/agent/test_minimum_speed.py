@@ -14,7 +14,7 @@ class Slow:
         self.now, self._seconds, self._count, self.closed = 0.0, seconds, count, False
 
     async def bytes(self, answers: int) -> AsyncIterator[bytes]:
-        """So many answers, each after a while."""
+        """Yield this number of chunks, each after a pause."""
         try:
             for _ in range(answers):
                 self.now += self._seconds
@@ -23,7 +23,7 @@ class Slow:
             self.closed = True
 
     async def read(self, answers: int, ours: float = 0.0) -> int:
-        """How many bytes come; `ours`: seconds that we take for each of them."""
+        """Return the number of bytes read. `ours` is the time in seconds that the reader takes for each chunk."""
         found = 0
         async for data in MinimumSpeed(clock=lambda: self.now).enforce(self.bytes(answers)):
             found += len(data)

@@ -17,7 +17,7 @@ class Content(bytearray):
 
 
 def written(folder: Path, count: int, length: int = SIZE) -> None:
-    """So many safetensors files with headers of a kilobyte, or that say to be longer."""
+    """Write this number of safetensors files with headers of a kilobyte, or with headers that declare a greater length."""
     for number in range(count):
         (folder / f"m-{number:03}.safetensors").write_bytes(length.to_bytes(8, "little") + HEADER)
     (folder / "config.json").write_text('{"architectures": ["Unknown"]}')

@@ -1,4 +1,6 @@
-"""Archives of strangers: nothing is written that was not asked for, and nothing without bounds (S9 of the review)."""
+"""Tests of archives by other people: nothing is written outside of the requested files or without limits (S9 of the
+review).
+"""
 
 import gzip
 import io
@@ -67,7 +69,7 @@ def long_header(size: int) -> bytes:
 
 
 def take(folder: Path, data: bytes, room: int = 64 * MB) -> list[str]:
-    """Unpack it; the names that came out."""
+    """Unpack the archive, and return the names of the files."""
     (folder / "archive").write_bytes(data)
     into = folder / "files"
     into.mkdir(exist_ok=True)
@@ -94,7 +96,7 @@ def test_an_archive_that_needs_more_than_there_is_writes_nothing(zipped: bool, t
 
 
 def test_a_header_is_not_read_whole_however_long_it_is(tmp_path: Path) -> None:
-    """64 MiB of a name in 65 kB; with gigabytes the agent would end."""
+    """The header contains a name of 64 MiB in 65 kB of compressed data; several gigabytes would end the agent."""
     data = long_header(64 * MB)
     assert len(data) < 100_000
     with pytest.raises(Refused, match="header of"):
@@ -102,7 +104,7 @@ def test_a_header_is_not_read_whole_however_long_it_is(tmp_path: Path) -> None:
 
 
 def directories(count: int) -> bytes:
-    """So many directories and a file, zipped: 3 bytes for each directory."""
+    """Return a zip archive with this number of directories and a file. Each directory takes 3 bytes."""
     made = [member(f"d{number}", 0, type=tarfile.DIRTYPE).tobuf() for number in range(count)]
     return gzip.compress(b"".join([*made, tar(member())]), 1)
 
@@ -116,7 +118,7 @@ def test_directories_count_like_files(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_no_header_is_kept(tmp_path: Path) -> None:
-    """With tarfile's own list, and all that global headers say, a thousand of them take 41 MiB."""
+    """The list of tarfile and all contents of global headers would take 41 MiB for a thousand headers."""
     said = [tarfile.TarInfo.create_pax_global_header({f"key{number}": "v" * 20_000}) for number in range(500)]
     made = [member(f"m{number}", pax_headers={"comment": "c" * 20_000}).tobuf(tarfile.PAX_FORMAT) for number in range(500)]
     data = b"".join(header + item + bytes(512) for header, item in zip(said, made, strict=True)) + bytes(1024)
@@ -148,7 +150,7 @@ def test_names_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_size_below_nothing_is_none(tmp_path: Path) -> None:
-    """In a header of the PAX form; what tarfile reads next is then in the member before."""
+    """The size is in a header of the PAX format. tarfile would then continue to read inside the previous member."""
     odd = member("odd.bin", 0, pax_headers={"size": str(-2 * MB)}).tobuf(tarfile.PAX_FORMAT)
     data = member("first.bin", 4 * MB).tobuf() + bytes(4 * MB) + odd + bytes(1024)
     with pytest.raises(

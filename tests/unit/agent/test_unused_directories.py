@@ -1,4 +1,4 @@
-"""Directories that no model names: what is said of them, and what may be removed."""
+"""Tests of directories to which no model refers: how they are reported, and which ones may be removed."""
 
 import json
 from datetime import UTC, datetime

@@ -28,13 +28,13 @@ VARIANT = pytest.mark.parametrize("leave_out", known.VARIANTS)
 
 
 def refused(kind: Kind, body: dict[str, Any]) -> list[str]:
-    """What strict validation has against the object."""
+    """Return the errors of strict validation for the object."""
     spec = walker.errors(body["spec"], schema.structural(kind.spec), "spec")
     return [*spec, *walker.errors(body.get("status", {}), schema.structural(kind.status), "status")]
 
 
 def test_the_list_is_whole() -> None:
-    """Nobody shortened the list of known fields by accident."""
+    """Fields cannot be removed by accident from the list of known fields."""
     assert len(list(known.kinds())) == len(known.FIELDS) == 8
     assert sum(1 for _ in known.paths(known.FIELDS)) == 754
 
@@ -49,7 +49,7 @@ def test_accepted_by_the_schema(kind: Kind, leave_out: str) -> None:
 @EACH
 @VARIANT
 def test_accepted_and_kept_by_parse(kind: Kind, leave_out: str) -> None:
-    """What is parsed gives back exactly what was written."""
+    """The parsed object must be written back exactly as it was."""
     body = known.sample(kind, leave_out)
     parsed = PARSED[kind.kind].parse(body)
     assert not isinstance(parsed, api.Invalid), parsed

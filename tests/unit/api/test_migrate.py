@@ -8,7 +8,7 @@ from ome_operator.api import ServiceSpec, migrate
 
 
 def migrated(spec: dict[str, Any]) -> dict[str, Any]:
-    """What a spec becomes."""
+    """Return the migrated form of a spec."""
     return migrate(ServiceSpec.read(spec)).dump()
 
 
@@ -85,11 +85,11 @@ def test_the_runner(predictor: dict[str, Any], engine: dict[str, Any]) -> None:
     ],
 )
 def test_what_stays_as_it_is(spec: dict[str, Any]) -> None:
-    """Without an older form, with an empty one, or where the present form is already there."""
+    """The spec has no older form, an empty older form, or already the present form."""
     assert migrated(spec) == spec
 
 
 def test_twice_is_once() -> None:
-    """Nothing is left to migrate."""
+    """A second migration changes nothing."""
     once = migrate(ServiceSpec.read({"predictor": {"model": {"baseModel": "m"}}}))
     assert migrate(once) is once

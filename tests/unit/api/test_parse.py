@@ -32,7 +32,7 @@ def parsed(spec: dict[str, Any]) -> InferenceService:
 
 
 def test_what_an_object_tells() -> None:
-    """Identity, metadata and status are at hand beside the spec."""
+    """A parsed object provides identity, metadata and status next to the spec."""
     one = InferenceService.parse(
         {
             "apiVersion": "ome.io/v1beta1",
@@ -68,7 +68,7 @@ def test_a_body_without_kind_is_known_by_its_namespace(metadata: dict[str, Any],
 
 
 def test_what_is_not_named_is_the_pod() -> None:
-    """Everything beside the named fields of a component is its inline pod spec, as it was written."""
+    """All fields of a component that it does not declare are its inline pod spec, unchanged."""
     engine = parsed(
         {
             "engine": {
@@ -124,7 +124,7 @@ def test_snake_case_is_for_python_only() -> None:
 
 
 def test_components_come_in_one_order() -> None:
-    """Whatever order the YAML has."""
+    """The order of components does not depend on the order in the YAML file."""
     assert list(parsed({"router": {}, "decoder": {}, "engine": {}}).spec.components) == ["engine", "decoder", "router"]
 
 
@@ -262,7 +262,7 @@ def test_a_name_of_a_single_letter_is_a_name() -> None:
 
 
 def test_a_benchmark_names_what_it_tests() -> None:
-    """Neither a service nor a URL."""
+    """The BenchmarkJob has neither a service nor a URL."""
     one = BenchmarkJob.parse({"metadata": {"name": "b"}, "spec": {"endpoint": {}}})
     assert isinstance(one, Invalid)
     assert "spec.endpoint is refused: there is no target to test" in one.why

@@ -1,4 +1,4 @@
-"""For any object that a schema allows: parsing accepts it, gives it back, and loses nothing."""
+"""Tests with hypothesis that for any object that a schema allows, parsing succeeds and writes back the same object."""
 
 import string
 from functools import cache
@@ -67,7 +67,7 @@ OURS = {kind.kind: kind for kind in KINDS if kind.group == "ome.io"}
 
 @cache
 def written(kind: str) -> tuple[dict[str, Any], Strategy]:
-    """What the schema of its spec accepts, and specs by it."""
+    """Return the body that the schema accepts, and a strategy that generates specs according to the schema."""
     accepted = schema.structural(OURS[kind].spec)
     return accepted, fields(accepted)
 
@@ -75,7 +75,9 @@ def written(kind: str) -> tuple[dict[str, Any], Strategy]:
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(st.data())
 def test_parse_and_dump(data: st.DataObject) -> None:
-    """Valid by the schema is valid for `parse`, up to rules between fields; then `dump` is what was written."""
+    """Objects that are valid by the schema are valid for `parse`, except for rules between fields. `dump` returns the
+    original object.
+    """
     kind = data.draw(st.sampled_from(sorted(OURS)))
     accepted, strategy = written(kind)
     spec = data.draw(strategy)
@@ -94,6 +96,6 @@ def test_parse_and_dump(data: st.DataObject) -> None:
     st.sampled_from(["metadata", "name", "spec", "engine", "storage", "storageUri", "labels", "status", "groups"]), one,
 ), max_leaves=12))  # fmt: skip
 def test_parse_never_raises(kind: str, body: Any) -> None:
-    """Whatever a file holds."""
+    """The body may be anything that a file can contain."""
     parsed = PARSED[kind].parse(body)
     assert isinstance(parsed, api.Invalid | api.Object)

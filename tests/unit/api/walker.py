@@ -10,7 +10,7 @@ _TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number"
 
 
 def errors(value: Any, schema: Json, at: str = "") -> Iterator[str]:
-    """What is wrong with the value; nothing when it is accepted. CEL rules are not evaluated."""
+    """Yield the errors of the value; nothing if it is accepted. CEL rules are not evaluated."""
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, bool) or not isinstance(value, int | str):
             yield f"{at}: {value!r} is neither a number nor a text"

@@ -1,4 +1,4 @@
-"""The fleet of the benchmark is read as it is meant, and its rows judge what was measured."""
+"""Tests that the benchmark reads its fleet completely, and that its rows judge the measured values."""
 
 from dataclasses import asdict, replace
 
@@ -18,7 +18,7 @@ def test_the_power_is_found(power: int) -> None:
 
 
 async def test_all_waves_are_read_and_told() -> None:
-    """A body that nobody can read, or an object that is invalid, would cost nothing."""
+    """An object that is unreadable or invalid would cause no work, and the benchmark would measure nothing."""
     found = await fleet.run("", Size(nodes=4, models=3, services=2, records=2, strangers=2))
     assert {wave.what for wave in found.waves} >= {"start", "labels set", "nodes flap", "records change"}
     assert all(wave.cpu_s > 0 for wave in found.waves)

@@ -56,7 +56,7 @@ def test_the_commands_are_understood() -> None:
 
 
 def test_the_last_run_is_marked_and_has_its_date() -> None:
-    """Nothing stands there, or what `--markdown` prints of a whole run."""
+    """The section is either empty or contains the output of `--markdown` of a whole run."""
     found = re.findall(r"^<!-- last run: .*? -->\n(.*?)^<!-- end of the last run -->$", PAGE, re.M | re.S)
     assert len(found) == 1
     (pasted,) = found
@@ -65,6 +65,6 @@ def test_the_last_run_is_marked_and_has_its_date() -> None:
 
 
 def _form(text: str) -> bool:
-    """With the date, the commit, and the columns of both sides."""
+    """Return whether the text has the date, the commit, and the columns of both sides."""
     where = re.search(r"^Measured \d{4}-\d\d-\d\d at commit [0-9a-f]{7}", text, re.M)
     return bool(where) and "|  | floor | operator | ratio |" in text and "| last pod Ready |" in text

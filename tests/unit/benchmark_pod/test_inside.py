@@ -16,7 +16,7 @@ from ome_operator.benchmark_pod import inside
 
 
 class Output:
-    """What SGLang's backends give back."""
+    """The results of SGLang's back ends."""
 
     def __init__(self) -> None:
         self.success, self.ttft, self.error = False, 0.0, ""
@@ -31,7 +31,7 @@ async def answer(request: float, pbar: Any = None) -> Output:
 
 
 async def errors(requests: list[float], seconds: float) -> list[str]:
-    """What came of them."""
+    """Return the errors for these requests."""
     send = inside.timed(answer, lambda _: Output(), seconds)
     return [one.error for one in await asyncio.gather(*(send(one) for one in requests))]
 
@@ -96,7 +96,7 @@ def sglang(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an installation of SGLang, or another test, has left."""
+    """Remove the modules that an installation of SGLang or another test has left."""
     for name in [*sys.modules]:
         if name.partition(".")[0] in ("sglang", "genai_bench"):
             monkeypatch.delitem(sys.modules, name)
@@ -223,7 +223,7 @@ def test_every_run_leaves_its_outcome(
 
 
 def test_it_needs_nothing_of_ours(tmp_path: Path) -> None:
-    """In SGLang's image there is neither this package nor anything that it depends on."""
+    """SGLang's image contains neither this package nor its dependencies."""
     command = [sys.executable, "-I", "-S", str(Path(inside.__file__))]
     env = {"OME_BENCHMARK": '{"runs": []}'}
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -36,7 +36,7 @@ FLAGS = (
     "--traffic-scenario", "--num-concurrency", "--max-requests-per-run", "--max-time-per-run", "--experiment-base-dir",
     "--experiment-folder-name", "--additional-request-params",
 )  # fmt: skip
-"""Of `genai-bench benchmark`."""
+"""Flags of `genai-bench benchmark`."""
 ARGS = ["--num-prompts", "4", "--max-concurrency", "4", "--dataset-name", "random-ids", "--tokenize-prompt"]
 RUN: dict[str, Any] = {"scenario": "D(100,100)", "concurrency": 4, "program": "serving", "args": ARGS}
 

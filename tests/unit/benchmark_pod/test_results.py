@@ -1,4 +1,4 @@
-"""From what SGLang's benchmark wrote to results, summary and page."""
+"""Tests of the results, the summary and the page that are made from the output of SGLang's benchmark."""
 
 import json
 import re
@@ -16,7 +16,7 @@ TRACE = "Traceback (most recent call last):\n  File\naiohttp.ClientError: gone\n
 
 
 def plan(*runs: tuple[str, int], program: str = "serving") -> dict[str, Any]:
-    """What the containers are told."""
+    """Return the plan that the containers receive."""
     told = [{"scenario": name, "concurrency": number, "program": program} for name, number in runs]
     return {"name": "team/speed", "target": "http://svc", "service": {"gpuType": "H100"}, "runs": told}
 

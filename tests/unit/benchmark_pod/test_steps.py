@@ -45,7 +45,7 @@ class Store(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Where it listens."""
+    """Yield the URL at which the store listens."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Store)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -94,7 +94,7 @@ def test_a_data_set_behind_a_url(tmp_path: Path, store: str) -> None:
 
 
 def command(tmp_path: Path, told: dict[str, Any]) -> Any:
-    """What `ome benchmark report` makes of a plan."""
+    """Return the result of `ome benchmark report` for a plan."""
     words = ["report", "--plan", json.dumps(told), "--work", str(tmp_path), "--message", str(tmp_path / "m")]
     return CliRunner().invoke(app, words)
 

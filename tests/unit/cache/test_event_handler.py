@@ -27,7 +27,7 @@ class Told:
         self.versions = 0
 
     def see(self, kind: str, name: str, **parts: Any) -> list[tuple[Ref, Urgency]]:
-        """What seeing a body makes dirty."""
+        """Pass an event with this body, and return the keys that it adds to the queue."""
         self.versions += 1
         self.dirty.clear()
         self.cluster.seen(kind, body(name, self.versions, **parts))
@@ -102,7 +102,7 @@ def test_a_hpa_whose_status_moves_is_no_news(told: Told) -> None:
 
 
 def test_a_node_concerns_the_services_that_wait_for_nodes_and_no_others(told: Told) -> None:
-    """Whatever changes of it; a heartbeat changes nothing."""
+    """The result does not depend on which field of the node changes. A heartbeat changes nothing."""
     ready = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1"}], "allocatable": {"cpu": "8"}}
     told.see("InferenceService", "other", spec={"engine": {}})
     told.cluster.waits_for_nodes(SERVICE, True)
@@ -145,7 +145,9 @@ def test_our_own_status_write_is_no_news_and_is_read_at_once(told: Told) -> None
 
 
 def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
-    """Its own event comes after our answer, is older, and tells nothing any more."""
+    """The event of the edit arrives after the response to the status write. The event is older than this response, so it is
+    ignored.
+    """
     edited = {"generation": 2}
     told.dirty.clear()
     told.cluster.wrote("InferenceService", body("kimi", 50, spec=SPEC, status={"url": "x"}, metadata=edited))
@@ -155,7 +157,7 @@ def test_an_edit_just_before_our_status_write_is_looked_at(told: Told) -> None:
 
 
 def test_a_runtime_that_we_chose_has_a_user_at_once(told: Told) -> None:
-    """What was chosen stands in our own status, of which no event tells."""
+    """The choice is stored in the status that the operator wrote itself, and no event reports that status."""
     first, second = (Ref("ClusterServingRuntime", "", name) for name in ("first", "second"))
     told.see("InferenceService", "any", spec={"engine": {}})
     told.dirty.clear()

@@ -1,4 +1,4 @@
-"""What strangers hold on nodes is read live, counted once, and forgotten."""
+"""Tests that foreign pods on nodes are read live, counted once, and forgotten."""
 
 import asyncio
 from typing import Any

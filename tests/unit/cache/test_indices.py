@@ -1,4 +1,4 @@
-"""What is kept by difference is what a walk over everything would find, and an event looks at nothing else."""
+"""Tests that incrementally updated indices equal a computation over all objects, and that an event causes no other work."""
 
 from typing import Any
 
@@ -109,7 +109,9 @@ def test_a_record_concerns_the_models_of_which_it_says_something_new() -> None:
 
 
 def test_a_node_that_flaps_concerns_no_model() -> None:
-    """It holds what it held: a pool of nodes that boots again would have each model and each of its users looked at."""
+    """The node holds the same models as before. If it concerned models, a node pool that restarts would cause a pass over
+    every model and each of its services.
+    """
     told = Told()
     told.see("ClusterBaseModel", "k2", metadata={"namespace": ""}, spec=MODEL_SPEC)
     label = {"labels": {keys.MODEL_LABEL_PREFIX + "clusterbasemodel.k2": "Ready"}}
@@ -148,7 +150,7 @@ def test_users_of_a_model_are_woken_once_until_somebody_looks(told: Told) -> Non
 
 
 def test_answers_about_nodes_end_with_the_next_change_of_any() -> None:
-    """They are kept for as long as the nodes are the same object."""
+    """The answers are cached for as long as the node objects are the same."""
     told, needs = Told(), (Need(("decode",), "decode", Demand(requests=(("nvidia.com/gpu", 8), ("pods", 1))), 3),)
 
     def see(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What is gone leaves nothing behind: services come and go for months."""
+"""Tests that deleted objects leave nothing in memory, because an operator runs for months."""
 
 import gc
 import tracemalloc

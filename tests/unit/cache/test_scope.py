@@ -1,4 +1,4 @@
-"""What is an operator's own."""
+"""Tests of which objects belong to an operator."""
 
 import pytest
 
@@ -55,5 +55,5 @@ def test_each_kind_is_in_one_place() -> None:
     ],
 )
 def test_a_single_operator_of_a_cluster_labels_nodes(scope: Scope, labels: bool, removes: bool) -> None:
-    """And only who sees all pods lets weights be removed."""
+    """Only an operator that sees all pods permits the removal of weights."""
     assert (scope.labels_nodes, scope.removes_weights) == (labels, removes)

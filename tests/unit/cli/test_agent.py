@@ -1,4 +1,4 @@
-"""What the command line of an agent becomes."""
+"""Tests that the command line of an agent becomes its settings."""
 
 from pathlib import Path
 from typing import Any

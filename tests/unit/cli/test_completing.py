@@ -11,7 +11,7 @@ from ome_operator.cli.app import app, commands
 
 
 def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
-    """What `kubectl_complete-ome` prints."""
+    """Return the output of `kubectl_complete-ome`."""
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-ome", *words])
     for name in ("_OME_COMPLETE", "_TYPER_COMPLETE_FISH_ACTION", "_TYPER_COMPLETE_ARGS"):
         monkeypatch.setenv(name, "")  # restored afterwards

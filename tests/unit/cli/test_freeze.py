@@ -36,7 +36,7 @@ def lease(frozen: str = "", namespace: str = "ome", name: str = "ome-operator") 
 
 
 def selected(call: Call, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By name, by a class of operators, or all."""
+    """Return the services that a call selects: by name, by operator class, or all."""
     key, _, value = call.selector.removeprefix("!").partition("=")
 
     def has(metadata: dict[str, Any]) -> str:
@@ -46,7 +46,7 @@ def selected(call: Call, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Cluster(FakeApi):
-    """With services, Leases, and an operator that confirms, or none."""
+    """A cluster with services, Leases, and an operator that confirms a freeze, or without one."""
 
     def __init__(self, services: list[dict[str, Any]], leases: list[dict[str, Any]], *, runs: bool) -> None:
         self.services, self.leases, self.runs = services, leases, runs

@@ -172,7 +172,7 @@ def test_on_a_terminal_it_asks(tmp_path: Path) -> None:
 
 
 def drain(terminal: int, shown: list[bytes]) -> None:
-    """Everything that the terminal shows, until it closes."""
+    """Read everything that the terminal shows, until it closes."""
     try:
         while data := os.read(terminal, 4096):
             shown.append(data)
@@ -181,7 +181,7 @@ def drain(terminal: int, shown: list[bytes]) -> None:
 
 
 def wait_for(shown: list[bytes], words: str, reader: threading.Thread) -> None:
-    """Until a question stands on the terminal."""
+    """Wait until a question is on the terminal."""
     while words.encode() not in b"".join(shown):
         reader.join(0.02)
         assert reader.is_alive(), b"".join(shown).decode()

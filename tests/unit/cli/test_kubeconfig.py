@@ -71,7 +71,7 @@ def test_a_shorter_life_than_was_asked_for_is_said(server: Server) -> None:
 
 
 def test_it_can_be_made_again_while_an_operator_reads_it(server: Server) -> None:
-    """Whatever its mode had become. No other file is touched."""
+    """The file is replaced whatever its mode has become. No other file is changed."""
     file = Path("mine")
     assert run(*WORDS, "-o", "mine").exit_code == 0
     file.chmod(0o644)

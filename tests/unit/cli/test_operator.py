@@ -19,7 +19,7 @@ KUBECONFIG = ("--kubeconfig", "some")
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """What an operator that was started was given."""
+    """Return the settings of the operator that was started."""
     found: list[Settings] = []
 
     async def run(settings: Settings) -> int:
@@ -43,13 +43,13 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 def test_on_a_persons_machine_it_listens_where_nobody_else_does(
     words: tuple[str, ...], where: tuple[Any, ...], given: list[Settings]
 ) -> None:
-    """In a pod the kubelet and Prometheus look at 8081 and 8080 of its address."""
+    """In a pod, the kubelet and Prometheus use ports 8081 and 8080."""
     assert CliRunner().invoke(app, list(words)).exit_code == 0
     assert [(one.address, one.health_port, one.metrics_port) for one in given] == [where]
 
 
 def test_the_readme_can_be_followed_beside_it(given: list[Settings]) -> None:
-    """Its port-forward, with the operator as a process of the same machine."""
+    """The operator runs as a process on the machine on which the README's port-forward runs."""
     forwarded = re.findall(r"kubectl port-forward .* (\d+):\d+", (parts.ROOT / "README.md").read_text())
     CliRunner().invoke(app, list(KUBECONFIG))
     assert forwarded and not {int(port) for port in forwarded} & {given[0].health_port, given[0].metrics_port}

@@ -60,7 +60,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def ome(monkeypatch: pytest.MonkeyPatch, api: Looked, *words: object) -> Result:
-    """What the command says; nothing is left."""
+    """Return the result of the command, and check that no object is left."""
 
     @asynccontextmanager
     async def opened(*_: Any) -> AsyncIterator[Looked]:
@@ -201,7 +201,7 @@ def test_missing_rights_are_named(monkeypatch: pytest.MonkeyPatch, file: Path) -
 
 
 def test_rights_to_read_a_runtime(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """Without its runtime a service would seem to lack it."""
+    """Without access to its runtime, a service would look as if the runtime were missing."""
     words = 'clusterservingruntimes.ome.io is forbidden: User "u" cannot list resource "clusterservingruntimes"'
     api = cluster(list_objects_to_ClusterServingRuntime=errors.Forbidden(words))
     assert "cannot list resource" in refused(ome(monkeypatch, api, "-f", file)) and api.ever == []

@@ -1,4 +1,4 @@
-"""What people may call a service and a revision, and what is said where there is nothing to do."""
+"""Tests of the names that users may give to a service and a revision, and of the messages if there is nothing to do."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ def revision(number: int) -> dict[str, Any]:
 
 
 def cluster(monkeypatch: pytest.MonkeyPatch, **rollout: Any) -> FakeApi:
-    """With the service team/r1 and its revisions 1 and 2."""
+    """Return an API server with the service team/r1 and its revisions 1 and 2."""
     answers = {"get InferenceService": service(rollout), "list_objects ControllerRevision": [revision(1), revision(2)]}
     api = FakeApi({**answers, "patch_merge": {"metadata": {}}})
     api.connection = SimpleNamespace(namespace="")  # type: ignore[assignment]
@@ -47,7 +47,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, **rollout: Any) -> FakeApi:
 
 
 def ome(*words: str) -> str:
-    """What a command says."""
+    """Return the output of a command."""
     done = CliRunner().invoke(app, list(words))
     if done.exception is not None:
         raise done.exception

@@ -1,4 +1,4 @@
-"""`ome status` beyond its tree: what a program gets, what `--watch` prints where nobody watches, the waves of an edit."""
+"""Tests of `ome status` except for its tree: output for programs, `--watch` without a terminal, and the waves of an edit."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What controllers need besides the objects that a test is about."""
+"""Objects that controllers need in addition to those that a test is about."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is said of objects of which we keep nothing but a status, where a pass over them fails."""
+"""Tests of the status of objects for which the operator writes only a status, if a pass over them fails."""
 
 import logging
 from typing import Any

@@ -31,7 +31,7 @@ def owner(uid: str, kind: str = BENCHMARK, name: str = "speed") -> dict[str, Any
 
 
 class World:
-    """Passes over a BenchmarkJob that was made anew, while `there` has the name of its Job."""
+    """Passes over a BenchmarkJob that was created again, while `there` contains the name of its Job."""
 
     def __init__(self, there: dict[str, Any] | None) -> None:
         body = yamls.benchmark("team", "speed")

@@ -54,7 +54,7 @@ class Rig:
         self.waves.report(SERVICES[number], stands, asks=state != EditState.DONE, begun=begun)
 
     async def look(self) -> tuple[dict[str, Any], list[str], float]:
-        """What the status says, the reasons of the Events so far, and when the next pass is."""
+        """Return the status, the reasons of all Events so far, and the time of the next pass."""
         resource = self.cluster.find(RUNTIME)
         assert resource is not None
         again = await self.passes.reconcile_resource(resource)
@@ -93,7 +93,7 @@ async def test_an_annotation_of_the_runtime_counts_more() -> None:
 
 
 async def test_half_a_picture_changes_no_status() -> None:
-    """After a restart of the operator: what the status says is what the last operator saw."""
+    """After a restart of the operator, the status keeps what the previous operator wrote."""
     rig = Rig()
     rig.tell(0, EditState.PENDING)
     before, *_ = await rig.look()
@@ -105,7 +105,7 @@ async def test_half_a_picture_changes_no_status() -> None:
 
 
 async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
-    """Its status is another's to write; the turns of our services are ours to give."""
+    """The status belongs to the other operator, but the admission of services to the rollout belongs to this one."""
     rig = Rig(labels={"ome.io/operator-class": "blue"})
     for number in range(3):
         rig.tell(number, EditState.PENDING)
@@ -118,7 +118,7 @@ async def test_the_waves_of_an_object_of_another_operator_go_on() -> None:
 
 
 async def test_while_it_only_looks_it_writes_no_event() -> None:
-    """It may not: its rights are those of a reader."""
+    """The operator has only the rights of a reader."""
     rig = Rig()
     rig.cluster._index.deps = changed(rig.cluster.deps(), observe=True)
     rig.tell(0, EditState.PENDING)

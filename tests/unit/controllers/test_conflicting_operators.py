@@ -43,7 +43,7 @@ def rivals(api: FakeApi, scope: Scope) -> ConflictingOperators:
 async def test_who_reads_all_leases_of_his_class_finds_them(
     other: dict[str, Any], namespaces: tuple[str, ...], found: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not its own, none that has ended, and of claims only those on its namespaces."""
+    """The operator finds neither its own Lease nor expired Leases, and of claims only those for its namespaces."""
     api = FakeApi({"list_objects Lease": [other]})
     made = rivals(api, Scope(namespaces))
     await made.check()
@@ -84,7 +84,7 @@ async def test_what_cannot_be_asked_is_no_rival() -> None:
 
 
 async def test_a_lease_that_nobody_can_read_does_not_end_the_operator(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever may write a Lease somewhere chooses its label, and so who reads it."""
+    """Anyone who may write a Lease in some namespace chooses its labels, and so which operators read it."""
     odd = lease("ml")
     odd["spec"]["leaseDurationSeconds"] = "soon"
     api = FakeApi({"list_objects Lease": [odd]})

@@ -1,4 +1,4 @@
-"""What an operator with another `exposure.kind` made goes, and nothing else does."""
+"""Tests that objects of another `exposure.kind` are removed, and no others."""
 
 import logging
 from typing import Any
@@ -16,7 +16,7 @@ OURS = {"uid-of-svc"}.__contains__
 
 
 def metadata(name: str, **owner: Any) -> dict[str, Any]:
-    """Of an object with our labels, whose controller is a service unless something else is said."""
+    """Return the metadata of an object with our labels, whose controller is a service by default."""
     reference = {
         "apiVersion": "ome.io/v1beta1",
         "kind": "InferenceService",
@@ -29,7 +29,7 @@ def metadata(name: str, **owner: Any) -> dict[str, Any]:
 
 
 def api(**answers: Any) -> FakeApi:
-    """An API server that has objects of ours, of others with our labels, and what is told here."""
+    """Return an API server that has our objects, foreign objects with our labels, and the given answers."""
     found = [
         metadata("svc"),
         metadata("copy", controller=False),
@@ -88,7 +88,9 @@ async def test_what_somebody_else_was_faster_with_is_no_error() -> None:
 
 
 async def test_policies_of_networks_are_no_way_in() -> None:
-    """They are made on demand, too, and what guards a service must not go with another `exposure.kind`."""
+    """NetworkPolicies are also created on demand. A policy that protects a service must not be removed when `exposure.kind`
+    changes.
+    """
     client = api()
     await remove(client, "", owns=OURS)
     assert "NetworkPolicy" not in {call.kind for call in client.calls}

@@ -1,4 +1,4 @@
-"""What reconcilers write under a hold, besides the plans of services; and that no write of theirs was forgotten."""
+"""Tests of what reconcilers write during a freeze in addition to the plans of services, and that every write is covered."""
 
 import ast
 import asyncio
@@ -149,7 +149,7 @@ MARK = Patch("Pod", "a", "uid-a", {"metadata": {"annotations": {keys.DRAINING: "
 
 @pytest.mark.parametrize("how", ["all", "single"])
 async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
-    """It was decided before the button was pressed."""
+    """The pass was decided before the freeze began."""
     seen, pressed = cluster(SERVICE), asyncio.Event()
 
     def press(call: Call) -> dict[str, Any]:
@@ -175,7 +175,7 @@ async def test_a_pass_that_runs_stops_before_its_next_write(how: str) -> None:
 
 @pytest.mark.parametrize("held", [True, False])
 async def test_a_service_that_cannot_be_read_says_that_it_is_frozen(held: bool) -> None:
-    """And says so no more after the thaw."""
+    """The condition disappears after the thaw."""
     told = [{"type": "Frozen", "status": "True", "reason": "Frozen", "message": "frozen"}]
     body = {**SERVICE, "spec": {"engine": 5}, "status": {"conditions": told}}
     seen = cluster(body, frozen=WHEN if held else "")

@@ -19,7 +19,7 @@ PINNED = {"weights": {"uri": "hf://test/tiny", "revision": "abc"}}
 
 @pytest.mark.parametrize("lose", [False, True])
 async def test_records_are_looked_at_when_a_revision_was_pinned(lose: bool) -> None:
-    """Also where the first answer was lost, and the status is found written."""
+    """The record is read even if the first answer was lost and the status is found to be written."""
     queue: WorkQueue[Ref] = WorkQueue(workers=1, first=60.0, last=60.0, jitter=lambda: 0.5)
     model = yamls.model()
     body = {**model, "metadata": {**model["metadata"], "name": "tiny", "uid": "u", "resourceVersion": "1"}}

@@ -1,4 +1,4 @@
-"""Whether the admission policies hold the operator: told by dry runs, and never by what is installed."""
+"""Tests of whether admission policies restrict the operator: dry runs show it, and the installed objects do not."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ AGENT = {"status": {"userInfo": {"username": "system:serviceaccount:home:ome-ope
 
 
 def policy(call: Call) -> dict[str, Any]:
-    """As the chart makes it, for either user."""
+    """Return a policy of the chart, for either user."""
     names = [f"request.userInfo.username == '{me['status']['userInfo']['username']}'" for me in (ME, AGENT)]
     conditions = [{"name": "the-operator", "expression": " || ".join(names)}]
     return {"metadata": {"name": call.name}, "spec": {"failurePolicy": "Fail", "matchConditions": conditions}}
@@ -37,13 +37,13 @@ WORDS = "is forbidden: ValidatingAdmissionPolicy '{}' with binding '{}' denied r
 
 
 def refusing(call: Call) -> KubeError:
-    """As an API server whose policies hold us."""
+    """Return the refusal of an API server whose policies restrict the operator."""
     name = next(probe.policy for probe in probes(EVERYWHERE, "home", "n-1") if probe.manifest == call.body)
     return Forbidden(WORDS.format(name, name), 403)
 
 
 async def looked(apply: Any, **answers: Any) -> tuple[Policies, str]:
-    """After a look, and the metric."""
+    """Return the policies after a check, and the metric."""
     answers = {"apply": apply, "list_objects Node": NODES, "create SelfSubjectReview": ME, **READ, **NO_PODS, **answers}
     made, metrics = Policies(FakeApi(answers), EVERYWHERE, "home", "ome-operator", 600.0), Metrics()
     made.watch_metrics(metrics)
@@ -172,7 +172,9 @@ async def test_the_policy_of_bindings_has_to_name_the_user() -> None:
 
 
 async def test_policies_that_the_chart_does_not_have_are_not_missed() -> None:
-    """Without them it gives no right to read them; an administrator may read everything, and proves nothing."""
+    """Without the policies, the chart grants no right to read them. An administrator may read everything, which proves
+    nothing.
+    """
     refused: Any = {POLICY: lambda call: policy(call) if call.name == BINDINGS else Forbidden("no", 403)}
     assert await state_of("ome-agent", AGENT, **refused) is None
     assert await state_of("ome-tenants", ME, **{POLICY: GONE}) is None

@@ -24,7 +24,7 @@ NUMBERS = st.floats() | st.integers() | st.from_regex(r"-?[0-9.e+-]{1,400}", ful
 
 
 def pod(ip: str = "127.0.0.1", component: str = "router", **metadata: Any) -> Pod:
-    """As the operator knows it."""
+    """Return a pod as the operator knows it."""
     labels = {"ome.io/inferenceservice": "svc", "component": component}
     return from_api.pod(
         {"metadata": {"namespace": "team", "name": "r", "uid": "u", "labels": labels, **metadata}, "status": {"podIP": ip}}
@@ -32,7 +32,7 @@ def pod(ip: str = "127.0.0.1", component: str = "router", **metadata: Any) -> Po
 
 
 class Page:
-    """What answers on the registry's port."""
+    """A server that stands in for the registry's port."""
 
     def __init__(self) -> None:
         self.answer = web.Response
@@ -49,7 +49,7 @@ class Page:
         return web.Response(text=self.text, status=self.status, headers=self.headers)
 
     async def walk(self) -> dict[str, Strangers]:
-        """What is known after a walk."""
+        """Return what is known after a walk over all routers."""
         await self.watch.walk(self.session)
         return self.watch.of(self.pods)
 
@@ -119,7 +119,7 @@ async def test_whatever_answers_costs_nothing(page: Page, case: str) -> None:
 
 
 async def test_a_pod_that_breaks_us_costs_itself_and_is_told_once(page: Page, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever breaks: the others are asked, and the next walk begins."""
+    """Whatever exception a pod causes, the other pods are asked, and the next walk begins."""
     page.text = shown(1, NOW)
     page.pods = [pod(ip=ip, uid=uid) for uid, ip in (("a", "127.0.0.1"), ("b", "127.0.0.1"))]
     heard = list[Ref]()

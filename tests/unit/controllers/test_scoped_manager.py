@@ -105,7 +105,7 @@ def test_an_audit_looks_only_where_lists_can_be_asked_for() -> None:
 
 
 def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
-    """It may have been in the middle of a rollout, which is what others of its runtime wait for."""
+    """The service may be in the middle of a rollout, for which other services of its runtime wait."""
     made, _ = manager(watch_namespaces=("a", "b"))
     made.seen("InferenceService", service())
     waves, runtime, epoch = made._services.waves, Ref("ClusterServingRuntime", "", "rt"), Epoch("u", 2)
@@ -120,7 +120,7 @@ def test_a_service_of_an_absent_namespace_holds_up_nobody() -> None:
 async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a namespace that is not whole no pass runs: it must hold up nobody."""
+    """No pass runs over services of a namespace that is not completely read, so such a service must not delay others."""
     made, _ = manager(watch_namespaces=("a", "b"))
     monkeypatch.setattr(made._queue, "run", ended)
     monkeypatch.setattr(made._edits, "run", ended)
@@ -139,7 +139,7 @@ async def test_nobody_begins_with_a_shared_edit_before_what_is_watched_was_looke
 
 
 async def ended(*_: object) -> None:
-    """What runs for ever."""
+    """Run for ever."""
 
 
 def child(version: int = 1) -> dict[str, Any]:

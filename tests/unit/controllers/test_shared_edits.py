@@ -1,4 +1,4 @@
-"""The manager with an object that services share and somebody edits."""
+"""Tests of the manager with an edit of an object that services share."""
 
 import asyncio
 import time
@@ -63,7 +63,7 @@ class Told:
 
 @asynccontextmanager
 async def running(told: Told) -> AsyncIterator[None]:
-    """It works, and each key had its first pass."""
+    """Yield while the manager runs, after the first pass over each key."""
     task = asyncio.create_task(told.manager.run())
     try:
         await until(lambda: len(told.seen) == len(SERVICES) + 1)
@@ -80,7 +80,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def _ended(*_: object) -> None:
-    """What runs for ever."""
+    """Run for ever."""
 
 
 async def test_at_the_start_each_service_has_a_single_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What keeps nodes from starting pods is read from events, for those that wait, and less often each time."""
+"""Tests that failures of nodes to start pods are read from Events, only for pods that wait, and less often each time."""
 
 from datetime import timedelta
 from typing import Any

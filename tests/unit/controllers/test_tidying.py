@@ -1,4 +1,4 @@
-"""When what nobody needs is forgotten."""
+"""Tests of when unused data is forgotten."""
 
 import asyncio
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def tidied(resync: float, gone: list[int]) -> None:
-    """For a moment, while services go: so many until each look."""
+    """Run the cleanup for a moment while this number of services is deleted between two looks."""
     counts = iter(gone)
     last = [0]
 

@@ -1,4 +1,4 @@
-"""Who waits for whom, from what services tell."""
+"""Tests of which service waits for which, given the reports of services."""
 
 import sys
 from collections.abc import Callable
@@ -134,7 +134,7 @@ def test_a_service_whose_namespace_goes_away_holds_up_nobody() -> None:
 
 
 def test_a_called_service_that_cannot_begin_passes_its_turn_on() -> None:
-    """Its user paused it, or nobody holds its model: the gate is closed."""
+    """The gate of such a service is closed: its user paused it, or no node has its model."""
     fleet = Fleet(20)
     for name in fleet.services:
         fleet.hear(name)
@@ -194,7 +194,7 @@ def test_a_new_service_proves_an_edit_when_it_has_baked() -> None:
 
 
 def test_services_that_scale_are_no_news() -> None:
-    """They are whole, and a moment later not: no status of a runtime is written for that."""
+    """Scaling services are complete at one moment and incomplete at the next. No status of a runtime is written for that."""
     fleet = edited(1)
     fleet.become_whole(*list(fleet.begun))
     fleet.changed.clear()
@@ -252,7 +252,7 @@ def test_only_so_many_are_called_as_there_is_room_for() -> None:
 
 
 def steps(work: Callable[[], object]) -> int:
-    """How many instructions of Python run: a loop over all services would be seen."""
+    """Return the number of Python instructions that run, which would show a loop over all services."""
     found = 0
 
     def count(frame: FrameType, event: str, argument: object) -> Callable[..., object]:

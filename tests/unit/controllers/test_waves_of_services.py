@@ -38,13 +38,13 @@ class Member(World):
 
     @property
     def begun(self) -> bool:
-        """As the reconciler sees it."""
+        """Return whether the service has begun, as the reconciler sees it."""
         made = {child.labels.get(keys.REVISION) for child in self.children.values() if child.key[0] == "StatefulSet"}
         return bool(self.service.status.get("rejected")) or len(made | whole_before(self.service.status)) > 1
 
     @property
     def image(self) -> set[str]:
-        """What its engines run or are to run."""
+        """Return the images that the engines run or are about to run."""
         sets = [child for child in self.children.values() if child.key[0] == "StatefulSet"]
         return {child.manifest["spec"]["template"]["spec"]["containers"][0]["image"] for child in sets}
 
@@ -98,7 +98,7 @@ class Services:
 
 
 def allowed(proven: list[datetime], now: datetime) -> int:
-    """How many may have begun: a single service, three when the first has baked, all when three have."""
+    """Return how many services may have begun: one, then three after the first is proven, and all after three are proven."""
     for ends in (1, 3):
         if len(proven) < ends or now - proven[ends - 1] < timedelta(seconds=TERMS.bake):
             return ends
@@ -126,7 +126,7 @@ def test_each_service_begins_in_its_wave_and_all_are_reached(strategy: str, rest
 
 @pytest.mark.parametrize("rollback", [False, True])
 def test_an_edit_that_works_for_nobody_stops_at_the_first_service(rollback: bool) -> None:
-    """And the next edit goes on from there: the service that failed takes it at once, for it has begun."""
+    """The next edit continues from there: the service that failed receives it at once, because this service has begun."""
     shape = Shape(size=1, rollback=rollback)
     services = Services(shape, 2)
     for member in services.members:

@@ -146,7 +146,9 @@ def test_a_published_command_comes_out_flag_for_flag(case: str, shelf: Library) 
 
 
 def test_tensorrt_llm_is_started_as_in_the_guide(shelf: Library) -> None:
-    """Hosts and directories of the guide are placeholders; padding_enabled was renamed to enable_padding in 1.0."""
+    """The guide uses placeholders for hosts and directories. The option padding_enabled was renamed to enable_padding in
+    version 1.0.
+    """
     asked = RecipeRequest(
         hardware="h200", model=INSTRUCT, engine="tensorrt-llm", strategy="tp+dp+ep", tp=16, model_path="$MODEL_DIR"
     )

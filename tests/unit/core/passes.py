@@ -1,4 +1,4 @@
-"""What tests of whole passes ask of a plan and of a cluster."""
+"""Functions with which tests of complete passes query a plan and a cluster."""
 
 from ome_operator import keys
 from ome_operator.core.reconcile.plan import Plan

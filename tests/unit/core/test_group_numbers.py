@@ -15,7 +15,7 @@ MARK = "2026-01-01T00:00:00+00:00"
 
 
 def sets(*groups: int) -> tuple[Child, ...]:
-    """Both StatefulSets of these groups."""
+    """Return both StatefulSets of these groups."""
     return tuple(make(group) for group in groups for make in (leader_set, worker_set))
 
 
@@ -142,7 +142,7 @@ def test_pods_that_name_no_group_take_no_number() -> None:
 
 @pytest.mark.parametrize("deleting", [False, True])
 def test_beside_the_pods_of_a_former_service_numbers_begin_at_0(deleting: bool) -> None:
-    """Its StatefulSets wait for the names of these pods; its accelerators are those that they hold."""
+    """Its StatefulSets wait until the names of these pods are free, and use the accelerators that those pods hold."""
     former = tuple(each._replace(workload_uid="former", deleting=deleting) for each in whole(0, 1))
     part = Slice("r1", (), former)
     assert (by_worth("engine", 2, part), taken("engine", part), left("engine", part)) == ((), frozenset(), 2)
@@ -174,7 +174,7 @@ def test_a_copy_that_somebody_made_for_debugging_is_no_group(name: str) -> None:
 
 
 def test_the_second_pod_of_a_leaders_set_is_no_rank() -> None:
-    """Somebody scaled the set by hand: the pod neither makes a group, nor stands for a rank, nor marks it."""
+    """Somebody scaled the StatefulSet manually. The pod makes no group, represents no rank, and does not mark one."""
     second = leader(1, draining=MARK)._replace(name=f"{STEM}-1-1", rank=-1)
     assert order(sets(0, 1), *whole(0, 1), second) == (0, 1)
     part = Slice("r1", sets(1), (second, worker(1)))

@@ -75,7 +75,9 @@ def test_a_rollout_has_a_step_and_an_age() -> None:
 
 
 def test_groups_that_are_missing_are_no_rollout() -> None:
-    """OmeRolloutOld would fire for a service that scales where nodes are short; OmeServiceIncomplete is about that."""
+    """Otherwise OmeRolloutOld would fire for a service that scales while nodes are short, for which OmeServiceIncomplete
+    exists.
+    """
     told = status(condition("RolledOut", "False", "Progressing"))
     known, other = ({"engine": {"updateRevision": "r2", "latestReadyRevision": name}} for name in ("r2", "r1"))
     assert service_metrics.figures({**told, "components": known}, (), {}).step == ""
@@ -143,7 +145,7 @@ def test_a_start_with_a_hole_is_not_told() -> None:
 
 @given(st.lists(st.tuples(*[st.floats(-5, 60)] * 4), min_size=1, max_size=4), st.floats(-5, 60))
 def test_parts_are_never_negative_and_add_up(moments: list[tuple[float, ...]], ready: float) -> None:
-    """Whatever clocks say."""
+    """The result does not depend on the clocks of the nodes."""
     found = service_metrics.start(at(0), at(ready), [pod(times=Times(*map(at, each))) for each in moments])
     latest = max(0.0, ready, min(each[0] for each in moments), *(moment for each in moments for moment in each[1:]))
     assert all(seconds >= 0 for seconds in found.values())

@@ -1,4 +1,4 @@
-"""Why a service is not ready, as chains; a service in a word; commands to copy."""
+"""Tests of the reasons why a service is not ready, of its state in one word, and of the suggested commands."""
 
 from functools import cache
 

@@ -19,7 +19,7 @@ FULL = "0/16 nodes are available: 12 Insufficient nvidia.com/gpu, 4 node(s) had 
 
 
 def asked(world: World, events: tuple[Seen, ...] = (), **pods: Any) -> Trouble:
-    """With all pods of decode otherwise."""
+    """Return the problems of a service whose decode pods all have these changes."""
     observed = world.observed()
     changed = tuple(pod._replace(**pods) if pod.component == "decoder" else pod for pod in observed.pods)
     one = body(world)
@@ -106,7 +106,7 @@ def weighed() -> World:
 
 
 def test_the_next_step_names_the_labels_that_pods_ask_for() -> None:
-    """They are those of a model of the namespace, and of what was trained on it: no other label changes anything."""
+    """The labels are those of a namespaced model and of weights trained on it. Other labels would have no effect."""
     world = weighed()
     labels = "models.ome.io/team.basemodel.tiny", "models.ome.io/finetunedweight.poet"
     made = next(live.manifest for live in world.children.values() if live.key[0] == "StatefulSet")

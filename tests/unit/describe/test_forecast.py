@@ -1,4 +1,4 @@
-"""What an edit would do to a service, in one sentence."""
+"""Tests of the sentence about the effect of an edit on a service."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ REF = Ref("InferenceService", "team", "svc")
 
 
 def edited(deps: Deps, old: str, new: str, component: str = "decoderConfig") -> Deps:
-    """With one word of the runtime's arguments replaced."""
+    """Return the objects with one word of the runtime's arguments replaced."""
     ((ref, runtime),) = deps.runtimes.items()
     assert isinstance(runtime, Runtime)
     body = runtime.dump()
@@ -29,7 +29,7 @@ def edited(deps: Deps, old: str, new: str, component: str = "decoderConfig") -> 
 
 
 def told(before: tuple[InferenceService, Deps], after: tuple[InferenceService, Deps]) -> Forecast:
-    """What would happen; it must be something."""
+    """Return what the edit would do, which must not be nothing."""
     found = forecast(REF, outcome(*before), outcome(*after))
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""Whose logs are shown, and under which names."""
+"""Tests of which pods' logs are shown, and of the names that precede the lines."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.simulator import World
 
 
 def pods(runtime_size: int = 2, **spec: object) -> tuple[Pod, ...]:
-    """Of a service that is up."""
+    """Return the pods of a service that is complete."""
     world = World(parts.service(**spec), parts.deps(parts.model(), parts.simple(runtime_size, decoder=True)), seed=1)
     for _ in range(12):
         world.carry_out(world.sync())

@@ -33,7 +33,7 @@ def grown(world: World) -> World:
 
 
 def placed(world: World, first: int = 0) -> Observed:
-    """Engines on nodes with names of real nodes, prefill before decode; the router is on none of them."""
+    """Place the engines on nodes with realistic names, prefill before decode. The router is on none of these nodes."""
     observed = world.observed()
     order = (keys.ENGINE, keys.DECODER)
     engines = [pod for pod in observed.pods if pod.component in order]
@@ -43,7 +43,7 @@ def placed(world: World, first: int = 0) -> Observed:
 
 
 def seen(world: World, observed: Observed) -> Tree:
-    """What `ome status` reads: the pods, and what the operator says of them in the service's status."""
+    """Return the tree of `ome status`, made from the pods and from the service's status."""
     service = world.service
     said = sync(service, world.deps, observed, world.now).status
     metadata = {"name": service.name, "namespace": service.namespace, "uid": service.uid, "generation": 1}

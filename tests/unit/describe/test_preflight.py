@@ -1,4 +1,6 @@
-"""What `ome preflight` says of its pods: rank, node, cause and fix, and what the check could not run at."""
+"""Tests of the output of `ome preflight` about its pods: rank, node, cause and remedy, and the nodes on which the check
+could not run.
+"""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is read from an argument parser. The parsers of real engines are read in their images (tests/node)."""
+"""Tests of what is read from an argument parser. tests/node reads the parsers of real engines in their images."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ DATA = Path(extract.__file__).parent / "data"
 
 
 class DeprecatedStoreTrueAction(argparse.Action):
-    """As SGLang has it."""
+    """An action in the form that SGLang defines."""
 
     def __init__(self, option_strings: list[str], dest: str, new_flag: str | None = None, **more: Any) -> None:
         self.new_flag = new_flag
@@ -83,7 +83,7 @@ def test_variables() -> None:
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda path: path.stem)
 def test_the_shipped_files_are_as_the_extractor_writes_them(path: Path) -> None:
-    """That they are its whole output is proven in the images."""
+    """The tests in the images prove that the files are the complete output."""
     text = path.read_text(encoding="utf-8")
     found = json.loads(text)
     assert extract.text(found) == text
@@ -93,14 +93,14 @@ def test_the_shipped_files_are_as_the_extractor_writes_them(path: Path) -> None:
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is another for the rest of the program, which ends; tests after these here have theirs again."""
+    """Set another home directory for the rest of the program; the following tests get the original one again."""
     monkeypatch.setenv("HOME", "/root")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the router is for Linux")
 @pytest.mark.usefixtures("home")
 def test_the_router_that_is_installed_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is a dependency of the tests, as a package of its own."""
+    """sglang-router is a dependency of the tests, as a separate package."""
     monkeypatch.setattr(extract, "PROGRAMS", [extract.PROGRAMS[1]])
     assert extract.main() == 0
     assert capsys.readouterr().out == (DATA / "sglang-router-0.3.2.json").read_text(encoding="utf-8")

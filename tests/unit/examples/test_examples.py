@@ -51,7 +51,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """Where it listens."""
+    """Yield the URL at which the server listens."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     Server.asked.clear()

@@ -24,7 +24,9 @@ def stubs() -> ModuleType:
 
 
 def test_plan(stubs: ModuleType) -> None:
-    """Only libraries that are neither there nor the system's, with their tags, also those without a function."""
+    """Only libraries that are neither present nor part of the system get a stub, with their version tags, even if no
+    function is used.
+    """
     wants = stubs.Wants(
         libraries={"libcudart.so.13", "libcublas.so.13", "libc.so.6", "libtorch.so"},
         tags={"libcudart.so.13": "libcudart.so.13", "libcublas.so.13": "libcublas.so.13", "GLIBC_2.2": "libc.so.6"},
@@ -45,7 +47,7 @@ def test_source_and_versions(stubs: ModuleType) -> None:
 
 @pytest.mark.skipif(not all(map(shutil.which, ("gcc", "readelf", "nm"))), reason="needs gcc and binutils")
 def test_a_program_loads_with_the_stand_in(stubs: ModuleType, tmp_path: Path) -> None:
-    """Linked with a library with version tags, which then vanishes; the stand-in answers 100."""
+    """The program is linked with a library that has version tags, which is then deleted. The stub returns 100."""
     library = tmp_path / "torch" / "lib"
     library.mkdir(parents=True)
     (tmp_path / "real.c").write_text("int cudaFree(void) { return 0; }")

@@ -1,4 +1,4 @@
-"""What a 404 means: an object counts as gone only where an API server says so of this very object."""
+"""Tests of the meaning of a 404: an object counts as deleted only if an API server says so about this very object."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ ABOUT_ONE: dict[str, Ask] = {
 
 
 def status(kind: str, name: str, **more: str) -> dict[str, Any]:
-    """What an API server says of an object that is not there."""
+    """Return the API server's answer about an object that does not exist."""
     details = {"name": name, "group": "apps", "kind": kind}
     message = f'{kind}.apps "{name}" not found'
     whole = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}

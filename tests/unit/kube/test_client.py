@@ -1,4 +1,4 @@
-"""Paths, errors and warnings; requests themselves are tested on a real API server."""
+"""Tests of paths, errors and warnings. The requests are tested with a real API server elsewhere."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.deep import MOST, nested
 
 @pytest.mark.parametrize("levels", [900, 2_000, MOST])
 async def test_an_object_as_deep_as_the_api_server_takes_is_an_answer(levels: int) -> None:
-    """Also to a list, and where it is refused."""
+    """The test includes lists and refusals."""
 
     async def deep(request: web.Request) -> web.StreamResponse:
         one, name = nested({"metadata": {"name": "deep"}}, levels), request.path.rpartition("/")[2]
@@ -96,7 +96,7 @@ def test_half_a_character_is_sent_as_none() -> None:
 
 
 async def test_a_client_that_only_observes_sends_statuses_and_nothing_else() -> None:
-    """Whatever its rights are, and whoever asks for it."""
+    """The result does not depend on the rights of the client and on the caller."""
     came: list[tuple[str, str]] = []
 
     async def answer(request: web.Request) -> web.Response:

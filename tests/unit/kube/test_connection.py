@@ -20,7 +20,7 @@ from ome_operator.kube.connection import Connection, NoConnection
 from tests.support.hub import in_thread
 
 NAMED = ("127.0.0.1", "127.0.0.2")
-"""Addresses of the server; its certificate names the first one and "kubernetes"."""
+"""Addresses of the server. Its certificate names the first address and "kubernetes"."""
 
 
 class Api:

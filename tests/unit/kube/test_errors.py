@@ -1,4 +1,4 @@
-"""What a code of the API server means."""
+"""Tests of the meaning of the API server's status codes."""
 
 from ome_operator.kube import errors
 

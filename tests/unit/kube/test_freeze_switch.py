@@ -20,14 +20,14 @@ def lease(value: str | None) -> dict[str, Any]:
 
 
 class Seen:
-    """A switch, and what it told."""
+    """A freeze switch, and the changes that it reported."""
 
     def __init__(self) -> None:
         self.api, self.told = FakeApi(), list[str]()
         self.switch = FreezeSwitch(self.api, "ns", "lease", read_freeze=frozen, changed=self.told.append, interval=0.0)
 
     async def looks(self, answer: dict[str, Any] | KubeError) -> bool:
-        """One look; whether it is known how things stand."""
+        """Run one look, and return whether the state of the switch is known."""
         self.api.answers["get Lease"] = answer
         await self.switch.check()
         return self.switch.known.is_set()

@@ -1,4 +1,4 @@
-"""Who may take a Lease, by what was seen and not by anybody's wall clock."""
+"""Tests of who may take a Lease, which is decided by observed changes and not by wall clocks."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ def test_taking_over_counts_a_transition_and_renewing_does_not() -> None:
 
 
 class Server(Client):
-    """Holds one Lease, and lets nobody wait."""
+    """A server that holds one Lease and answers at once."""
 
     def __init__(self) -> None:
         self.stored = lease("")
@@ -66,7 +66,7 @@ class Server(Client):
 
 
 async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> None:
-    """It may be thawed in the middle of a pass, long before it finds out that another leads."""
+    """Such an operator may continue in the middle of a pass, long before it notices that another operator leads."""
     now = 100.0
     election = Election(Server(), SETTINGS, lambda: NOW, clock=lambda: now)
     client = Client(Connection(None), may_write=election.leads)
@@ -82,7 +82,7 @@ async def test_an_operator_that_was_frozen_past_its_lease_sends_no_write() -> No
 
 
 async def test_a_conflict_and_a_failing_read_lose_no_lease() -> None:
-    """Somebody put a label on it, and the server had a bad moment: it is still ours."""
+    """Somebody added a label to the Lease, and a read failed. The Lease still belongs to this operator."""
     server = Server()
     election = Election(server, SETTINGS, lambda: NOW, clock=lambda: 100.0)
     await election.acquire()
@@ -117,7 +117,7 @@ async def test_a_renewal_that_hangs_leaves_time_for_another() -> None:
 
 
 async def test_a_lease_that_was_deleted_comes_back_with_what_people_wrote_on_it() -> None:
-    """`ome freeze --all` is such a word: whoever deletes the Lease for another reason does not thaw the cluster."""
+    """`ome freeze --all` writes to the Lease, so a deletion of the Lease for another reason must not thaw the cluster."""
     server, made = Server(), list[dict[str, Any]]()
     server.stored["metadata"]["annotations"] = {"ome.io/freeze": "true"}
 

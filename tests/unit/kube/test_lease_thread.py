@@ -48,7 +48,7 @@ async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
 
 
 async def test_nothing_is_renewed_for_a_loop_that_does_not_answer() -> None:
-    """And nothing is written from the moment on when another may lead, whatever the loop does when it answers again."""
+    """Nothing is written after the time at which another operator may lead, whatever the event loop does afterwards."""
     now, answers, server = 100.0, True, Counting(10**6)
 
     def works() -> bool:

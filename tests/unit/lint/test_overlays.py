@@ -1,4 +1,4 @@
-"""How a case of `ome lint` is composed from a base and an overlay."""
+"""Tests of how a case of `ome lint` is composed from a base and an overlay."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ def said(bodies: list[dict[str, Any]]) -> dict[str, list[str]]:
             known = {part for each in without["conditions"] for part in each["message"].split("; ")}
             messages = [each for each in judged["conditions"] if each["type"] in ("Advice", "RolledOut")]
             parts = [part for each in messages for part in each["message"].split("; ") if part not in known]
-            found[kept.ref.name] = [part for part in parts if "comes up" not in part]
+            found[kept.ref.name] = [part for part in parts if "are starting" not in part]
             assert all(len(each["message"]) <= MESSAGE_LIMIT for each in messages if each["type"] == "RolledOut")
     return found
 
@@ -83,7 +83,7 @@ def test_and_most_of_that() -> None:
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_it_refuses_exactly_what_sglangs_own_parser_refuses(words: list[str]) -> None:
-    """`make e2e` gives the same arguments to the parser in the image; `taken` has its results."""
+    """`make e2e` passes the same arguments to the parser in the image, and `taken` contains its results."""
     runner = {
         "name": "ome-container",
         "image": "docker.io/lmsysorg/sglang:v0.5.23",

@@ -1,4 +1,4 @@
-"""What nobody expected costs a round, and not the process."""
+"""Tests that an unexpected exception ends a round of a background task, and not the process."""
 
 import asyncio
 from collections.abc import Iterator

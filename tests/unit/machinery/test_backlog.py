@@ -1,4 +1,4 @@
-"""Keys that can wait; time is a number here."""
+"""Tests of keys that can wait, with time as a number."""
 
 import pytest
 from hypothesis import given
@@ -111,7 +111,7 @@ def test_a_share_counts_what_was_spent_beyond_a_slice() -> None:
 
 
 def test_only_so_many_at_once() -> None:
-    """Those that write wait for the API server; workers are left for others meanwhile."""
+    """Passes that write wait for the API server, and workers must remain for other keys meanwhile."""
     s = schedule(runs=2)
     for key in ("a1", "a2", "a3"):
         s.add_shared(key, 0.0)
@@ -152,7 +152,7 @@ STEPS = st.tuples(st.sampled_from(["add", "shared", "pop", "done", "forget"]), s
 
 @given(st.lists(STEPS, max_size=80), st.sampled_from([0.2, 1.0]))
 def test_each_key_that_is_dirty_has_a_run_after_that(steps: list[tuple[str, int, int]], share: float) -> None:
-    """No edit is lost, whatever comes between; and nothing runs that is not dirty."""
+    """No edit is lost, whatever happens in between, and no key is run that is not dirty."""
     s = schedule(share, runs=2, is_long=lambda key: key.endswith("1"), long_runs=2)
     dirty, busy, now = set[str](), list[str](), 0.0
     for what, number, after in steps:

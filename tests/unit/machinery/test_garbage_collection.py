@@ -64,7 +64,7 @@ def test_what_was_listed_goes_when_nobody_refers_to_it() -> None:
 
 
 async def tended(turns: int, between: Callable[[int], None] = lambda turn: None, idle: bool = True) -> None:
-    """So many turns of the clock."""
+    """Run this number of turns of the clock."""
     turn = 0
 
     async def sleep(_: float) -> None:

@@ -1,4 +1,6 @@
-"""What is declared is what is scraped, by the conventions of Prometheus, and what the page says."""
+"""Tests that the declared metrics are those that are scraped, follow the conventions of Prometheus, and are listed on the
+page.
+"""
 
 import re
 

@@ -10,7 +10,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 12), st.sampled_from("ab"), st.integ
 
 @given(CHANGES, st.integers(0, 4))
 def test_each_change_tells_who_crossed_the_border(changes: list[tuple[int, str, int]], most: int) -> None:
-    """Against what is sorted anew each time. A member that is there already goes by its second change."""
+    """The result is compared with a sorted list. An existing member moves with its second change."""
     quota, there = Quota(most), dict[str, tuple[str, Entry]]()
     beyond: set[str] = set()
     for number, group, day in changes:

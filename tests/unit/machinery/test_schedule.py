@@ -1,4 +1,4 @@
-"""Which key is due when; time is a number here."""
+"""Tests of when each key is due, with time as a number."""
 
 from hypothesis import given
 from hypothesis import strategies as st

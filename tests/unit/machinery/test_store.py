@@ -1,4 +1,4 @@
-"""What the store believes, from the watch, from our own writes and from audits."""
+"""Tests of the store's contents after events, own writes and audits."""
 
 from typing import NamedTuple
 

@@ -9,7 +9,7 @@ from ome_operator.machinery.workqueue import WorkQueue
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that the test moves."""
 
     now = 100.0
 
@@ -53,7 +53,7 @@ async def test_one_run_per_key_and_so_many_keys_at_once() -> None:
 
 
 async def test_the_loop_has_a_turn_between_two_keys() -> None:
-    """What another run waits for is not kept by all keys that are due."""
+    """Other tasks of the event loop must not wait for all keys that are due."""
     q, _ = queue(workers=10)
     done: list[int] = []
     turns = 0

@@ -1,4 +1,4 @@
-"""What the files in config/models say about a model is what its own config.json says."""
+"""Tests that the files in config/models agree with the models' own config.json."""
 
 import json
 from dataclasses import replace
@@ -76,13 +76,13 @@ def written(name: str) -> Model:
 
 
 def from_files(name: str) -> Facts:
-    """What an agent learns from the model's own files."""
+    """Return the facts that an agent reads from the model's files."""
     index = {"model.safetensors.index.json": "{}"}
     return facts({"config.json": json.dumps(CONFIGS[name]), **index}, ggufs=GGUFS.get(name, ()))
 
 
 def only_learned(name: str) -> Model:
-    """The model of somebody who writes no more than where it is."""
+    """Return a model whose spec contains only its source."""
     model = written(name)
     body = {"kind": model.kind, "metadata": {"name": model.name}, "spec": {"storage": model.spec.storage.dump()}}
     return replace(parts.good(Model.parse(body)), status={"facts": from_files(name).dump()})
@@ -94,7 +94,7 @@ def test_every_model_of_the_catalog_is_here() -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_files_alone_lead_to_the_runtimes_of_the_catalog(name: str) -> None:
-    """What runtimes ask for are words that the files say: a model without a written spec gets the same runtimes."""
+    """Everything that runtimes match is in the model's files, so a model without further fields gets the same runtimes."""
     told, learned = ({one.name for one in RUNTIMES if fits(one, model)} for model in (written(name), only_learned(name)))
     assert told, "the catalog has a runtime for each of its models"
     assert learned == told

@@ -17,7 +17,7 @@ from ome_operator.errors import UserError
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Without a cluster."""
+    """Return a home directory without a cluster."""
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path / "clusters"))
     return tmp_path
 
@@ -48,7 +48,7 @@ def ome(*words: str, path: str | None = None) -> tuple[int, str, str]:
     ],
 )
 def test_mistakes_are_sentences(home: Path, words: tuple[str, ...], sentence: str) -> None:
-    """On stderr, with exit code 1, and nothing is created."""
+    """The message is on stderr, the exit code is 1, and nothing is created."""
     code, out, complaint = ome("local", *words)
     assert (code, out) == (1, "")
     assert complaint.startswith(sentence)
@@ -73,7 +73,7 @@ def test_kind_needs_docker(home: Path, tmp_path: Path) -> None:
 
 
 def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
-    """It is gone, which is what was asked for."""
+    """The cluster does not exist, as requested."""
     assert ome("local", "down") == (0, "There is no cluster ome, so there is nothing to do.\n", "")
     assert ome("local", "down", "--all") == (0, "", "")
     assert ome("demo", "--down") == (0, "There is no demo, so there is nothing to do.\n", "")
@@ -90,7 +90,7 @@ def test_down_without_a_cluster_is_no_mistake(home: Path) -> None:
     ],
 )
 def test_options_that_a_cluster_does_not_follow_are_told(given: dict[str, Any], kept: Spec, said: str) -> None:
-    """Of those that a person wrote."""
+    """Only options that the user gave are reported."""
     assert kept_otherwise(given, kept) == said
 
 

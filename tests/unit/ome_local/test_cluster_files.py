@@ -34,7 +34,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "../a", "a/b", "a b", "x" * 41, "."])
     def test_bad(self, home: Path, name: str) -> None:
-        """Nothing that could leave the home."""
+        """No name may lead to a path outside of the home directory."""
         with pytest.raises(UserError, match="A cluster's name"):
             layout.layout(name)
 
@@ -61,7 +61,7 @@ class TestPorts:
             assert ports.choose(1, dice=random.Random(7))[0] != first
 
     def test_ports_of_stopped_clusters_are_passed_over(self, home: Path) -> None:
-        """They are free now and will not be when that cluster starts again."""
+        """The ports are free now, and in use when that cluster starts again."""
         first = creation.create(layout.layout("a"), Spec())
         assert set(first.ports.values()) == ports.of_clusters(home)
         dice = [random.Random(7), random.Random(7)]
@@ -77,7 +77,7 @@ class TestPorts:
 
 
 class TestCertificates:
-    """What the API server and its clients check."""
+    """Tests of what the API server and its clients verify."""
 
     def test_identities(self, tmp_path: Path) -> None:
         """User and groups, as the API server reads them."""
@@ -106,7 +106,7 @@ class TestCertificates:
 
 
 def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
-    """Both ends of one connection, without a network."""
+    """Run both ends of a TLS connection without a network."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [client.wrap_bio(down, up, server_hostname=name), server.wrap_bio(up, down, server_side=True)]
     for _ in range(6):
@@ -118,7 +118,7 @@ def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None
 
 
 class TestCommandLines:
-    """What each component is told."""
+    """Tests of the arguments of each component."""
 
     def kept(self, **options: bool) -> Kept:
         """Ports in order."""
@@ -140,7 +140,9 @@ class TestCommandLines:
                 assert "=https://127.0.0.1:" in word
 
     def test_etcd_knows_nobody_but_the_api_server(self, home: Path) -> None:
-        """Its authority is its own: the cluster's signs certificates for whoever has the right to ask for them."""
+        """The store has a separate certificate authority, because the cluster's authority signs certificates for everybody
+        with the right to request them.
+        """
         at = layout.layout("a")
         kept = creation.create(at, Spec())
         line = components.etcd(at, kept)
@@ -160,7 +162,7 @@ class TestCommandLines:
         assert all(file.stat().st_mode & 0o077 == 0 for file in (at.etcd_pki, *at.etcd_pki.iterdir()))
 
     def test_a_cluster_whose_etcd_answers_everybody_is_not_gone_on_with(self, home: Path) -> None:
-        """It was created by an earlier version."""
+        """The cluster was created by an earlier version."""
         at = layout.layout("a")
         creation.create(at, Spec())
         for file in at.etcd_pki.iterdir():
@@ -169,7 +171,7 @@ class TestCommandLines:
             lifecycle.up(at, Spec())
 
     def test_speed_and_audit_are_options(self, tmp_path: Path) -> None:
-        """Off unless asked for; the node grace period is always long."""
+        """Both are off by default. The node grace period is always long."""
         at = layout.Layout(tmp_path)
         plain, fast = (components.controller_manager(at, self.kept(fast=fast)) for fast in (False, True))
         assert not [word for word in plain if "kube-api-qps" in word]
@@ -192,7 +194,7 @@ class TestKept:
     """cluster.json."""
 
     def test_round_trip(self, home: Path) -> None:
-        """What is written is read."""
+        """The written values are read back."""
         at = layout.layout("a")
         kept = creation.create(at, Spec(nodes=3, accelerator="b200", audit=True))
         assert spec.load(at) == kept
@@ -244,7 +246,7 @@ class TestNodes:
         assert node["status"]["addresses"] == [{"type": "Hostname", "address": "h200-00"}]
 
     def test_gpus_are_an_option(self) -> None:
-        """Count and label agree; a machine without GPUs has none."""
+        """The number and the label agree. A machine without GPUs has none."""
         node = nodes.simulated("h100", 1, 4)[0]
         assert node["status"]["capacity"]["nvidia.com/gpu"] == node["metadata"]["labels"]["nvidia.com/gpu.count"] == "4"
         assert "nvidia.com/gpu" not in nodes.simulated("cpu", 1)[0]["status"]["capacity"]
@@ -268,13 +270,13 @@ class TestStages:
         assert len({stage["metadata"]["name"] for stage in made}) == len(made)
 
     def test_more_wins_over_the_defaults(self) -> None:
-        """By weight: kwok drops those without one when another has one."""
+        """They win by weight: kwok drops stages without a weight if another stage has one."""
         assert all(stage["spec"].get("weight", 0) == 0 for stage in stages.defaults())
         for stage in (stages.ready(1), stages.terminate(1), stages.never_ready({"a": "b"}), stages.crash({"a": "b"})):
             assert stage["spec"]["weight"] > 0
 
     def test_start_delay(self) -> None:
-        """In milliseconds, and overridden by the pod's annotation."""
+        """The delay is in milliseconds, and the pod's annotation takes precedence."""
         ready = next(stage for stage in stages.defaults(2.5) if stage["metadata"]["name"] == "pod-ready")
         assert ready["spec"]["delay"]["durationMilliseconds"] == 2500
         assert stages.START_DELAY in ready["spec"]["delay"]["durationFrom"]["expressionFrom"]
@@ -300,7 +302,7 @@ class TestAudit:
         assert [r.verb for r in audit_log.read(log, mark)] == ["delete"], "what had begun before the mark is not after it"
 
     def test_a_server_that_was_killed_while_it_wrote(self, tmp_path: Path) -> None:
-        """Its half event stands before the first one of the next server, which counts."""
+        """The incomplete event of the killed server precedes the first event of the next server, which is read."""
         log = tmp_path / "audit.log"
         events = [event(verb, "ResponseComplete") for verb in ("get", "list", "create")]
         first, torn, after = (json.dumps(one, separators=(",", ":")) for one in events)
@@ -308,7 +310,7 @@ class TestAudit:
         assert [one.verb for one in audit_log.read(log)] == ["get", "create"]
 
     def test_no_log_yet(self, tmp_path: Path) -> None:
-        """Nothing was asked."""
+        """No request was sent."""
         assert list(audit_log.read(tmp_path / "absent")) == []
         assert audit_log.mark(tmp_path / "absent") == 0
 
@@ -334,11 +336,11 @@ class TestTokens:
         ("written", "due"), [(None, True), (1000.0, False), (-801.0, True), (-800.0, True), (-799.0, False)]
     )
     def test_at_half_its_life(self, written: float | None, due: bool) -> None:
-        """At once when there is none."""
+        """Without a token, one is due at once."""
         assert tokens.is_due(written, 3600, 1000.0) is due
 
     def test_files_are_replaced_in_one_step(self, tmp_path: Path) -> None:
-        """Only the owner can read them, and nothing else is left."""
+        """Only the owner can read the files, and no other file remains."""
         kubeconfig.write_atomically(tmp_path / "token", "one")
         kubeconfig.write_atomically(tmp_path / "token", "two")
         assert (tmp_path / "token").read_text() == "two"

@@ -80,7 +80,7 @@ def named(found: list[stages.Stage]) -> dict[str, dict[str, Any]]:
 
 
 def test_with_kueue_deleted_pods_end_as_under_a_kubelet(made: tuple[Layout, Kept]) -> None:
-    """They fail first, and nothing but their owner removes their finalizers."""
+    """Such pods become Failed first, and only their owner removes their finalizers."""
     at, _ = made
     usual, like_kubelet = named(stages.defaults()), named(stages.defaults(keeps_finalizers=True))
     assert usual["pod-delete"]["next"] == {"finalizers": {"empty": True}, "delete": True}

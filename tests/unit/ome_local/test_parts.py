@@ -1,4 +1,4 @@
-"""Parts of a run: in which order they are done, what goes on beside what, and how a failure ends the others."""
+"""Tests of the parts of a run: their order, which of them run in parallel, and how a failure ends the others."""
 
 import os
 import signal
@@ -18,11 +18,11 @@ from ome_local.parts import Part
 from ome_operator.errors import UserError
 
 SOON_S = 20.0
-"""For what happens at once, on a busy machine."""
+"""Time limit in seconds for immediate effects on a busy machine."""
 
 
 def board(*planned: Part) -> Board:
-    """Of these parts."""
+    """Return a board with these parts."""
     return Board({part.name: part.needs for part in planned})
 
 
@@ -47,7 +47,7 @@ def alive(pid: int) -> bool:
 
 
 def wait(what: Callable[[], object]) -> None:
-    """Until it is so."""
+    """Wait until the condition holds."""
     until = time.monotonic() + SOON_S
     while not what():
         assert time.monotonic() < until
@@ -102,7 +102,7 @@ class TestFailure:
         assert {name: row.state for name, row in shown.rows.items()} == {"bad": FAILED, "after": WAITING}
 
     def test_programs_end_with_their_children(self, tmp_path: Path) -> None:
-        """As a Go build, which runs compilers: minutes of work that nobody wants any more."""
+        """A Go build, for example, starts compilers, which would run for minutes without use."""
         pids = tmp_path / "pids"
         script = f"sleep 1000 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"
 
@@ -146,14 +146,14 @@ class TestFailure:
         assert time.monotonic() - began < SOON_S
 
     def test_a_bug_is_no_sentence(self) -> None:
-        """It keeps its traceback."""
+        """An unexpected exception keeps its traceback."""
         with pytest.raises(ZeroDivisionError):
             run(Part("bug", lambda: 1 / 0 and None))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_all_programs(tmp_path: Path, number: int) -> None:
-    """They have process groups of their own, which Ctrl-C and a closed terminal do not reach."""
+    """The programs have their own process groups, which Ctrl-C and a closed terminal do not reach."""
     script = f"""
 import signal
 from ome_local import cancel, parts

@@ -25,7 +25,7 @@ def at(tmp_path: Path) -> Iterator[Layout]:
 
 
 def test_a_process_is_found_until_it_ends(at: Layout) -> None:
-    """Found by another reader of the directory too; forgotten when stopped."""
+    """Another reader of the directory finds the process, too. A stopped process is forgotten."""
     process = processes.spawn(at, "nap", ["sleep", "1000"])
     assert processes.find(at, "nap") == process
     assert os.getsid(process.pid) == process.pid, "a session of its own: Ctrl+C at the terminal does not reach it"
@@ -51,7 +51,7 @@ def test_a_process_is_found_whose_starter_was_killed_before_it_could_remember_it
 
 
 def test_a_reused_id_is_never_signalled(at: Layout) -> None:
-    """The recorded id belongs to somebody else by now."""
+    """The recorded process ID belongs to another process now."""
     with subprocess.Popen(["sleep", "1000"]) as stranger:
         (at.run / "etcd.pid").write_text(json.dumps({"pid": stranger.pid, "started": "1"}))
         assert processes.find(at, "etcd") is None
@@ -62,7 +62,7 @@ def test_a_reused_id_is_never_signalled(at: Layout) -> None:
 
 
 def test_a_zombie_is_dead() -> None:
-    """Nobody reaped it yet, and still it does not count as running."""
+    """Its parent has not reaped it, and it nevertheless does not count as running."""
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert processes.started_at(child.pid) is None
@@ -85,7 +85,7 @@ def test_names_with_spaces_and_parentheses(at: Layout, tmp_path: Path) -> None:
 
 
 def test_one_that_ignores_sigterm_is_killed(at: Layout) -> None:
-    """After the grace."""
+    """The process is killed after the grace period."""
     words = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
     process = processes.spawn(at, "stubborn", [sys.executable, "-c", words])
     while "up" not in processes.last_words(at, "stubborn"):

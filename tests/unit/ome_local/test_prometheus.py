@@ -1,4 +1,6 @@
-"""Prometheus beside a cluster: the real program, with pages on loopback and an API server that only lists pods and nodes."""
+"""Tests of Prometheus next to a cluster: the real program, with pages on loopback and an API server that only lists pods
+and nodes.
+"""
 
 import json
 import signal
@@ -94,7 +96,7 @@ def kubernetes(pods: list[dict[str, Any]]) -> Callable[[str], str]:
 
 
 def chosen(pod: dict[str, Any], selector: str) -> bool:
-    """By a selector of labels: `a=b` and `a in (b,c)`."""
+    """Return whether a pod matches a label selector of the forms `a=b` and `a in (b,c)`."""
     labels = pod["metadata"]["labels"]
     for part in selector.replace("(engine,decoder)", "(engine|decoder)").split(","):
         name, _, values = part.partition(" in ") if " in " in part else part.partition("=")
@@ -114,7 +116,7 @@ def made(tmp_path: Path) -> Iterator[tuple[Layout, Kept]]:
 def test_it_scrapes_operator_engines_and_routers_and_starts_again(
     programs: dict[str, Path], made: tuple[Layout, Kept]
 ) -> None:
-    """With the labels that panels and alerts ask for, by the rules of the chart; no simulated pod is asked."""
+    """The series have the labels that panels and alerts use, by the chart's rules. Simulated pods are not scraped."""
     at, kept = made
     with ExitStack() as stack:
         port = stack.enter_context(served(lambda path: PAGE if path == "/metrics" else "?"))
@@ -173,7 +175,7 @@ def test_its_configuration_is_what_promtool_accepts(programs: dict[str, Path], m
 
 
 def test_nobody_else_reads_it(programs: dict[str, Path], made: tuple[Layout, Kept]) -> None:
-    """It listens on loopback, a page in a browser may not read it, and nobody changes or ends it by a request."""
+    """Prometheus listens on loopback, pages in a browser may not read it, and no request changes or stops it."""
     line = prometheus.command(*made)
     address = f"127.0.0.1:{made[1].ports['prometheus']}"
     assert {f"--web.listen-address={address}", f"--web.cors.origin=http://{address}"} <= set(line)

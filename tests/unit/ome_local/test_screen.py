@@ -1,4 +1,4 @@
-"""What is shown of a run's parts: rows on a terminal, lines elsewhere."""
+"""Tests of the display of a run's parts: rows on a terminal, lines elsewhere."""
 
 import io
 import sys
@@ -33,12 +33,14 @@ def drawn(board: Board, width: int = 80) -> list[str]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """At the beginning of a run."""
+    """Return a clock at the beginning of a run."""
     return Clock()
 
 
 def test_each_part_has_a_row(clock: Clock) -> None:
-    """Its state, its seconds, what it is at or waits for; and below them the whole."""
+    """A row shows the state, the seconds, and the current step or what the part waits for. The last line is about the whole
+    run.
+    """
     board = Board(NEEDS, clock)
     with board.part("packages"):
         clock.now += 4.2
@@ -112,7 +114,7 @@ class TestWithoutTerminal:
         assert "0.0 s: programs (0.0 s); left: packages, cluster, operator\n" in told
 
     def test_steps_are_told_when_they_end(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """And nothing counts their seconds besides: the line above does."""
+        """The seconds are not counted elsewhere, because the line above counts them."""
         board = Board(NEEDS, Clock())
         with screen.shown(board), board.part("programs") as row:
             with step("building etcd", quiet_below=0.0) as more:
@@ -132,7 +134,7 @@ class Terminal(io.StringIO):
 
 
 def test_on_a_terminal_there_is_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps are shown in their row alone; what is said or printed stands above the screen, whole."""
+    """Steps appear only in their row. Printed text is shown above the screen, in full."""
     out, err = Terminal(), Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")

@@ -39,7 +39,7 @@ def test_safetensors() -> None:
 
 
 def test_weights_are_spread() -> None:
-    """Standard deviation 0.3; norms are one."""
+    """The standard deviation is 0.3, and norms are one."""
     found, body = header(tinymodel.files()["model.safetensors"])
     begin, end = found["lm_head.weight"]["data_offsets"]
     numbers = [struct.unpack("<f", b"\0\0" + body[at : at + 2])[0] for at in range(begin, end, 2)]
@@ -79,7 +79,7 @@ def test_chat_template() -> None:
 
 
 def test_put_and_remove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Safe to repeat; empty folders above go too."""
+    """Both functions can be repeated. Empty parent folders are removed, too."""
     place = tmp_path / "ome" / "models" / "tiny"
     monkeypatch.setattr(tinymodel, "PLACE", place)
     place.mkdir(parents=True)  # empty, as a kubelet leaves it
@@ -100,7 +100,7 @@ def test_a_mounted_folder_stays(tmp_path: Path) -> None:
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
-    """Somebody's weights are neither written over nor removed."""
+    """Foreign weights are neither overwritten nor removed."""
     (tmp_path / "config.json").write_text("theirs")
     with pytest.raises(UserError, match="contains other files"):
         tinymodel.put(tmp_path)

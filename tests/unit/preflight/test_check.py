@@ -27,6 +27,6 @@ def test_a_short_error_stays_as_it_is(error: str) -> None:
 
 
 def test_an_error_is_one_line_of_bounded_length() -> None:
-    """Whatever a library writes."""
+    """The limit holds for any message of a library."""
     text = shortened("first\n" + "middle " * 1000 + "\nlast")
     assert text.startswith("first middle") and text.endswith("middle last") and "\n" not in text and len(text) <= 200

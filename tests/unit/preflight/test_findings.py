@@ -1,4 +1,4 @@
-"""What the answers of ranks mean: whom a finding is about."""
+"""Tests of what the answers of ranks mean: which rank a finding is about."""
 
 import socket
 
@@ -79,7 +79,9 @@ def test_ports_of_an_engine() -> None:
 
 
 def test_prefill_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that exist, who refuses has an engine that does not run yet; who does not answer is behind a wall."""
+    """An existing leader that refuses connections has an engine that does not run yet. A leader that does not answer is
+    unreachable.
+    """
 
     def resolved(host: str, port: None) -> None:
         if int(host.rpartition(".")[2]) > 3:

@@ -73,7 +73,7 @@ def test_a_port_that_the_engine_needs_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_nobody_reaches(tmp_path: Path) -> None:
-    """It listens where nobody looks, as behind a firewall."""
+    """The rank listens on another address, as behind a firewall."""
     of = group(37)
     found = together(tmp_path, 3, of, {2: {"bind": "127.37.9.9"}})
     assert [each.found for each in found] == [[(2, "reach")]] * 3, found[0].said
@@ -95,7 +95,7 @@ def test_a_name_that_does_not_resolve(tmp_path: Path) -> None:
 
 
 def test_the_group_runs_already(tmp_path: Path) -> None:
-    """Only this rank was started again: rank 0's engine listens, and its check does not."""
+    """Only this rank was restarted: rank 0's engine listens, and its check does not."""
     of = group(40)
     with socket.create_server((of.host(0), of.http)):
         found = done(tmp_path, 1, start(tmp_path, 1, 2, of, words=words(of), mode="Require", seconds=40))
@@ -149,7 +149,7 @@ def test_a_rank_that_dies_in_between_is_named(tmp_path: Path) -> None:
 
 
 def test_a_network_that_swallows_what_is_large() -> None:
-    """As with an MTU that differs: ports answer, and data does not come through."""
+    """As with different MTUs, ports answer while data does not arrive."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         config = {"rank": 0, "size": 2, "leader": "127.0.0.1", "worker": "127.0.0.1"}
         meeting = Meeting(config, CommandLine(()), Ports("127.0.0.1", []), {}, time.monotonic() + 30)
@@ -166,7 +166,7 @@ def test_torch_between_all_ranks(tmp_path: Path) -> None:
 
 
 def test_torch_whose_library_leaves_half_a_line(tmp_path: Path) -> None:
-    """And a line that only looks like an answer."""
+    """The output also contains a line that only looks like an answer."""
     noise = r"print(end='', flush=True); os.write(2, b'OME {half\nNCCL INFO no end of line')"
     found = together(tmp_path, 2, group(46), env=fake_torch(tmp_path, noise), isolated=False)
     assert [each.found for each in found] == [[]] * 2, [each.log for each in found]

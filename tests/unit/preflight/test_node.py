@@ -1,4 +1,4 @@
-"""What a rank sees of its own node: the check as a process on its own, with a faked /sys, /proc and /dev."""
+"""Tests of what a rank reads about its own node: the check runs as a separate process with a fake /sys, /proc and /dev."""
 
 import json
 import os
@@ -201,7 +201,7 @@ def test_words_of_a_shell_line() -> None:
 
 
 def test_a_check_that_cannot_read_what_it_was_told(tmp_path: Path) -> None:
-    """It says so, and holds an engine only where it has to."""
+    """The check reports it, and holds the engine only in the mode that requires it."""
     for mode, code in (("Warn", 0), ("Require", 1)):
         found = run(tmp_path, mode=mode, size="many")
         assert found.code == code and "the check itself failed: ValueError" in found.said

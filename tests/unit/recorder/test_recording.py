@@ -1,4 +1,4 @@
-"""A file of another version, cut off, or made by somebody who means harm is a sentence."""
+"""Tests that a recording of another version, a truncated one and a malicious one lead to a sentence."""
 
 import copy
 import gzip
@@ -125,7 +125,7 @@ def _break(value: Any, chance: random.Random) -> None:
 
 
 def test_a_recording_is_not_followed_out_of_its_folder(tmp_path: Path) -> None:
-    """Nothing in a file names another file: the words of the file stay words."""
+    """No text in the file is used as the name of another file."""
     told = data()
     told["services"][NAME]["passes"][0]["saw"]["settings"]["well_known"] = str(tmp_path)
     assert recording.decode(json.dumps(told).encode())

@@ -1,4 +1,4 @@
-"""No secret is in a recording, wherever people put it; and what is redacted does not change what is decided."""
+"""Tests that a recording contains no secret, wherever users put it, and that redaction does not change decisions."""
 
 import gzip
 import json
@@ -58,7 +58,9 @@ def everywhere() -> tuple[InferenceService, Deps]:
 
 
 def passes() -> list[Pass]:
-    """Of this service, from nothing to Ready, with secrets in what kubelet and API server say."""
+    """Return the passes over this service from its creation until Ready, with secrets in messages of the kubelet and the
+    API server.
+    """
     service, deps = everywhere()
     world, made = World(service, deps, 1), []
     for number in range(8):

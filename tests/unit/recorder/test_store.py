@@ -1,4 +1,4 @@
-"""What is kept, and how much: the bound is in bytes over all services."""
+"""Tests of what is kept, with a limit in bytes over all services."""
 
 import gc
 import tracemalloc
@@ -104,7 +104,7 @@ def test_a_table_of_nodes_counts_once_for_all_services_and_goes_with_the_last() 
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
-    """With gangs, which are on by default: not 5,000 nodes for each pass of a service that is placed."""
+    """With gangs, which are on by default, a pass of a placed service must not store 5,000 nodes."""
     nodes = {f"n{number}": Node(f"n{number}", 1, {}, True, 8) for number in range(10)}
     deps = changed(WORLD.deps, nodes=nodes, gang_timeout=60.0)
     stored = {"placement": {"revision": WORLD.service.status["revision"], "waiting": {"engine": 1}, "trying": False}}
@@ -116,7 +116,9 @@ def test_nodes_are_written_where_a_pass_rests_on_them(waits: bool) -> None:
 
 
 def test_what_is_counted_is_at_least_what_is_held() -> None:
-    """By Python's own account: what becomes free when the passes are forgotten."""
+    """The used memory is measured with Python's own counters, by the amount that becomes free when the passes are
+    forgotten.
+    """
     kept, shared = Recorder(2**30), [made(number) for number in range(2)]
     del shared
     gc.collect()

@@ -1,4 +1,4 @@
-"""What the registry makes of answers, and what it says to the router."""
+"""Tests of how the registry reads answers, and of the requests that it sends to the router."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from ome_operator.registry.reconcile import WantedWorker, Worker
 
 
 class Server:
-    """Answers with what it was told to, and keeps what it was sent."""
+    """A server that returns the given answers and stores the requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, Any]] = {}
@@ -94,7 +94,7 @@ async def test_an_answer_to_an_added_worker_that_is_no_object_is_odd(server: Ser
 
 
 async def test_workers_do_not_get_the_key_of_the_control_plane(server: Server, session: aiohttp.ClientSession) -> None:
-    """The router shows it with every prompt: an engine, or whoever has its address, could then redirect prompts."""
+    """The router sends the key with every prompt, so an engine, or anyone with its address, could redirect prompts."""
     server.answers["/workers"] = 202, {"worker_id": "7"}
     await RouterClient(session, server.url, "key").add(WantedWorker("http://a:1", "decode", None, "p", "u"))
     assert server.sent == [("POST", "/workers", "Bearer key", {"url": "http://a:1", "worker_type": "decode"})]

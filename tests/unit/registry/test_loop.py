@@ -1,4 +1,4 @@
-"""What the registry does when the router is not what it was."""
+"""Tests of the registry when its router has changed or restarted."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What anybody may read on the registry's port."""
+"""Tests of the page on the registry's port, which anyone may read."""
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -7,7 +7,7 @@ from ome_operator.registry.reconcile import LeaderState
 
 
 def test_the_page_names_nobody() -> None:
-    """Its page is open (decisions 35): words in it are states, and no pod's, service's or address's."""
+    """The page is public (decisions 35), so its words are states, and never the name of a pod or service, or an address."""
     metrics = RegistryMetrics()
     metrics.count_foreign(2, 5.0)
     leader = LeaderState("secret-pod", "secret-uid", "http://10.9.8.7:1", "engine", "serving", "", listed=True, running=1)

@@ -1,4 +1,4 @@
-"""What the API server says about pods, and what is no answer."""
+"""Tests of the API server's answers about pods, and of responses that are no answer."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ STEMS = {"engine": "p"}
 
 
 def made_by(name: str, kind: str = "StatefulSet") -> list[dict[str, Any]]:
-    """The reference of a pod to its controller, behind that of somebody else."""
+    """Return the owner references of a pod: that of another owner, and that of its controller."""
     other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "notes"}
     return [other, {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "s", "controller": True}]
 
@@ -153,7 +153,9 @@ IMPOSTORS = {
 
 @pytest.mark.parametrize("case", IMPOSTORS)
 def test_labels_make_no_worker(case: str) -> None:
-    """Whoever may create a pod may give it any labels: it would get prompts, and the key that workers are shown."""
+    """Anyone who may create a pod may give it any labels. Such a pod would receive prompts and the key that workers are
+    shown.
+    """
     assert [pod.name for pod in parse_pods(pods(IMPOSTORS[case], leader(4)), STEMS)] == ["p-4-0"]
 
 

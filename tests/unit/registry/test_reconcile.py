@@ -1,4 +1,4 @@
-"""Who may be in a router's list, why somebody goes, and what an old list of pods may not do."""
+"""Tests of which workers may be in a router's list, why a worker is removed, and what an old list of pods must not cause."""
 
 from typing import Any
 
@@ -198,7 +198,7 @@ def test_a_clock_that_was_set_back_makes_nothing_wait_for_it() -> None:
 
 
 def strangers(one: WorkerChanges) -> list[str]:
-    """URLs of workers that nobody of ours put there."""
+    """Return the URLs of foreign workers."""
     return [each.worker.url for each in one.remove if each.foreign]
 
 
@@ -212,7 +212,7 @@ def test_a_worker_that_was_never_a_pod_of_ours_is_a_stranger_and_goes() -> None:
 
 
 def test_another_port_of_a_pod_of_ours_is_a_strangers() -> None:
-    """On the host's network another pod has the same address."""
+    """On the host network, another pod has the same address."""
     done = step(GROUP, [worker("http://10.0.0.1:30001")], step(GROUP).memory)
     assert strangers(done) == ["http://10.0.0.1:30001"]
 
@@ -234,7 +234,7 @@ def test_a_pod_that_cannot_serve_is_no_stranger(case: str) -> None:
 
 
 def test_at_the_first_look_everything_may_be_left_over() -> None:
-    """From before the registry was restarted."""
+    """The workers may have been added before the registry was restarted."""
     first = step(GROUP, [worker(THIEF)])
     assert removed(first) and not strangers(first)
 

@@ -13,7 +13,7 @@ DIGEST = f"sha256:{'1' * 64}"
 
 
 def test_every_image_of_the_release_is_named_by_its_digest() -> None:
-    """In the values of the chart as it is committed, whose comments stay."""
+    """The digests are in the values of the committed chart, whose comments stay."""
     text = (ROOT / "charts/ome-resources/values.yaml").read_text()
     made = charts.named(text, "1.2.3", {"operator": ("r/op", DIGEST), "agent": ("r/agent", DIGEST)})
     values = yaml.safe_load(made)

@@ -1,4 +1,4 @@
-"""What a release is refused for, in one sentence that says the way out."""
+"""Tests of the reasons for which a release is refused, each a sentence with a way out."""
 
 import subprocess
 from dataclasses import replace
@@ -19,7 +19,7 @@ GOOD = Checkout(
 
 
 def test_a_good_checkout() -> None:
-    """Before its tag is made, and from its tag."""
+    """The checkout is good before its tag exists, and at its tag."""
     assert why_not("0.2.0", GOOD) is None
     assert why_not("0.2.0", replace(GOOD, tags={**GOOD.tags, "v0.2.0": HEAD})) is None
 
@@ -46,7 +46,9 @@ def test_refusals(version: str, there: Checkout, why: str) -> None:
 
 
 def test_a_checkout_is_read(tmp_path: Path) -> None:
-    """Its commit, what is dirty, tags of both kinds by the commit that they mean, and every place that says the version."""
+    """The result contains the commit, modified files, tags of both kinds with their commits, and all places with the
+    version.
+    """
 
     def git(*words: str) -> str:
         mail = ("-c", "user.name=a", "-c", "user.email=a@example.com")

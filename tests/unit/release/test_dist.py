@@ -18,14 +18,14 @@ MADE = Release("1.2.3", "c0ffee", "r.example.com/us", ITEMS, ("amd64", "arm64"))
 
 
 def test_the_record_is_read_back(tmp_path: Path) -> None:
-    """And a folder without it holds no release."""
+    """A folder without the record contains no release."""
     assert Release.load(tmp_path) is None
     (tmp_path / dist.RECORD).write_text(json.dumps(asdict(MADE)))
     assert Release.load(tmp_path) == MADE
 
 
 def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
-    """Of every file but the record and themselves."""
+    """The checksums cover every file except the record and the list itself."""
     for name in ("b.whl", "a.tgz", dist.RECORD, dist.SUMS):
         (tmp_path / name).write_text(name)
     (tmp_path / dist.LAYOUT).mkdir()
@@ -42,10 +42,10 @@ def test_the_page_says_what_changed_and_how_to_install_it() -> None:
 
 
 class TestCommand:
-    """What make calls."""
+    """Tests of the commands that make calls."""
 
     def test_digests_and_outputs(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """As cosign and as a workflow read them."""
+        """The formats are those that cosign and GitHub workflows read."""
         (tmp_path / "dist").mkdir()
         (tmp_path / "dist" / dist.RECORD).write_text(json.dumps(asdict(MADE)))
         assert command.run("digests", root=tmp_path) == command.run("outputs", root=tmp_path) == 0

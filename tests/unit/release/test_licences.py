@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 LOCKED = re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
 COPYLEFT = re.compile(r"\bA?GPL|\bLGPL|\bSSPL|Affero|General Public License|Server Side Public", re.IGNORECASE)
 ELSEWHERE = frozenset({"colorama", "httpx2-jsfetch"})
-"""For other platforms: they are in no image and not installed here."""
+"""Packages for other platforms, which are neither in an image nor installed here."""
 
 
 def licence(found: metadata.PackageMetadata) -> str:

@@ -18,14 +18,14 @@ def test_what_is_committed_is_what_would_be_written() -> None:
 
 
 def test_every_value_has_a_description() -> None:
-    """In values.yaml, and so on the page and in the schema."""
+    """The description is in values.yaml, and so on the page and in the schema."""
     listed = values((RESOURCES / "values.yaml").read_text())
     assert len(listed) > 50
     assert [value.key for value in listed if not value.text] == []
 
 
 def below(node: dict[str, Any], path: str) -> dict[str, dict[str, Any]]:
-    """What a user writes below a place: its fields, those of its items, and any other key."""
+    """Return what a user can write below a field: its fields, the fields of its items, and any other key."""
     found = {f"{path}.{name}": value for name, value in node.get("properties", {}).items()}
     found |= {f"{path}[].{name}": value for name, value in node.get("items", {}).get("properties", {}).items()}
     return found | ({f"{path}.*": rest} if isinstance(rest := node.get("additionalProperties"), dict) else {})
@@ -55,7 +55,7 @@ def test_a_described_parent_hides_no_field() -> None:
 
 
 def test_the_chart_of_the_kinds_has_no_values() -> None:
-    """So it needs no schema."""
+    """A chart without values needs no schema."""
     templates = "".join(file.read_text() for file in (ROOT / "charts/ome-crd/templates").iterdir())
     assert ".Values" not in templates and not (ROOT / "charts/ome-crd/values.yaml").exists()
 

@@ -1,4 +1,4 @@
-"""What a real Prometheus makes of the dashboards' queries, where it scrapes an operator's page with every metric on it."""
+"""Tests of the dashboards' queries in a real Prometheus that scrapes an operator's page with every metric."""
 
 import threading
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.support.prometheus import Prometheus, running, until
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """It has scraped the page twice."""
+    """Yield a Prometheus that has scraped the page twice."""
     rig = everything()
 
     class Page(BaseHTTPRequestHandler):

@@ -33,14 +33,14 @@ Version: 3.11.2-1+b1
 
 
 def valid(text: str) -> None:
-    """By the schema of its format."""
+    """Validate the text with the schema of its format."""
     from cyclonedx.validation.json import JsonStrictValidator  # it compiles 38 grammars: seconds for each process of tests
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 
 def test_packages_of_debian_and_of_python() -> None:
-    """Those that are installed; of a file in several layers the last."""
+    """Only installed packages are listed. If a file is in several layers, the last one counts."""
     yaml = b"Metadata-Version: 2.1\nName: PyYAML\nVersion: 6.0\n\nwords"
     dpkg = "var/lib/dpkg/status"
     files = [(dpkg, b""), (dpkg, STATUS), ("usr/lib/PyYAML-6.0.dist-info/METADATA", yaml)]
@@ -80,7 +80,7 @@ def wheel(folder: Path, *needs: str) -> Path:
 
 
 def test_a_wheel_names_what_it_needs_as_it_was_locked(tmp_path: Path) -> None:
-    """What only an extra needs is optional."""
+    """Packages of an extra are optional."""
     needs = ("aiohttp>=3.10", "uvloop>=0.21; sys_platform != 'win32'", "huggingface_hub>=2.4; extra == 'agent'")
     made = wheel(tmp_path, *needs)
     text = wheel_bom(made, OPERATOR, AGENT)
@@ -110,7 +110,7 @@ def test_an_extra_without_a_lock_names_its_version(tmp_path: Path) -> None:
 
 
 def test_the_lock_files_of_the_images_can_be_read() -> None:
-    """They are what the bill of a release is made from."""
+    """The bill of materials of a release is made from these files."""
     found = [pinned((ROOT / "images" / name / "requirements.txt").read_text()) for name in ("operator", "agent")]
     assert found[0]["kopf"] and "huggingface-hub" not in found[0]
     assert found[0].items() < found[1].items()

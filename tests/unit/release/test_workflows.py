@@ -31,7 +31,7 @@ def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
 
 
 def test_each_platform_has_its_machine() -> None:
-    """Of the images that `make release` joins."""
+    """These are the platforms of the images that `make release` joins."""
     text = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
     rows = text["jobs"]["images"]["strategy"]["matrix"]["include"]
     assert sorted(row["platform"] for row in rows) == sorted(images.PLATFORMS)

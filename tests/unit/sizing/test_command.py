@@ -146,7 +146,7 @@ def test_a_model_of_your_own(tmp_path: Path) -> None:
 
 
 def test_rows_of_ones_own_move_the_plan(tmp_path: Path) -> None:
-    """On a cluster whose decode is half as fast as the shipped fit predicts, the user's own rows change the plan."""
+    """The cluster's decode is half as fast as the shipped fit predicts, and the user's own rows change the plan."""
     from ome_operator.sizing.calibration import row
     from ome_operator.sizing.constants import fitted
     from ome_operator.sizing.fit import learn

@@ -13,7 +13,7 @@ from tests.support.parts import ROOT
 
 HELD = {(each.id, each.left_out): each.ratios for each in held()}
 AGAIN = ("cfg666", "cfg481", "lmsys_h100_prefill_2k") if SOAK else ("cfg481",)
-"""Deployments that the test leaves out of the fit again; leaving out each of them takes five minutes."""
+"""Deployments that the test leaves out of the fit again. Leaving out every deployment would take five minutes."""
 
 
 EXAMPLE = ROOT / "tests/data/plans/kimi-k2-h200-agentic.txt"

@@ -1,4 +1,6 @@
-"""Who is shown a Secret or an identity, and which addresses are asked (docs/tenancy.md; S2 and S15 of the review)."""
+"""Tests of who is shown a Secret or an identity, and of which addresses are contacted (docs/tenancy.md; S2 and S15 of the
+review).
+"""
 
 import asyncio
 import json
@@ -156,7 +158,7 @@ def test_a_secret_without_keys_of_a_store_is_no_reason_for_an_identity(uri: str)
 
 
 def signature(uri: str, access: Access) -> str:
-    """What the client of an object store was told."""
+    """Return the arguments of the object store's client."""
     return json.dumps(dict(open_bucket(uri, access)._make("").config))
 
 
@@ -257,7 +259,7 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "localhost:PORT", "127.0.0.1:PORT", "[::1]"])
 def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(host: str, listener: socket.socket) -> None:
-    """S15: nobody is connected to, and the sentence is that of a registry without the artifact."""
+    """S15 of the review: no host is contacted, and the message is that of a registry without the artifact."""
     host = host.replace("PORT", str(listener.getsockname()[1]))
     uri = f"oci://{host}/x:1"
 
@@ -276,7 +278,7 @@ def test_an_address_inside_of_a_network_is_no_registry_of_a_namespaces_model(hos
 
 
 async def test_behind_a_proxy_the_proxy_connects_and_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the administrator's own, so its address may be private."""
+    """The proxy is the administrator's own, so its address may be private."""
     asked: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:

@@ -66,7 +66,7 @@ def test_blocks_are_independent_of_how_bytes_came() -> None:
 
 UP = ["../evil", "a/../../b", "a/..", "..", "./../evil", "/etc/passwd", "//etc/passwd", "", ".", "a\0b"]
 PLAIN = ["~/x", "..\\x", "x" * 5000]
-"""What leads out of a directory elsewhere, and nowhere here; and a name that no disk takes."""
+"""Names that lead out of a directory on other systems and not here, and a name that no file system accepts."""
 
 
 @pytest.mark.parametrize("name", UP)

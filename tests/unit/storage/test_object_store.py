@@ -1,4 +1,4 @@
-"""What a client of object stores is asked for."""
+"""Tests of the requests to a client of object stores."""
 
 import asyncio
 from collections.abc import AsyncIterator

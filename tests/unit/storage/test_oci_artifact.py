@@ -1,4 +1,4 @@
-"""What oci:// names, and what a manifest says."""
+"""Tests of what an oci:// URI names, and of what a manifest says."""
 
 import base64
 from typing import Any

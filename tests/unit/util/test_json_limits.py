@@ -52,7 +52,7 @@ def test_what_lies_too_deep_is_empty_and_the_rest_as_it_was(
 
 @given(st.binary() | st.text(alphabet='[]{}",:\\a1').map(str.encode))
 def test_what_is_no_json_stays_what_it_is(text: bytes) -> None:
-    """Whoever decodes it says so."""
+    """The decoder reports the error."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_limits, "LEVELS", 0)
         after = shallow(text)
@@ -118,7 +118,7 @@ def python(version: str) -> str | None:
 
 
 def test_continuous_integration_has_every_python_of_the_metadata() -> None:
-    """There the proof below fails where an interpreter is missing; elsewhere it is skipped."""
+    """The proof below fails in continuous integration if an interpreter is missing. Elsewhere it is skipped."""
     job = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]
     assert job["env"]["OME_PYTHONS"].split() == list(VERSIONS)
     (versions,) = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
@@ -138,7 +138,9 @@ def test_a_python_that_has_to_be_here_is_no_skip(version: str, monkeypatch: pyte
 @pytest.mark.parametrize("kib", ["512", "8192", "unlimited"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_any_depth_is_read_by_every_python(version: str, kib: str) -> None:
-    """In a process of its own, which a stack that is too small would end: its limits are others in each version."""
+    """Each version runs in a separate process, which a stack that is too small would end. The limits differ between
+    versions.
+    """
     interpreter = python(version)
     if interpreter is None:
         assert version not in os.environ.get("OME_PYTHONS", "").split(), f"no Python {version}, which has to be here"

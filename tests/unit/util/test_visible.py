@@ -1,4 +1,4 @@
-"""What strangers wrote reaches no terminal as it is."""
+"""Tests that texts by other users are escaped before they reach a terminal."""
 
 import io
 import json
@@ -54,7 +54,7 @@ def test_it_is_shown_as_symbols(text: str, shown: str) -> None:
 
 
 def test_status_on_a_terminal() -> None:
-    """As reported: the name of a model, and with it whatever else of an object is in the tree."""
+    """A review reported this for the name of a model. The test covers every field of an object in the tree."""
     spec = {"model": {"name": EVIL}, "runtime": {"name": EVIL}}
     conditions = [{"type": "Ready", "status": "False", "reason": EVIL, "message": EVIL}]
     body = {"metadata": {"name": "svc", "namespace": "team-a"}, "spec": spec, "status": {"conditions": conditions}}

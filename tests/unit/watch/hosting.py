@@ -21,7 +21,7 @@ from tests.support.answers import answers
 from tests.support.deep import filled
 
 CUT = 0
-"""What is written of a page ends in its middle."""
+"""A marker: the response is cut off in the middle of a page."""
 SERVICES = f"/apis/{keys.API_VERSION}/inferenceservices"
 
 
@@ -38,20 +38,20 @@ class Server:
         self.requests: list[tuple[str, str]] = []
         self.watched: Counter[str] = Counter()
         self.since: list[str] = []
-        """Where each watch of services began."""
+        """Resource versions at which watches of services began."""
         self.events: asyncio.Queue[bytes] = asyncio.Queue()
-        """Lines; b"" ends the watch."""
+        """Lines of the watch; b"" ends the watch."""
         self.breaks = False
         """Whether a watch that ends takes its connection with it."""
         self.loop = asyncio.new_event_loop()
         self.levels = 0
-        """Of what says HERE."""
+        """Nesting depth that replaces HERE."""
         self.refuse: list[tuple[str, int]] = []
         """Paths of watches, and the code that the next one is refused with."""
         self.page = 0
-        """Services of a page; 0: all."""
+        """Number of services on a page; 0 for all."""
         self.later: list[int] = []
-        """What becomes of the next pages that are not the first: a code, or CUT."""
+        """What happens to later pages of a list: a status code, or CUT."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path))
@@ -137,7 +137,9 @@ class Server:
 
     @contextmanager
     def serving(self) -> Iterator[str]:
-        """Its address. It has a thread of its own: kopf waits for, and cancels, every task of its own loop."""
+        """Yield the server's address. The server has its own thread, because kopf waits for, and cancels, every task of its
+        event loop.
+        """
         thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         thread.start()
         served = answers(self.answer)
@@ -165,7 +167,7 @@ class Everywhere(KopfEvents):
 
 
 class Process:
-    """What kopf hosts here; the sink of what it tells."""
+    """A process that hosts kopf, and the sink to which kopf reports."""
 
     def __init__(self, server: str, kinds: Sequence[Watched], patience: float = 10.0) -> None:
         self.server, self._kinds = server, kinds

@@ -1,4 +1,6 @@
-"""Namespaces that are absent, come and vanish: they are said and hold up nobody, and what kopf asks of them waits."""
+"""Tests of namespaces that are absent, appear and vanish: they are reported and delay nothing else, and kopf's requests
+about them wait.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -145,7 +147,7 @@ async def test_while_nobody_answers_nothing_is_given_up() -> None:
 
 
 async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And fails in a way that kopf begins again after, without a word."""
+    """The request then fails in a way after which kopf starts again without a log message."""
     monkeypatch.setattr(coverage, "HOLD_KOPF_REQUEST", 0.3)
     cluster, path = Cluster("a"), "/api/v1/namespaces/b/pods"
     async with covered(cluster, "a", "b") as (made, _), answers(cluster.answer) as here:
@@ -164,7 +166,7 @@ async def test_what_kopf_asks_of_an_absent_namespace_waits(monkeypatch: pytest.M
 
 
 async def test_a_refusal_is_kopfs_to_know_only_where_the_namespace_is_there() -> None:
-    """For a namespace that has vanished kopf would end, two minutes later."""
+    """For a namespace that has vanished, the refusal would end kopf two minutes later."""
     cluster = Cluster("a")
 
     async def refuse(_: web.Request) -> web.StreamResponse:

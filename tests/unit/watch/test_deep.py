@@ -1,6 +1,8 @@
-"""Nested objects of 12 kB ended the operator and all agents, for good (S4 of the review): they are read, and refused.
+"""Tests of deeply nested objects of 12 kB, which once ended the operator and all agents permanently (S4 of the review):
+they are read, and refused.
 
-tests/controlplane/operator/test_deep.py sends them to a real API server; here they take the ways of each process.
+tests/controlplane/operator/test_deep.py sends such objects to a real API server. The tests here use the code paths of
+each process.
 """
 
 import asyncio
@@ -43,7 +45,7 @@ def body(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Content:
-    """What an API server sends."""
+    """Content of an API server's response."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -58,7 +60,7 @@ class Content:
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("kind", DEEP)
 async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> None:
-    """By the way of kopf, which decodes lists and lines itself, with Python's decoder."""
+    """The object arrives by kopf, which decodes lists and lines itself with Python's decoder."""
     deep = filled(json.dumps(body(kind, "deep", DEEP[kind])).encode(), levels)
     plain = json.dumps(body(kind, "plain", {})).encode()
     lines = b"".join(b'{"type": "ADDED", "object": ' + text + b"}\n" for text in (deep, plain))
@@ -77,7 +79,9 @@ async def test_the_operator_refuses_it_and_goes_on(kind: str, levels: int) -> No
 
 @pytest.mark.parametrize("levels", LEVELS)
 async def test_an_agent_goes_on_with_the_others(levels: int) -> None:
-    """By its own watch; what such a model names is not known, so nothing is offered to be removed."""
+    """The object arrives by the agent's own watch. The directories that such a model refers to are unknown, so none is
+    offered for removal.
+    """
     deep = filled(json.dumps(body("BaseModel", "deep", DEEP["BaseModel"])).encode(), levels)
     items = b'{"metadata": {"resourceVersion": "9"}, "items": [' + deep + b"]}"
     line = json.dumps({"type": "ADDED", "object": body("BaseModel", "good", {"storage": STORAGE})}).encode()

@@ -31,7 +31,7 @@ OURS = [each for each in ALL if each.kind not in SHORT]
 
 
 def test_nothing_below_the_public_face_of_kopf_is_used() -> None:
-    """It changes with every version."""
+    """Private names change with every version."""
     house = Path(ome_operator.__file__).parent
     private = re.compile(r"kopf\._|from kopf import _|getattr\(kopf")
     assert [str(path) for path in house.rglob("*.py") if private.search(path.read_text())] == []
@@ -44,7 +44,7 @@ def test_each_kind_is_watched_by_kopf_or_by_us() -> None:
 
 
 async def test_kopf_watches_what_people_write_and_sends_nothing_but_reads() -> None:
-    """Not even where an object carries a finalizer of kopf's, which another operator has put there."""
+    """The same holds for an object with a finalizer of kopf, which another operator has added."""
     mine = service("mine", finalizers=[MARKER])
     server = Server(mine, service("dying", finalizers=[MARKER], deletionTimestamp="2026-01-01T00:00:00Z"))
     async with hosted(server) as (process, operating):
@@ -103,7 +103,9 @@ async def test_a_refused_token_ends_no_watch(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("levels", [900, 1_000, 1_500, 2_000, 9_000, MOST])
 async def test_an_object_as_deep_as_the_api_server_takes_ends_nothing(levels: int) -> None:
-    """It is decoded by kopf itself, in lists and in watches; what kopf cannot decode ended the process, and the next one."""
+    """The object is decoded by kopf itself, in lists and in watches. An object that kopf cannot decode once ended the
+    process, and also the next one.
+    """
     server = Server({**service("listed"), "spec": {"engine": {"runner": {"z": HERE}}}})
     server.levels = levels
     async with hosted(server) as (process, operating):
@@ -127,7 +129,7 @@ FAULTS = {
 async def test_what_kopf_cannot_go_on_after_ends_it(
     code: int, later: list[int], told: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With an exception for us to say in a sentence, and without a traceback of its own."""
+    """Only kopf's loop ends, with an exception that the operator reports as a sentence, without a traceback."""
     server = Server(service("a"), service("b"))
     server.refuse = [(SERVICES, code)] if code else []
     server.page, server.later = 1, [*later]
@@ -144,7 +146,7 @@ async def test_what_kopf_cannot_go_on_after_ends_it(
 
 
 async def test_a_list_in_pages_is_a_single_list() -> None:
-    """Not a list that begins again with each page: each would cost an audit."""
+    """Otherwise each page would count as a new list and cause an audit."""
     server = Server(*map(service, "abc"))
     server.page = 1
     async with hosted(server) as (process, _):
@@ -155,7 +157,7 @@ async def test_a_list_in_pages_is_a_single_list() -> None:
 
 
 async def test_after_a_page_that_is_cut_in_its_middle_the_list_begins_again() -> None:
-    """What was deleted between the two lists is told by nobody, so the second is told of."""
+    """No event reports what was deleted between the two lists, so the second list is reported."""
     server = Server(service("a"), service("b"))
     server.page, server.later = 1, [CUT, CUT]
     async with hosted(server) as (process, operating):
@@ -185,7 +187,7 @@ async def test_a_watch_that_is_cut_in_the_middle_of_a_line_goes_on_where_it_was(
 
 
 async def test_a_list_that_begins_again_is_told() -> None:
-    """Only a list that is not the first: deletions before it may never be told."""
+    """The first list is not reported: only a repeated list may hide deletions before it."""
     server = Server(service("a"))
     async with hosted(server) as (process, _):
         await until(lambda: server.watched[SERVICES])
@@ -227,7 +229,7 @@ async def test_what_is_there_and_never_comes_ends_the_process() -> None:
 
 
 async def test_a_kind_that_kopf_does_not_list_is_noticed() -> None:
-    """A handler for another version of the kind would be told nothing, silently."""
+    """A handler for another version of the kind would receive no events, without any message."""
     events = KopfEvents(
         OURS, Process("", ()), lambda _: asyncio.sleep(0, set()), interval=1.0, patience=0.1, list_every=0.05
     )
@@ -236,7 +238,7 @@ async def test_a_kind_that_kopf_does_not_list_is_noticed() -> None:
 
 
 def nowhere(folder: Path) -> Settings:
-    """Of an operator whose API server does not answer."""
+    """Return the settings of an operator whose API server does not answer."""
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text("""
 apiVersion: v1
@@ -250,7 +252,7 @@ users: [{name: u, user: {token: t}}]
 
 
 async def test_kopf_is_loaded_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the loop that was a stall of a second on a busy machine, at each start."""
+    """In the event loop, the import stalled a busy machine for a second at each start."""
     loaded: dict[str, int] = {}
 
     def load(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What an informer tells its sink, whatever the API server does."""
+"""Tests of what an informer reports to its sink, whatever the API server does."""
 
 import asyncio
 import itertools
@@ -84,7 +84,7 @@ class Told:
         self.sink = Sink()
 
     async def until(self, holds: Callable[["Told"], bool]) -> list[str]:
-        """What the sink was told when this holds."""
+        """Return what the sink has received once the condition holds."""
         where = "/apis/example.org/v1/things"
         async with answers(self._serve, "GET", where) as connection, connection.session(limit=0, agent="") as session:
             self.informer = Informer(
@@ -110,7 +110,7 @@ class Told:
 
 
 def listed(run: Told) -> bool:
-    """The last list was told to its end: a watch was asked for after it."""
+    """Return whether the last list was reported completely: a watch was requested after it."""
     return not run.lists and run.informer.complete.is_set() and "watch" in run.queries[-1]
 
 
@@ -170,7 +170,7 @@ async def test_a_watch_that_tells_an_error_or_nonsense_is_followed_by_a_list(tol
 
 @pytest.mark.parametrize("levels", [2_000, 9_000, 10_000])
 async def test_an_object_as_deep_as_the_api_server_takes_is_an_event_like_any_other(levels: int) -> None:
-    """Python's decoder gives up before; that ended the process, and the next one."""
+    """Python's decoder refuses such an object. That once ended the process, and also the next one."""
     deep = nested(thing("deep", "11"), levels)
     first = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [thing("a"), "DEEP"]}).encode()
 

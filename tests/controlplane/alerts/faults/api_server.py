@@ -1,4 +1,6 @@
-"""Of the API server, and of the way to it: a proxy stands between it and the operator, and the Lease passes untouched."""
+"""Faults of the API server and of the connection to it. A proxy between the operator and the API server makes the faults;
+requests for the Lease pass unchanged.
+"""
 
 import itertools
 import threading
@@ -14,7 +16,9 @@ from tests.support.proxy import Answer, Late, Proxy, Sent, Verdict
 from tests.support.rig import path
 
 KIND = "ClusterBaseModel"
-"""A pass over it writes its status alone, and no alert asks whether nodes hold a model that nobody uses."""
+"""The kind of the objects that are created: a pass over such an object writes only its status, and no alert is about an
+unused model without nodes.
+"""
 
 
 def proxied(bed: Bed) -> Proxy:
@@ -28,7 +32,7 @@ def proxied(bed: Bed) -> Proxy:
 
 
 def models(bed: Bed, count: int) -> list[str]:
-    """New models, until all is tidied; their names."""
+    """Create models, which are deleted after the test, and return their names."""
     names = [f"model-{number}" for number in range(count)]
     for name in names:
         bed.later(bed.rig.delete, KIND, "", name)
@@ -95,7 +99,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeWatchSilent")
 def _(bed: Bed) -> Iterator[None]:
-    """Watches are answered and tell nothing, those that are opened anew too, as behind a proxy that keeps answers back."""
+    """Watches are accepted and report nothing, as behind a proxy that buffers responses. The same holds for new watches."""
     proxy = proxied(bed)
     with proxy.holding():
         yield

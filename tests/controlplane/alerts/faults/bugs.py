@@ -1,4 +1,6 @@
-"""Of the operator's own code: the bugs are put there by tests/support/operator_with_bugs.py, for none is known."""
+"""Faults of the operator's own code. No such bug is known, so tests/support/operator_with_bugs.py adds bugs to the
+operator.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +14,7 @@ PROGRAM = "tests.support.operator_with_bugs"
 
 @fault("OmePassesFail")
 def _(bed: Bed) -> Iterator[None]:
-    """An operator with a bug: passes over a service raise what nobody foresaw."""
+    """Run an operator with a bug: passes over a service raise an unexpected exception."""
     namespace = served(bed, name=RAISES)
     bed.operate(program=PROGRAM)
     bed.rig.says(namespace, RAISES, "Ready", "InternalError")

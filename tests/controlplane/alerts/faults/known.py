@@ -8,7 +8,7 @@ from tests.controlplane.alerts.conftest import Bed
 
 
 class Fault(NamedTuple):
-    """Of an alert."""
+    """The fault that makes an alert fire."""
 
     happens: Callable[[Bed], AbstractContextManager[None]]
     alone: bool

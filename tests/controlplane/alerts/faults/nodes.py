@@ -1,4 +1,4 @@
-"""Of nodes, of weights that an agent fetches, and of what agents say."""
+"""Faults of nodes, of weights that an agent downloads, and of agents' records."""
 
 import copy
 import itertools
@@ -27,7 +27,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 
 NODE = "h200-01"
-"""Where an agent runs."""
+"""Name of the node on which an agent runs."""
 
 
 @contextmanager
@@ -58,14 +58,16 @@ def fetching(bed: Bed, uri: str, bytes_: int) -> Iterator[tuple[hubs.Hub, Callab
 
 
 def held(rig: Rig) -> list[dict[str, Any]]:
-    """What the node's agent says of models."""
+    """Return the models in the record of the node's agent."""
     found: list[dict[str, Any]] = (rig.get("NodeModels", "", NODE) or {}).get("status", {}).get("models", [])
     return found
 
 
 @fault("OmeWeightsFailed")
 def _(bed: Bed) -> Iterator[None]:
-    """An agent is to fetch a revision that the hub has not; then another that it has."""
+    """An agent has to download a revision that the hub does not have; afterwards the model names a revision that the hub
+    has.
+    """
     with fetching(bed, "hf://org/model@nope", 20_000) as (_hub, start):
         start()
         bed.rig.wait("it fails", lambda: [each["state"] for each in held(bed.rig)] == ["Failed"], 60)
@@ -95,7 +97,7 @@ RECORDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodemodels.om
 
 @fault("OmeObjectsUnread")
 def _(bed: Bed) -> Iterator[None]:
-    """An agent of another version writes its record, whose models are a map there; the CRD lets any status be."""
+    """An agent of another version writes its record, in which `models` is a map. The CRD accepts any status."""
     rig = bed.rig
     before = rig.api.get(RECORDS)["spec"]["versions"]
     opened = copy.deepcopy(before)

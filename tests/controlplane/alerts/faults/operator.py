@@ -1,4 +1,4 @@
-"""Of the operator as a process."""
+"""Faults of the operator as a process."""
 
 import signal
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.controlplane.alerts.faults.known import fault
 
 @fault("OmeNobodyLeads")
 def _(bed: Bed) -> Iterator[None]:
-    """It is killed."""
+    """The operator is killed."""
     bed.rig.stop(signal.SIGKILL)
     yield
     bed.operate()
@@ -17,7 +17,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeNamespaceNotWatched")
 def _(bed: Bed) -> Iterator[None]:
-    """It is to watch a namespace that is not there."""
+    """The operator is configured to watch a namespace that does not exist."""
     there, absent = bed.namespace(), "not-there"
     bed.later(bed.rig.delete, "Namespace", "", absent)
     bed.later(bed.operate)
@@ -42,7 +42,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmePoliciesAbsent")
 def _(bed: Bed) -> Iterator[None]:
-    """It runs as an administrator, whom no policy binds."""
+    """The operator runs as an administrator, whom no admission policy restricts."""
     bed.operate(kubeconfig=bed.rig.cluster.kubeconfig)
     yield
     bed.operate()

@@ -10,7 +10,7 @@ SERVICE = "svc"
 
 
 def served(bed: Bed, size: int = 1, gpus: int = 0, name: str = SERVICE, **spec: Any) -> str:
-    """A service that is Ready; its namespace, which is its runtime's name too."""
+    """Create a service that is Ready, and return its namespace, which is also the name of its runtime."""
     namespace = bed.namespace()
     bed.rig.create(yamls.runtime(namespace, size=size, gpus=gpus))
     bed.later(bed.rig.delete, "ClusterServingRuntime", "", namespace)

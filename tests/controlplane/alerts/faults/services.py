@@ -1,4 +1,4 @@
-"""Of services, their rollouts and groups."""
+"""Faults of services, their rollouts and their groups."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ def speaks(status: Manifest) -> None:
 
 @fault("OmeServiceNotReady")
 def _(bed: Bed) -> Iterator[None]:
-    """Nobody has its model; then somebody has."""
+    """No node has the model of a service; then the service names a model that nodes have."""
     namespace = bed.namespace()
     bed.rig.create(yamls.runtime(namespace))
     bed.later(bed.rig.delete, "ClusterServingRuntime", "", namespace)
@@ -79,7 +79,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeWaveStopped", alone=False)
 def _(bed: Bed) -> Iterator[None]:
-    """An edit of a runtime that the API server refuses for every service; OmeRolloutFailed fires with it."""
+    """The API server refuses an edit of a runtime for every service. OmeRolloutFailed fires as well."""
     namespace = served(bed)
     refused = {"engineConfig": {"runner": {"imagePullPolicy": "Sometimes"}}}
     bed.rig.patch("ClusterServingRuntime", "", namespace, {"spec": refused})
@@ -101,7 +101,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeSystemicFault")
 def _(bed: Bed) -> Iterator[None]:
-    """Both leaders are silent at once, until they speak again."""
+    """Both leaders stop answering their probes at once, until both answer again."""
     namespace = served(bed, engine={"minReplicas": 2, "lifecycle": {"hangTimeout": "5m"}})
     for leader in engines(bed.rig, namespace):
         write_status(bed.rig, leader, silent)
@@ -113,7 +113,7 @@ def _(bed: Bed) -> Iterator[None]:
 
 @fault("OmeGroupsRecycle")
 def _(bed: Bed) -> Iterator[None]:
-    """A rank is lost three times, always beside a leader on the same node."""
+    """A rank is lost three times while its leader keeps running on the same node."""
     node = "h200-00"
     engine = {"lifecycle": {"selfHealTimeout": "1s"}, "leader": {"nodeSelector": {"kubernetes.io/hostname": node}}}
     namespace = served(bed, size=2, engine=engine)

@@ -1,4 +1,4 @@
-"""What an API server says to a dry run of people's objects, in sentences."""
+"""Tests that refusals of a dry run become sentences for users."""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""What commands say beside their own answer, and what `ome lint` finds on a cluster, with the rights of whoever asks."""
+"""Tests of what commands print in addition to their own result, and of what `ome lint` finds on a cluster with the user's
+rights.
+"""
 
 import json
 from collections.abc import AsyncIterator

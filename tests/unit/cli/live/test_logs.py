@@ -40,7 +40,7 @@ class Played:
 
 
 class Seen:
-    """What was shown and complained about."""
+    """The lines that were shown, and the complaints."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, str]] = []
@@ -66,7 +66,7 @@ async def test_a_log_that_cannot_be_read_hides_no_other() -> None:
 
 
 async def followed(played: Played, pods: Callable[[int], list[str]], until: Callable[[Seen], bool]) -> Seen:
-    """Follow until something was seen; `pods` are those that exist at each look."""
+    """Follow logs until a condition holds. `pods` returns the pods that exist at each look."""
     seen, looks = Seen(), iter(range(10_000))
 
     async def look() -> list[Source]:

@@ -27,7 +27,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def looked(api: Looked, *trials: Trial, within: int = 60, said: list[str] | None = None) -> list[str]:
-    """What a person is told."""
+    """Return the output for the user."""
     look = Look(api, trials or (made(),), within, (said if said is not None else []).append)
     return report_lines(report(*await look.run()))
 
@@ -127,7 +127,7 @@ async def test_a_pod_that_somebody_removes() -> None:
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Below nohup a command is right to ignore it."""
+    """Restore the default action of SIGHUP: under nohup, the command would be right to ignore the signal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -152,7 +152,7 @@ async def test_a_signal_removes_all(number: int) -> None:
 
 
 async def test_a_signal_while_pods_are_being_made() -> None:
-    """What is on its way is waited for: a server may have made it before the answer is lost."""
+    """The command waits for requests under way, because the server may have created a pod whose response is lost."""
     gate = asyncio.Event()
 
     async def slow(call: Call) -> None:

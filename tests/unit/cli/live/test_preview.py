@@ -1,4 +1,4 @@
-"""What `ome diff` says of an edit, from what a cluster answers."""
+"""Tests of what `ome diff` says about an edit, given the answers of a cluster."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ NODES = [
 
 
 def service(**engine: Any) -> dict[str, Any]:
-    """As somebody wrote it."""
+    """Return a service as a user wrote it."""
     metadata = {"name": "svc", "namespace": "team"}
     spec = {"model": {"name": "tiny"}, "runtime": {"name": "rt"}, "engine": engine}
     return {"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "metadata": metadata, "spec": spec}
@@ -82,7 +82,7 @@ SENTENCE = (
 
 
 async def said(nodes: Any, strangers: Any = (), **engine: Any) -> str:
-    """What is said of the service."""
+    """Return what is said about the service."""
     found = await preview(live(nodes, strangers), [service(**engine)])
     assert found.problems == ()
     (forecast,) = found.services
@@ -100,7 +100,9 @@ async def test_who_may_not_list_nodes_is_told_nothing_of_them(nodes: Any) -> Non
 
 
 async def test_nodes_that_others_hold_are_told_before_the_edit_is_made() -> None:
-    """Read live, with the person's own rights; who may not read pods there is told nothing of them."""
+    """Nodes are read live with the user's own rights. Without the right to read the pods on nodes, nothing is said about
+    nodes.
+    """
     others = [{**node, "metadata": {**node["metadata"], "labels": {**HOLDS, "gpu": "H300"}}} for node in NODES[2:]]
     nodes, asked = [*NODES[:2], *others], {"nodeSelector": {"gpu": "H300"}}
     waits = "waits, and the serving revision stays: engine needs 2 nodes with 8 free GPUs: 1 is free, 1 is held by others"

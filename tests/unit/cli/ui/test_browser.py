@@ -66,7 +66,7 @@ class Browser:
         return list(await self.page.locator("tr[data-state]:visible .c-name a").all_inner_texts())
 
     async def picture(self, name: str, *, whole: bool = False) -> None:
-        """For the docs, where they are asked for."""
+        """Save a screenshot for the pages if one was requested."""
         if os.environ.get("OME_SCREENSHOTS"):
             await self.page.screenshot(path=ROOT / f"docs/img/{name}.png", full_page=whole)
 
@@ -184,7 +184,7 @@ async def test_commands_are_copied() -> None:
 
 
 async def test_what_changes_comes_by_itself_and_moves_nothing_that_is_looked_at() -> None:
-    """Focus, the filter's words and open parts stay; a row that is deleted goes."""
+    """The focus, the text in the filter and open sections stay. The row of a deleted object disappears."""
     async with looking(console.fleet(hostile=False)) as browser:
         await browser.page.fill("#filter", "a")
         await browser.page.focus("#filter")

@@ -1,4 +1,4 @@
-"""`ome ui` as a process, with a kubeconfig, beside a server that answers in an API server's place."""
+"""Tests of `ome ui` as a process, with a kubeconfig and a server that stands in for an API server."""
 
 import asyncio
 import os

@@ -1,4 +1,6 @@
-"""Who may see the pages: a browser of this machine with the token, asked by no other site. And nobody changes anything."""
+"""Tests of who may see the pages: a browser on this machine with the token, not another site. No request changes the
+cluster.
+"""
 
 import pytest
 
@@ -52,7 +54,9 @@ async def test_without_the_cookie_there_is_nothing(path: str) -> None:
     ids=str,
 )
 async def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) -> None:
-    """Even with cookie and token: a name that leads here by DNS, and a page of somebody else."""
+    """The request has the cookie and the token, but comes by a name that resolves to this machine, or from a page of
+    another site.
+    """
     async with visiting(console.fleet(kimi=False, hostile=False)) as visitor:
         for path in ("/", f"/?token={visitor.token}", "/live/", "/static/ui.js"):
             assert (await visitor.get(path, **headers))[0] in (400, 403)

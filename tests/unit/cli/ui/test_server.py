@@ -65,7 +65,7 @@ async def test_nodes_show_groups_weights_and_who_waits() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/service/zz-evil/hostile"])
 async def test_what_users_write_is_text(path: str) -> None:
-    """In annotations, labels, messages, reasons, events, log lines, names of models and times."""
+    """Annotations, labels, messages, reasons, events, log lines, names of models and times are shown as text."""
     async with visiting(console.fleet(kimi=False)) as visitor, visitor.stream(path) as stream:
         whole = await visitor.page(path)
         await stream.look()
@@ -163,7 +163,7 @@ async def test_a_body_that_nobody_expected_ends_nothing() -> None:
 
 
 async def test_a_kubeconfig_without_rights_gets_sentences() -> None:
-    """Nodes, records, events and what is cluster-wide are missing; services are shown."""
+    """Nodes, records, events and cluster-wide objects are missing. Services are shown."""
     cluster = console.fleet(hostile=False)
     for kind in ("Node", "NodeModels", "Event", "ClusterServingRuntime", "ControllerRevision"):
         cluster.refused[kind] = Forbidden(f'{kind} is forbidden: User "eve" cannot list resource', 403)
@@ -265,7 +265,7 @@ async def test_where_metrics_cannot_be_read_a_sentence_says_so(answer: Exception
 
 
 async def test_a_hundred_services_with_a_thousand_pods_fit_and_come_quickly() -> None:
-    """Below 1 MB; the server's part of the first paint is a fraction of a second."""
+    """The page is smaller than 1 MB, and the server needs only a fraction of a second for the first paint."""
     cluster = console.many(100, 1000)
     async with visiting(cluster) as visitor:
         loop = asyncio.get_running_loop()

@@ -38,7 +38,7 @@ async def test_what_could_not_be_deleted_is_gone_only_where_it_is_not_there(has_
 
 
 class Retried:
-    """Passes that always want the same, each when the one before asked for it. Writes are refused; everything stays."""
+    """Passes that always want the same objects; each starts when the previous one requested it. All writes are refused."""
 
     def __init__(self, error: KubeError, plan: Plan = DELETE) -> None:
         self.api, self.memory, self.now = FakeApi({"delete": error, "apply": error, "get": STAYS}), ServiceMemory(), 0.0
@@ -49,7 +49,7 @@ class Retried:
         self.api.answers |= {"delete": STAYS, "apply": STAYS}
 
     async def passed(self) -> Result:
-        """What came of a pass; the time is that of the next one."""
+        """Run a pass, set the time to the time of the next one, and return the result."""
         execution = makers.execution(self.memory, lambda: self.now)
         await self._executor.effects(self._plan, execution)
         self.now += execution.result.requeue_after or 0.0

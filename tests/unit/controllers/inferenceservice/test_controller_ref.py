@@ -1,4 +1,4 @@
-"""Whose an object is that has a name we want."""
+"""Tests of who owns an object that has the name of a desired object."""
 
 from typing import Any
 

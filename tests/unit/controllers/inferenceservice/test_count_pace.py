@@ -12,7 +12,9 @@ INTERVAL, RATE = 10.0, 10.0
 
 
 def written(services: int, seconds: int) -> dict[int, list[float]]:
-    """When each service writes where the counts of all change all the time, and each asks again when it was told to."""
+    """Return when each service writes its status if the counts of all services change continuously and each service retries
+    when it was told to.
+    """
     pace, memories = CountPace(INTERVAL, RATE), [ServiceMemory() for _ in range(services)]
     found: dict[int, list[float]] = {number: [] for number in range(services)}
     due = dict.fromkeys(range(services), 0.0)
@@ -50,7 +52,9 @@ def test_what_is_more_than_numbers_waits_for_its_own_interval_alone() -> None:
 
 
 def test_counts_that_come_and_go_take_a_single_turn() -> None:
-    """Nor does what is written meanwhile for a better reason: turns would be given out faster than they are used."""
+    """A write for another reason does not take a second slot either, because slots would be assigned faster than they are
+    used.
+    """
     pace, flapping = CountPace(INTERVAL, RATE), ServiceMemory()
     pace.wait(ServiceMemory(), 100.0, numbers=True)
     waits = [pace.wait(flapping, 100.0, numbers=True) for _ in range(50)]
@@ -59,7 +63,7 @@ def test_counts_that_come_and_go_take_a_single_turn() -> None:
 
 
 def test_who_could_not_write_for_long_has_no_turn_left() -> None:
-    """After an outage all services have turns of the past: they would write at once."""
+    """After an outage, all services have slots in the past, and would all write at once."""
     pace, memories = CountPace(INTERVAL, RATE), [ServiceMemory() for _ in range(100)]
     for memory in memories:
         pace.wait(memory, 100.0, numbers=True)

@@ -1,4 +1,4 @@
-"""What the API server says about the pods of a revision, and about the same pods of the revision that serves."""
+"""Tests of the API server's answers about the pods of a revision and about the same pods of the revision that serves."""
 
 from collections.abc import Callable
 from typing import Any

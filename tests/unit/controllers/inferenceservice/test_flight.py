@@ -29,7 +29,7 @@ SERVICE = Ref("InferenceService", "ns", "svc")
 
 
 def reconciler(sync: Callable[..., Plan], folder: Path, most: int = 2**20) -> InferenceServiceReconciler:
-    """Of a single service."""
+    """Return the reconciler of a single service."""
     api: Any = FakeApi({})
     cluster, queue = makers.cluster({"kind": "InferenceService", **makers.BODY}), makers.queue()
     core = Core(sync=sync)

@@ -1,4 +1,4 @@
-"""The operator's log tells what it did to a service, and complains of nothing that nobody can mend."""
+"""Tests that the operator's log states what it did to a service, and contains no warning that no user can act on."""
 
 import logging
 
@@ -61,7 +61,7 @@ async def test_only_what_is_new_was_made_and_what_is_gone_deleted() -> None:
     ],
 )
 def test_a_namespace_that_is_deleted_is_no_warning(message: str, level: int, caplog: pytest.LogCaptureFixture) -> None:
-    """It takes the service with it, a refusal for each object."""
+    """The deletion of the namespace also deletes the service, with a refusal for each object."""
     caplog.set_level(logging.DEBUG)
     makers.execution().refuse(("Service", "svc"), Refusal("Forbidden", message), "hash")
     assert [record.levelno for record in caplog.records] == [level]

@@ -1,4 +1,4 @@
-"""What passes remember."""
+"""Tests of what is remembered between passes."""
 
 import pytest
 
@@ -80,7 +80,9 @@ def test_workers_do_not_count_as_pods_of_their_leaders_workload() -> None:
 
 
 def test_what_was_found_of_nodes_is_true_for_seconds() -> None:
-    """Where there was no room it is asked less and less often, at least once a minute; other pods are asked about anew."""
+    """A check that found no free capacity is repeated less and less often, but at least once a minute. The question about
+    other pods is new.
+    """
     memory, now = ServiceMemory(), 0.0
     lasted = []
     for _ in range(5):

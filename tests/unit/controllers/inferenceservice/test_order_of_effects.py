@@ -1,4 +1,4 @@
-"""What has to be there before anything else is made."""
+"""Tests of the objects that must exist before others are created."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ def wants(*kinds: str, **more: Any) -> tuple[Apply, ...]:
 
 
 async def kinds(*apply: str, gone: bool = False) -> tuple[list[str], Result]:
-    """What is applied, in this order, of a revision that was known and of objects of these kinds."""
+    """Return the kinds that are applied, in order, for a known revision and objects of these kinds."""
     refuses = {"apply ControllerRevision": Conflict("another UID", 409), "get": NotFound("gone", 404)} if gone else {}
     api, execution = FakeApi(refuses), makers.execution()
     plan = Plan(first=(Apply(manifest("ControllerRevision"), "old"),), apply=wants(*apply))
@@ -78,7 +78,9 @@ MORE = [*RULES, {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["role
     ],
 )
 async def test_a_role_that_is_not_ours_by_uid_and_content_is_never_bound(live: Any, uid: str) -> None:
-    """A binding means whatever Role has the name when somebody asks."""
+    """A RoleBinding refers to a Role by name, so it grants the rights of whatever Role has the name when a request is
+    authorized.
+    """
     api, execution = FakeApi({"get Role": live}), makers.execution()
     await makers.executor(api, makers.cluster()).effects(bound(uid=uid), execution)
     assert api.kinds("apply") == ["Role"], "the cache takes the Role for ours, and live it is not"

@@ -1,4 +1,4 @@
-"""What a pass takes for granted about others."""
+"""Tests of what a pass assumes about other components."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ def passes(api: FakeApi, plan: Plan, clock: Callable[[], float]) -> tuple[Any, W
 
 
 def applies(*kinds: str) -> tuple[Apply, ...]:
-    """Of objects that are not there yet."""
+    """Return the applies of objects that do not exist yet."""
     labels = {keys.SERVICE: "svc", keys.MANAGED_BY: keys.MANAGER}
     metadata = {"name": "svc", "namespace": "ns", "labels": labels, "ownerReferences": [makers.OWNER]}
     return tuple(Apply({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {}}, "") for kind in kinds)
@@ -76,7 +76,9 @@ async def test_what_is_due_at_once_waits_where_its_status_cannot_be_written() ->
 
 
 async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
-    """What goes already would come back, and go anew when there is an answer, for ever."""
+    """Objects that are removed before the free capacity is known would be created again and removed again after each
+    answer.
+    """
     plans, api = [Plan(look=(RoomCheck("r.room", ()),), apply=applies("Service")), Plan()], FakeApi()
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY})
     core = Core(sync=lambda *_: plans.pop(0))
@@ -89,8 +91,8 @@ async def test_nothing_is_carried_out_before_it_is_known_what_is_free() -> None:
     "later", [Invalid("no such policy", 422), TooMany("wait", 429, 5.0), ServerError("webhook is down", 500)]
 )
 async def test_a_refusal_that_is_asked_about_again_stays_in_the_status(later: KubeError) -> None:
-    """The plan that asks says that nobody knows yet: that is written for no moment, however often it is asked, and who
-    cannot answer has taken nothing back.
+    """The plan that repeats the question would report "not known yet". The status must never say so, however often the
+    question is asked, because an API server that cannot answer has not withdrawn the refusal.
     """
     now, api = 0.0, FakeApi()
     answers = iter([Invalid("no such policy", 422)])
@@ -137,7 +139,7 @@ async def test_a_pod_of_a_namespace_that_is_not_watched_is_a_strangers() -> None
 
 @pytest.mark.parametrize("rests", [True, False])
 async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rests: bool) -> None:
-    """Until it is gone."""
+    """The effect ends when the service is deleted."""
     dirty: list[Ref] = []
     cluster = makers.cluster({"kind": "InferenceService", **makers.BODY}, dirty=dirty)
     queue, api = makers.queue(), FakeApi()
@@ -157,7 +159,7 @@ async def test_a_node_that_comes_wakes_a_service_whose_pass_rested_on_nodes(rest
 @pytest.mark.parametrize("kind", ["Service", "Role", "RoleBinding"])
 @pytest.mark.parametrize("full", [False, True])
 async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) -> None:
-    """A router that may not look for its workers serves nobody."""
+    """For example, a router that has no right to list its workers serves no request."""
     api = refusing(*[kind] * full)
     made, _ = passes(api, Plan(apply=applies(kind), status=status("True")), lambda: 0.0)
     await made.reconcile(SERVICE)
@@ -166,7 +168,7 @@ async def test_nothing_is_ready_before_it_can_be_reached(kind: str, full: bool) 
 
 @pytest.mark.parametrize("refuses", [TooMany("later", 429, 30.0), Forbidden("no")])
 async def test_what_cannot_be_reached_yet_is_not_looked_at_again_and_again(refuses: KubeError) -> None:
-    """What is due until a status tells of it (`requeue_after`) has to wait, too."""
+    """`requeue_after`, the time at which work is due until the status reports it, must be postponed, too."""
     plan = Plan(apply=applies("RoleBinding"), status=status("True"), requeue_after=0.0)
     api, seen = refusing("RoleBinding", error=refuses), list[Ref]()
     made, queue = passes(api, plan, time.monotonic)

@@ -1,4 +1,4 @@
-"""What an autoscaler does at the very moment at which we write to its scale."""
+"""Tests of writes to a RoleScale that coincide with those of an autoscaler."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def scale(version: int, replicas: int, current: int = 0) -> dict[str, Any]:
 
 
 async def carried_out(plan: Plan, stored: dict[str, Any], *seen: dict[str, Any]) -> tuple[Result, dict[Any, Child]]:
-    """What comes of a plan where this scale is stored, and what is known of the service's objects then."""
+    """Return the result of a plan, with this stored RoleScale and with these known objects of the service."""
     api, cluster, execution = FakeApi({"apply": stored, "get": stored}), makers.cluster(*seen), makers.execution()
     api.answers["create"] = AlreadyExists("it exists", 409)
     api.answers["patch_merge"] = lambda call: {**stored, "metadata": {**stored["metadata"], **call.body["metadata"]}}
@@ -45,7 +45,7 @@ async def test_replicas_that_came_with_the_answer_are_looked_at(replicas: int, a
 
 @pytest.mark.parametrize("lost", [{}, {"labels": {}}, {"ownerReferences": []}], ids=["nothing", "labels", "owner"])
 async def test_a_scale_that_was_there_already_counts_at_once(lost: dict[str, Any]) -> None:
-    """Also one whose labels somebody took off, which no watch tells of."""
+    """The RoleScale may have lost its labels, so that no watch reports it."""
     stored, plan = scale(7, 3), Plan(create=(Create(scale(0, 1)),))
     outcome, known = await carried_out(plan, {**stored, "metadata": {**stored["metadata"], **lost}})
     found = known["RoleScale", "svc-engine"]

@@ -1,4 +1,4 @@
-"""Secrets that the executor makes: sent once, never read, never told."""
+"""Tests of Secrets that the executor generates: they are sent once, never read, and never logged."""
 
 import logging
 
@@ -24,7 +24,7 @@ def server(answer: Exception | None = None) -> FakeApi:
 
 
 async def passes(api: FakeApi, memory: ServiceMemory, *times: float, workloads: tuple[Apply, ...] = ()) -> Result:
-    """Passes at these times that want the Secret; the outcome of the last."""
+    """Run passes at these times that want the Secret, and return the outcome of the last."""
     assert SECRET is not None
     for now in times:
         execution = makers.execution(memory, lambda now=now: now)  # type: ignore[misc]

@@ -30,7 +30,7 @@ def stored(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 def pairs(groups: Iterable[int] = GROUPS, guard: Guard | None = None) -> tuple[Apply, ...]:
-    """Both StatefulSets of these groups, the workers' first: the order of a plan must not matter."""
+    """Return both StatefulSets of these groups, workers first, because the order within a plan must not matter."""
     out = []
     for number in groups:
         out.append(Apply(stateful_set(f"e-{number}-w"), "", guard, after=("StatefulSet", f"e-{number}")))
@@ -62,7 +62,7 @@ async def test_workers_come_when_their_leader_is_stored() -> None:
 @pytest.mark.parametrize("error", [Invalid("no", 422), Forbidden("no", 403), ServerError("no", 500)])
 @pytest.mark.parametrize("group", GROUPS)
 async def test_without_its_leader_a_group_gets_no_workers(group: int, error: KubeError) -> None:
-    """They would hold accelerators, and wait for a leader that never comes."""
+    """The workers would hold accelerators and wait for a leader that is never created."""
     names, execution = await applied(answers({f"e-{group}": error}), Plan(apply=pairs()))
     assert sorted(names) == sorted({*(f"e-{one}" for one in GROUPS), *(f"e-{one}-w" for one in GROUPS if one != group)})
     assert ("StatefulSet", f"e-{group}") in execution.memory.refused
@@ -89,7 +89,7 @@ LEADERS: dict[str, tuple[dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize("case", LEADERS)
 async def test_workers_that_were_deleted_come_again_beside_a_leader_that_is_ours_and_stays(case: str) -> None:
-    """Only the workers' set is missing, so the plan has nothing to say of the leader's."""
+    """Only the StatefulSet of the workers is missing, so the plan contains nothing about the leader's."""
     seen, comes = LEADERS[case]
     names, _ = await applied(answers(), Plan(apply=pairs([0])[:1]), seen)
     assert names == ["e-0-w"] * comes

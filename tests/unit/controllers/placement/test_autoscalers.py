@@ -27,7 +27,7 @@ class Known:
         self._pod = pod("p", node=node)
 
     def lost(self) -> "Known":
-        """It served, and a rank of it has looked for a node since then."""
+        """Return the state of a service that was ready and has had an unscheduled rank since then."""
         told = {"name": "g", "component": "engine", "revision": "r", "index": 0, "phase": "Pending", "incarnation": 1}
         self.status = {"groups": [{**told, "since": BEGAN.isoformat()}]}
         return self
@@ -54,7 +54,7 @@ def looked(known: Any, seconds: float, *told: dict[str, Any]) -> tuple[bool, int
 @pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
 @pytest.mark.parametrize("after", [20, -400])
 def test_what_an_autoscaler_said_of_a_pod_counts(reason: str, after: float) -> None:
-    """Also before the time of the try began, which it does when the first of its nodes is there."""
+    """The message also counts before the time of the attempt starts, which happens when the first of its nodes exists."""
     assert looked(Known(), 58, event(reason, after)) == (True, 1)
 
 

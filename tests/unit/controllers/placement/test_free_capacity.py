@@ -1,4 +1,4 @@
-"""What is free on nodes is looked at again only where something has changed."""
+"""Tests that the free capacity of nodes is computed again only where something changed."""
 
 from dataclasses import replace
 from typing import Any
@@ -84,7 +84,7 @@ def test_nothing_is_made_anew_while_nothing_changes() -> None:
 
 
 def test_a_heartbeat_of_a_node_is_no_change() -> None:
-    """It gives a node another version in the same map. A thousand nodes send several of them a second."""
+    """A heartbeat gives a node a new version in the same map. A thousand nodes send several heartbeats a second."""
     known = Known()
     made = room(known)
     made.nodes()

@@ -1,4 +1,4 @@
-"""What services that wait for nodes are told, and who is woken."""
+"""Tests of what services that wait for nodes are told, and which services are woken."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -35,7 +35,7 @@ class Known:
 
 
 def claim(ref: Ref, pods: int, *, trying: bool = False, first: float = 1.0) -> Claim:
-    """Of a service that wants whole nodes."""
+    """Return the claim of a service that needs whole nodes."""
     need = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 8),)), pods)
     return Claim(f"{ref.namespace}/{ref.name}", (need,), trying, first=first, since=NOW.timestamp())
 
@@ -46,7 +46,7 @@ def waiting(since: str = "T0") -> dict[str, Any]:
 
 
 def gangs(nodes: int) -> tuple[Gangs, list[str]]:
-    """On a cluster; and who was woken."""
+    """Return the placement on a cluster with this number of nodes, and the list of services that were woken."""
     woken: list[str] = []
     known: Any = Known(nodes)
     api = FakeApi({"list_objects Pod": []})
@@ -171,7 +171,7 @@ def test_a_pass_costs_nothing_of_what_others_want_while_nobody_waits(monkeypatch
 
 
 async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
-    """It is woken; what was decided counts for as long as its pods end, and for these groups alone."""
+    """The service is woken. The decision holds for as long as its pods terminate, and for these groups only."""
     made, woken = gangs(4)
     goes, need = frozenset({("engine", 1), ("engine", 2)}), claim(A, 1).needs[0]
     unit = (need._replace(pods=3),)
@@ -195,7 +195,7 @@ async def test_who_holds_nodes_for_nobody_is_told_what_it_gives_back() -> None:
 
 
 async def test_who_has_waited_wakes_who_holds_nodes_for_nobody() -> None:
-    """The other asked when nobody waited, and would ask again after half a minute."""
+    """The other service asked when no service waited, and would ask again only after half a minute."""
     woken: list[str] = []
     lost = Idle(frozenset({("engine", 1)}), (("n0", ROOM),), (), (), since=1.0)
     known: Any = Known(1)
@@ -231,7 +231,7 @@ async def test_pods_that_are_there_to_be_seen_are_heard_too() -> None:
 
 
 async def test_nobody_gives_back_before_strangers_were_read_for_it_and_what_was_read_is_known_at_each_question() -> None:
-    """Where a stranger's pod was unseen a group went for who did not fit then."""
+    """Otherwise a group would be removed for a service that does not fit because of an unseen foreign pod."""
     clock = [1000.0]
     box = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     api, known = FakeApi({"list_objects Pod": [{"spec": {"containers": [box]}}]}), Known(2)

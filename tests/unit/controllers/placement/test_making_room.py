@@ -1,4 +1,4 @@
-"""What keeps a service from room on other nodes: others that are known, who is promised room, and strangers, read live."""
+"""Tests of what keeps a service from moving to other nodes: known services, promised capacity and foreign pods."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ BOX = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "
 
 
 def gangs(nodes: int, pods: Any) -> tuple[Gangs, FakeApi]:
-    """On a cluster where nobody of ours is; `pods`: what is answered to who lists those of a node."""
+    """Return the placement on a cluster without pods of the operator. `pods` answers lists of the pods of a node."""
     known: Any = Known(nodes)
     known.pods_of = lambda *_: ()
     api = FakeApi({"list_objects Pod": pods})
@@ -38,7 +38,7 @@ async def test_strangers_are_read_on_every_node_that_seemed_free() -> None:
 
 @pytest.mark.parametrize(("free", "reads"), [(0, {250}), (2, {100, 200, 250}), (250, {100})])
 async def test_as_many_nodes_are_read_as_the_answer_needs(free: int, reads: set[int]) -> None:
-    """Where strangers hold the first hundred, in whatever order, that says nothing of the next."""
+    """Foreign pods on the first hundred nodes, in any order, say nothing about the other nodes."""
     names = {f"spec.nodeName=n{at}" for at in range(free)}
     made, api = gangs(250, lambda call: [] if call.selector in names else [{"spec": BOX}])
     assert (await made.check_capacity(A, claim(A, 2).needs) == "") == bool(free)
@@ -72,7 +72,7 @@ async def test_nobody_is_asked_where_it_is_known_already() -> None:
 
 
 async def test_pods_that_no_node_can_hold_keep_nobody_from_the_nodes() -> None:
-    """They stay for an autoscaler to see, perhaps for ever, and make way when another goes to the nodes."""
+    """Such pods stay pending, perhaps for ever, so that an autoscaler sees them, and make way for pods that fit."""
     made, _ = gangs(4, [])
     too_large = Need(("engine",), "engine", Demand(requests=(("nvidia.com/gpu", 16),)), 1)
     made.report_claim(B, claim(B, 1, trying=True)._replace(needs=(too_large,), since=0.0))

@@ -45,13 +45,13 @@ def pod(manifest: Manifest) -> Manifest:
 
 
 def steps(manifest: Manifest) -> dict[str, Manifest]:
-    """Its containers by name."""
+    """Return the containers by name."""
     spec = pod(manifest)
     return {one["name"]: one for one in (*spec["initContainers"], *spec["containers"])}
 
 
 def plan(manifest: Manifest) -> Manifest:
-    """What its containers are told, which is the same for all."""
+    """Return the plan that all containers of the Job receive."""
     told = {next(one["value"] for one in box["env"] if one["name"] == PLAN) for box in steps(manifest).values()}
     (only,) = told
     found: Manifest = json.loads(only)
@@ -59,7 +59,9 @@ def plan(manifest: Manifest) -> Manifest:
 
 
 def test_without_an_image_of_ours_nothing_is_made() -> None:
-    """There is none that everybody can pull: a bare name would be pulled from whoever has taken it."""
+    """There is no image that everybody can pull: a name without a registry would be pulled from whoever has taken that
+    name.
+    """
     manifest, why = desired_job(Images("sglang:1", ""), jobs.job(), service(), parts.deps(parts.model()))
     assert manifest is None and why.reason == "NoToolsImage"
     assert "--tools-image=REGISTRY/ome-agent:TAG" in why.sentence

@@ -1,4 +1,4 @@
-"""What a BenchmarkJob says about its Job."""
+"""Tests of the status of a BenchmarkJob, given its Job."""
 
 import json
 from datetime import datetime
@@ -27,7 +27,9 @@ def made(*conditions: str, generation: int = jobs.GENERATION) -> Child:
 
 
 def pod(report: dict[str, Any] | str | None = None, run: dict[str, Any] | None = None, code: int = 0) -> dict[str, Any]:
-    """Its pod: `report` is the last container's termination message, `run` the state of the benchmark's container."""
+    """Return the pod of the Job. `report` is the termination message of the last container, and `run` the state of the
+    benchmark's container.
+    """
     said = report if isinstance(report, str) else json.dumps(report)
     ended = [] if report is None else [{"name": "report", "state": {"terminated": {"exitCode": code, "message": said}}}]
     first = [] if run is None else [{"name": "run", "state": run}]

@@ -1,4 +1,4 @@
-"""What is sent: genai-bench's scenarios as arguments of SGLang's benchmark."""
+"""Tests of the requests that are sent: genai-bench's scenarios as arguments of SGLang's benchmark."""
 
 from typing import Any
 

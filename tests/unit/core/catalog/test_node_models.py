@@ -25,7 +25,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def one(state: str = "Ready", **more: Any) -> Holding:
-    """What one agent says."""
+    """Return the report of one agent."""
     profile_of: dict[str, Any] = {"uri": URI, "revision": "c1", "directories": (NEW_DIR,) if state == "Ready" else ()}
     return Holding(MODEL, state=state, **{**profile_of, "total": 1000, **more})
 

@@ -1,4 +1,4 @@
-"""Who holds a service, in whose words, and how that ends."""
+"""Tests of who freezes a service, of the reason that is reported, and of how the freeze ends."""
 
 from dataclasses import replace
 

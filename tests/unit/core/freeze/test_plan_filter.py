@@ -61,17 +61,17 @@ STEPS: dict[str, tuple[Any, str]] = {
         "delete Pod p to recycle their group",
     ),
 }
-"""Field of a Plan -> a step that stands in it, and what is told of the step."""
+"""For each field of a Plan that contains steps: an example, and the text by which the step is reported."""
 WHILE_FROZEN = {"check", "apply_status"}
 """Steps that pass a freeze as they are."""
 NO_STEPS = {"look", "status", "urgent", "events", "rolls", "stands", "nodes", "claim", "watch_failures", "requeue_after"}
-"""What a Plan has besides: what is read and told, and when to look again."""
+"""The other fields of a Plan: what is read and reported, and the time of the next pass."""
 PARTS = {"Guard", "NodeLost", "RoomCheck", "Event", "Plan"}
 """Classes of core/reconcile/plan.py that are no steps."""
 
 
 def test_every_field_of_a_plan_has_a_rule_for_both_brakes() -> None:
-    """Whoever adds a field says here what becomes of it."""
+    """A new field must be added to the tables here, which state what happens to it during a freeze and in observe mode."""
     known = {item.name for item in fields(Plan)}
     assert plan_filter.FROZEN.keys() == plan_filter.OBSERVED.keys() == STEPS.keys() | NO_STEPS == known
     assert plan_filter.SAYS.keys() == STEPS.keys()
@@ -115,7 +115,7 @@ def test_what_is_no_step() -> None:
 
 @pytest.mark.parametrize("kind", sorted(plan_filter.MENDED))
 def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
-    """Somebody changed it, or it is missing; what is wanted anew waits."""
+    """The object was changed by somebody or is missing, and is restored. New contents wait until the thaw."""
     world = settled()
     name = "svc" if kind == "Service" else "svc-router"
     found = world.children[kind, name]
@@ -131,7 +131,7 @@ def test_what_leads_to_pods_is_mended_as_it_was(kind: str) -> None:
 
 
 def go(world: World, note: str) -> Plan:
-    """What a pass does under a hold."""
+    """Return what a pass does while the service is frozen."""
     held = replace(world.service, annotations={f"{keys.GROUP}/{note}": "true"})
     return sync(held, world.deps, world.observed(), world.now)
 
@@ -233,7 +233,7 @@ def test_that_it_is_held_is_told_at_once_and_what_it_counts_meanwhile_is_not(not
 
 
 def test_the_deadline_of_a_rollout_does_not_run() -> None:
-    """Nothing is rejected for what was frozen, and after the thaw the new slice has the whole time."""
+    """A frozen rollout is not rejected, and after the thaw the new slice has the whole time limit."""
     shape = replace(SHAPE, rollback=True, strategy="surge")
     world = World(shape.service(), shape.deps(), 3)
     world.settle()

@@ -86,7 +86,7 @@ def test_foreign_writers_of_a_status() -> None:
     ],
 )
 def test_the_namespace_of_the_leader_that_a_pod_contacts(address: str | None, found: str) -> None:
-    """Only an address in the form of the operator counts."""
+    """Only addresses in the operator's own form are recognized."""
     labels = {keys.SERVICE: "s", keys.REVISION: "r1", keys.COMPONENT: "engine"}
     env = [{"name": "A"}, {"name": "LWS_LEADER_ADDRESS", "value": address}]
     body = {"metadata": {"name": "p", "namespace": "team", "labels": labels}, "spec": {"containers": [{"env": env}]}}

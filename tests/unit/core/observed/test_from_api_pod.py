@@ -54,7 +54,7 @@ def test_a_ready_worker() -> None:
 
 
 def test_a_leader_is_of_the_group_that_its_label_says() -> None:
-    """Its pod index is always 0."""
+    """The pod index of a leader is always 0."""
     pod = from_api.pod(body(LEADER))
     assert (pod.group, pod.rank) == (2, 0)
 
@@ -70,7 +70,7 @@ def test_a_leader_is_of_the_group_that_its_label_says() -> None:
     ids=["a leader's set was scaled by hand", "no index", "a worker's set with another start", "a rank that somebody wrote"],
 )
 def test_what_is_no_rank_is_still_a_pod_of_its_group(labels: dict[str, str]) -> None:
-    """It holds accelerators: the group is not gone before it."""
+    """The pod holds accelerators, so the group exists as long as the pod does."""
     pod = from_api.pod(body(labels))
     assert (pod.group, pod.rank) == (2, from_api.NO_NUMBER)
 

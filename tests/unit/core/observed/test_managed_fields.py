@@ -64,7 +64,9 @@ FIELDS: dict[str, Any] = {
 
 
 def stored() -> dict[str, Any]:
-    """What a server keeps of MANIFEST: zero values dropped, defaults and a stranger's sidecar added."""
+    """Return MANIFEST as the server stores it: without zero values, with defaults, and with a sidecar that somebody else
+    added.
+    """
     body = deepcopy(MANIFEST)
     body["metadata"] |= {"uid": "1", "resourceVersion": "7", "generation": 1}
     body["metadata"]["annotations"]["other"] = "x"
@@ -139,7 +141,7 @@ def test_the_order_of_names_is_nothing_the_order_of_lists_is() -> None:
 
 
 def test_keys_of_any_shape_are_no_error() -> None:
-    """Whoever may write an object may write our entry of it, too."""
+    """Anybody who may write an object may also write the operator's entry in managedFields."""
     body = {"a": [{"name": "x", "resources": {}}, {"name": "y", "resources": {"cpu": [1]}}], "b": ["plain"], "c": [{"k": 1}]}
     fields = {
         "f:a": {'k:{"resources":{"cpu":[1]}}': {"f:name": {}}},

@@ -67,7 +67,9 @@ def test_labels_are_a_mapping() -> None:
 
 
 def test_a_fleet_is_kept_in_little_memory() -> None:
-    """200 nodes with 200 labels, each from a text of its own; the limit is 12 MiB for 5,000 (plain dicts take 150)."""
+    """There are 200 nodes with 200 labels each, whose texts are separate objects. The limit corresponds to 12 MiB for 5,000
+    nodes; plain dicts take 150 MiB.
+    """
     tracemalloc.start()
     try:
         kept = [nodes.node(json.loads(_text(number))) for number in range(3)]

@@ -1,4 +1,4 @@
-"""What counts as a service's own, and as a slice of it."""
+"""Tests of which objects belong to a service, and which form a slice of it."""
 
 from ome_operator.core.observed.objects import Observed
 from ome_operator.core.observed.slices import Slice, group_number, is_leader_set, own_pods, slices, started
@@ -12,7 +12,7 @@ def test_a_slice_has_started_when_it_has_leaders_that_stay() -> None:
 
 
 def test_a_set_is_of_its_group_by_its_name() -> None:
-    """Labels can be taken off by hand, and put on; a name stays."""
+    """Labels can be removed and added manually, but the name stays."""
     bare = leader_set(3, labels={})
     assert (group_number(bare), is_leader_set(bare)) == (3, True)
     assert (group_number(WORKERS), is_leader_set(WORKERS)) == (0, False)
@@ -26,7 +26,7 @@ def test_other_objects_are_of_no_group() -> None:
 
 
 def test_slices_are_made_of_what_is_ours_and_of_every_pod() -> None:
-    """A Terminating pod of anybody's holds its GPUs; a stranger's StatefulSet is none of our business."""
+    """A Terminating pod holds its GPUs, whoever owns it. A foreign StatefulSet is ignored."""
     theirs, orphan = (
         child("StatefulSet", "theirs", owner="x", revision="r2"),
         child("StatefulSet", "orphan", owner="", revision="r3"),

@@ -1,4 +1,4 @@
-"""Whose turn it is among gangs that wait, from what each wants and what is free."""
+"""Tests of the order in which waiting gangs are admitted, given what each gang needs and what is free."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ GPU = "nvidia.com/gpu"
 
 
 def nodes(**pools: int) -> dict[str, Node]:
-    """So many nodes of each pool."""
+    """Return this number of nodes for each pool."""
     names = [(f"{pool}{at}", pool) for pool, number in pools.items() for at in range(number)]
     return {name: Node(name, 1, {"pool": pool}, True, 8, room=((GPU, 8),)) for name, pool in names}
 
@@ -31,7 +31,7 @@ def needs(pods: int, pool: str = "") -> Needs:
 
 
 def claim(key: str, pods: int, pool: str = "", **facts: Any) -> Claim:
-    """Of a gang that waits since a moment ago."""
+    """Return the claim of a gang that has been waiting for a moment."""
     return Claim(**{"key": key, "needs": needs(pods, pool), "trying": False, "since": NOW.timestamp(), **facts})
 
 
@@ -119,7 +119,7 @@ def test_a_thousand_that_wait_for_the_same_are_a_single_question(monkeypatch: An
 
 
 def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() -> None:
-    """It told fewer GPUs after pods were put there."""
+    """The node reported fewer GPUs after pods had been bound to it."""
     on = nodes(a=1)
     assert dict(less(on["a0"], {GPU: 20}).room) == {GPU: 0}
 
@@ -127,7 +127,7 @@ def test_what_a_node_that_lies_about_its_room_has_left_is_never_below_nothing() 
 def test_many_kinds_of_pods_are_decided_about_without_a_search_and_each_is_asked_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 5,000 nodes 50 are free, and 100 services wait that ask for different CPUs: that took 27 seconds."""
+    """Of 5,000 nodes, 50 are free, and 100 waiting services request different amounts of CPU. This once took 27 seconds."""
     asked: list[int] = []
     compare = module.fits
     monkeypatch.setattr(module, "fits", lambda needs, ground: (asked.append(len(ground.nodes)), compare(needs, ground))[1])

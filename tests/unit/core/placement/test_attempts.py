@@ -50,7 +50,7 @@ HALF = Seen({"engine": 1, "decoder": 1}, {"engine": 1}, {}, half=True)
 
 
 def idle(hours: float = 1.0) -> Record:
-    """Of a service whose pods have held no node for so long."""
+    """Return the record of a service whose pods have held no node for this time."""
     record = after(None, 0, 60, PENDING).record
     for second in (59, 60, 3600 * hours):
         decision = after(record, second, 60, PENDING)
@@ -61,7 +61,9 @@ def idle(hours: float = 1.0) -> Record:
 
 
 def test_pods_that_hold_no_node_stay_for_autoscalers_and_preemption_to_see() -> None:
-    """For autoscalers that say nothing, while volumes are made, while the scheduler is down: they free nothing."""
+    """The pods may wait for an autoscaler that reports nothing, for volumes, or for a scheduler that is down. Their removal
+    would free no capacity.
+    """
     assert idle(24).waiting == {}
 
 

@@ -30,7 +30,7 @@ def nodes(number: int, first: int = 0, **facts: Any) -> dict[str, Node]:
 
 
 def deps(shape: Shape = SHAPE, found: dict[str, Node] | None = None, **more: Any) -> Deps:
-    """What the service refers to, on these nodes."""
+    """Return the objects that the service refers to, with these nodes."""
     return replace(shape.deps(), nodes=nodes(8) if found is None else found, **more)
 
 
@@ -43,7 +43,7 @@ def serving(shape: Shape = SHAPE, found: dict[str, Node] | None = None) -> World
 
 
 def moved(world: World, **engine: Any) -> None:
-    """Somebody edits the decoders so that they ask for other nodes."""
+    """Edit the decoders so that they request other nodes."""
     written = SHAPE.service().spec.model_dump(by_alias=True, exclude_none=True)
     written["decoder"] |= engine or ASKED
     world.edit(parts.service(written))
@@ -60,7 +60,7 @@ SENTENCE = "decode needs 4 nodes with gpu=H300: no node has this label"
 
 
 def test_an_edit_without_nodes_leaves_the_old_slice_as_it_is() -> None:
-    """In the first pass, with an event, and it is said why and which revision waits since when."""
+    """The first pass reports the reason with an Event, and the status states which revision has been waiting since when."""
     world = serving()
     pods = world.alive()
     moved(world)
@@ -143,7 +143,7 @@ def test_nodes_that_hold_too_few_models_are_told_as_such() -> None:
 
 
 def test_a_rollout_stops_half_way_when_its_nodes_vanish() -> None:
-    """What has come stays, nothing more of the old slice goes, and it goes on when nodes are there again."""
+    """New groups stay, no further group of the old slice is removed, and the rollout continues when the nodes are back."""
     shape = replace(SHAPE, size=1, engines=4, decoders=4)
     world = serving(shape)
     world.edit(deps=deps(replace(shape, image="b")))
@@ -189,7 +189,7 @@ def test_only_what_is_placed_has_to_fit() -> None:
 
 
 def test_a_node_that_flaps_brings_no_old_slice_back() -> None:
-    """Before anything has gone it keeps the gate closed; afterwards only what lasts does."""
+    """Before anything was removed, the node keeps the gate closed. Afterwards, only a lasting shortage does."""
     down = nodes(8, ready=False, alive=False)
     world = serving()
     world.edit(deps=deps(replace(SHAPE, image="b"), found=down))

@@ -1,4 +1,4 @@
-"""What a pod asks of a node, from its template."""
+"""Tests of what a pod template requests from a node."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
 
 
 def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    """Of a selector."""
+    """Return an expression of a selector."""
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
@@ -74,7 +74,7 @@ def test_tolerations(toleration: Toleration, tolerates: bool) -> None:
 
 
 def test_a_taint_named_like_a_resource_keeps_nobody_away_who_asks_for_it() -> None:
-    """As the admission plugin ExtendedResourceToleration has it."""
+    """The admission plugin ExtendedResourceToleration adds the toleration to such pods."""
     taint = Taint("nvidia.com/gpu", "present", "NoSchedule")
     assert Demand(requests=(("nvidia.com/gpu", 8),)).tolerates(taint)
     assert not Demand(requests=(("cpu", 8),)).tolerates(taint)
@@ -120,7 +120,7 @@ def test_host_ports_are_asked_for_like_amounts() -> None:
 
 
 def test_anti_affinity_by_node_between_ranks() -> None:
-    """What is not surely about the same node and these pods is about nobody."""
+    """A term that is not certainly about the same node and these pods is ignored."""
 
     def avoiding(**term: Any) -> dict[str, Any]:
         rule = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}, **term}

@@ -1,4 +1,4 @@
-"""What finds no place on the nodes of a cluster, in the words that a person reads."""
+"""Tests of the messages about pods for which the nodes of a cluster have no capacity."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ TAINT = Taint("dedicated", "team", "NoSchedule")
 
 
 def nodes(number: int, first: int = 0, **facts: Any) -> dict[str, Node]:
-    """So many nodes that are alike."""
+    """Return this number of equal nodes."""
     return {f"n{at}": Node(**{**PLAIN, "name": f"n{at}", **facts}) for at in range(first, first + number)}
 
 
@@ -182,7 +182,7 @@ def test_the_same_question_about_the_same_nodes_is_answered_once() -> None:
 
 
 def test_selectors_that_contradict_each_other_are_named() -> None:
-    """Of the runtime and of the service: no node can meet both."""
+    """One selector comes from the runtime and the other from the service, and no node can match both."""
     asked = need(selector=labelled(gpu="H100"), terms=(Term((Expression("gpu", "In", ("H200",)),), ()),))
     assert said(nodes(16), asked) == "decode needs 12 nodes with gpu=H200: no node has this label"
     both = need(terms=(Term((Expression("gpu", "Exists", ()), Expression("gpu", "DoesNotExist", ())), ()),))

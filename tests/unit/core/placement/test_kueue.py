@@ -1,4 +1,4 @@
-"""What a service in a queue of Kueue releases, and when it is created again."""
+"""Tests of what a service in a Kueue queue releases, and when it is created again."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,7 +86,7 @@ def test_leaders_that_kueue_admitted_without_their_workers_are_released() -> Non
 
 
 def test_what_is_gated_completely_keeps_its_place_in_the_queue() -> None:
-    """Its pods take no node from anybody, also where other services wait for the same nodes."""
+    """Pods that are still gated take no node from others, even if other services wait for the same nodes."""
     made = begun()
     before = {pod.uid for pod in engines(made)}
     needs = world(engine={}, decoder={})

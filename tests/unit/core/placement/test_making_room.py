@@ -1,4 +1,4 @@
-"""What serves goes for a slice that needs other nodes only when these have room (docs/placement.md)."""
+"""Tests that a serving slice is removed for a slice on other nodes only if those nodes have capacity (docs/placement.md)."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from tests.support.simulator import World
 from tests.unit.core.placement.test_capacity_check import ASKED, HOLDS, ROOM, SHAPE, deps, moved, nodes, said, serving
 
 OTHER = nodes(4, 8, labels={**HOLDS, "gpu": "H300"})
-"""What the decoders are to go to."""
+"""The nodes to which the decoders are moved."""
 TAKEN = "decode needs 4 nodes with 1 free GPU: 1 is free, 3 are held by others"
 
 
@@ -88,7 +88,7 @@ def test_more_of_its_own_nodes_is_asked_for() -> None:
 
 @pytest.mark.parametrize("strategy", ["surge", "blueGreen"])
 def test_where_nothing_goes_before_the_new_slice_serves_nobody_looks(strategy: str) -> None:
-    """Its pods are made: autoscalers and preemption see them."""
+    """The pods of the new slice are created, so that autoscalers and preemption see them."""
     shape = replace(SHAPE, strategy=strategy)
     world = with_other_nodes(shape)
     world.room = lambda _: TAKEN
@@ -176,7 +176,7 @@ def test_after_a_restart_of_the_operator_the_wait_for_capacity_begins_with_the_d
 
 
 def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass() -> None:
-    """`settle` fails where the status changes for ever. After the thaw the rollout goes on."""
+    """`settle` fails if the status keeps changing. After the thaw, the rollout continues."""
     world = waiting_for_capacity()
     pods = world.alive()
     world.edit(replace(world.service, annotations={keys.FREEZE: "drill"}))
@@ -194,7 +194,9 @@ def test_a_frozen_service_that_waits_for_capacity_says_the_same_with_every_pass(
 
 @pytest.mark.parametrize("begun", [True, False], ids=["with a new group", "with none yet"])
 def test_room_that_is_lost_half_way(begun: bool) -> None:
-    """What has begun goes on. While nothing of the new slice exists, what has gone of the old comes back."""
+    """Groups that have begun continue. If nothing of the new slice exists yet, the removed groups of the old slice are
+    created again.
+    """
     shape = replace(SHAPE, size=1, engines=4, decoders=4)
     world = with_other_nodes(shape)
     before = world.alive()
@@ -233,12 +235,12 @@ def test_a_pod_that_happens_to_end_is_no_reason_not_to_look() -> None:
 
 
 def _asked_anew(world: World) -> dict[str, str]:
-    """What was asked, without what counts for seconds only."""
+    """Return the questions without the fields that are valid for seconds only."""
     return {key: why for key, why in world.checks.items() if ".room." not in key}
 
 
 def _decoders_elsewhere(world: World, shape: Shape) -> None:
-    """Somebody edits the decoders so that they ask for other nodes."""
+    """Edit the decoders so that they request other nodes."""
     written = shape.service().spec.model_dump(by_alias=True, exclude_none=True)
     written["decoder"] |= ASKED
     world.edit(parts.service(written))

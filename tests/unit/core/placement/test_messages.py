@@ -1,4 +1,4 @@
-"""For what a gang waits, in the words that a person reads."""
+"""Tests of the message about what a gang waits for."""
 
 from ome_operator.core.observed.objects import Node
 from ome_operator.core.placement.admission import less
@@ -41,7 +41,7 @@ def test_strangers_and_many_holders() -> None:
 
 
 def test_the_amount_that_is_missing_is_named() -> None:
-    """The GPUs are free, and a stranger holds the CPUs."""
+    """The GPUs are free, and a foreign pod holds the CPUs."""
     held = {f"n{at}": {"cpu": 190_000} for at in range(15)}
     assert said(need(2, cpu=64_000), held=held, by={}) == "2 nodes with 64 free cpu: 1 is free, 15 are held by others"
 
@@ -64,7 +64,9 @@ def lacks(*needs: Need, held: dict[str, dict[str, int]], by: dict[str, str]) -> 
 
 
 def test_why_nothing_goes_for_pods_without_room() -> None:
-    """Only what finds no room by itself is named; where each does, that they do not beside each other."""
+    """The message names only pods that do not fit alone. If each pod fits alone, the message says that they do not fit
+    together.
+    """
     free = dict.fromkeys((f"n{at}" for at in range(12)), "gang/two, which serves")
     assert lacks(need(2, cpu=2000), need(6, "decode"), held=taken(*range(12)), by=free) == (
         "decode needs 6 nodes with 8 free GPUs: 4 are free, 12 are held by gang/two, which serves"

@@ -1,4 +1,4 @@
-"""How many pods find places together."""
+"""Tests of how many pods fit at the same time."""
 
 import time
 

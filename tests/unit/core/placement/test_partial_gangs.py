@@ -1,4 +1,4 @@
-"""Which groups have lost a node, serve nobody, and may make way for others."""
+"""Tests of which groups have lost a node, do not serve, and may release their nodes."""
 
 from datetime import timedelta
 
@@ -91,7 +91,7 @@ def test_where_a_role_has_no_group_left_all_of_the_service_goes() -> None:
 
 
 def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() -> None:
-    """It says that it serves, with the ranks that are left."""
+    """Its readiness means that the group serves with the remaining ranks."""
     world = serving(2, 1)
     lose(world, "engine", 1)
     leader = rank(world, "engine", 1, 0)
@@ -103,7 +103,7 @@ def test_a_group_whose_leader_is_the_one_that_served_and_is_ready_is_not_lost() 
 
 
 def test_a_new_leader_that_is_ready_alone_is_lost() -> None:
-    """Nobody probes it, or the one who probes knows nothing of ranks, as with simulated nodes."""
+    """The leader has no probe, or its probe does not check the ranks, as on simulated nodes."""
     world = serving(2, 1)
     lose(world, "engine", 1)
     rank(world, "engine", 1, 0).ready = True

@@ -1,4 +1,6 @@
-"""When what serves nobody is given back: only where somebody is placed then who is not placed now."""
+"""Tests of when the nodes of a group that does not serve are released: only if this admits a service that is not admitted
+now.
+"""
 
 import pytest
 
@@ -19,7 +21,9 @@ def needs(pods: int, pool: str = "", gpus: int = 8) -> Needs:
 
 
 def lost(key: str, holds: list[str], missing: int, *, units: int = 0, since: float = 500.0, pool: str = "") -> Claim:
-    """A service that holds nodes for nobody, whose group lacks so many pods. `units`: pods of a group of several."""
+    """Return a service that holds nodes without serving, whose group lacks this number of pods. `units` is the number of
+    pods of each of several groups.
+    """
     idle = Idle(
         frozenset({("engine", 0)}),
         tuple((name, ((GPU, 8),)) for name in holds),
@@ -66,7 +70,7 @@ def test_nobody_else_nothing_is_given_back() -> None:
     ],
 )
 def test_for_who_waits_and_is_placed_then(waiting: Claim, free: tuple[str, ...], given: bool) -> None:
-    """It holds a node for a group of three."""
+    """The service holds a node for a group of three."""
     assert asked([lost("a", ["n1"], 2), waiting], nodes(*free, held="n1 n2")) == ({"a"} if given else set())
 
 
@@ -77,14 +81,14 @@ def test_who_finds_its_own_node_gives_nothing_back() -> None:
 
 
 def test_room_that_nothing_comes_to_is_believed_for_twenty_minutes() -> None:
-    """Something that nobody knows here keeps its rank away from the free node."""
+    """Something unknown to the operator keeps the rank from the free node."""
     claims = [lost("a", ["n1"], 1, since=NOW), waits("w", 2)]
     assert asked(claims, nodes("n3", held="n1"), NOW + 1199) == set()
     assert asked(claims, nodes("n3", held="n1"), NOW + 1200) == {"a"}
 
 
 def test_room_that_is_promised_is_not_free() -> None:
-    """Somebody tries, and goes to the only free node."""
+    """Another gang is being admitted and will use the only free node."""
     tries = waits("t", 1, trying=True)
     assert asked([lost("a", ["n1"], 1), waits("w", 1)], nodes("n3", held="n1")) == set()
     assert asked([lost("a", ["n1"], 1), waits("w", 1), tries], nodes("n3", held="n1")) == {"a"}
@@ -106,7 +110,7 @@ def test_of_two_that_have_lost_a_rank_the_later_one_gives_way() -> None:
 
 
 def test_the_first_gives_way_where_the_second_could_not_mend_it() -> None:
-    """It lacks six nodes, and nobody has so many."""
+    """The first group lacks six nodes, and there are not that many."""
     first, second = lost("a", ["n1", "n2"], 6, since=100.0), lost("b", ["n3", "n4"], 1, since=200.0)
     assert asked([first, second], nodes(held="n1 n2 n3 n4")) == {"a"}
 

@@ -18,7 +18,7 @@ from tests.unit.core.passes import conditions, settled
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
 def test_a_turn_lasts_until_the_new_slice_is_whole(strategy: str) -> None:
-    """A runtime that works for nobody stops at its first service, also where the old slice serves on."""
+    """A runtime that works for no service stops at its first service, even if the old slice keeps serving."""
     world = settled(Shape(strategy=strategy))
     world.deps = Shape(image="b").deps()
     plans: list[Plan] = []
@@ -63,7 +63,7 @@ RUNTIME = Ref("ClusterServingRuntime", "", "rt")
 
 
 def numbered(shape: Shape, generation: int) -> Deps:
-    """What a service of this shape may refer to, with a runtime of this generation."""
+    """Return the objects that a service of this shape may refer to, with a runtime of this generation."""
     deps = shape.deps()
     return replace(
         deps, runtimes={ref: replace(item, uid="u", generation=generation) for ref, item in deps.runtimes.items()}
@@ -118,7 +118,7 @@ def test_a_revision_that_a_user_names_waits_for_nobody() -> None:
 
 @pytest.mark.parametrize("why", ["keeps", "model", "large"])
 def test_who_is_whole_without_an_edit_proves_nothing_of_it(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not follow the runtime, or no revision can be made of the runtime as it is now."""
+    """The service does not follow the runtime, or no revision can be made from the present runtime."""
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     world.deps = numbered(Shape(image="b"), 2)
@@ -154,7 +154,7 @@ def test_what_did_not_become_whole_in_time_fails_the_edit(back: bool) -> None:
 
 
 def test_an_edit_that_is_refused_fails_before_it_begins() -> None:
-    """Else its wave would be told to roll for ever, and nobody would look."""
+    """Without this, the service would be asked to roll out for ever, and nothing would be reported."""
     world = World(Shape().service(), numbered(Shape(), 1), 3)
     world.settle()
     world.verdict = lambda revision: "Invalid: imagePullPolicy"

@@ -1,4 +1,6 @@
-"""A slip of the pen in a component passes for a field of the pod: it is told where it stands, and what was meant."""
+"""Tests of misspelled fields of a component, which look like fields of a pod: the message names the path and the intended
+field.
+"""
 
 from typing import Any
 
@@ -39,7 +41,7 @@ ABOUT = "failed to create typed patch object (team/svc-engine-0; apps/v1, Kind=S
 
 
 def refusal(*paths: str) -> str:
-    """What an API server of Kubernetes 1.34 answers."""
+    """Return the answer of an API server of Kubernetes 1.34."""
     said = [f".spec.template.spec{path}: field not declared in schema" for path in paths]
     return ABOUT + (said[0] if len(said) == 1 else "errors:\n  " + "\n  ".join(said))
 
@@ -107,7 +109,7 @@ def test_a_service_that_runs_keeps_on_and_says_what_was_meant() -> None:
 
 
 def test_what_would_come_of_an_edit_says_it_too() -> None:
-    """For `ome diff` and `ome render`, which may have no API server to ask."""
+    """`ome diff` and `ome render` report the misspelling as well, because they may have no API server."""
     found = outcome(parts.service(engine={"minReplica": 2}), parts.deps(parts.model(), parts.simple(router=False)))
     assert "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?" in found.advice
 

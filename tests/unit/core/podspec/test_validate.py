@@ -1,4 +1,4 @@
-"""What stands in the open parts of a pod spec: valid YAML passes as it is, what is wrong is one sentence with its path."""
+"""Tests of the open parts of a pod spec: valid YAML is accepted unchanged, and an error is one sentence with the path."""
 
 from typing import Any
 

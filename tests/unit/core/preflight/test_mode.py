@@ -1,4 +1,6 @@
-"""Who says whether pods are looked at, and what of it is part of a revision (decisions 2)."""
+"""Tests of which object decides whether preflight checks run, and which part of the mode belongs to a revision (decisions
+2).
+"""
 
 from typing import Any
 
@@ -52,7 +54,7 @@ def box(revision: Manifest, part: str = "leader") -> Manifest | None:
 
 
 def said(revision: Manifest) -> str:
-    """Its mode."""
+    """Return the mode that a revision stores."""
     found = box(revision)
     return next(each["value"] for each in found["env"] if each["name"] == "OME_PREFLIGHT_MODE") if found else "Off"
 

@@ -1,4 +1,6 @@
-"""Pods that look at nodes: a service's own in all that decides about nodes, and nobody takes them for the service's."""
+"""Tests of the pods of checks on demand: they equal the service's own pods in everything that decides about nodes, and no
+controller adopts them.
+"""
 
 import json
 from typing import Any
@@ -167,7 +169,7 @@ def test_names_that_only_begin_alike_stay() -> None:
 
 
 def test_a_service_that_is_looked_at_in_place_too_is_looked_at_a_single_time() -> None:
-    """And what the check of its own mounts counts as no place that an init container fills."""
+    """The mount of the check itself does not count as a path that an init container fills."""
     pod = made(roles({keys.PREFLIGHT: "Require"})).pods[RankKey("engine", 0, 0)]
     assert "initContainers" not in pod["spec"] and json.loads(env(pod)["OME_PREFLIGHT"])["fetched"] == ["/cache"]
     bare = made(roles({keys.PREFLIGHT: "Require"}, initContainers=[])).pods[RankKey("engine", 0, 0)]

@@ -1,4 +1,4 @@
-"""What the check before an engine left in a pod's status: whatever it says, it is told and nothing breaks."""
+"""Tests of the results that a preflight check left in a pod's status: any result is reported, and none causes an error."""
 
 import json
 from typing import Any
@@ -107,7 +107,7 @@ def test_a_pod_that_is_held_says_so_before_anything_else() -> None:
 
 
 def only(state: dict[str, Any], name: str = keys.RUNNER) -> dict[str, Any]:
-    """The status of a pod whose only container is the check, beside what somebody injected."""
+    """Return the status of a pod whose only container is the check, next to an injected container."""
     return {"containerStatuses": [{"name": "proxy", "state": {"running": {}}}, {"name": name, "state": state}]}
 
 

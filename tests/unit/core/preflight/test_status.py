@@ -1,4 +1,4 @@
-"""What the checks before engines found, as a person reads it: which rank, on which node, why, and what to do."""
+"""Tests of the message about preflight findings: the rank, the node, the cause and the remedy."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_nothing_found_says_nothing() -> None:
 
 
 def test_each_finding_once_with_rank_and_node() -> None:
-    """All ranks tell it; only a single rank is meant."""
+    """All ranks report the finding, which is about one rank."""
     found = checked([rank(0, ABOUT_1), rank(1, SHM), rank(2, ABOUT_1)])
     ((name, group),) = found.items()
     assert group.lines == ("rank 1 on node n1: shm: /dev/shm has 16 MiB (mount more)",) and not group.held

@@ -38,7 +38,9 @@ CODE = "".join(file.read_text() for file in PACKAGE.rglob("*.py") if PACKAGE / "
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
 def test_a_record_is_complete(name: str, record: ReasonRecord) -> None:
-    """Its name is its word, and it has conditions that exist, a meaning and, unless nothing is wrong, a remedy."""
+    """The name of a record equals its reason. It has existing conditions, a meaning and, unless everything is in order, a
+    remedy.
+    """
     assert name == re.sub(r"(?<=[a-z])(?=[A-Z])", "_", record.word).upper()
     assert record.of and set(record.of) <= {*ORDER, ANOTHER, COMPLETE, POD}
     assert record.meaning and (record.good or record.remedy)
@@ -55,7 +57,9 @@ def test_the_code_uses_every_reason(name: str, record: ReasonRecord) -> None:
 
 @pytest.mark.parametrize(("name", "record"), RECORDS)
 def test_its_values_agree(name: str, record: ReasonRecord) -> None:
-    """What passes by itself is not Failed, what an Event warns of is not Current, and what is good is Current."""
+    """A reason that passes by itself is not Failed, a reason with a warning Event is not Current, and a good reason is
+    Current.
+    """
     assert isinstance(record.kstatus, Kstatus)
     if record.good:
         assert record.kstatus is Kstatus.CURRENT

@@ -31,7 +31,7 @@ def former(world: World, *, made: bool) -> str:
 
 
 def test_a_former_slice_is_known_without_its_stored_revision() -> None:
-    """Somebody deleted the ControllerRevision: pairs beside its StatefulSet would take all accelerators twice."""
+    """Somebody deleted the ControllerRevision. New StatefulSets beside the old one would need all accelerators twice."""
     world = settled(Shape(size=2, engines=2))
     former(world, made=True)
     for key in [key for key in world.children if key[0] == "ControllerRevision"]:

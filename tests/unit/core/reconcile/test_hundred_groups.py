@@ -14,7 +14,7 @@ from tests.support.effects import effects
 from tests.support.simulator import World
 
 NAME = "kimi-k2-instruct-0905-prefill-and-decode-in-europe"
-"""As long as the name of a service may be."""
+"""A name of the greatest length that a service may have."""
 GROUPS = 100
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 STATUS = 64 * 1024
@@ -24,7 +24,7 @@ FAILED = 4 * STATUS
 
 
 def service(groups: int) -> InferenceService:
-    """Of two nodes a group, behind a router."""
+    """Return a service with groups of two nodes, behind a router."""
     return parts.service(name=NAME, engine={"minReplicas": groups}, router={})
 
 
@@ -114,7 +114,7 @@ def test_of_a_hundred_groups_the_worst_goes_and_a_hole_is_filled_first() -> None
 
 
 def test_the_work_of_many_groups_is_the_work_of_a_group_so_many_times() -> None:
-    """Nothing is written twice on the way, and there are not more passes: groups come and go side by side."""
+    """Nothing is written twice, and the number of passes does not grow, because groups start and end in parallel."""
     few, many = Fleet(GROUPS // 4), Fleet(GROUPS)
     more = GROUPS - GROUPS // 4
     assert dict(many.work - few.work) == {"apply StatefulSet": 2 * more}

@@ -1,4 +1,4 @@
-"""What would be wrong beside a pod that the cache does not show is guarded by a live read."""
+"""Tests that decisions which would be wrong beside a pod missing from the cache are guarded by a live read."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ class Blind(World):
     """A cluster whose pods the cache does not show."""
 
     def observed(self) -> Observed:
-        """Everything but the pods."""
+        """Return everything that exists except the pods."""
         return replace(super().observed(), pods=())
 
 
@@ -27,7 +27,7 @@ def blinded(world: World) -> Blind:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_new_slice_is_not_created_on_a_caches_word(size: int) -> None:
-    """The guard is read live: pods of the old slice are there though nobody sees them."""
+    """The guard is read live and finds pods of the old slice that the cache does not contain."""
     world = blinded(settled(Shape(size=size, router=False)))
     world.edit(deps=Shape(size=size, image="b").deps())
     for _ in range(6):

@@ -1,4 +1,6 @@
-"""What recipes need beyond pods: keys of a service, and a load balancer that is told its workers."""
+"""Tests of what recipes need besides pods: SSH keys of a service, and a load balancer that receives its workers as
+arguments.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -45,7 +47,7 @@ def test_keys_are_made_before_there_are_pods_and_not_looked_after_while_all_are_
 
 
 def told(one: World) -> list[str]:
-    """The prefill leaders that the load balancer is told, by their number."""
+    """Return the numbers of the prefill leaders in the arguments of the load balancer."""
     (router,) = [live.manifest for key, live in one.children.items() if key[0] == "Deployment"]
     args = router["spec"]["template"]["spec"]["containers"][0]["args"]
     urls = [after for flag, after in pairwise(args) if flag == "--prefill"]
@@ -53,7 +55,7 @@ def told(one: World) -> list[str]:
 
 
 def templates(one: World) -> dict[str, Any]:
-    """What the pods of engines are made from."""
+    """Return the pod templates of the engines."""
     return {key[1]: live.manifest["spec"]["template"] for key, live in one.children.items() if key[0] == "StatefulSet"}
 
 

@@ -44,7 +44,7 @@ def addresses(value: Any) -> Iterator[str]:
 
 
 def advice(world: World) -> str:
-    """What the next pass advises."""
+    """Return the Advice of the next pass."""
     return "".join(one["message"] for one in world.sync().status["conditions"] if one["type"] == "Advice")
 
 
@@ -72,7 +72,7 @@ def test_a_copy_in_another_namespace_contacts_no_rank_of_the_original(shape: Sha
 
 
 def test_nothing_holds_back_the_end_of_pods_that_contact_the_original() -> None:
-    """Neither nodes without the model, nor a pause, nor pods of a controller that is not restored."""
+    """Neither missing nodes with the model, nor a pause, nor pods of a controller that was not restored prevent it."""
     for shape in (Shape(size=2, paused=True), Shape(size=2)):
         world = settled(replace(shape, paused=False))
         (old,) = sets(world)

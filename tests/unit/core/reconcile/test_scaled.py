@@ -20,7 +20,7 @@ def settled(**engine: Any) -> World:
 
 
 def advice(world: World, observed: Observed | None = None) -> str:
-    """What the next pass advises."""
+    """Return the Advice of the next pass."""
     conditions = sync(world.service, world.deps, observed or world.observed(), world.now).status["conditions"]
     return "".join(told["message"] for told in conditions if told["type"] == "Advice")
 

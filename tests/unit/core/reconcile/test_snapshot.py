@@ -1,4 +1,4 @@
-"""What one pass looks at: read once, and only what belongs to the service."""
+"""Tests of the snapshot of a pass: it is read once, and contains only what belongs to the service."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def snapshot(*children: Child) -> Snapshot:
-    """Of a service with these objects, and two pods: its own, and that of a workload which is gone."""
+    """Return the snapshot of a service with these objects, a pod of its own, and a pod of a workload that is gone."""
     mine, former = pod("mine", workload_uid=LEADERS.uid), pod("former", workload_uid="gone", revision="r0")
     observed = Observed(children={(one.kind, one.name): one for one in children}, pods=(mine, former))
     return Snapshot(parts.service(engine={}), Deps(), observed, NOW)

@@ -1,4 +1,4 @@
-"""What a whole pass says and does in cases that are not about rollouts (tests/property has those)."""
+"""Tests of the statuses and effects of complete passes, except for rollouts, which tests/property covers."""
 
 import json
 from dataclasses import replace
@@ -114,7 +114,9 @@ def test_repairs_go_on_while_the_runtime_is_gone() -> None:
 
 
 def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() -> None:
-    """Its pods may end in their time, so the group that comes has another number; else it is the same."""
+    """Pods of the group may still be terminating, in which case the new group has another number; otherwise the number
+    stays.
+    """
     shape = Shape(size=2)
     world = settled(shape)
     world.edit(deps=shape.deps(runtime=False))
@@ -245,7 +247,7 @@ def test_ports_of_80_are_not_given_twice() -> None:
 
 
 def advice(deps: Deps | None = None, **spec: Any) -> str:
-    """What the Advice condition says."""
+    """Return the message of the condition Advice."""
     service: InferenceService = parts.service(**spec)
     found = sync(service, deps or Shape().deps(), Observed(), START).status["conditions"]
     return next((str(one["message"]) for one in found if one["type"] == "Advice"), "")
@@ -261,7 +263,7 @@ def test_advice_is_gathered_from_everywhere() -> None:
 
 
 def test_an_engine_that_tells_prometheus_nothing_is_told_where_it_is_asked() -> None:
-    """And nothing is added to what runs."""
+    """Nothing is added to the running pods."""
     launch = parts.container(command=["python3", "-m", "sglang.launch_server"])
     deps, asked = Shape().deps(), changed(Shape().deps(), scrapes_engines=True)
     assert "--enable-metrics" not in advice(deps, engine={"runner": launch})
@@ -283,7 +285,7 @@ def test_zero_replicas_of_a_router_and_of_engines() -> None:
     ("Role", "NameTaken", True), ("Role", "Forbidden", False), ("ServiceAccount", "NameTaken", False),
 ])  # fmt: skip
 def test_a_binding_goes_when_somebody_elses_role_has_the_name(kind: str, reason: str, gone: bool) -> None:
-    """It was made for our Role, and means whatever has the name by now."""
+    """The RoleBinding was created for our Role, and grants the rights of whatever Role has the name now."""
     world = settled(Shape(router=True))
     del world.children["Role", "svc-router"]
     refusals = {(kind, "svc-router"): Refusal(reason, "no")}

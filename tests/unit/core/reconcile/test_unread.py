@@ -26,7 +26,7 @@ def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_rollout_waits_for_no_nodes_that_nobody_sees() -> None:
-    """With nodes that are read and hold nothing, the same edit waits."""
+    """If nodes are read and none has the model, the same edit waits."""
     for deps, rolls in ((Shape(image="b").deps(), False), (unread(Shape(image="b").deps()), True)):
         world = World(Shape().service(), Shape().deps(), 3)
         world.settle()
@@ -64,7 +64,7 @@ def test_no_pod_is_taken_for_one_of_a_lost_node() -> None:
     ],
 )
 def test_what_is_not_read_is_not_said_to_be_missing(spec: dict[str, Any], type_: str, said: str) -> None:
-    """Whoever applies it, as it would else be said, would wait for ever."""
+    """Otherwise the message would ask the user to apply an object, which would not help."""
     deps = unread(parts.deps(parts.model(), parts.simple()))
     told = conditions(sync(parts.service(engine={}, **spec), deps, Observed(), START).status)[type_]
     assert told["status"] == "False" and "does not exist" not in told["message"]

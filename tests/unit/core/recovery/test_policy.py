@@ -1,4 +1,4 @@
-"""What users say about recovery, in the service and in its runtime."""
+"""Tests of the recovery settings of a service and of its runtime."""
 
 from ome_operator.core.recovery.policy import FIRST, HANG, LAST, RecoveryPolicy, pause, policy
 from tests.support import parts

@@ -1,4 +1,4 @@
-"""What is kept of groups fits into a status, whatever they say and however many there are."""
+"""Tests that the records of groups fit into a status, whatever they contain and however many there are."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""All groups of a service in one pass, in a cluster in memory: what is announced, deleted, forced and told."""
+"""Tests of a pass over all groups of a service with a simulated cluster: what is announced, deleted, forced and reported."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -34,7 +34,7 @@ def changed(world: World, name: str, **fields: Any) -> Observed:
 
 
 def go(world: World, observed: Observed, later: float = 0.0) -> Plan:
-    """One pass over these facts; the status is stored."""
+    """Run a pass over these facts, and store its status."""
     plan = sync(world.service, world.deps, observed, world.now + timedelta(seconds=later))
     world.service = replace(world.service, status=plan.status)
     return plan

@@ -1,4 +1,4 @@
-"""One group through its failures; a minute of waiting is a minute added to a clock. tests/property has random histories."""
+"""Tests of a group through its failures, with a simulated clock. tests/property contains random histories."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -88,7 +88,7 @@ def test_ranks_that_start_again_by_themselves_are_waited_for() -> None:
 
 
 def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it() -> None:
-    """It was recorded between its own restart and the moment when its leader noticed."""
+    """The rank was recorded between its own restart and the moment at which its leader noticed the restart."""
     too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
     waits = go(group(pod(0, ready=False, restarts=1), pod(1, restarts=1)), too_early).record
     assert (waits.phase, waits.recycles) == (rec.RESTARTING, 0)
@@ -99,7 +99,7 @@ def test_a_rank_that_the_restarted_leader_found_as_it_was_recorded_has_joined_it
 
 
 def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed() -> None:
-    """Its pod was lost, and a recycle announced; without a probe it is ready as soon as it runs."""
+    """The leader's pod was lost and a recycle was announced. A leader without a probe is ready as soon as it runs."""
     announced = go(group(pod(1)), READY).record
     assert announced.phase == rec.RECYCLING
     for leader in (pod(0, "0new"), pod(0, "0new", probed=True, ready=False)):
@@ -113,7 +113,9 @@ def test_a_new_leader_is_believed_to_have_met_the_ranks_only_when_it_is_probed()
 
 
 def test_a_leader_without_a_probe_goes_with_its_group_when_ranks_did_not_start_anew() -> None:
-    """Left alone it would be Ready beside a new rank 1 at once, end when it notices, and cost that rank again and again."""
+    """If it stayed, the leader would be Ready beside a new rank 1 at once, end when it notices the new rank, and cost that
+    rank again each time.
+    """
     too_early = go(group(pod(0), pod(1, restarts=1)), NEW).record
     mixed = group(pod(0, restarts=1), pod(1, restarts=1))
     waits = go(mixed, too_early).record
@@ -304,7 +306,7 @@ def test_a_group_that_waits_in_its_preflight_holds_up_no_other_for_long() -> Non
 
 
 def test_restored_pods_that_contact_another_namespace_go_before_their_first_start_is_recorded() -> None:
-    """Without the mark of a copy, pods of a group that was never ready may come from any template."""
+    """Without the mark of a restored copy, pods of a group that was never ready may come from any template."""
     both = frozenset({pod(0).uid, pod(1).uid})
     assert go(WHOLE._replace(drifted=both), NEW).record.incarnation == 1
     copied = WHOLE._replace(drifted=both, copied=True)

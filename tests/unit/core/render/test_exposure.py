@@ -1,4 +1,4 @@
-"""What leads to a service from outside of the cluster."""
+"""Tests of the objects that expose a service outside of the cluster."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ROUTE = Exposure("HTTPRoute", "models.example.com", "", "infra/edge")
 
 
 def made(how: Exposure = INGRESS, **annotations: str) -> list[dict[str, Any]]:
-    """What is made for a service with these annotations of OME."""
+    """Return the objects for a service with these annotations of OME."""
     notes = {f"ome.io/ingress-{name.replace('_', '-')}": value for name, value in annotations.items()}
     return exposure.manifests(OWNER, "router", how, tuple(notes.items()))
 

@@ -1,4 +1,4 @@
-"""Who may reach which pods of a service, where the operator makes NetworkPolicies."""
+"""Tests of which pods may be reached by whom, if the operator creates NetworkPolicies."""
 
 from typing import Any
 

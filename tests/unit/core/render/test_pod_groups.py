@@ -17,7 +17,7 @@ NAMES = {keys.KUEUE_GROUP, keys.KUEUE_COUNT, keys.KUEUE_SERVING, keys.KUEUE_MANA
 
 
 def data(size: int = 2, runtime: dict[str, Any] | None = None, name: str = parts.NAME, **spec: Any) -> dict[str, Any]:
-    """What a new revision of a service with prefill and decode stores."""
+    """Return the data that a new revision of a service with prefill and decode stores."""
     box = parts.container(args=["--port=30000"], resources={"limits": {"nvidia.com/gpu": 8}})
     part: dict[str, Any] = {"runner": box, **({"worker": {"size": size - 1}} if size > 1 else {})}
     found = parts.runtime(engineConfig=part, decoderConfig=part, **(runtime or {}))

@@ -1,4 +1,4 @@
-"""What every engine pod gets beyond what runtime and service say."""
+"""Tests of what every engine pod gets in addition to the specs of runtime and service."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def leader(engine: Manifest, accelerator: Manifest | None = None, uri: str = "",
 
 
 def main(template: Manifest) -> Manifest:
-    """Its main container."""
+    """Return the main container."""
     found: Manifest = template["spec"]["containers"][0]
     return found
 
@@ -216,7 +216,9 @@ SGLANG = ["python3", "-m", "sglang.launch_server"]
 def test_a_class_that_divides_otherwise_is_followed_by_the_engines_own_arguments(
     args: list[str], accelerator: Manifest, found: list[str]
 ) -> None:
-    """Before, only PARALLELISM_SIZE followed, and a runtime that writes its size as a number ran with the wrong size."""
+    """Previously only PARALLELISM_SIZE was changed, and a runtime with its size written as a number ran with the wrong
+    size.
+    """
     assert main(leader(box(command=SGLANG, args=args), accelerator))["args"] == found
 
 

@@ -1,4 +1,4 @@
-"""What pods of known engines get for being watched."""
+"""Tests of the probes that are added to pods of known engines."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pods of a service Kueue does not admit together is said."""
+"""Tests of the advice about pods of a service that Kueue does not admit together."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The registry beside routers: for which ones, what it is told, and what it may do."""
+"""Tests of the registry sidecar of routers: which routers get it, its arguments, and its rights."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ def beside(
 
 
 def args(**more: Any) -> list[str]:
-    """Arguments of the sidecar beside a prefill and decode router."""
+    """Return the arguments of the sidecar of a router for prefill and decode."""
     words = more.pop("words", ["--pd-disaggregation"])
     box = beside(*words, **more)
     assert box is not None
@@ -194,7 +194,9 @@ def test_a_service_can_do_without() -> None:
 
 
 def test_the_image_is_pulled_with_secrets_of_the_namespace() -> None:
-    """By name, behind the pod's own; a pod without a registry gets none, for it pulls no image of ours."""
+    """The Secrets are named after those of the pod. A pod without a registry sidecar gets none, because it uses no image of
+    the operator.
+    """
     main = {"name": "router", "args": ["--service-discovery", "--pd-disaggregation"]}
     wanted = PD._replace(pull_secrets=("own", "company"))
     pod = {"containers": [main], "imagePullSecrets": [{"name": "own"}]}

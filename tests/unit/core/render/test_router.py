@@ -19,7 +19,7 @@ def composed(written: dict[str, Any] | None = None, **box: Any) -> Composed:
 
 
 def deployed(written: dict[str, Any] | None = None, replicas: int = 1, **box: Any) -> dict[str, Any]:
-    """Its Deployment."""
+    """Return the Deployment of the router."""
     return router.deployment(OWNER, "r1", composed(written, **box), replicas, Sidecar(""), router.RouterSettings())
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuned weights of a service: LoRA beside its model, merged weights in its place."""
+"""Tests of fine-tuned weights of a service: LoRA adapters in addition to its model, merged weights in its place."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -116,7 +116,9 @@ def test_what_cannot_be_attached_is_a_problem(weights: list[FineTunedWeight], re
 
 
 def of_namespace(base: str | None) -> tuple[Any, list[str]]:
-    """Inputs of a service of `team` with its namespace's model `tiny` and weights of a namespace's model; the messages."""
+    """Return the inputs and the messages of a service of `team` that uses the namespaced model `tiny` and namespaced
+    weights.
+    """
     body = yamls.model()
     own = {**body, "kind": "BaseModel", "metadata": {"name": "tiny", "namespace": "team"}}
     model = parts.good(Model.parse(own))

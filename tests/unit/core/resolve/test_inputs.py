@@ -1,4 +1,6 @@
-"""What a revision is made of: what the user wrote for engine and decoder and what was chosen for it (decisions 2)."""
+"""Tests of the contents of a revision: what the user wrote for engine and decoder, and what was chosen for it (decisions
+2).
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +31,7 @@ def body(**engine: Any) -> Data:
 
 
 def runtime_body() -> Data:
-    """Its runtime."""
+    """Return the data of the runtime."""
     formats = [{"name": "safetensors", "acceleratorConfig": {"h200": {"runtimeArgsOverride": ["--tp=8"]}}}]
     engine = {"runner": parts.container(args=["--x"])}
     router = {"runner": parts.container("router")}
@@ -38,7 +40,7 @@ def runtime_body() -> Data:
 
 
 def model_body() -> Data:
-    """Its model."""
+    """Return the data of the model."""
     spec = {"storage": {"storageUri": "hf://a/b", "path": "/m/tiny"}, "modelFormat": {"name": "safetensors"}}
     return {"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": spec}
 

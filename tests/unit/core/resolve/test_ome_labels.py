@@ -26,7 +26,7 @@ def stamped(one: InferenceService, deps: Deps) -> dict[str, dict[str, str]]:
 
 
 def with_model(deps: Deps, **more: Any) -> Deps:
-    """With a model of these annotations or this spec."""
+    """Return the objects with a model that has these annotations or this spec."""
     model = parts.model(**more.pop("spec", {}))
     model = replace(model, **more)
     return replace(deps, models=dict.fromkeys(deps.models, model))

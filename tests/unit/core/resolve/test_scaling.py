@@ -67,7 +67,7 @@ def test_claims(uri: str, found: object) -> None:
 
 
 def identity(uri: str, **storage: Any) -> dict[str, str]:
-    """What a revision stores of a model."""
+    """Return what a revision stores about a model."""
     model = parts.model(storage={"storageUri": uri, **storage})
     return dict(weights(model)._asdict())
 

@@ -20,7 +20,7 @@ def service(groups: int = 1, notes: Mapping[str, str] | None = None, **more: Any
 
 
 def deps(*args: str, image: str = OFFICIAL, judge: Any = None, command: list[str] | None = None) -> Deps:
-    """What it refers to: an engine with these arguments."""
+    """Return the objects that the service refers to, with an engine that has these arguments."""
     box = parts.container(
         image=image,
         command=command or ["python3", "-m", "sglang.launch_server"],
@@ -46,12 +46,12 @@ def edited(before: World, *args: str, judge: Any = None, **more: Any) -> World:
 
 
 def refused(found: World) -> bool:
-    """Whether it says so."""
+    """Return whether the status reports a refusal."""
     return bool(found.condition("RolledOut")["reason"] == "ConfigurationRefused")
 
 
 def revisions(found: World) -> int:
-    """How many are stored."""
+    """Return the number of stored revisions."""
     return sum(kind == "ControllerRevision" for kind, _ in found.children)
 
 

@@ -1,4 +1,6 @@
-"""What is asked about a revision before the slice that serves ends, and what follows from the answer."""
+"""Tests of the questions about a revision that are asked before the serving slice is removed, and of what follows from the
+answers.
+"""
 
 from dataclasses import replace
 

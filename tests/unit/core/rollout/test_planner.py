@@ -16,13 +16,13 @@ def some(have: int, ready: int | None = None, dying: int = 0) -> Counts:
 
 
 def grown(bounds: Bounds, new: Counts, old: Counts) -> int:
-    """How many groups the target is to have."""
+    """Return the number of groups that the target is to have."""
     return step(WANTED, "new", {"new": new, "old": old}, bounds)["new"]["engine"]
 
 
 @pytest.mark.parametrize(("dying", "groups"), [(0, 2), (1, 1), (2, 1)])
 def test_beside_another_slice_dying_groups_use_up_the_surge(dying: int, groups: int) -> None:
-    """Four groups may hold accelerators at a time: two old ones, one new one, and what is on its way out."""
+    """At most four groups may hold accelerators: two old ones, a new one, and one that is terminating."""
     assert grown(SURGE, some(1, dying=dying), some(2)) == groups
 
 
@@ -45,7 +45,7 @@ def test_dying_groups_of_the_others_count_as_before() -> None:
 @pytest.mark.parametrize("bounds", [SURGE, MISSING, Bounds({}, WANTED, alone=True)])
 @pytest.mark.parametrize("dying", range(4))
 def test_alone_a_slice_waits_for_nobody(bounds: Bounds, dying: int) -> None:
-    """Nothing else needs the room: a new group gets another number, and its pods wait for nodes."""
+    """Nothing else needs the capacity: the new group gets another number, and its pods wait for nodes."""
     assert step(WANTED, "new", {"new": some(1, dying=dying)}, bounds) == {"new": {"engine": 3}}
     assert stay(WANTED, "new", {"new": some(1, dying=dying)}) == {"new": {"engine": 3}}
 

@@ -1,4 +1,4 @@
-"""What exists, counted in groups."""
+"""Tests of the number of existing groups."""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""How slices and groups go: routers, leaders, workers, each only when what comes before is gone (decisions 6 and 9)."""
+"""Tests of the removal of slices and groups: routers, then leaders, then workers, each only after the previous objects are
+gone (decisions 6 and 9).
+"""
 
 from collections.abc import Collection
 
@@ -84,7 +86,7 @@ GROUPS = pytest.mark.parametrize("group", range(3))
 
 
 def left(kept: Collection[int], children: tuple[Child, ...], *pods: Pod) -> tuple[Delete, ...]:
-    """What goes when the engine shall have these groups."""
+    """Return the deletions if the engine has to keep these groups."""
     return leftovers("svc", "engine", kept, Slice("r1", children, pods))
 
 
@@ -158,7 +160,7 @@ def test_groups_go_independently_of_each_other() -> None:
 
 @GROUPS
 def test_a_set_that_goes_is_not_deleted_again_and_its_pods_wait(group: int) -> None:
-    """Its pods are the garbage collector's; workers' are hurried once nothing makes them anew."""
+    """The garbage collector deletes the pods. Workers are deleted faster once no StatefulSet creates them again."""
     sets = (leader_set(group, deleting=True), worker_set(group))
     assert down((), sets, worker(group)) == [], "a set that goes may still make its pod"
     assert down((), (worker_set(group, deleting=True),), worker(group)) == [worker(group).name]
@@ -166,7 +168,9 @@ def test_a_set_that_goes_is_not_deleted_again_and_its_pods_wait(group: int) -> N
 
 @GROUPS
 def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
-    """`kubectl delete --cascade=orphan`, or a slow garbage collector: it would serve on. A copy is nobody's."""
+    """`kubectl delete --cascade=orphan` or a slow garbage collector leaves such a pod, which would keep serving. A copy of
+    it belongs to nobody.
+    """
     orphan, copy = leader(group), leader(group)._replace(name="my-debug-copy", workload_uid="")
     assert left((), (), orphan) == (Delete("Pod", orphan.name, orphan.uid),)
     assert down((), (), copy) == []
@@ -177,14 +181,16 @@ def test_a_leader_that_its_set_left_behind_goes_by_name(group: int) -> None:
 
 @GROUPS
 def test_workers_do_not_keep_a_leader_that_its_set_left_behind(group: int) -> None:
-    """Its worker StatefulSet waits for the leader to be gone, so the leader must not wait for that."""
+    """The StatefulSet of the workers waits until the leader is gone, so the leader must not wait for that StatefulSet."""
     orphan = leader(group)._replace(workload_uid="")
     assert left((), (worker_set(group),), orphan, worker(group)) == (Delete("Pod", orphan.name, orphan.uid),)
 
 
 @GROUPS
 def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
-    """Nobody confirms that it ended; they would hold accelerators of nodes that are well. That it is lost is read live."""
+    """No kubelet confirms that the leader ended, and the workers would hold accelerators on healthy nodes. The loss of the
+    node is read live.
+    """
     dead = leader(group)._replace(deleting=True, node="n9")
     found = Slice("r1", (worker_set(group),), (dead, worker(group)))
     assert leftovers("svc", "engine", (), found) == ()
@@ -194,7 +200,7 @@ def test_workers_do_not_wait_for_a_leader_on_a_lost_node(group: int) -> None:
 
 @GROUPS
 def test_a_group_is_known_by_the_names_of_its_sets(group: int) -> None:
-    """Somebody took the group's label off: the set goes all the same, with a guard that names its group."""
+    """Somebody removed the group's label. The StatefulSet is deleted nevertheless, with a guard that names its group."""
     bare = worker_set(group)
     bare = bare._replace(labels={key: value for key, value in bare.labels.items() if key != keys.GROUP_INDEX})
     (workers,) = left(but(group), (bare,))

@@ -1,4 +1,4 @@
-"""Which revisions are stored, which one is wanted, and what becomes of the others."""
+"""Tests of which revisions are stored, which one is the target, and what happens to the others."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ def test_a_pin_brings_an_old_revision_back_also_when_the_model_of_today_is_missi
 
 
 def test_new_inputs_are_recorded_while_pinned_or_paused() -> None:
-    """So that they can be looked at, and pinned (decisions 12)."""
+    """Users can inspect the recorded revision and pin it (decisions 12)."""
     for shape in (Shape(paused=True), Shape(pin=str(rolled("a").service.status["revision"]))):
         world = rolled("a")
         world.edit(shape.service(), Shape(image="b").deps())

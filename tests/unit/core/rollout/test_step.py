@@ -80,7 +80,7 @@ def test_a_target_that_runs_stays_while_the_others_go() -> None:
 
 
 def test_a_gate_that_closes_half_way_stops_where_it_is() -> None:
-    """Nothing more of the old slice goes for what has no place, and the turn is kept."""
+    """No further group of the old slice is removed for pods without capacity, and the admission is kept."""
     found = decided("new", whole("new"), whole("old"), gate=NO_ROOM)
     assert (found.keep, found.delete, found.rolls, found.held) == (("old", "new"), (), True, True)
     assert (found.reason, found.message) == (NO_ROOM.reason, NO_ROOM.message)
@@ -104,7 +104,7 @@ def test_what_is_half_gone_is_made_whole_again_while_nothing_else_may_start(gate
 
 
 def test_a_check_that_is_under_way_rebuilds_nothing() -> None:
-    """After a restart of the operator in the middle of a rollout the checks are made again."""
+    """After a restart of the operator during a rollout, the checks are made again."""
     assert decided("new", gone("old", ROUTER), gate=Gate(Reason.CHECKING, "")).keep == ()
 
 

@@ -1,4 +1,4 @@
-"""How a service wants to be rolled out, from what its user wrote."""
+"""Tests that a service's rollout strategy follows from its spec."""
 
 from typing import Any
 

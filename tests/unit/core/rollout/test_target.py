@@ -1,4 +1,4 @@
-"""Which revision a service goes to, and what becomes of one that fails."""
+"""Tests of which revision is the target of a service, and what happens to a revision that fails."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -36,7 +36,7 @@ def edit(on: World, shape: Shape) -> None:
 
 
 def weights(on: World) -> dict[str, int]:
-    """Where the stored route leads: revision -> weight, "" for the service's own Service."""
+    """Return the weight of each revision in the stored route; "" stands for the Service of the service itself."""
     stored = route.weights(on.children[ROUTE].manifest)
     revisions = {name: live.labels.get(keys.REVISION, "") for (kind, name), live in on.children.items() if kind == "Service"}
     return {revisions[name]: weight for name, weight in stored.items()}
@@ -91,7 +91,7 @@ def test_it_leads_to_the_service_itself_until_the_slice_has_its_own() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
-    """As the rollout counts them, whenever two slices serve."""
+    """The weights are the counts of the rollout whenever two slices serve."""
     old = Shape(size=1, engines=4, strategy="surge")
     on = world(old, seed)
     edit(on, replace(old, image="b"))
@@ -112,7 +112,7 @@ def test_weights_are_the_ready_groups_of_each_slice(seed: int) -> None:
 
 @pytest.mark.parametrize("strategy", ["", "surge", "blueGreen"])
 def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) -> None:
-    """And with it its Service, when nothing of the slice is left."""
+    """The Service of the old slice is removed as well, once nothing of the slice is left."""
     old = Shape(size=1, engines=3, strategy=strategy)
     on = world(old)
     (first,) = weights(on)
@@ -134,7 +134,7 @@ def test_the_old_router_goes_when_the_route_has_led_away_from_it(strategy: str) 
 
 @pytest.mark.parametrize(("strategy", "seed"), [("surge", 2), ("blueGreen", 1)])
 def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(strategy: str, seed: int) -> None:
-    """Kubernetes writes endpoints after that; until then requests go where they went, and the old router stays."""
+    """Kubernetes updates endpoints after the router is ready. Until then, the old router stays and serves."""
     old = Shape(size=1, strategy=strategy)
     on = world(old, seed)
     (first,) = weights(on)
@@ -157,7 +157,9 @@ def test_requests_come_to_a_slice_when_its_router_has_been_ready_for_a_while(str
 
 
 def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
-    """In the middle of a rollout: routers are young again, and those of a large slice must not leave all to a small one."""
+    """In the middle of a rollout, new routers are not ready long enough. Those of a large slice must not leave all requests
+    to a small slice.
+    """
     old = Shape(size=1, engines=4, strategy="surge")
     on = world(old, 2)
     (first,) = weights(on)
@@ -189,7 +191,7 @@ def test_slices_keep_their_share_while_their_routers_are_replaced() -> None:
     ids=str,
 )
 def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None, ...], left: float) -> None:
-    """`since` so many seconds before now; a node's clock that is ahead delays a little, and none for long."""
+    """`since` contains seconds before now. A node's clock that runs ahead delays the slice a little, and never for long."""
     now = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     pod = LivePod("router", "uid", {keys.COMPONENT: keys.ROUTER, keys.REVISION: "r"}, "set", "uid-of-set", 30, ready=True)
     moments = ["" if ago is None else (now - timedelta(seconds=ago)).isoformat() for ago in since]
@@ -199,7 +201,7 @@ def test_a_slice_settles_with_the_first_of_its_routers(since: tuple[float | None
 
 
 def test_the_first_slice_gets_requests_at_once() -> None:
-    """Nobody else could answer them."""
+    """No other slice could answer the requests."""
     shape = Shape(size=1)
     on = World(shape.service(), changed(shape.deps(), exposure=GATEWAY), 1)
     until(on, lambda: routing.serving(on.children.values(), on.pods.values()))
@@ -208,7 +210,7 @@ def test_the_first_slice_gets_requests_at_once() -> None:
 
 
 def test_a_new_slice_that_may_not_serve_yet_has_no_router() -> None:
-    """Blue-green: until it is whole, from its first pass on; the route stays where it is."""
+    """With blue-green, the slice has no router from its first pass until it is complete, and the route stays unchanged."""
     old = Shape(size=1, engines=2, strategy="blueGreen")
     on = world(old)
     (first,) = weights(on)
@@ -234,7 +236,7 @@ def test_going_back_in_the_middle_leads_back() -> None:
 
 
 def test_what_is_replaced_at_once_is_led_to_until_the_end() -> None:
-    """No other slice can answer, so nothing waits for the route; no request is sent to where nobody is."""
+    """No other slice can answer, so nothing waits for the route. No request is sent to a Service without endpoints."""
     old = Shape(size=1, strategy="recreate")
     on = world(old)
     (first,) = weights(on)
@@ -263,7 +265,7 @@ def routing_deployments(on: World) -> list[str]:
 
 
 def test_where_a_slice_cannot_have_its_service_the_services_own_takes_over() -> None:
-    """Somebody has its name. The rollout goes on, and the condition of the router says so."""
+    """A foreign object has the name. The rollout continues, and the condition of the router reports it."""
     old = Shape(size=1, strategy="surge")
     on = world(old)
     edit(on, replace(old, image="b"))
@@ -290,7 +292,7 @@ def test_without_a_router_it_leads_to_the_engines() -> None:
 
 
 def test_a_service_that_is_to_be_left_alone_loses_route_and_services() -> None:
-    """By its own annotation, and when the operator is told to make none."""
+    """The service has the annotation that excludes it, or the operator is configured to create no routes."""
     shape = Shape(size=1)
     for change in ("annotation", "setting"):
         on = world(shape)
@@ -320,7 +322,7 @@ def test_weights_fit_into_what_the_gateway_api_takes() -> None:
 
 
 def test_the_api_server_says_since_when_a_route_is_as_it_is() -> None:
-    """By our own entry. A Gateway writes the status all the time."""
+    """The time comes from the operator's own entry in managedFields, because a Gateway writes the status continuously."""
     theirs = {"manager": "gateway", "operation": "Update", "subresource": "status", "time": "2026-01-01T00:09:00Z"}
     ours = {"manager": "ome-operator", "operation": "Apply", "time": "2026-01-01T00:01:00Z"}
     backends = [{"name": "a", "weight": 0}, {"name": "b"}]

@@ -111,7 +111,7 @@ def test_what_was_scaled_to_zero_comes_back_while_an_edit_is_refused() -> None:
 
 
 def test_a_repair_is_never_refused() -> None:
-    """A StatefulSet of what serves was deleted by somebody."""
+    """Somebody deleted a StatefulSet of the serving slice."""
     found = edited(world(GOOD), BAD)
     (gone,) = [key for key in found.children if key[0] == "StatefulSet"]
     del found.children[gone]

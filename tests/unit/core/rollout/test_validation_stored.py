@@ -1,4 +1,4 @@
-"""What is stored already is never asked whether it may run: neither after an upgrade nor on the way back."""
+"""Tests that stored revisions are not validated again, neither after an upgrade nor when a user returns to one."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def test_going_back_to_a_stored_revision_is_never_refused(pinned: bool) -> None:
 
 
 def test_a_pin_while_an_edit_is_refused() -> None:
-    """As `ome undo` sets it: what is pinned is complete, and the refused edit waits behind the pin."""
+    """`ome undo` sets such a pin. The pinned revision is complete, and the refused edit waits behind the pin."""
     found = edited(edited(world(GOOD), "--mem-fraction-static=0.7"), BAD)
     (first,) = revision_names(found) - {found.service.status["revision"]}
     found.edit(service(rollout={"revision": first}))

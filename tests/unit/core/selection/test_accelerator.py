@@ -1,4 +1,4 @@
-"""What an accelerator class adds to a component."""
+"""Tests of what an accelerator class adds to a component."""
 
 from ome_operator.core.selection.accelerator import parallel_sizes, unset_by_service
 

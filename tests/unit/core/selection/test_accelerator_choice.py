@@ -113,7 +113,7 @@ def test_a_chosen_class_that_is_gone_is_a_condition() -> None:
 
 
 def part(having: Deps, stored: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """What is chosen for the engine of a service that asks for nothing."""
+    """Return what is chosen for the engine of a service that requests nothing."""
     found = resolve(parts.service(engine={}), having, stored and {"r1": stored})
     assert found.inputs is not None, found.problems
     chosen: dict[str, Any] | None = found.inputs.get("accelerator", {}).get("engine")

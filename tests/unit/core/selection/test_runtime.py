@@ -1,4 +1,4 @@
-"""The choice of a runtime for a service that names none, and what is said about every other candidate."""
+"""Tests of the choice of a runtime for a service that names none, and of the messages about all other candidates."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ def unnamed(**spec: Any) -> InferenceService:
 
 
 def choice(*runtimes: Runtime, model: Model | None = None, **spec: Any) -> Selection:
-    """What is chosen for MODEL."""
+    """Return the selection for MODEL."""
     return select(unnamed(**spec), profile_of(model or parts.model(**MODEL)), parts.deps(*runtimes))
 
 

@@ -1,4 +1,4 @@
-"""What is made of the kinds of sglang.ai."""
+"""Tests of the objects that are made from the kinds of sglang.ai."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -35,7 +35,7 @@ def serving(runtime: str | None = "sglang") -> Serving:
 
 
 def made(one: SglangModel | Serving, deps: Deps | None = None) -> dict[str, Any]:
-    """What is made of it."""
+    """Return the object that is made from this one."""
     manifest, why = desired_object(one, deps or Deps())
     assert manifest is not None, why
     return manifest
@@ -133,7 +133,7 @@ def test_the_default_of_a_status_that_nobody_has_written_is_not_copied() -> None
     ],
 )
 def test_a_serving_is_told_of_fields_that_it_has(message: str, said: str) -> None:
-    """Before, it was advised to write spec.runtime.name."""
+    """Previously, the Serving was advised to write spec.runtime.name, which is no field of it."""
     found = mirrored_status(
         serving(),
         {"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "False", "message": message}]},

@@ -1,4 +1,4 @@
-"""How far a role is and why not farther, in a sentence that a person can act on."""
+"""Tests of the sentence about the progress of a role and about what it waits for."""
 
 from typing import Any
 

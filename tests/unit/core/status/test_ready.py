@@ -1,4 +1,4 @@
-"""What Ready says under every reason, and everything that reads Ready."""
+"""Tests of the condition Ready for every reason, and of all code that reads it."""
 
 import ast
 import re
@@ -39,8 +39,9 @@ STANDS_IN_READY = {
     "NotSeen": "no operator has processed the object yet; the default of the CRD",
     "Progressing": "of RoleScales",
 }
-"""Reason that names Ready among its conditions -> why the service does not serve while Ready has it. Every other reason
-stands in Ready only because nothing serves, for then Ready repeats another condition."""
+"""For each reason that lists Ready among its conditions: why a service with this reason in Ready does not serve. Any other
+reason appears in Ready only because Ready repeats another condition while nothing serves.
+"""
 OF_OTHER_KINDS = {each.word for each in vars(CatalogReasons).values() if isinstance(each, ReasonRecord)}
 """Reasons of Ready of models, runtimes and accelerator classes."""
 

@@ -1,4 +1,4 @@
-"""What a person reads about a rollout."""
+"""Tests of the messages about a rollout."""
 
 from datetime import datetime, timedelta
 

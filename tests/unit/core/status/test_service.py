@@ -86,7 +86,7 @@ def test_ready_names_every_component_that_is_not() -> None:
 
 
 def test_ready_counts_no_groups_and_scaled_does() -> None:
-    """What is missing is not why nothing serves, for something does."""
+    """The missing groups are not the reason why nothing serves, because something serves."""
     progress = (far("engine", 1, 2, reason="WaitingForRoom"), far("decoder", 1), far("router", 1))
     assert ready(progress=progress) == ("True", "Serving", f"{URL} serves"), "the message has no numbers that change"
     assert condition(SCALED, progress=progress) == ("False", "WaitingForRoom", "engine 1/2")
@@ -102,7 +102,7 @@ def test_two_slices_are_scaled_within_the_bounds_of_the_rollout() -> None:
 
 
 def test_groups_that_are_complete_and_do_not_serve_are_not_ready() -> None:
-    """Such as a slice whose only prefill group is being drained."""
+    """For example, the only prefill group of the slice is being drained."""
     assert ready(serves=False)[:2] == ("False", "Creating")
     assert condition(SCALED, serves=False)[0] == "True"
 
@@ -151,13 +151,13 @@ def test_a_rollout_that_waits_is_the_reason_when_nothing_else_is() -> None:
 
 
 def test_what_may_not_begin_is_why_nothing_is_there() -> None:
-    """Not that its pods are being created, for they are not."""
+    """The message must not say that pods are being created, because they are not."""
     new: dict[str, Any] = {"progress": (far("engine", 0, reason="Creating"),), "pods": ()}
     unknown = Problem(ROLLED_OUT, "RevisionNotFound", "spec.rollout.revision deadbeef is not kept")
     assert ready(problems=(unknown,), **new) == ("False", "RevisionNotFound", unknown.message)
     paused = cond.Condition(ROLLED_OUT, False, "Paused", "spec.rollout.paused is true")
     assert ready(rollout=paused, **new) == ("False", "Paused", "spec.rollout.paused is true")
-    comes = cond.Condition(ROLLED_OUT, False, "Progressing", "revision r1 comes up")
+    comes = cond.Condition(ROLLED_OUT, False, "Progressing", "the groups of revision r1 are starting")
     assert ready(rollout=comes, **new) == ("False", "Creating", "engine 0/1")
     assert ready(problems=(unknown,), progress=(far("engine", 0),), pods=(pod("a", ready=False),))[1] == "Progressing"
 
@@ -237,7 +237,7 @@ def test_events_are_about_what_a_person_has_to_do() -> None:
 
 
 def test_the_revision_that_was_whole_last_stays_until_the_next_one_is() -> None:
-    comes = cond.Condition(ROLLED_OUT, False, "Progressing", "revision r2 comes up")
+    comes = cond.Condition(ROLLED_OUT, False, "Progressing", "the groups of revision r2 are starting")
     found = status(replace(BASE, before=status(BASE), revision="r2", rollout=comes))["components"]["engine"]
     assert (found["latestCreatedRevision"], found["latestReadyRevision"]) == ("r2", "r1")
     assert "latestReadyRevision" not in status(replace(BASE, rollout=comes))["components"]["engine"]

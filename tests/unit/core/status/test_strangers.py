@@ -1,4 +1,4 @@
-"""What a status says of workers that somebody else put into a router's list."""
+"""Tests of the status about workers that somebody else added to a router's list."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ def test_how_many_when_and_what_to_do() -> None:
 
 
 def service() -> World:
-    """It serves."""
+    """Return a service that serves."""
     made = World(parts.service(engine={}, router={}), parts.deps(parts.simple(), parts.model()), 1)
     made.settle()
     return made

@@ -44,7 +44,7 @@ def test_every_reason_and_every_condition_is_tried() -> None:
 
 
 def test_only_what_an_edit_of_the_object_alone_can_mend_is_stalled() -> None:
-    """A new reason is InProgress, unless somebody has thought about whether Helm and Flux may roll back because of it."""
+    """A new reason is InProgress, unless its author has considered whether Helm and Flux may roll back because of it."""
     assert {word for word, record in REASONS.items() if record.kstatus is Kstatus.FAILED} == {
         "InvalidSpec", "ModelNotNamed", "RuntimeNotNamed", "NoEngine", "RevisionNotFound", "RolledBack", "Empty",
         "NoDiscovery", "TrafficNotServed", "FormatNotServed", "PlaceNotServed", "RequestsFailed", "JobDeleted", "Failed",

@@ -1,4 +1,6 @@
-"""Who says where spans go, what of it is part of a revision, and what is told (decisions 2 and 5)."""
+"""Tests of where the address for spans comes from, which part of it belongs to a revision, and what is reported (decisions
+2 and 5).
+"""
 
 from dataclasses import replace
 from typing import Any

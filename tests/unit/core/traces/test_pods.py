@@ -1,4 +1,4 @@
-"""What spans say of where they come from."""
+"""Tests of the attributes of spans that identify the pod."""
 
 from typing import Any
 

@@ -50,7 +50,9 @@ def test_where_an_edit_comes_from(before: dict[str, Any], after: dict[str, Any],
 
 
 def test_what_a_service_does_not_follow_it_does_not_share() -> None:
-    """It takes the object as it is now because its user asks for that, and until then it proves nothing of it."""
+    """The service uses the present version of the object because its user requests that. Until then, the service is no
+    evidence about the edit.
+    """
     merged = {"kind": "FineTunedWeight", "namespace": "", "name": "w"}
     assert shared_by(inputs(accelerator=on())) == (RUNTIME, MODEL, H200)
     assert shared_by(inputs(accelerator=on()), ["runtime"]) == (MODEL, H200)

@@ -1,4 +1,4 @@
-"""What a shared object tells of the waves of its edit."""
+"""Tests of the status of a shared object about the waves of its edit."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""How many services may begin, from counts and times alone."""
+"""Tests of how many services may begin, given only counts and times."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -76,7 +76,7 @@ def test_a_later_service_does_not_hold_up_a_wave_that_has_baked() -> None:
 
 
 def test_only_so_many_at_once() -> None:
-    """For clusters that have spare accelerators for so many."""
+    """The limit is for clusters with spare accelerators for that many services."""
     found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 3, 0, NOW)
     assert found is not None and found.room == 1
     found = decide(USUAL._replace(at_once=4), 200, ago(*[20.0] * 10), 9, 0, NOW)

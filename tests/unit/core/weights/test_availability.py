@@ -1,4 +1,4 @@
-"""On how many nodes weights are, and which of them lack: in the words of the condition ModelReady."""
+"""Tests of the message of the condition ModelReady: on how many nodes the weights are, and on which they are missing."""
 
 from dataclasses import replace
 

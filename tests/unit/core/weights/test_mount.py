@@ -1,4 +1,4 @@
-"""Where pods find weights, and that stored revisions stay as they are when agents come."""
+"""Tests of where pods find weights, and that stored revisions do not change when agents are installed."""
 
 import re
 from datetime import UTC, datetime
@@ -83,7 +83,7 @@ def test_everything_that_decides_the_bytes_is_in_the_name(other: dict[str, str])
 
 
 def test_parameters_that_decide_the_bytes_are_those_that_sources_read() -> None:
-    """But `anonymous`, which decides only who asks."""
+    """The exception is `anonymous`, which decides only whose credentials are used."""
     read: set[str] = set()
 
     class Watched(dict[str, str]):
@@ -111,7 +111,7 @@ def test_what_agents_do_not_fetch_lies_at_the_path_with_them_too() -> None:
 
 
 def test_files_of_another_repository_belong_to_what_a_model_is() -> None:
-    """Other files beside the same weights are another directory; what nobody fetches is as it lies there."""
+    """Other files next to the same weights are another directory. A model that no agent downloads is used as it is."""
     other = {"filesFrom": "hf://test/original"}
     model = parts.model(storage={"storageUri": URI, "parameters": other})
     assert weights(model).uri == "hf://test/tiny+hf://test/original"
@@ -184,7 +184,7 @@ def kept(data: dict[str, Any]) -> Observed:
 
 
 def of(parameters: dict[str, str], before: Observed, **service: Any) -> Intent:
-    """What is chosen for a service whose model has these parameters, with agents."""
+    """Return the intent for a service whose model has these parameters, with agents."""
     model = parts.model(storage={"storageUri": URI, "path": "/models/tiny", "parameters": parameters})
     deps = changed(parts.deps(model, parts.simple()), model_agent=True, agent_roots=("/models",))
     asked = parts.service(**{"engine": {}, "router": {}, **service})
@@ -216,7 +216,9 @@ def test_another_source_is_another_revision_in_another_directory() -> None:
 
 
 def test_a_model_that_a_service_keeps_stays_where_its_revision_had_it() -> None:
-    """Agents make the directory of before no more, and under the present name nobody has ever fetched that revision."""
+    """Agents no longer create the previous directory, and no agent has ever downloaded that revision under the present
+    name.
+    """
     pinned = {"name": "tiny", "autoSync": False}
     after = of({"endpoint": "http://mirror"}, kept(former()), model=pinned, engine={"labels": {"a": "b"}})
     assert after.target != "first" and after.data[after.target]["directories"] == ["0a1b2c3d"]

@@ -26,7 +26,7 @@ def test_every_line_is_well_formed_and_of_a_file_that_may_be_fetched() -> None:
 
 
 def test_every_release_file_has_a_name_of_its_own() -> None:
-    """Of each program, version and machine: a line means a single file."""
+    """A name identifies the program, its version and its machine, so that a line is about a single file."""
     every = [path for path, _, _ in checksums.files()]
     assert len(set(every)) == len(every)
     assert {f"v{version}/bin/linux/arm64/kube-apiserver" for version in (KUBERNETES, *OTHERS)} <= set(every)
@@ -35,7 +35,7 @@ def test_every_release_file_has_a_name_of_its_own() -> None:
 
 
 def test_what_is_missing_is_added(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    """In order, once; and what no host says stays without a line, with the reason."""
+    """Lines are added in order, each once. For a file without a digest, the reason is printed instead of a line."""
     for path, content in ((KUBECTL, PROGRAM), (APISERVER, OTHER)):
         host.files[f"/{path}.sha256"] = sha(content).encode()
     assert checksums.main() == 0
@@ -47,7 +47,7 @@ def test_what_is_missing_is_added(host: Host, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_line_that_is_there_stays(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also when the host has changed its mind: that is said, and make fails."""
+    """If the host now states another digest, this is printed and make fails."""
     host.release(f"/{KUBECTL}", PROGRAM)
     host.files |= {f"/{KUBECTL}.sha256": sha(OTHER).encode(), f"/{APISERVER}.sha256": sha(OTHER).encode()}
     assert checksums.main() == 1
@@ -65,7 +65,7 @@ def test_a_line_of_an_old_version_is_named(host: Host, capsys: pytest.CaptureFix
 
 
 def test_a_host_that_gives_a_list_and_one_that_gives_a_page(host: Host) -> None:
-    """As etcd publishes, and as a captive portal does."""
+    """The list is what etcd publishes, and the page is what a captive portal returns."""
     etcd, machine = TOOLS["etcd"], Target("linux", "amd64")
     lines = f"{sha(OTHER)}  etcd-v3.6.6-linux-arm64.tar.gz\n{sha(PROGRAM)}  etcd-v3.6.6-linux-amd64.tar.gz\n"
     host.files["/v3.6.6/SHA256SUMS"] = lines.encode()

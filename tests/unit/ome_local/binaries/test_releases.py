@@ -48,12 +48,12 @@ def archive(member: str, content: bytes) -> bytes:
 
 
 def never_build(tools: list[Tool], *_: object, more_to_come: bool) -> None:
-    """Stands in for the Go build: says which programs it was asked for."""
+    """Replace the Go build: print the programs that it was asked to build."""
     raise UserError(f"built {', '.join(tool.name for tool in tools)}")
 
 
 def test_a_plain_binary(host: Host, place: Path) -> None:
-    """As Kubernetes publishes. Nothing but the program is asked for."""
+    """Kubernetes publishes such files. Only the program is downloaded."""
     host.release(KUBECTL_PATH, PROGRAM)
     releases.fetch(KUBECTL, MACHINE, place / "kubectl")
     assert (place / "kubectl").read_bytes() == PROGRAM
@@ -62,7 +62,7 @@ def test_a_plain_binary(host: Host, place: Path) -> None:
 
 
 def test_an_archive(host: Host, place: Path) -> None:
-    """As etcd publishes: of the archive one member is taken."""
+    """Only one member of an archive, as etcd publishes it, is used."""
     host.release("/v3.6.6/etcd-v3.6.6-linux-amd64.tar.gz", archive("etcd-v3.6.6-linux-amd64/etcd", PROGRAM))
     releases.fetch(TOOLS["etcd"], MACHINE, place / "etcd")
     assert (place / "etcd").read_bytes() == PROGRAM
@@ -70,7 +70,7 @@ def test_an_archive(host: Host, place: Path) -> None:
 
 
 def test_a_host_does_not_say_what_its_program_has_to_be(host: Host, place: Path) -> None:
-    """Whoever owns it gives another program, and a checksum that fits. Nothing is left of what was downloaded."""
+    """A host may provide another program together with its matching checksum. Nothing of the download is kept."""
     host.release(KUBECTL_PATH, PROGRAM)
     evil = PROGRAM + b"evil"
     host.files |= {KUBECTL_PATH: evil, f"{KUBECTL_PATH}.sha256": sha(evil).encode()}
@@ -118,7 +118,7 @@ def test_a_page_instead_of_a_program(host: Host, place: Path, content: bytes) ->
 
 
 def test_a_silent_host_costs_seconds_and_is_asked_once(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """It accepts connections and never answers; four programs come from it."""
+    """The host accepts connections and never answers, and four programs come from it."""
     monkeypatch.setattr(releases, "ANSWER_WITHIN_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OME_K8S_RELEASES", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -140,7 +140,7 @@ def test_a_slow_program_is_waited_for(host: Host, monkeypatch: pytest.MonkeyPatc
 
 
 def test_nobody_listens(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """The reason says so."""
+    """The printed reason says so."""
     host.release(KUBECTL_PATH, PROGRAM)
     monkeypatch.setenv("OME_K8S_RELEASES", "http://127.0.0.1:1")
     with pytest.raises(releases.Unavailable, match="refused"):
@@ -148,7 +148,7 @@ def test_nobody_listens(host: Host, monkeypatch: pytest.MonkeyPatch, place: Path
 
 
 def test_the_cache_keeps_what_was_fetched(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second call asks nobody; what cannot be fetched is built, in one build for its module."""
+    """A second call contacts no host. A program that cannot be downloaded is built, in one build for each module."""
     monkeypatch.setattr(gobuild, "build", never_build)
     monkeypatch.setattr(ensure, "this_machine", lambda **_: MACHINE)
     host.release(KUBECTL_PATH, PROGRAM)
@@ -191,7 +191,9 @@ def test_every_program_is_pinned() -> None:
 
 
 def test_programs_of_a_cluster_are_one_module() -> None:
-    """Kubernetes, helm, kwok and CoreDNS have most packages in common, which each with its own versions compiled anew."""
+    """Kubernetes, helm, kwok and CoreDNS have most packages in common, which separate modules would compile again in other
+    versions.
+    """
     assert len({TOOLS[name].module for name in (*CONTROL_PLANE, *NODE)}) == 1
     others = {tools(version)[name].module for version in OTHERS for name in OF_VERSION}
     assert {path.parent.name for path in GOMODS.glob("*/go.mod")} == {TOOLS["etcd"].module, TOOLS["kueue"].module, *others}
@@ -237,7 +239,9 @@ def test_releases_are_fetched_side_by_side(host: Host, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("more", [True, False])
 def test_what_was_compiled_is_kept_for_what_comes(more: bool, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several GB, without which the programs of a real node take as long as those of its control plane; then it goes."""
+    """The compiled packages take several GB, and without them the programs of a real node take as long as those of its
+    control plane. They are removed afterwards.
+    """
     go = ensure.cache_dir().parent / "bin" / "go"
     go.parent.mkdir(parents=True)
     go.write_text('#!/bin/sh\nmkdir -p "$GOCACHE"; for w; do [ "$l" = -o ] && echo >"$w"; l=$w; done\n')
@@ -292,7 +296,9 @@ class TestPatches:
 
 
 def test_a_registry_is_known_by_its_greeting(host: Host) -> None:
-    """Whoever else answers there, such as a proxy that refuses, is none; nor is nobody."""
+    """Any other server that answers there, such as a proxy that refuses, is no registry. Neither is a port without a
+    server.
+    """
     host.files["/v2/"] = b"{}"
     assert not releases.is_registry(f"{host.address}/v2/")
     assert not releases.is_registry("http://127.0.0.1:1/v2/")

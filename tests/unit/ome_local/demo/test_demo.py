@@ -1,4 +1,4 @@
-"""Whose cluster a demo is."""
+"""Tests of which clusters a demo may use."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from ome_operator.errors import UserError
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Without a cluster."""
+    """Return a home directory without a cluster."""
     monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path / "clusters"))
     return tmp_path
 
@@ -29,7 +29,7 @@ def made(name: str, by: str) -> layout.Layout:
     [("/elsewhere", "was created by the demo of /elsewhere: "), ("", "was not created by this demo: ")],
 )
 def test_a_cluster_that_somebody_else_made_is_left_alone(home: Path, by: str, said: str) -> None:
-    """Neither used nor ended."""
+    """The cluster is neither used nor stopped."""
     at = made("ome-demo", by)
     for act in (lambda: demo.run(1.0), demo.remove):
         with pytest.raises(
@@ -49,7 +49,7 @@ def test_its_own_ends(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_what_it_installs_nothing_is_made(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a package that was built without its files."""
+    """The package was built without its files."""
 
     def missing(folder: str) -> Path:
         raise UserError(f"There is no {folder}")

@@ -1,4 +1,6 @@
-"""What the demo's parts need of each other: Kimi K2 waits for nothing that only engines in containers need."""
+"""Tests of the dependencies between the parts of the demo: Kimi K2 does not wait for anything that only engines in
+containers need.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -22,20 +24,20 @@ REAL, KIND, SIMULATED = Spec(nodes=16, real_node=True), Spec(nodes=16, kind=True
 
 
 def planned(made: Spec) -> dict[str, Part]:
-    """By their names, in their order."""
+    """Return the parts by name, in order."""
     found = Demo("mine", made, 1.0).parts()
     assert len({part.name for part in found}) == len(found)
     return {part.name: part for part in found}
 
 
 def before(name: str, known: dict[str, Part]) -> set[str]:
-    """Everything that is done before it."""
+    """Return the names of all parts that have to end before this part starts."""
     return {name}.union(*(before(each, known) for each in known[name].needs))
 
 
 @pytest.mark.parametrize("made", [REAL, KIND, SIMULATED])
 def test_every_need_is_a_part(made: Spec) -> None:
-    """And none waits for itself."""
+    """No part waits for itself."""
     known = planned(made)
     assert {name for part in known.values() for name in part.needs} <= known.keys()
     assert len(list(TopologicalSorter({name: part.needs for name, part in known.items()}).static_order())) == len(known)

@@ -1,4 +1,4 @@
-"""What the demo shows, from statuses in every state of completeness."""
+"""Tests of the demo's view, from statuses at every stage."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -30,7 +30,7 @@ def service(conditions: Mapping[str, str] = MappingProxyType({}), **ready: str) 
 
 
 def test_without_a_status() -> None:
-    """Everything is still to come."""
+    """Everything is missing."""
     seen = view({"metadata": {"name": "kimi"}, "spec": service()["spec"]})
     assert not seen.ready
     assert [str(line) for line in seen.lines] == [
@@ -78,7 +78,7 @@ def test_ready_of_an_older_spec_is_not_ready() -> None:
 
 
 def test_without_a_decoder_it_is_an_engine() -> None:
-    """Only what the service names is shown."""
+    """Only the components that the service has are shown."""
     small = service(GOOD)
     small["spec"] = {"model": {"name": "k2"}, "engine": {}}
     assert [line.what for line in view(small).lines] == ["model", "runtime", "engine", "URL"]
@@ -91,7 +91,7 @@ def test_anything_has_a_view(body: dict[str, Any]) -> None:
 
 
 def test_plain_lines_say_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """For logs: no line twice, and it ends when the service is ready."""
+    """For logs, no line is printed twice, and the output ends when the service is ready."""
     steps = iter([service(), service(), service(GOOD, engine="4/4")])
     seen = live_view.until_ready(lambda: view(next(steps)), 5.0, lambda: True)
     said = capsys.readouterr().out.splitlines()
@@ -101,7 +101,7 @@ def test_plain_lines_say_each_change_once(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_service_in_a_line() -> None:
-    """Behind its part on a terminal: counts of what is counted, marks of the rest."""
+    """On a terminal, the line contains counts where there is something to count, and marks for the rest."""
     assert view(service({"ModelReady": "True"}, engine="2/4", decoder="0/12")).counts() == (
         "model ✓  runtime …  prefill 2/4  decode 0/12  router …"
     )

@@ -41,7 +41,7 @@ class TestPins:
 
     @pytest.mark.parametrize("name", build.REFERENCES)
     def test_every_dockerfile_begins_alike(self, name: str) -> None:
-        """So that the images share the layers of that stage."""
+        """The images share the layers of this first stage."""
         begin, own = (self.instructions(each) for each in ("operator", name))
         assert own[:3] == begin[:3]
         assert own[0].startswith(f"ARG BASE={BASE}@sha256:") and own[1] == "FROM ${BASE} AS base"
@@ -49,7 +49,7 @@ class TestPins:
 
     @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: str(file.relative_to(ROOT)))
     def test_every_dockerfile_begins_at_a_digest(self, file: Path) -> None:
-        """What is behind a tag may be another Debian tomorrow. Where it begins is what no stage of the file is."""
+        """A tag may refer to another Debian image tomorrow. A base image is a FROM that names no stage of the file."""
         begins = foreign(file.read_text())
         assert begins and [name for name in begins if not DIGEST.fullmatch(name)] == []
 
@@ -61,7 +61,7 @@ class TestPins:
 
     @staticmethod
     def instructions(name: str) -> list[str]:
-        """Its lines, continued lines joined, without comments."""
+        """Return the instructions of a Dockerfile, with continued lines joined and without comments."""
         text = build.dockerfile(name, ROOT).read_text()
         lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
         return "\n".join(lines).replace("\\\n", "").splitlines()
@@ -83,12 +83,12 @@ class TestPins:
         assert build.REFERENCES["router"].endswith(f":{router['sglang-router']}")
 
     def test_the_engine_has_all_it_was_asked_for(self) -> None:
-        """Nothing is resolved: its two files name the same packages."""
+        """Nothing is resolved during the build: both files of the image name the same packages."""
         wanted, locked = (pins(ROOT / "images" / "engine-cpu" / f"requirements.{end}") for end in ("in", "txt"))
         assert {name.lower().replace("_", "-"): version for name, version in wanted.items()} == locked
 
     def test_the_operator_runs_with_what_it_was_tested_with(self) -> None:
-        """Its packages are those of requirements.lock, and all that pyproject.toml asks for."""
+        """The packages of the image are those of requirements.lock and all that pyproject.toml requires."""
         tested, packed = pins(ROOT / "requirements.lock"), pins(ROOT / "images" / "operator" / "requirements.txt")
         assert packed.items() <= tested.items()
         asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
@@ -113,7 +113,7 @@ class TestKeys:
         return tmp_path
 
     def test_same_input_same_key(self, root: Path) -> None:
-        """Also after compiling, and whatever the files' times are."""
+        """The key does not change after compilation, or with the files' times."""
         before = build.key("x", root)
         (root / "src" / "__pycache__").mkdir()
         (root / "src" / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"x")
@@ -136,7 +136,7 @@ class TestKeys:
         assert len({before, runs, build.content(root / "src", root)}) == 3
 
     def test_a_missing_file_is_a_sentence(self, root: Path) -> None:
-        """It names the file."""
+        """The sentence names the file."""
         build.dockerfile("x", root).write_text(f"FROM {BASE}\nCOPY nowhere /x\n")
         with pytest.raises(UserError, match=r"There is no nowhere in"):
             build.key("x", root)
@@ -149,7 +149,7 @@ def test_unknown_image() -> None:
 
 
 def test_nobody_but_root_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And is told what is missing."""
+    """The message states what is missing."""
     monkeypatch.setenv("OME_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -161,7 +161,7 @@ def test_nobody_but_root_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_docker_builds_the_same_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where it is, and we may not. This docker only writes down what it was asked."""
+    """The machine has Docker, and the user is not root. This fake docker only records its arguments."""
     docker = tmp_path / "docker"
     docker.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ "$1" = build ] || echo archive > "$3"\n')
     docker.chmod(0o755)
@@ -215,11 +215,11 @@ def test_an_image_of_files_waits_for_no_dockerfile(monkeypatch: pytest.MonkeyPat
 
 
 class TestSettings:
-    """What this machine was told about downloads goes in as mounts, so that no image says it."""
+    """Tests that the machine's download settings are mounted into builds, so that no image contains them."""
 
     @pytest.fixture(autouse=True)
     def nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A machine that was told nothing."""
+        """Remove all download settings."""
         for name in ("SSL_CERT_FILE", "PIP_CERT", *buildah._PIP):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(debian, "apt_settings", lambda: "")
@@ -241,19 +241,19 @@ class TestSettings:
 
 
 def test_buildahs_last_words_are_the_error() -> None:
-    """Not the line after it."""
+    """The error is buildah's last message, and not the line behind it."""
     assert buildah._last_line("STEP 1\nError: no such image\nexit status 125") == "Error: no such image"
     assert buildah._last_line("") == "(no output)"
 
 
 class TestDebian:
-    """What a Dockerfile begins at, with a storage that only remembers names."""
+    """Tests of the base image of Dockerfiles, with a storage that only stores names."""
 
     ONE, TWO = ("1" * 64, "2" * 64)
 
     @pytest.fixture
     def asked(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-        """What buildah was asked, in a line each. No registry answers."""
+        """Return the commands that buildah received, one per line. No registry answers."""
         said: list[str] = []
         names: set[str] = set()
 
@@ -280,7 +280,7 @@ class TestDebian:
     def test_the_hub_gives_what_has_the_digest(
         self, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """Once for all images; another digest is another image."""
+        """The image is downloaded once for all images. Another digest means another image."""
         monkeypatch.setattr(buildah.releases, "is_registry", lambda address: True)
         for digest in (self.ONE, self.ONE, self.TWO):
             self.built(tmp_path, digest)
@@ -301,7 +301,7 @@ class TestDebian:
         assert f"--build-arg BASE=localhost/debian-pulled:{self.ONE} " in asked[-1]
 
     def test_a_release_begins_at_the_published_image_or_not_at_all(self, asked: list[str], tmp_path: Path) -> None:
-        """Also where its like was made before."""
+        """A locally built image with the same contents is not used either."""
         self.built(tmp_path, self.ONE)
         with pytest.raises(
             UserError, match=f"does not respond, and docker.io/library/debian@sha256:{self.ONE} is not stored on"

@@ -30,8 +30,8 @@ exit 0
 
 
 class Fakes:
-    """What the two know, as files: `clusters`, `stopped`, `late` (listed once more), `images-NODE`, `fails`, and
-    `archive`, which is what a load puts into a node.
+    """The state of fake docker and kind as files: `clusters`, `stopped`, `late` (listed once more), `images-NODE`, `fails`,
+    and `archive`, the archive that a load puts into a node.
     """
 
     def __init__(self, here: Path) -> None:

@@ -1,4 +1,4 @@
-"""What kind is told about a cluster."""
+"""Tests of the configuration that kind receives for a cluster."""
 
 import ipaddress
 import json
@@ -35,7 +35,7 @@ def test_silent_nodes_are_waited_for(at: Layout) -> None:
 
 
 def test_the_control_plane_is_the_real_node(at: Layout) -> None:
-    """With its label and the cluster's own models: a folder of the person who called, no root's."""
+    """The node has its label, and mounts the cluster's own models: a folder of the user who ran the command, not of root."""
     (node,) = json.loads(config.cluster(at, 0))["nodes"]
     assert (node["role"], node["labels"]) == ("control-plane", {"ome.io/real": "true"})
     mount = {"hostPath": str(at.root / "models"), "containerPath": "/var/lib/ome/models", "readOnly": True}
@@ -44,7 +44,7 @@ def test_the_control_plane_is_the_real_node(at: Layout) -> None:
 
 
 def test_workers_are_the_real_nodes(at: Layout) -> None:
-    """Where there are any, the control plane keeps to itself. Kind numbers them from the second on."""
+    """If there are workers, the control plane runs no pods. Kind numbers workers from the second on."""
     first, *workers = json.loads(config.cluster(at, 3))["nodes"]
     assert first == {"role": "control-plane"}
     assert [(one["role"], one["labels"]) for one in workers] == [("worker", {"ome.io/real": "true"})] * 3
@@ -53,7 +53,9 @@ def test_workers_are_the_real_nodes(at: Layout) -> None:
 
 
 def test_two_homes_have_two_clusters(tmp_path: Path) -> None:
-    """Of one name: kind's clusters are the machine's. A host's name has 63 characters at most."""
+    """Clusters of one name in two homes are different, because kind's clusters belong to the machine. A host name has at
+    most 63 characters.
+    """
     one, two = (config.name(Layout(tmp_path / home / "ome-demo")) for home in ("a", "b"))
     assert one != two
     assert one.startswith("ome-demo-") and len(one) == len("ome-demo-") + 8

@@ -10,7 +10,7 @@ OURS = {"key": "ome.io/real", "value": "true", "effect": "PreferNoSchedule"}
 
 
 class Server(KubeApi):
-    """Nodes with taints; it remembers patches."""
+    """A server with tainted nodes, which records patches."""
 
     def __init__(self, taints: list[dict[str, str]], lacks: str = "") -> None:
         self.taints, self.lacks = taints, lacks
@@ -55,7 +55,7 @@ def test_add_ons_stay_off_simulated_nodes() -> None:
 
 
 def test_an_add_on_that_is_not_there_is_left_out() -> None:
-    """Of another version of kind."""
+    """Another version of kind may lack the add-on."""
     server = Server([], lacks="local-path-provisioner")
     furnish.keep_addons(server)
     assert len(server.patched) == 3

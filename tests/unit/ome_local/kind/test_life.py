@@ -19,7 +19,7 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_created_once(at: Layout, fakes: Fakes) -> None:
-    """Its kubeconfig is ours alone, and so is the folder that its nodes mount."""
+    """Only the user may read the kubeconfig and the folder that the nodes mount."""
     life.start(at, 0)
     life.start(at, 0)
     (line,) = fakes.asked()
@@ -31,7 +31,7 @@ def test_created_once(at: Layout, fakes: Fakes) -> None:
 
 
 def test_a_node_image_of_ones_own(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For mirrors, and for machines without internet."""
+    """The variable is for mirrors and for machines without access to the internet."""
     monkeypatch.setenv("OME_KIND_IMAGE", "mirror.example/node:v1")
     life.start(at, 0)
     assert fakes.asked()[-1].endswith("--image mirror.example/node:v1")
@@ -49,7 +49,7 @@ def test_an_interrupted_creation_is_begun_anew(at: Layout, fakes: Fakes) -> None
 
 
 def test_a_failed_creation_leaves_no_kubeconfig(at: Layout, fakes: Fakes) -> None:
-    """And its sentence names step and image."""
+    """The message names the step and the image."""
     (fakes.here / "fails").write_text(" ✗ Ensuring node image (x)\nERROR: failed to pull image\n" + "stack\n" * 9)
     with pytest.raises(UserError, match=r"(?s)`kind create cluster` failed: .*✗ Ensuring.*ERROR: failed to pull image"):
         life.start(at, 0)
@@ -57,7 +57,7 @@ def test_a_failed_creation_leaves_no_kubeconfig(at: Layout, fakes: Fakes) -> Non
 
 
 def test_stopped_containers_are_started(at: Layout, fakes: Fakes) -> None:
-    """As after a restart of the machine; the control plane first."""
+    """The containers are stopped after a restart of the machine. The control plane is started first."""
     life.start(at, 1)
     fakes.asked()
     nodes = [f"{config.name(at)}-{role}" for role in ("worker", "control-plane")]
@@ -86,7 +86,7 @@ def test_down_of_a_half_made_cluster(at: Layout, fakes: Fakes) -> None:
 
 
 def test_what_docker_is_still_making_is_removed_once_more(at: Layout, fakes: Fakes) -> None:
-    """Kind says "Deleted nodes", and the container is there: whoever was interrupted had only just asked for it."""
+    """Kind prints "Deleted nodes" although a container exists that an interrupted `up` had just requested."""
     creation.create(at, Spec(kind=True))
     (fakes.here / "late").write_text("half\n")
     assert lifecycle.down(at)
@@ -108,7 +108,7 @@ def test_down_when_cluster_json_cannot_be_read(at: Layout, fakes: Fakes) -> None
 
 
 def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The container would run on, and nobody would know whose it is."""
+    """Otherwise the container would keep running and belong to no known cluster."""
     creation.create(at, Spec(kind=True))
     running = processes.spawn(at, "kwok", ["sleep", "1000"])
     (fakes.here / "kind").unlink()
@@ -123,7 +123,7 @@ def test_without_kind_nothing_is_removed(at: Layout, fakes: Fakes, monkeypatch: 
 
 
 def test_up_asks_for_what_the_cluster_was_made_with(at: Layout, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without --kind: no etcd and no API server are fetched or built for a cluster of kind's."""
+    """Without --kind, neither etcd nor an API server is downloaded or built for an existing kind cluster."""
     creation.create(at, Spec(kind=True))
     wanted: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What a failure of kind tells."""
+"""Tests of the message about a failure of kind."""
 
 from ome_local.kind.program import complaint
 

@@ -22,7 +22,7 @@ def node(tmp_path: Path) -> RealNode:
 def test_a_layer_that_went_with_the_former_image_is_unpacked_anew(
     node: RealNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: list[str], said: str
 ) -> None:
-    """As seen: the archive took the name of the only image that had a layer, and containerd removed the layer meanwhile."""
+    """The archive took the name of the only image that had the layer, and containerd removed the layer in between."""
     asked: list[str] = []
     left = list(failures)
 

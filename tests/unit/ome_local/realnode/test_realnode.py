@@ -27,7 +27,7 @@ class TestAddresses:
     """No two nodes of a machine share one."""
 
     def test_ranges_do_not_overlap(self) -> None:
-        """Of any two numbers; a node's own addresses are in its range, outside of what pods get."""
+        """Any two numbers have separate ranges. A node's own addresses are in its range, and no pod gets them."""
         ranges = [ipaddress.ip_network(text) for n in NUMBERS for text in (Network(n).pods, Network(n).services)]
         assert not any(one.overlaps(two) for i, one in enumerate(ranges) for two in ranges[:i])
         network = Network(63)
@@ -43,12 +43,12 @@ class TestAddresses:
             namespaces.free(["10.0.0.0/8"], ())
 
     def test_a_home_that_the_node_hides(self) -> None:
-        """Its /run is its own."""
+        """The node has its own /run, so a home directory in /run would be hidden."""
         with pytest.raises(UserError, match="mounts its own folder over /run: set OME_LOCAL_HOME"):
             namespaces.choose(layout.Layout(Path("/run/x")), ())
 
     def test_kept_with_the_cluster(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """And taken into account for the next one, and in certificates and kubeconfigs."""
+        """The address is used for the next cluster, in certificates, and in kubeconfigs."""
         monkeypatch.setenv("OME_LOCAL_HOME", str(tmp_path))
         monkeypatch.setattr(namespaces, "_routes", lambda: ["10.244.1.0/24"])
         kept = [creation.create(layout.layout(name), Spec(real_node=True)) for name in ("a", "b")]
@@ -78,7 +78,7 @@ def test_files_are_valid(node: RealNode) -> None:
 
 
 def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
-    """It listens for them and says so in the Service `kubernetes`; a second one stays out of that."""
+    """The API server listens for pods and is listed in the Service `kubernetes`. A second API server is not listed."""
     ports = {name: 20000 + number for number, name in enumerate(components.PORTS)}
     kept = spec.Kept(Spec(real_node=True), ports, node.network)
     first, second = (
@@ -90,14 +90,14 @@ def test_the_api_server_can_be_reached_from_pods(node: RealNode) -> None:
 
 
 def test_what_is_placed_tolerates_the_taint() -> None:
-    """And nothing more."""
+    """Nothing else is added."""
     [toleration] = PLACED["tolerations"]
     assert toleration == {**TAINT, "operator": "Equal"}
     assert PLACED["nodeSelector"] == {TAINT["key"]: TAINT["value"]}
 
 
 def test_hierarchies_of_both_versions() -> None:
-    """From /proc/mounts."""
+    """The hierarchies come from /proc/mounts."""
     mounts = """\
 tmpfs /sys/fs/cgroup tmpfs rw 0 0
 cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0
@@ -110,17 +110,17 @@ class TestWhyNot:
     """One sentence, before anything is started."""
 
     def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The first thing to be said."""
+        """The user is checked before anything else."""
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         assert str(requirements.why_not()).startswith("A real node creates networks and mounts, which only root may do")
 
     def test_not_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With the way out."""
+        """The message contains a way out."""
         monkeypatch.setattr(requirements.sys, "platform", "darwin")
         assert requirements.why_not() == "A real node runs on Linux, not on darwin: use simulated nodes, or --kind."
 
     def test_no_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It names what to install."""
+        """The message names the packages to install."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(shutil, "which", lambda program, path=None: None)
         monkeypatch.setattr(requirements, "_PLUGIN_FOLDERS", ())
@@ -128,7 +128,7 @@ class TestWhyNot:
         assert str(requirements.why_not()).startswith(said)
 
     def test_a_kernel_that_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The sentence says what was tried and what the kernel said."""
+        """The message states what was tried and the kernel's answer."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(requirements, "_PROBES", (("sh", "echo no >&2; exit 1", "do this in {folder}"),))
         monkeypatch.setattr(requirements, "missing_packages", list)
