@@ -114,9 +114,7 @@ def test_repairs_go_on_while_the_runtime_is_gone() -> None:
 
 
 def test_a_group_whose_leaders_set_is_deleted_is_replaced_from_what_is_stored() -> None:
-    """Pods of the group may still be terminating, in which case the new group has another number; otherwise the number
-    stays.
-    """
+    """While pods of the group are still terminating, the new group has another number; otherwise it keeps the number."""
     shape = Shape(size=2)
     world = settled(shape)
     world.edit(deps=shape.deps(runtime=False))
