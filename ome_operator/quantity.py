@@ -138,7 +138,7 @@ def gpus(container: Mapping[str, Any]) -> int:
 
 def seconds(duration: str) -> float:
     """Return the number of seconds of a duration such as `90s` or `1h30m`, in the format of `api.values.Duration`."""
-    return sum(float(number) * _DURATION[unit] for number, unit in re.findall(r"([0-9.]+)([a-zµ]+)", duration))
+    return sum(float(number) * _DURATION[unit] for number, unit in re.findall(r"(?<![0-9.])([0-9.]++)([a-zµ]++)", duration))
 
 
 def part(value: int | str, whole: int, *, up: bool) -> int:

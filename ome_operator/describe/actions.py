@@ -8,8 +8,9 @@ from typing import NamedTuple
 from ome_operator import keys
 from ome_operator.describe.tree import Tree
 
-_COMMAND = re.compile(r"(.*?)(?:: )?(\b(?:ome|kubectl) [a-z][^;]*)", re.DOTALL)
-"""Pattern of a next step that `describe/diagnosis.py` returns: a sentence, and the command at its end."""
+_COMMAND = re.compile(r"\b(?:ome|kubectl) [a-z]")
+"""Begin of the command in a next step that `describe/diagnosis.py` returns. The command is at the end of a sentence, and
+contains no semicolon."""
 
 
 class Shell(NamedTuple):
@@ -24,10 +25,11 @@ class Shell(NamedTuple):
 
     def step(self, said: str) -> tuple[str, str]:
         """Split a next step into its sentence and the command at its end. Return "" for a part that is missing."""
-        match = _COMMAND.fullmatch(said)
+        match = _COMMAND.search(said, said.rfind(";") + 1)
         if match is None:
             return said, ""
-        return match[1].rstrip(" :"), " ".join([match[2].strip(), *map(shlex.quote, self.flags)])
+        command = said[match.start() :].strip()
+        return said[: match.start()].rstrip(" :"), " ".join([command, *map(shlex.quote, self.flags)])
 
 
 class Action(NamedTuple):

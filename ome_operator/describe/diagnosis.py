@@ -157,11 +157,23 @@ def lacks(message: str) -> list[str]:
     head, found, rest = message.partition(" nodes are available: ")
     if not found or not re.fullmatch(r"\d+/\d+", head):
         return []
-    # A taint is printed as {key: value, …}: commas inside braces do not separate reasons.
-    parts = [part.strip(" .") for part in re.split(r",(?![^{]*\})\s*(?=\d+ )", rest)]
-    matches = (re.fullmatch(r"(\d+) (?:node\(s\) )?(.+)", part, re.DOTALL) for part in parts)
+    matches = (re.fullmatch(r"(\d+) (?:node\(s\) )?(.+)", part.strip(" ."), re.DOTALL) for part in _parts(rest))
     known = [(int(match[1]), match[2]) for match in matches if match]
     return [f"{count(number, 'node')}: {why}" for number, why in sorted(known, key=lambda item: -item[0])]
+
+
+def _parts(reasons: str) -> Iterator[str]:
+    """Yield the reasons in a message of the scheduler. A taint is printed as {key: value, …}: commas inside braces do not
+    separate reasons.
+    """
+    inside, start = False, 0
+    for found in re.finditer(r"[{}]|,\s*+(?=\d++ )", reasons):
+        if found[0] in "{}":
+            inside = found[0] == "{"
+        elif not inside:
+            yield reasons[start : found.start()]
+            start = found.end()
+    yield reasons[start:]
 
 
 def _news(events: Iterable[Seen]) -> list[Seen]:

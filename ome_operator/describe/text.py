@@ -1,6 +1,5 @@
 """Formats lists of numbers and names in a short form."""
 
-import re
 from collections.abc import Iterable
 
 
@@ -26,7 +25,8 @@ def together(found: Iterable[str], shown: int = 3) -> str:
     """
     stems: dict[tuple[str, int], list[int]] = {}
     for name in dict.fromkeys(found):
-        stem, digits = re.fullmatch(r"(.*?)(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+        stem = name.rstrip("0123456789")
+        digits = name[len(stem) :]
         stems.setdefault((stem, len(digits)), []).append(int(digits or 0))
     said = [f"{stem}{_hosts(ends, width)}" for (stem, width), ends in _unpadded(stems).items()]
     return ", ".join(said[:shown]) + (f" and {len(said) - shown} more" if len(said) > shown else "")

@@ -41,7 +41,7 @@ ONLY_OBSERVED = "the request was not sent, because this operator is in observe m
 
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 """Characters that JSON may contain unescaped, but YAML does not allow or reads as the end of a line."""
-_WARNING = re.compile(r'\s*299 \S+ "((?:[^"\\]|\\.)*)"')
+_WARNING = re.compile(r'\b299 \S++ "((?:[^"\\]++|\\.)*+)"')
 
 
 class Applied(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ome_operator.recorder import sections
 from ome_operator.recorder.facts import Unreadable
 from ome_operator.recorder.passes import Pass
-from ome_operator.recorder.redaction import Redaction
+from ome_operator.recorder.redaction import redacted
 from ome_operator.util.json_limits import deeper
 
 FORMAT = 1
@@ -47,7 +47,7 @@ class Recording(NamedTuple):
 
 def to_json(services: Mapping[str, Iterable[Pass]], version: str, why: str, now: datetime) -> dict[str, Any]:
     """Return the JSON of passes; `services` maps `namespace/name` to passes, the oldest first."""
-    recorded = {name: service_json(list(passes)) for name, passes in services.items()}
+    recorded = {name: redacted(unredacted(name, list(passes))) for name, passes in services.items()}
     return head(version, why, now) | {"services": recorded}
 
 
@@ -56,18 +56,19 @@ def head(version: str, why: str, now: datetime) -> dict[str, Any]:
     return {"recording": FORMAT, "ome": version, "written": now.isoformat(), "why": why}
 
 
-def service_json(passes: list[Pass]) -> dict[str, Any]:
-    """Return the JSON of a service's passes, without values that may be secret."""
+def unredacted(service: str, passes: list[Pass]) -> dict[str, Any]:
+    """Return a service's passes as JSON for `redaction.redacted`, with all values. `service` is its `namespace/name`."""
     inputs = [sections.tables(made) for made in passes]
-    decisions = [sections.plain_decision(made.decided) for made in passes]
-    redaction = Redaction(_names(inputs))
-    redaction.find([inputs, decisions])
-    saw = sections.changes(redaction.replaced(tables) for tables in inputs)
     steps = [
-        {"now": made.now.isoformat(), "times": made.times, "saw": changes, "decided": redaction.replaced(decided)}
-        for made, changes, decided in zip(passes, saw, decisions, strict=True)
+        {
+            "now": made.now.isoformat(),
+            "times": made.times,
+            "saw": changes,
+            "decided": sections.plain_decision(made.decided),
+        }
+        for made, changes in zip(passes, sections.changes(inputs), strict=True)
     ]
-    return {"redacted": len(redaction), "passes": steps}
+    return {"service": service, "names": sorted(_names(inputs)), "passes": steps}
 
 
 def _names(inputs: Iterable[sections.Tables]) -> set[str]:

@@ -22,7 +22,7 @@ LIMIT = 4 * 1024 * 1024
 """Maximum bytes of a response that is not a blob: the size of the largest manifest that registries must accept."""
 MEMORY = 64 * MIB
 """Maximum bytes of memory while a response is parsed (`json_limits.parsed`)."""
-_PARAMETER = re.compile(r'(\w+)="([^"]*)"')
+_PARAMETER = re.compile(r'(?<!\w)(\w++)="([^"]*+)"')
 
 
 class OciRegistry(HttpSource):

@@ -12,7 +12,7 @@ from ome_operator.cli.ui.views import Section
 from ome_operator.describe.text import count, numbers, together
 from ome_operator.quantity import moment
 
-_AGE = re.compile(r"(<time [^>]*>)[^<]*(?=</time>)")
+_AGE = re.compile(r"(<time [^<>]*>)[^<]*(?=</time>)")
 """The text of an age ("5m"), which changes although nothing has happened."""
 
 

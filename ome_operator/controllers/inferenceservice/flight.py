@@ -3,13 +3,14 @@
 """
 
 import asyncio
-import gzip
 import json
 import logging
-import os
+import sys
 import tempfile
+from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ome_operator import __version__
 from ome_operator.api import InferenceService
 from ome_operator.core.observed.objects import Deps, Observed, Ref
 from ome_operator.core.reconcile.plan import Plan
-from ome_operator.recorder import recording
+from ome_operator.recorder import recording, writer
 from ome_operator.recorder.passes import Pass, PassRecorder, SharedNodes
 from ome_operator.recorder.store import Recorder
 
@@ -25,9 +26,8 @@ logger = logging.getLogger(__name__)
 
 FILES = 4
 """Number of files that are kept on the disk; the oldest is deleted."""
-LARGEST = 12 * 2**20
-"""When a file has reached this size in bytes, no further service is written to it. `FILES` files of this size fit into
-the chart's volume (64 MiB)."""
+SECONDS = 900.0
+"""Maximum duration of the process that writes a file."""
 
 
 class Flight:
@@ -75,29 +75,52 @@ class Flight:
         now = self._wall()
         path = self._folder / f"ome-recording-{now.strftime('%Y%m%dT%H%M%S%fZ')}.json.gz"
         try:
-            # in a thread, because a thousand services take minutes
-            count = await asyncio.to_thread(_file, path, kept, recording.head(__version__, why, now))
+            self._make_room(path)
+            async with asyncio.timeout(SECONDS):
+                count = await _file(path, kept, recording.head(__version__, why, now))
         except Exception as error:
-            logger.error("cannot write the recording %s: %s", path, error)
+            logger.error("cannot write the recording %s: %s", path, str(error) or type(error).__name__)
             return None
         logger.warning("recording of %d of %d services, for %s: %s", count, len(kept), why, path)
+        return path
+
+    def _make_room(self, path: Path) -> None:
+        """Delete the oldest files, so that with the file at `path`, even if it remains incomplete, FILES files exist."""
         self._files.append(path)
         while len(self._files) > FILES:
             self._files.popleft().unlink(missing_ok=True)
-        return path
 
 
-def _file(path: Path, kept: Mapping[Ref, Iterable[Pass]], head: Mapping[str, object]) -> int:
-    """Write a file that only this user can read. Return the number of services in the file."""
-    where = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    count = 0
-    with os.fdopen(where, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, mtime=0) as file:
-        file.write(json.dumps(dict(head))[:-1].encode() + b', "services": {')
+async def _file(path: Path, kept: Mapping[Ref, tuple[Pass, ...]], head: Mapping[str, object]) -> int:
+    """Write a file in another process, so that texts of tenants that take long do not block this one. Return the number of
+    services in the file. Raises OSError if the process fails.
+    """
+    command = (sys.executable, "-m", writer.__name__, str(path), str(writer.LARGEST))
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        out, error, _ = await asyncio.gather(process.stdout.read(), process.stderr.read(), _send(process, kept, head))
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        lines = error.decode(errors="replace").strip().splitlines()
+        raise OSError(lines[-1] if lines else f"its process ended with code {process.returncode}")
+    return int(out)
+
+
+async def _send(process: Process, kept: Mapping[Ref, tuple[Pass, ...]], head: Mapping[str, object]) -> None:
+    """Send the recordings to the process, which may stop reading when its file is large enough."""
+    assert process.stdin is not None
+    with suppress(ConnectionError):
+        process.stdin.write(json.dumps(dict(head)).encode() + b"\n")
         for ref, passes in kept.items():
-            if raw.tell() > LARGEST:
-                break
-            entry = json.dumps({f"{ref.namespace}/{ref.name}": recording.service_json(list(passes))})[1:-1]
-            file.write((",\n" if count else "\n").encode() + entry.encode())
-            count += 1
-        file.write(b"}}\n")
-    return count
+            process.stdin.write(await asyncio.to_thread(_line, f"{ref.namespace}/{ref.name}", passes))
+            await process.stdin.drain()
+        process.stdin.close()
+
+
+def _line(service: str, passes: tuple[Pass, ...]) -> bytes:
+    return json.dumps(recording.unredacted(service, list(passes))).encode() + b"\n"

@@ -60,8 +60,9 @@ def recordings() -> Iterator[str]:
     assert isinstance(service, InferenceService)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     empty = Pass(now, service, Deps(), Observed(), Decision())
-    yield from recording.to_json({"a/a": [empty]}, "1", "", now)
-    written = recording.service_json([empty])
+    data = recording.to_json({"a/a": [empty]}, "1", "", now)
+    yield from data
+    written = data["services"]["a/a"]
     yield from (f"services{{}}.{name}" for name in written)
     yield from (f"services{{}}.passes[].{name}" for name in written["passes"][0])
     at = "services{}.passes[].saw"

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from ome_operator.controllers.inferenceservice.reconciler import InferenceServic
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reconcile.plan import Plan
 from ome_operator.machinery.life import LEADING
-from ome_operator.recorder import recording
+from ome_operator.recorder import recording, writer
 from ome_operator.recorder.passes import PassRecorder
 from ome_operator.settings import Settings
 from tests.support.fake_api import FakeApi
@@ -72,9 +73,37 @@ async def test_all_services_are_written_when_somebody_asks(tmp_path: Path) -> No
     assert (found.why, list(found.services)) == ("SIGUSR1", ["ns/svc"])
 
 
+async def test_a_recording_is_written_by_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which ends with the operator's patience, also while it reads a text of a tenant."""
+    made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
+    await made.reconcile(SERVICE)
+    started = list[asyncio.subprocess.Process]()
+    create = asyncio.create_subprocess_exec
+
+    async def asleep(*command: Any, **pipes: Any) -> asyncio.subprocess.Process:
+        assert command[:3] == (sys.executable, "-m", "ome_operator.recorder.writer")
+        started.append(await create(sys.executable, "-c", "import time; time.sleep(60)", **pipes))
+        return started[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", asleep)
+    monkeypatch.setattr(flights, "SECONDS", 0.2)
+    assert await made.flight.write("SIGUSR1") is None
+    assert started[0].returncode == -signal.SIGKILL
+
+
+async def test_a_process_that_fails_is_a_line_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = reconciler(lambda *_: Plan(status={"conditions": []}), tmp_path)
+    await made.reconcile(SERVICE)
+    monkeypatch.setattr(writer, "LARGEST", "many")
+    assert await made.flight.write("SIGUSR1") is None
+    assert "cannot write the recording" in caplog.text and "invalid literal" in caplog.text
+
+
 async def test_files_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter(range(100))
-    monkeypatch.setattr(flights, "LARGEST", 0)
+    monkeypatch.setattr(writer, "LARGEST", 0)
     flight = Flight(2**20, lambda: makers.NOW.replace(microsecond=next(moments)), tmp_path)
     for _ in range(FILES + 3):
         assert await flight.write("SIGUSR1")

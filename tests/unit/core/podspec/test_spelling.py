@@ -2,13 +2,14 @@
 field.
 """
 
+import time
 from typing import Any
 
 import pytest
 
 from ome_operator.api import Runtime
 from ome_operator.core.observed.objects import Observed, Refusal
-from ome_operator.core.podspec.spelling import misspelled, translated
+from ome_operator.core.podspec.spelling import MOST, misspelled, translated
 from ome_operator.core.reconcile.sync import sync
 from ome_operator.describe.outcome import outcome
 from tests.support import parts
@@ -125,3 +126,17 @@ def test_a_new_service_says_it_of_its_pods() -> None:
         "InvalidPod",
         "spec.engine.minReplica is not a field of a pod: did you mean minReplicas?",
     )
+
+
+def test_fifty_thousand_misspelled_fields_take_no_time() -> None:
+    """A service of 1 MB took 3.5 s of the operator's loop after each edit."""
+    fields = {f"livenessProb{number}": 1 for number in range(50_000)}
+    service = parts.service(engine={"runner": {"name": "ome-container", **fields}})
+    begin = time.process_time()
+    said = misspelled(service, None)
+    took = time.process_time() - begin
+    assert len(said) == MOST and took < 0.5
+    message = "".join(f".spec.template.spec.containers.{name}: field not declared in schema " for name in fields)
+    begin = time.process_time()
+    assert translated(message, service, None).count("did you mean livenessProbe?") == MOST
+    assert time.process_time() - begin < 0.5
