@@ -101,25 +101,35 @@ def redundant_experts(experts: int, gpus: int, spare: int) -> int:
     return -experts % gpus + (0 if experts % gpus else spare * gpus)
 
 
-def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices") -> Uneven | None:
+def block(model: ModelFacts, width: int, pieces: int, matrices: str = "matrices", *, uncut: bool = False) -> Uneven | None:
     """Check that a matrix of `width` columns can be cut into `pieces` pieces of complete quantization blocks. Return None
     if it can.
 
     The values of a block share a scale, so a block cannot be divided between two GPUs. The check always passes for a model
-    without blocks. `matrices` is the name of the matrix in the message.
+    without blocks. `matrices` is the name of the matrix in the message. `uncut` is true for matrices that need complete
+    blocks even if they are not cut; SGLang requires this of experts (layers/quantization/fp8.py).
     """
     quantization = model.facts.quantization
-    if quantization is None or not quantization.block or whole_blocks(width, pieces, quantization.block[1]):
+    if quantization is None or not quantization.block or whole_blocks(width, pieces, quantization.block[1], uncut=uncut):
         return None
     blocks = f"{quantization.name} blocks of {quantization.block[1]} columns"
-    return Uneven(
-        Division.BLOCKS,
-        (f"{matrices} {width} columns wide cannot be cut into {pieces} pieces that consist of whole {blocks}"),
-    )
+    cut = f"be cut into {pieces} pieces that consist" if pieces > 1 else "consist"
+    return Uneven(Division.BLOCKS, f"{matrices} {width} columns wide cannot {cut} of whole {blocks}")
 
 
-def whole_blocks(width: int, pieces: int, columns: int) -> bool:
+def whole_blocks(width: int, pieces: int, columns: int, *, uncut: bool = False) -> bool:
     """Return whether a matrix of `width` columns divides into `pieces` pieces of complete blocks, each with `columns`
-    columns. The result is always true for one piece.
+    columns. The result is always true for one piece, unless `uncut` is true.
     """
-    return pieces <= 1 or (width % pieces == 0 and width // pieces % columns == 0)
+    if pieces <= 1 and not uncut:
+        return True
+    return pieces > 0 and width % pieces == 0 and width // pieces % columns == 0
+
+
+def possible_pieces(width: int, columns: int) -> tuple[int, ...]:
+    """Return all numbers of pieces into which a matrix of `width` columns can be cut so that each piece consists of complete
+    blocks of `columns` columns; () if the matrix itself does not consist of complete blocks.
+    """
+    if width % columns:
+        return ()
+    return tuple(pieces for pieces in range(1, width // columns + 1) if width // columns % pieces == 0)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ome_operator.api.learned import Facts
+from ome_operator.modelinfo.architecture import layer_widths
+from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.weight_sizes import WeightBytes
 
 BF16, FP8 = "bfloat16", "fp8"
@@ -21,7 +23,8 @@ class ModelFacts:
     facts: Facts
     weights: WeightBytes | None
     widths: tuple[int, ...]
-    """Numbers of columns of the matrices that tensor parallelism cuts."""
+    """Numbers of columns of the matrices that tensor parallelism cuts: of an MoE model first the width of an expert, then
+    that of the layers without experts if it has such layers."""
 
     @property
     def layers(self) -> int:
@@ -58,7 +61,5 @@ def cache_type(written: str | None) -> str:
 
 
 def matrix_widths(config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the numbers of columns of the matrices that tensor parallelism cuts, from the content of a config.json."""
-    return tuple(
-        config[name] for name in ("moe_intermediate_size", "intermediate_size") if isinstance(config.get(name), int)
-    )
+    """Return `ModelFacts.widths` from the content of a config.json; () for an MoE model whose experts are not known."""
+    return layer_widths(text_part(config))

@@ -276,31 +276,6 @@ def experts_divide(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
-    "blocks-divide",
-    Severity.ERROR,
-    "TP cuts a weight matrix inside a quantization block",
-    ignored="The engine exits with `is not divisible by weight quantization block_n` when it builds its layers.",
-    evidence="SGLang 0.5.23, layers/quantization/fp8.py: each part of a matrix must consist of complete blocks, because "
-    "each block has a single scale.",
-)
-def blocks_divide(subject: Subject) -> Iterator[Hit]:
-    quantization = subject.model.facts.quantization if subject.model is not None else None
-    for role, start, found in engines(subject):
-        if subject.model is None or quantization is None or not quantization.block or not found.tp or not found.ep:
-            continue
-        experts_cut = found.tp // found.ep
-        dense = start.whole("--moe-dense-tp-size") or found.tp
-        narrow, *wide = sorted(subject.model.widths) or [0]
-        for width, pieces, name in ((narrow, experts_cut, "experts"), *((width, dense, "dense layers") for width in wide)):
-            if uneven := division.block(subject.model, width, pieces, name):
-                remedy = (
-                    f"choose sizes that cut the matrix into at most {width // quantization.block[1]} pieces: a larger "
-                    "--ep-size, or --moe-dense-tp-size=1"
-                )
-                yield Hit(locate(role, start, "--ep-size", "--tp-size"), uneven.sentence, remedy)
-
-
-@rule(
     "dense-tp",
     Severity.ERROR,
     "Dense layers have a parallel size that the engine does not accept",
@@ -335,5 +310,5 @@ def chunk_pages(subject: Subject) -> Iterator[Hit]:
 
 RULES: tuple[Rule, ...] = (
     nnodes_missing, nnodes_differ, ranks_differ, ranks_limits_differ, tp_divides_nodes, gpus_too_few, gpus_idle, gpus_none,
-    dp_divides_tp, dp_both, heads_divide, ep_divides_tp, experts_divide, blocks_divide, dense_tp, chunk_pages,
+    dp_divides_tp, dp_both, heads_divide, ep_divides_tp, experts_divide, dense_tp, chunk_pages,
 )  # fmt: skip

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.api import AcceleratorClass, Model, Runtime
+from ome_operator.api import AcceleratorClass, Facts, Model, Runtime
+from ome_operator.api.learned import Quantization
 from ome_operator.api.well_known import WellKnown
 from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.cookbook.library import memory, published_config
 from ome_operator.core.observed.validation import RenderedComponent
 from ome_operator.core.selection.model_profile import facts_of, learned
 from ome_operator.modelinfo.extract import CONFIG, facts
+from ome_operator.modelinfo.quantization import NONE, named, quantization
 from ome_operator.modelinfo.weight_sizes import weight_bytes
 from ome_operator.util.memoize import memoize_by_identity
 
@@ -26,7 +28,18 @@ def model_facts(model: Model, well_known: WellKnown) -> ModelFacts:
         return ModelFacts(model.name, facts_of(model, well_known)[0], None, ())
     seen = learned(model)
     read = seen if seen.experts or seen.attention else facts({CONFIG: json.dumps(config)})
-    return ModelFacts(model.name, read, weight_bytes(config), matrix_widths(config))
+    return ModelFacts(model.name, read, weight_bytes(config, quantized=_stored(model, seen)), matrix_widths(config))
+
+
+def _stored(model: Model, seen: Facts) -> Quantization | None:
+    """Return the quantization of the stored weights if it is not the one in the config: the quantization that was read from
+    the files, such as that of hf_quant_config.json, or the one that the spec names. None if the config decides.
+    """
+    if seen.quantization is not None:
+        return seen.quantization
+    written, config = model.spec.quantization, model.spec.model_configuration
+    stated = quantization(config) if isinstance(config, Mapping) else None
+    return named(written) if written and stated is not None and stated.name == NONE else None
 
 
 def _config(model: Model) -> Mapping[str, Any] | None:

@@ -5,6 +5,7 @@ from itertools import islice
 
 from ome_operator.lint import (
     arguments,
+    blocks,
     contradictions,
     disaggregation,
     division,
@@ -59,7 +60,7 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Arguments and variables": arguments.RULES,
     "Combinations of arguments": contradictions.RULES,
     "Arguments and the model": model_flags.RULES,
-    "Sizes that must divide": division.RULES,
+    "Sizes that must divide": (*division.RULES, *blocks.RULES),
     "Ranks of a group": rendezvous.RULES,
     "Memory of a rank": memory.RULES,
     "Experts": experts.RULES,

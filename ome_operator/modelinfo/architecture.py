@@ -5,10 +5,13 @@ The parameters of all tensors are counted layer by layer. The result is correct 
 for every other family `count_parameters` returns None instead of a wrong number.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ome_operator.api.learned import Attention, Experts
-from ome_operator.modelinfo.json_fields import Config, string, whole_number
+from ome_operator.modelinfo.experts import experts, is_dense, layer_count
+from ome_operator.modelinfo.json_fields import Config, string, text_part, whole_number
 
 FAMILIES = frozenset(
     {
@@ -20,8 +23,32 @@ FAMILIES = frozenset(
 """Values of `model_type` for which the parameters can be counted."""
 _EXPERTS_AS_WIDE = frozenset({"gpt_oss", "llama4_text", "mixtral", "minimax_m2"})
 """Families in which `intermediate_size` is the width of one expert."""
-_MOST_LAYERS = 10_000
-"""Maximum number of layers whose experts are counted, because they are counted one by one."""
+_HEADS_SHARE_NOTHING = frozenset({"llama", "deepseek_v2"})
+"""Families in which the number of key-value heads is the number of heads if the config does not contain it."""
+_HEAD_DIM: Mapping[str, int] = MappingProxyType(
+    {"qwen3": 128, "qwen3_vl_text": 128, "gpt_oss": 64, "minimax_m2": 128, "llama4_text": 128}
+)
+"""Dimension of a head if the config does not contain it. In the other families it is the hidden size divided by the number
+of heads."""
+_BIASED = frozenset({"glm4v_moe_text", "gpt_oss"})
+"""Families in which the attention has biases if the config does not contain `attention_bias`."""
+_NEVER_BIASED = frozenset({"mistral", "mixtral", "minimax_m2"})
+"""Families that do not read `attention_bias`."""
+_WINDOWED = frozenset({"gpt_oss", "llama4_text"})
+"""Families in which SGLang 0.5.23 (configs/model_config.py) keeps only a window of tokens in the cache of some layers. It
+keeps every token in all layers of the other `FAMILIES`."""
+_CHUNK = 8192
+"""Llama 4's window in tokens if its config does not contain the field."""
+_Decide = Callable[[bool, bool], bool]
+_TIES: Mapping[str, _Decide] = MappingProxyType(
+    {
+        **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe", "kimi_k25", "mistral3", "internvl"), lambda outer, inner: outer),
+        **dict.fromkeys(("llama4",), lambda outer, inner: inner),
+        **dict.fromkeys(("glm4v_moe", "qwen2_5_vl", "llava", "llava_onevision"), lambda outer, inner: outer or inner),
+    }
+)
+"""`model_type` of a config in two parts → whether the matrices are tied, from `tie_word_embeddings` of the whole and of its
+text part, as the classes of transformers 5.24 decide it."""
 
 
 @dataclass(frozen=True)
@@ -32,141 +59,193 @@ class Count:
     active: int
     routed: int = 0
     """Number of parameters of all routed experts."""
+    shared: int = 0
+    """Number of parameters of all shared experts."""
+    dense: int = 0
+    """Number of parameters of the matrices after attention in layers without experts."""
+    attention: int = 0
+    """Number of parameters of the attention, without its output matrices."""
+    outputs: int = 0
+    """Number of parameters of the output matrices of the attention."""
 
-
-def experts(text: Config) -> Experts | None:
-    """Return the experts of a model; None for a dense model, and if the config does not state the number of experts per
-    token.
-    """
-    routed = whole_number(text, "n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
-    per_token = whole_number(text, "num_experts_per_tok", "experts_per_token", "moe_top_k", "moe_topk", "top_k")
-    layers = whole_number(text, "num_hidden_layers")
-    if not routed or not per_token or layers is None or layers > _MOST_LAYERS:
-        return None
-    shared = whole_number(text, "n_shared_experts", "num_shared_experts")
-    if shared is None:
-        shared = 1 if whole_number(text, "shared_expert_intermediate_size") or text.get("model_type") == "llama4_text" else 0
-    return Experts(routed=routed, shared=shared, per_token=per_token, layers=_layers_with_experts(text, layers))
-
-
-def _layers_with_experts(text: Config, layers: int) -> int:
-    named = text.get("moe_layers")
-    if isinstance(named, list) and named:
-        return len(named)
-    frequency = text.get("moe_layer_freq")
-    if isinstance(frequency, list):
-        return sum(value == 1 for value in frequency)
-    step = whole_number(text, "interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_freq") or 1
-    first = whole_number(text, "first_k_dense_replace") or 0
-    listed = text.get("mlp_only_layers")
-    dense = {number for number in listed if type(number) is int} if isinstance(listed, list) else set()
-    if "first_k_dense_replace" in text:  # DeepSeek numbers the layers from 0, the other families from 1
-        return sum(number >= first and number % step == 0 for number in range(layers))
-    return sum((number + 1) % step == 0 and number not in dense for number in range(layers))
+    @property
+    def parts(self) -> Mapping[str, int]:
+        """The parameters of the matrices that a quantization may include besides routed experts, by the field's name."""
+        return {"attention": self.attention, "outputs": self.outputs, "dense": self.dense, "shared": self.shared}
 
 
 def attention(text: Config) -> Attention | None:
-    """Return the shapes of the attention layers, or None if the config does not state the number of heads."""
+    """Return the shapes of the attention layers, or None if the config does not state the numbers of heads. A value that
+    the config does not contain is the default of its family; it is unknown for a family that is not in `FAMILIES`.
+    """
     heads, hidden = whole_number(text, "num_attention_heads", "n_heads"), whole_number(text, "hidden_size", "d_model")
-    if not heads:
+    kv_heads = whole_number(text, "num_key_value_heads")
+    kind = string(text, "model_type") or ""
+    if kv_heads is None and (kind in _HEADS_SHARE_NOTHING or (kind in FAMILIES and "num_key_value_heads" in text)):
+        kv_heads = heads
+    if not heads or not kv_heads:
         return None
-    rank = whole_number(text, "kv_lora_rank")
-    layer_kinds = text.get("layer_types")
-    sliding = sum(kind == "sliding_attention" for kind in layer_kinds) if isinstance(layer_kinds, list) else 0
+    rank, dimension = whole_number(text, "kv_lora_rank"), whole_number(text, "head_dim")
+    if dimension is None and kind in FAMILIES:
+        dimension = _HEAD_DIM.get(kind) or (hidden // heads if hidden else None)
+    sliding, window = _sliding(text, kind)
     fields: dict[str, int | None] = {
-        "head_dim": whole_number(text, "head_dim") or (hidden // heads if hidden and not rank else None),
-        "sliding_window": whole_number(text, "sliding_window") if sliding else None,
+        "head_dim": dimension or None,
+        "sliding_window": window if sliding else None,
         "sliding_layers": sliding or None,
     }
     if rank:
         names = ("kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
         fields |= {"head_dim": None} | {name: whole_number(text, name) for name in names}
     values = {name: value for name, value in fields.items() if value is not None}
-    return Attention(heads=heads, kv_heads=whole_number(text, "num_key_value_heads") or heads, **values)
+    return Attention(heads=heads, kv_heads=kv_heads, **values)
+
+
+def _sliding(text: Config, kind: str) -> tuple[int, int | None]:
+    """Return the number of layers whose cache keeps only a window of tokens, and the window in tokens."""
+    layers, kinds = layer_count(text), text.get("layer_types")
+    if layers is None:
+        return 0, None
+    if kind == "llama4_text":  # every fourth layer keeps all tokens, as SGLang computes it
+        window = whole_number(text, "attention_chunk_size") if "attention_chunk_size" in text else _CHUNK
+        return layers - layers // 4 if window else 0, window
+    listed = kinds[:layers] if isinstance(kinds, list) else []
+    return listed.count("sliding_attention"), whole_number(text, "sliding_window")
 
 
 def cache_numbers_per_token(text: Config, attention_shape: Attention | None) -> int | None:
     """Return how many numbers the KV cache stores per token, over all layers that store every token (without
     sliding-window layers); None if unknown.
     """
-    layers = whole_number(text, "num_hidden_layers")
-    if attention_shape is None or layers is None or not _is_known_family(text):
+    layers, kind = layer_count(text), string(text, "model_type")
+    if attention_shape is None or layers is None or kind not in FAMILIES:
         return None
     if attention_shape.kv_lora_rank:
         return layers * (attention_shape.kv_lora_rank + (attention_shape.qk_rope_head_dim or 0))
     if attention_shape.head_dim is None:
         return None
-    return 2 * attention_shape.kv_heads * attention_shape.head_dim * (layers - (attention_shape.sliding_layers or 0))
+    windowed = (attention_shape.sliding_layers or 0) if kind in _WINDOWED else 0
+    return 2 * attention_shape.kv_heads * attention_shape.head_dim * (layers - windowed)
 
 
-def _is_known_family(text: Config) -> bool:
-    return string(text, "model_type") in FAMILIES
+def tied(config: Config) -> bool | None:
+    """Return whether the embedding is also the output matrix of a model. In a config without the field it is not, which is
+    the default of every one of `FAMILIES`.
 
-
-def count_parameters(text: Config, attention_shape: Attention | None, mixture: Experts | None, tied: bool) -> Count | None:
-    """Return the numbers of parameters, calculated from the shapes of the tensors; None for an unknown family or a
-    missing size. `tied` is true if the embedding is also the output matrix.
+    Return None if the two parts of a multimodal config differ and the family is not one of those whose code decides.
     """
-    hidden, layers = whole_number(text, "hidden_size"), whole_number(text, "num_hidden_layers")
+    text = text_part(config)
+    outer, inner = bool(config.get("tie_word_embeddings")), bool(text.get("tie_word_embeddings"))
+    if text is config or outer == inner:
+        return inner
+    decide = _TIES.get(string(config, "model_type") or "")
+    return decide(outer, inner) if decide is not None else None
+
+
+def count_parameters(
+    text: Config, attention_shape: Attention | None, mixture: Experts | None, tied: bool | None
+) -> Count | None:
+    """Return the numbers of parameters, calculated from the shapes of the tensors; None for an unknown family, a missing
+    size, and experts that are not known. `tied` is the result of the function of this name.
+    """
+    hidden, layers = whole_number(text, "hidden_size"), layer_count(text)
     vocabulary, intermediate = whole_number(text, "vocab_size"), whole_number(text, "intermediate_size")
-    if not (_is_known_family(text) and attention_shape and hidden and layers and vocabulary and intermediate):
+    kind = string(text, "model_type") or ""
+    if not (kind in FAMILIES and attention_shape and hidden and layers and vocabulary and intermediate) or tied is None:
+        return None
+    if mixture is None and not is_dense(text):
         return None
     embedding = vocabulary * hidden
     head = 0 if tied else embedding
-    attention_and_norms = layers * (_attention(text, hidden, attention_shape) + 2 * hidden) + hidden
-    dense_width = whole_number(text, "intermediate_size_mlp") or intermediate
-    if mixture is None:
-        body = attention_and_norms + layers * 3 * hidden * dense_width
-        return Count(embedding + head + body, embedding + body)
-    expert, shared = _expert(text, hidden, intermediate), _router_and_shared_experts(text, hidden, intermediate, mixture)
-    dense = (layers - mixture.layers) * 3 * hidden * dense_width
-    body = attention_and_norms + dense + mixture.layers * shared
-    routed = mixture.layers * mixture.routed * expert
-    total = body + routed
+    inputs, outputs = _attention(text, kind, hidden, attention_shape)
+    norms = (2 * layers + 1) * hidden
+    width = _dense_width(text) or intermediate
+    one_dense = 3 * hidden * width + (2 * width + hidden if text.get("mlp_bias") else 0)
+    dense = (layers - (mixture.layers if mixture else 0)) * one_dense
+    rest = layers * (inputs + outputs) + norms + dense
+    routed = shared = chosen = 0
+    if mixture is not None:
+        wide = _expert_width(text)
+        if not wide:
+            return None
+        expert = 3 * hidden * wide + (2 * wide + hidden if kind == "gpt_oss" else 0)
+        shared = mixture.layers * _shared_experts(text, hidden, wide, mixture)
+        routed, chosen = mixture.layers * mixture.routed * expert, mixture.layers * mixture.per_token * expert
+        rest += mixture.layers * _router(text, kind, hidden, mixture) + shared
     # Every token uses the matrix before the last softmax, also where that matrix is the embedding itself.
-    return Count(embedding + head + total, embedding + body + mixture.layers * mixture.per_token * expert, routed)
+    return Count(
+        total=embedding + head + rest + routed,
+        active=embedding + rest + chosen,
+        routed=routed,
+        shared=shared,
+        dense=dense,
+        attention=layers * inputs,
+        outputs=layers * outputs,
+    )
 
 
-def _attention(text: Config, hidden: int, seen: Attention) -> int:
-    """Return the number of parameters of the attention in one layer."""
+def layer_widths(text: Config) -> tuple[int, ...]:
+    """Return the width of an expert, then the width of layers without experts, of those that the model has; () if one of
+    them is not known.
+    """
+    mixture, dense = experts(text), _dense_width(text)
+    if mixture is None:
+        return (dense,) if dense and is_dense(text) else ()
+    wide = _expert_width(text)
+    if not wide:
+        return ()
+    return (wide, dense) if dense and mixture.layers < (layer_count(text) or 0) else (wide,)
+
+
+def _expert_width(text: Config) -> int | None:
+    kind = string(text, "model_type")
+    return whole_number(text, "intermediate_size" if kind in _EXPERTS_AS_WIDE else "moe_intermediate_size")
+
+
+def _dense_width(text: Config) -> int | None:
+    return whole_number(text, "intermediate_size_mlp") or whole_number(text, "intermediate_size")
+
+
+def _attention(text: Config, kind: str, hidden: int, seen: Attention) -> tuple[int, int]:
+    """Return the numbers of parameters of the attention in one layer: without its output matrix, and of this matrix."""
+    biased = bool(text.get("attention_bias", kind in _BIASED)) and kind not in _NEVER_BIASED
     if seen.kv_lora_rank:
         rank, rope = seen.kv_lora_rank, seen.qk_rope_head_dim or 0
         nope, value = seen.qk_nope_head_dim or 0, seen.v_head_dim or 0
         query = seen.heads * (nope + rope)
         q = hidden * seen.q_lora_rank + seen.q_lora_rank * (query + 1) if seen.q_lora_rank else hidden * query
-        return q + hidden * (rank + rope) + rank + rank * seen.heads * (nope + value) + seen.heads * value * hidden
+        biases = (seen.q_lora_rank or 0) + rank + rope if biased else 0
+        inputs = q + hidden * (rank + rope) + rank + rank * seen.heads * (nope + value) + biases
+        return inputs, seen.heads * value * hidden + (hidden if biased else 0)
     width = seen.head_dim or 0
     queries, keys = seen.heads * width, seen.kv_heads * width
-    kind = string(text, "model_type") or ""
-    extra = 0
-    if text.get("attention_bias") or kind.startswith("qwen2"):
-        extra += queries + 2 * keys
-    if kind == "gpt_oss":  # a bias of the output, and a sink for each head
-        extra += hidden + seen.heads
-    if kind.startswith("qwen3") or (kind != "llama4_text" and text.get("use_qk_norm")):  # Llama 4's norm has no weights
-        extra += 2 * width
-    return hidden * (2 * queries + 2 * keys) + extra
+    inputs, outputs = hidden * (queries + 2 * keys), hidden * queries
+    if biased or kind.startswith("qwen2"):
+        inputs += queries + 2 * keys
+    if biased and not kind.startswith(("qwen2", "glm4")):
+        outputs += hidden
+    if kind == "gpt_oss":  # a sink for each head
+        inputs += seen.heads
+    if kind == "minimax_m2":  # the norms span all heads
+        inputs += queries + keys
+    elif kind.startswith("qwen3") or (kind == "glm4_moe" and text.get("use_qk_norm")):
+        inputs += 2 * width
+    return inputs, outputs
 
 
-def _expert(text: Config, hidden: int, inner: int) -> int:
-    """Return the number of parameters of one routed expert."""
-    width = inner if text.get("model_type") in _EXPERTS_AS_WIDE else whole_number(text, "moe_intermediate_size") or inner
-    biases = 2 * width + hidden if text.get("model_type") == "gpt_oss" else 0
-    return 3 * hidden * width + biases
+def _router(text: Config, kind: str, hidden: int, mixture: Experts) -> int:
+    """Return the number of parameters of one layer's router, including the gate of a shared expert."""
+    corrected = kind in ("gpt_oss", "glm4_moe", "glm4v_moe_text", "minimax_m2") or text.get("topk_method") == "noaux_tc"
+    gate = hidden if whole_number(text, "shared_expert_intermediate_size") else 0
+    return mixture.routed * hidden + (mixture.routed if corrected else 0) + gate
 
 
-def _router_and_shared_experts(text: Config, hidden: int, inner: int, mixture: Experts) -> int:
-    """Return the number of parameters of one layer's router and of the experts that process every token."""
-    kind: object = text.get("model_type")
-    router = mixture.routed * hidden
-    if kind in ("gpt_oss", "glm4_moe", "minimax_m2") or text.get("topk_method") == "noaux_tc":
-        router += mixture.routed
-    wide = whole_number(text, "shared_expert_intermediate_size")
-    if wide:  # Qwen2: a shared expert with its own width and a gate
-        return router + 3 * hidden * wide + hidden
-    return router + mixture.shared * 3 * hidden * (
-        inner if kind in _EXPERTS_AS_WIDE else whole_number(text, "moe_intermediate_size") or inner
-    )
+def _shared_experts(text: Config, hidden: int, width: int, mixture: Experts) -> int:
+    """Return the number of parameters of one layer's shared experts. `width` is the width of a routed expert; Qwen 2's
+    shared expert has its own.
+    """
+    own = whole_number(text, "shared_expert_intermediate_size")
+    return 3 * hidden * (own or mixture.shared * width)
 
 
 def context(config: Config, text: Config) -> int | None:

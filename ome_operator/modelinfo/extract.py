@@ -7,10 +7,11 @@ An agent reads these files on its node (`FILES`, and the header of every safeten
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
-from ome_operator.api.learned import Facts, Named
+from ome_operator.api.learned import Facts, Named, Quantization
 from ome_operator.modelinfo import architecture, gguf
+from ome_operator.modelinfo.experts import experts, layer_count, unread_experts
 from ome_operator.modelinfo.json_fields import LARGEST, Config, short, string, text_part, whole_number
-from ome_operator.modelinfo.quantization import quantization
+from ome_operator.modelinfo.quantization import has_fp4_experts, quantization
 from ome_operator.modelinfo.safetensors import Tensors, combined, index_sizes, tensors
 from ome_operator.util.json_limits import MIB, TooLarge, parsed
 
@@ -107,8 +108,8 @@ def _drop_large_numbers(found: dict[str, Any], unknown: list[str]) -> None:
 def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict[str, Any]:
     text = text_part(config)
     architectures = config.get("architectures") or text.get("architectures")
-    attention, mixture = architecture.attention(text), architecture.experts(text)
-    count = architecture.count_parameters(text, attention, mixture, _tied(config, text))
+    attention, mixture = architecture.attention(text), experts(text)
+    count = architecture.count_parameters(text, attention, mixture, architecture.tied(config))
     numbers = architecture.cache_numbers_per_token(text, attention)
     quantized = quantization(config, modelopt)
     version = string(config, "transformers_version")
@@ -120,7 +121,7 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
         "framework": Named(name="transformers", **({"version": version} if version else {})),
         "parameters": count.total if count else None,
         "active_parameters": count.active if count else None,
-        "layers": whole_number(text, "num_hidden_layers", "n_layers", "n_layer"),
+        "layers": layer_count(text),
         "draft_layers": whole_number(text, "num_nextn_predict_layers", "num_mtp_modules"),
         "hidden_size": whole_number(text, "hidden_size", "d_model", "n_embd"),
         "vocabulary": whole_number(text, "vocab_size"),
@@ -134,10 +135,12 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
     for name, field in (
         ("architecture", "architectures"),
         ("layers", "num_hidden_layers"),
-        ("attention", "attention heads"),
+        ("attention", "the numbers of attention heads and key-value heads"),
     ):
         if fields[name] is None:
             unknown.append(f"{name}: {CONFIG} does not contain {field}")
+    if why := unread_experts(text):
+        unknown.append(f"experts: {why}")
     if fields["context_length"] is None:
         unknown.append(f"contextLength: {CONFIG} does not contain it")
     if quantized is None:
@@ -145,14 +148,6 @@ def _config(config: Config, modelopt: Config | None, unknown: list[str]) -> dict
     if numbers is None and attention is not None:
         unknown.append(f"kvBytesPerToken: the cache of model type {string(text, 'model_type') or '(none)'} is not known")
     return fields
-
-
-def _tied(config: Config, text: Config) -> bool:
-    """Return whether the embedding is also the output matrix. The configs of families in which it never is do not contain
-    the field.
-    """
-    tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings"))
-    return bool(tied)
 
 
 def _pipeline(index: Config) -> dict[str, Any]:
@@ -172,7 +167,7 @@ def _sizes(
     size, parameters = (_read(files, INDEX, MEMORY[INDEX], unknown, index_sizes) if files else None) or (None, None)
     if headers:
         quantized, problems = facts_so_far.get("quantization"), len(unknown)
-        totals = combined(_totals(headers, quantized.bits if quantized else None, unknown))
+        totals = combined(_totals(headers, quantized, unknown))
         if totals is not None:
             size, parameters = sum(totals.bytes.values()), totals.parameters
             fields["tensor_bytes"] = totals.bytes
@@ -185,7 +180,11 @@ def _sizes(
     return fields
 
 
-def _totals(headers: Mapping[str, str | bytes], bits: int | None, unknown: list[str]) -> Iterator[Tensors | None]:
+def _totals(
+    headers: Mapping[str, str | bytes], quantized: Quantization | None, unknown: list[str]
+) -> Iterator[Tensors | None]:
     """Yield the totals of each header, and None for a header that cannot be parsed."""
+    bits = quantized.bits if quantized else None
+    packed = quantized is not None and has_fp4_experts(quantized)
     for name in headers:
-        yield _read(headers, name, HEADER_MEMORY, unknown, lambda header: tensors(header, bits))
+        yield _read(headers, name, HEADER_MEMORY, unknown, lambda header: tensors(header, bits, packed_experts=packed))

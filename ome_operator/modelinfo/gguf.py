@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from ome_operator.api.learned import Quantization
 
 METHOD = "gguf"
-_TYPE = re.compile(r"[-._](I?Q\d(?:_[0-9A-Z]+)*|TQ\d_\d|MXFP4(?:_MOE)?|BF16|F16|F32)(?=[-._])", re.IGNORECASE)
+_TYPE = re.compile(r"[-._](I?Q\d(?:_[0-9A-Z]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32)(?=[-._])", re.IGNORECASE)
+_BESIDE = re.compile(r"(^|[-._])(mmproj|imatrix|mtp)([-._]|$)", re.IGNORECASE)
+"""Names of files that are not the model: the projector of images, the matrix of a quantization, and draft layers."""
 _PLAIN = frozenset({"bf16", "f16", "f32"})
 
 
 def quantization(names: Iterable[str]) -> Quantization | None:
     """Return the quantization of a checkpoint, such as q4_k_m; None if the file names contain no quantization or several."""
-    kinds = {matches[-1].lower() for name in names if (matches := _TYPE.findall(name.rpartition("/")[2]))}
+    files = [file for name in names if not _BESIDE.search(file := name.rpartition("/")[2])]
+    kinds = {matches[-1].lower() for file in files if (matches := _TYPE.findall(file))}
     if len(kinds) != 1:
         return None
     (kind,) = kinds

@@ -1,5 +1,7 @@
 """Determine the quantization that a model's files state. The names of quantizations are the same for all formats."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ome_operator.api.learned import Quantization
@@ -9,6 +11,16 @@ NONE = "none"
 _MODELOPT = {
     "NVFP4": ("nvfp4", 4), "FP8": ("fp8", 8), "W4A16_AWQ": ("awq", 4), "W4A8_AWQ": ("awq", 4), "INT8_SQ": ("int8", 8),
 }  # fmt: skip
+_BITS: Mapping[str, int] = MappingProxyType(
+    {NONE: 0, "fp8": 8, "fbgemm_fp8": 8, "int8": 8, "int4": 4, "mxfp4": 4, "nvfp4": 4, "awq": 4}
+)
+"""Name of a quantization → bits of a weight, 0 for weights that are not quantized. GPTQ and bitsandbytes have several."""
+_UNCHANGED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
+"""Fields that list the modules whose weights are not quantized."""
+_MOST_UNCHANGED = 100_000
+"""Maximum number of listed modules that are read."""
+_FP4_GROUPS: Mapping[str, int] = MappingProxyType({"mxfp4": 32, "nvfp4": 16})
+"""Format with 4-bit numbers → number of weights that share a scale."""
 _ALIKE = {"mxfp4": ("mxfp4", 4), "nvfp4": ("nvfp4", 4), "fbgemm_fp8": ("fbgemm_fp8", 8), "fp8": ("fp8", 8)}
 
 
@@ -17,18 +29,66 @@ def quantization(config: Config, modelopt: Config | None = None) -> Quantization
 
     A config that mentions no quantization means weights that are not quantized.
     """
-    settings = section(config, "quantization_config") or section(text_part(config), "quantization_config")
-    settings = settings or section(text_part(config), "compression_config")
-    if not settings and modelopt:
-        settings = {"quant_method": "modelopt", **section(modelopt, "quantization")}
+    settings = _settings(config, modelopt)
     if not settings:
         return Quantization(name=NONE)
-    method = (string(settings, "quant_method", "quant_type") or ("modelopt" if "quant_algo" in settings else "")).lower()
+    method = _method(settings)
+    if method == "fp8" and (experts := _experts_format(config, settings)):
+        return _made(experts, method, bits=4, group_size=_FP4_GROUPS[experts])
     if method == "compressed-tensors":
         return _compressed(settings)
     if method in ("modelopt", "modelopt_fp4"):
         return _modelopt(settings)
     return _plain(settings, method)
+
+
+def has_fp4_experts(quantized: Quantization) -> bool:
+    """Return whether only the routed experts have 4 bits, and the other matrices are FP8."""
+    return quantized.method == "fp8" and quantized.name in _FP4_GROUPS
+
+
+def named(name: str) -> Quantization | None:
+    """Return the quantization that a model's author describes by its name alone; None for a name without a number of
+    bits.
+    """
+    bits = _BITS.get(name.lower())
+    return Quantization(name=name.lower(), bits=bits or None) if bits is not None else None
+
+
+def unchanged_modules(config: Config, modelopt: Config | None = None) -> list[str] | None:
+    """Return the names, or patterns of names, of the modules that the files list as not quantized; None without a list."""
+    settings = _settings(config, modelopt)
+    lists = [settings[name] for name in _UNCHANGED if isinstance(settings.get(name), list)]
+    if not lists:
+        return None
+    return [name for listed in lists for name in listed[:_MOST_UNCHANGED] if isinstance(name, str)]
+
+
+def _settings(config: Config, modelopt: Config | None) -> Config:
+    """Return the settings of the quantization in config.json or in hf_quant_config.json; {} if there are none."""
+    text = text_part(config)
+    settings = section(config, "quantization_config") or section(text, "quantization_config")
+    settings = settings or section(text, "compression_config")
+    if not settings and modelopt:
+        settings = {"quant_method": "modelopt", **section(modelopt, "quantization")}
+    return settings
+
+
+def _method(settings: Config) -> str:
+    return (string(settings, "quant_method", "quant_type") or ("modelopt" if "quant_algo" in settings else "")).lower()
+
+
+def _experts_format(config: Config, settings: Config) -> str:
+    """Return the 4-bit format of routed experts in a checkpoint whose other matrices are FP8; "" if they are FP8, too.
+
+    The fields are those that SGLang 0.5.23 reads (configs/model_config.py), and `expert_dtype` of DeepSeek V4.
+    """
+    if (string(settings, "moe_quant_algo") or "").upper() == "NVFP4":
+        return "nvfp4"
+    formats = (string(settings, name) for name in ("routed_experts_quant_method", "store_dtype"))
+    if "mxfp4" in [(format_ or "").lower() for format_ in formats]:
+        return "mxfp4"
+    return "mxfp4" if (string(text_part(config), "expert_dtype") or "").lower() == "fp4" else ""
 
 
 def _plain(settings: Config, method: str) -> Quantization | None:
@@ -46,11 +106,17 @@ def _plain(settings: Config, method: str) -> Quantization | None:
 
 
 def _compressed(settings: Config) -> Quantization | None:
-    """Return the quantization in the format of compressed-tensors. The format has groups of layers with different types
-    of weights; the first group is used for all layers.
+    """Return the quantization in the format of compressed-tensors. The format has groups of modules with different types of
+    weights. If the groups differ, the quantization is that of the group of routed experts, which are most of the weights,
+    and None without such a group.
     """
-    groups = [group_config for group_config in section(settings, "config_groups").values() if isinstance(group_config, dict)]
-    weights = next((section(group_config, "weights") for group_config in groups if section(group_config, "weights")), {})
+    groups = [group for group in section(settings, "config_groups").values() if isinstance(group, dict)]
+    stored = [group for group in groups if section(group, "weights")]
+    if len({(_format_of(group), string(group, "format")) for group in stored}) > 1:
+        stored = [group for group in stored if _is_for_experts(group)]
+    if not stored or len({_format_of(group) for group in stored}) > 1:
+        return None
+    weights, settings = section(stored[0], "weights"), {**settings, **stored[0]}
     bits, kind = whole_number(weights, "num_bits"), string(weights, "type")
     layout = string(settings, "format") or ""
     if bits is None or kind not in ("int", "float"):
@@ -61,6 +127,18 @@ def _compressed(settings: Config) -> Quantization | None:
     else:
         name = f"{'fp' if kind == 'float' else 'int'}{bits}"
     return _made(name, "compressed-tensors", bits=bits, group_size=group, block=_block(weights.get("block_structure")))
+
+
+def _format_of(group: Config) -> tuple[object, ...]:
+    weights = section(group, "weights")
+    return whole_number(weights, "num_bits"), string(weights, "type"), whole_number(weights, "group_size")
+
+
+def _is_for_experts(group: Config) -> bool:
+    """Return whether the patterns of a group name routed experts."""
+    targets = group.get("targets")
+    names = [name for name in targets[:_MOST_UNCHANGED] if isinstance(name, str)] if isinstance(targets, list) else []
+    return any("experts" in name and "shared_expert" not in name for name in names)
 
 
 def _modelopt(settings: Config) -> Quantization | None:

@@ -39,17 +39,18 @@ def header_length(start: bytes) -> int | None:
     return length if 2 <= length <= HEADER_LIMIT else None
 
 
-def tensors(header: Config, bits: int | None) -> Tensors | None:
+def tensors(header: Config, bits: int | None, *, packed_experts: bool = False) -> Tensors | None:
     """Return the totals of all tensors in this header; None if the header is invalid.
 
-    `bits` is the number of bits of a packed weight (None means 4).
+    `bits` is the number of bits of a packed weight (None means 4). `packed_experts` is true if routed experts that are
+    stored as bytes (I8 or U8) are packed 4-bit numbers.
     """
     size: Counter[str] = Counter()
     parameters = 0
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        parsed = _tensor(name, entry, bits or 4)
+        parsed = _tensor(name, entry, bits or 4, packed_experts)
         if parsed is None:
             return None
         kind, byte_count, weights = parsed
@@ -74,7 +75,7 @@ def combined(headers: Iterable[Tensors | None]) -> Tensors | None:
     return Tensors(dict(sorted(size.items())), parameters)
 
 
-def _tensor(name: str, entry: object, bits: int) -> tuple[str, int, int] | None:
+def _tensor(name: str, entry: object, bits: int, packed_experts: bool) -> tuple[str, int, int] | None:
     """Return (type, bytes, weights) of one tensor, or None if its entry is invalid."""
     if not isinstance(entry, dict):
         return None
@@ -90,6 +91,7 @@ def _tensor(name: str, entry: object, bits: int) -> tuple[str, int, int] | None:
     for dimension in shape:
         elements *= dimension
     packed = _PACKED.search(end) or (kind == "U8" and name.endswith("weight"))
+    packed = packed or (packed_experts and kind == "I8" and ".experts." in end)
     return kind, byte_count, byte_count * 8 // bits if packed else elements
 
 

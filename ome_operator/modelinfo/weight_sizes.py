@@ -4,16 +4,32 @@ GPUs.
 The result is used for planning before any weight file was read; the sizes of the files themselves are in `facts`.
 """
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ome_operator.api.learned import Quantization
 from ome_operator.modelinfo import architecture
-from ome_operator.modelinfo.json_fields import Config, text_part, whole_number
-from ome_operator.modelinfo.quantization import NONE, quantization
+from ome_operator.modelinfo.architecture import Count
+from ome_operator.modelinfo.experts import experts, layer_count
+from ome_operator.modelinfo.json_fields import Config, text_part
+from ome_operator.modelinfo.quantization import NONE, has_fp4_experts, quantization, unchanged_modules
 
 _PLAIN = 2
 """Bytes of a weight that is not quantized (BF16)."""
 _SHORT_SCALES = frozenset({"mxfp4", "nvfp4"})
 """Quantization formats in which the scale of a group has one byte."""
+_ZEROS = frozenset({"awq", "gptq"})
+"""Quantization formats in which each group also has a zero point, with the bits of a weight."""
+_BLOCK_OF_BITSANDBYTES = 64
+"""Number of 4-bit weights that share a scale of 4 bytes in bitsandbytes."""
+_ONLY_EXPERTS = frozenset({"mxfp4", "modelopt"})
+"""Quantization methods that leave all matrices except routed experts unchanged in an MoE model whose files do not list the
+unchanged modules."""
+_PARTS = ("attention", "outputs", "dense", "shared")
+"""The names in `Count.parts`. Embeddings, routers and norms are not among them: they are never quantized."""
+_LAYER = re.compile(r"layers\.(\d+)")
+_MOST_NAME = 256
 
 
 @dataclass(frozen=True)
@@ -31,24 +47,87 @@ class WeightBytes:
         return self.routed + self.rest
 
 
-def weight_bytes(config: Config) -> WeightBytes | None:
+def weight_bytes(
+    config: Config, modelopt: Config | None = None, quantized: Quantization | None = None
+) -> WeightBytes | None:
     """Return the bytes of the weights; None for a family whose tensors are not known, and for a quantization without a
     number of bits.
 
-    Eight-bit checkpoints quantize every matrix except the embeddings and the output layer; four-bit checkpoints quantize
-    only the routed experts. This is true of the published checkpoints of `architecture.FAMILIES`. Scales of groups are
-    included. Scales of blocks (1 byte in 4,096) are not included.
+    `modelopt` is the content of NVIDIA's hf_quant_config.json if it exists. `quantized` replaces the quantization that the
+    files state. Modules that the files list as unchanged have 2 bytes for each weight. Without a list, 8-bit formats include
+    every matrix except the embeddings and the output layer; so do 4-bit formats, except that MXFP4 and NVIDIA's formats
+    include only the routed experts of an MoE model. Scales of groups are included. Scales of blocks (1 byte in 4,096) are
+    not included.
     """
-    text, quantized = text_part(config), quantization(config)
-    attention, mixture = architecture.attention(text), architecture.experts(text)
-    count = architecture.count_parameters(text, attention, mixture, tied=bool(text.get("tie_word_embeddings")))
-    if count is None or quantized is None or (quantized.name != NONE and not quantized.bits):
+    text, stored = text_part(config), quantized or quantization(config, modelopt)
+    attention, mixture = architecture.attention(text), experts(text)
+    count = architecture.count_parameters(text, attention, mixture, architecture.tied(config))
+    if count is None or stored is None or (stored.name != NONE and not stored.bits):
         return None
-    scale = 1 if quantized.name in _SHORT_SCALES else 2
-    bytes_per_weight = (
-        quantized.bits / 8 + (scale / quantized.group_size if quantized.group_size else 0) if quantized.bits else _PLAIN
-    )
-    routed, rest = count.routed, count.total - count.routed
-    matrices = (whole_number(text, "vocab_size") or 0) * (whole_number(text, "hidden_size") or 0)
-    plain = min(rest, 2 * matrices) if quantized.bits == 8 else rest
-    return WeightBytes(round(routed * bytes_per_weight), round(plain * _PLAIN + (rest - plain) * bytes_per_weight))
+    if stored.name == NONE:
+        return WeightBytes(count.routed * _PLAIN, (count.total - count.routed) * _PLAIN)
+    size = _bytes_per_weight(stored)
+    layers = layer_count(text) or 1
+    with_experts = mixture.layers if mixture else 0
+    have = {"attention": layers, "outputs": layers, "dense": layers - with_experts, "shared": with_experts}
+    included = _included(count, stored, unchanged_modules(config, modelopt), have)
+    plain = (count.total - count.routed - included) * _PLAIN
+    return WeightBytes(round(count.routed * size), round(plain + included * (1 if has_fp4_experts(stored) else size)))
+
+
+def _bytes_per_weight(stored: Quantization) -> float:
+    """Return the bytes of a quantized weight, with its part of the scale that its group shares."""
+    weight = (stored.bits or 0) / 8
+    if stored.name == "bitsandbytes":
+        return weight + (4 / _BLOCK_OF_BITSANDBYTES if stored.bits == 4 else 0)
+    if not stored.group_size:
+        return weight
+    scale = 1 if stored.name in _SHORT_SCALES else 2
+    return weight + (scale + (weight if stored.name in _ZEROS else 0)) / stored.group_size
+
+
+def _included(count: Count, stored: Quantization, unchanged: list[str] | None, layers: Mapping[str, int]) -> float:
+    """Return the number of weights besides routed experts that are quantized. `layers` maps each of `_PARTS` to the number
+    of layers that have it.
+    """
+    experts_only = unchanged is None and count.routed and stored.bits == 4 and stored.method in _ONLY_EXPERTS
+    if stored.method == "mxfp4" or experts_only:
+        return 0.0
+    plain = {} if has_fp4_experts(stored) else _unchanged_layers(unchanged or ())
+    shares = {
+        part: 1.0 if -1 in numbers else min(1.0, len(numbers) / max(1, layers[part])) for part, numbers in plain.items()
+    }
+    return sum(size * (1 - shares.get(part, 0.0)) for part, size in count.parts.items())
+
+
+def _unchanged_layers(names: Iterable[str]) -> dict[str, set[int]]:
+    """Map each of `_PARTS` to the numbers of the layers in which the names of modules exclude it from the quantization; the
+    number -1 stands for all layers.
+
+    Names may be regular expressions or patterns of different libraries. They are untrusted, so they are only searched for
+    the words in them.
+    """
+    found: dict[str, set[int]] = {}
+    for name in names:
+        text = name[:_MOST_NAME]
+        number = _LAYER.search(text)
+        for part in _parts_named(text[number.end() :] if number else text, bool(number)):
+            found.setdefault(part, set()).add(int(number[1]) if number else -1)
+    return found
+
+
+def _parts_named(name: str, one_layer: bool) -> tuple[str, ...]:
+    """Return the parts of a layer that the name of a module covers. `one_layer` is true for the rest of a name after the
+    number of a layer, which may be the whole layer.
+    """
+    if one_layer and not name.strip(".*"):
+        return _PARTS
+    if "norm" in name:
+        return ()
+    if "shared_expert" in name:
+        return () if name.rstrip(".*").endswith("gate") else ("shared",)
+    if "attn" in name or "attention" in name:
+        return ("outputs",) if "o_proj" in name else ("attention",) if "_proj" in name else ("attention", "outputs")
+    if "mlp" in name and "expert" not in name and (name.rstrip(".*").endswith("mlp") or "_proj" in name):
+        return ("dense",)
+    return ()

@@ -12,7 +12,7 @@ from ome_operator.modelinfo import architecture
 from ome_operator.modelinfo.extract import CONFIG, facts
 from ome_operator.modelinfo.json_fields import text_part
 from ome_operator.modelinfo.quantization import quantization
-from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
+from ome_operator.modelinfo.weight_sizes import weight_bytes
 from ome_operator.sizing.errors import PlanRefused, nearest
 from ome_operator.util import package_data
 from ome_operator.util.kubeyaml import document
@@ -23,8 +23,6 @@ _QUANTIZED: Mapping[str, Mapping[str, Any] | None] = {
     "fp4": {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16},
 }
 PRECISIONS = tuple(_QUANTIZED)
-_FP4 = 0.5 + 1 / 16
-"""Bytes of an FP4 number, including the number's part of the scale that its group shares."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,8 @@ def from_config(name: str, config: Mapping[str, Any], precision: str = "") -> Sh
     wanted = precision or {8: "fp8", 4: "fp4"}.get(bits or 16, "bf16")
     if wanted not in _QUANTIZED:
         raise PlanRefused(f"The precision {wanted} is not supported: {nearest(wanted, _QUANTIZED)}.")
-    return of(name, {**text, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
+    one_part = {**text, "tie_word_embeddings": architecture.tied(config)}
+    return of(name, {**one_part, "quantization_config": _QUANTIZED[wanted] or {}}, wanted)
 
 
 def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
@@ -117,16 +116,12 @@ def of(name: str, config: Mapping[str, Any], precision: str) -> Shape:
     """
     read, sizes = facts({CONFIG: json.dumps(config)}), weight_bytes(config)
     mixture, seen = read.experts, read.attention
-    count = architecture.count_parameters(config, seen, mixture, tied=bool(config.get("tie_word_embeddings")))
+    count = architecture.count_parameters(config, seen, mixture, tied=architecture.tied(config))
     if sizes is None or seen is None or count is None or not read.layers or not read.hidden_size:
         raise PlanRefused(f"The sizes of {name} are unknown: its config.json describes an unsupported model family.")
     layers, hidden = read.layers, read.hidden_size
     active = count.routed * mixture.per_token / mixture.routed if mixture else 0.0
     embedding = (read.vocabulary or 0) * hidden
-    if (
-        not mixture and precision == "fp4"
-    ):  # FP4 quantizes all matrices of a dense model, but only the experts of an MoE model.
-        sizes = WeightBytes(0, round((count.active - embedding) * _FP4) + 4 * embedding)
     if seen.kv_lora_rank:
         rank, rope = seen.kv_lora_rank, seen.qk_rope_head_dim or 0
         pair = 2 * seen.heads * ((seen.qk_nope_head_dim or 0) + rope + (seen.v_head_dim or 0))

@@ -28,6 +28,7 @@ WORKING = {
     "apart": ["sglang", "sglang", "sglang-router"],
     "chosen": ["sglang"],
     "containers": ["sglang"],
+    "dense-awq": ["sglang"],
     "digest": ["sglang"],
     "embedding": ["sglang"],
     "folded": ["sglang", "sglang", "sglang-router"],

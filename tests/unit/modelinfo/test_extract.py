@@ -80,6 +80,39 @@ def test_sliding_layers_are_not_in_the_growing_cache() -> None:
     assert seen.kv_bytes_per_token == {"bfloat16": 18 * 2 * 8 * 64 * 2, "fp8": 18 * 2 * 8 * 64}
 
 
+@pytest.mark.parametrize(
+    ("more", "sliding", "window", "numbers"),
+    [
+        ({}, 36, 8192, 12), ({"attention_chunk_size": 4096}, 36, 4096, 12), ({"attention_chunk_size": None}, None, None, 48),
+        ({"layer_types": [*["chunked_attention"] * 3, "full_attention"] * 12}, 36, 8192, 12),
+    ],
+)  # fmt: skip
+def test_chunked_layers_of_llama_4_keep_a_window(
+    more: dict[str, Any], sliding: int | None, window: int | None, numbers: int
+) -> None:
+    """Reported: 196,608 bytes of cache for a token, four times what SGLang keeps."""
+    seen = of(configs.LLAMA4_SCOUT | {"text_config": configs.LLAMA4_SCOUT["text_config"] | more})
+    assert seen.attention is not None
+    assert (seen.attention.sliding_layers, seen.attention.sliding_window) == (sliding, window)
+    assert seen.kv_bytes_per_token == {"bfloat16": numbers * 2 * 8 * 128 * 2, "fp8": numbers * 2 * 8 * 128}
+
+
+def test_a_setting_of_text_generation_is_no_number_of_experts() -> None:
+    """Reported: Kimi K3's `top_k` of 50 was taken for its experts per token."""
+    config = {"model_type": "kimi_k3", "num_hidden_layers": 93, "first_k_dense_replace": 1, "n_shared_experts": 2}
+    seen = of({**config, "num_experts": 896, "num_experts_per_token": 16, "top_k": 50})
+    assert seen.experts is not None and seen.experts.per_token == 16
+    seen = of({**config, "num_experts": 896, "top_k": 50})
+    assert seen.experts is None
+    assert "experts: config.json does not state the number of experts per token in a known field" in (seen.unknown or [])
+
+
+def test_a_known_family_without_a_number_of_experts_is_not_counted() -> None:
+    """Reported: experts without a number per token were counted as dense layers, 6.4B of 38.6B."""
+    seen = of(configs.DEEPSEEK_V3 | {"num_experts_per_tok": None})
+    assert seen.experts is None and seen.parameters is None
+
+
 def test_experts_of_every_second_layer_are_counted() -> None:
     seen = of(configs.LLAMA4_MAVERICK)
     assert seen.experts is not None
@@ -136,7 +169,7 @@ def test_an_unknown_architecture_says_what_is_not_known() -> None:
     assert seen.parameters is None
     assert seen.layers == 12
     assert seen.unknown == [
-        "attention: config.json does not contain attention heads",
+        "attention: config.json does not contain the numbers of attention heads and key-value heads",
         "contextLength: config.json does not contain it",
         "parameters: the architecture is not known, and no file header contains the number",
     ]
