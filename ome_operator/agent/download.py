@@ -218,11 +218,11 @@ class Download:
         "".
         """
         store = self._store
-        if file.unpack is None:
+        if not file.unpack:
             await asyncio.to_thread(store.accept, file, checker.blocks)
             return ""
         try:
-            members = await self._unpack(file, file.unpack)
+            members = await self._unpack(file)
         except TurnOver:
             self._paused = True
             return ""
@@ -231,13 +231,13 @@ class Download:
         await asyncio.to_thread(store.unpacked, file, members)
         return ""
 
-    async def _unpack(self, file: RemoteFile, leading: str) -> list[Proven]:
+    async def _unpack(self, file: RemoteFile) -> list[Proven]:
         """Unpack an archive in a thread. The thread stops when the model's turn is over or the model is removed.
 
         Raises Refused if the archive is not usable, and TurnOver if the turn is over.
         """
         stop, until = threading.Event(), time.monotonic() + file.size / UNPACKED
-        arguments = self._store.part(file), self._store.files, leading, self._free(), stop.is_set
+        arguments = self._store.part(file), self._store.files, self._free(), stop.is_set
         work = asyncio.create_task(asyncio.to_thread(unpack, *arguments))
         try:
             while not (await asyncio.wait({work}, timeout=POLL_SECONDS))[0]:

@@ -40,7 +40,7 @@ class Remaining(NamedTuple):
         An archive and its unpacked files are on the disk at the same time. Compressed archives may need more than this
         estimate.
         """
-        archives = sorted((item.file.size for item in self.fetch if item.file.unpack is not None), reverse=True)
+        archives = sorted((item.file.size for item in self.fetch if item.file.unpack), reverse=True)
         return self.left + sum(archives[:files])
 
 

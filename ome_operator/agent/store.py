@@ -19,7 +19,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from ome_operator import keys
@@ -219,18 +219,20 @@ class Store:
         missing = [file.name for file in listing.files if file.name not in known or known[file.name].hash != file.hash]
         if missing:
             raise ValueError(f"files are not verified: {missing[:3]}")
-        files = tuple(known[name] for name in sorted(names))
+        shared = _shared_directory(names) if listing.shared_directory else ""
+        files = tuple(known[name]._replace(name=str(PurePosixPath(name).relative_to(shared))) for name in sorted(names))
+        complete = self.files / shared
         manifest = Manifest(uri, listing.revision, files, now, identity=self._identity)
         if memory_of(_text(manifest)) > MEMORY:
             raise Refused("the names of its files are too long for the manifest: use shorter names or fewer files")
         for folder in [self.files, *(folder for folder in self.files.rglob("*") if folder.is_dir())]:
             sync(folder)
         if self.root.exists():  # a repair: pods may have this directory open
-            self._mend(manifest)
+            self._mend(manifest, complete)
             self.write_manifest(manifest)
         else:  # the journal refers to files by path, so only the last step may move them
             self.write_manifest(manifest)
-            self.files.replace(self.root)
+            complete.replace(self.root)
             sync(self.home)
         shutil.rmtree(self._partial, ignore_errors=True)
         return manifest
@@ -239,18 +241,20 @@ class Store:
         """Return file name -> number of occurrences, as a separate file and inside archives. A name that occurs twice
         means that the later file has overwritten the earlier file.
         """
-        counts = Counter(file.name for file in listing.files if file.unpack is None)
+        counts = Counter(file.name for file in listing.files if not file.unpack)
         for file in listing.files:
-            if file.unpack is not None and file.name in self._seen:
+            if file.unpack and file.name in self._seen:
                 counts.update(self._seen[file.name].members)
         return counts
 
-    def _mend(self, manifest: Manifest) -> None:
-        """Move every verified file into the existing directory. Files that are already links to it do not change."""
+    def _mend(self, manifest: Manifest, complete: Path) -> None:
+        """Move every verified file from the directory `complete` into the existing directory. Files that are already links
+        to it do not change.
+        """
         for entry in manifest.files:
             target = self.root / entry.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            (self.files / entry.name).replace(target)
+            (complete / entry.name).replace(target)
             sync(target.parent)
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -309,7 +313,10 @@ class Store:
             for folder, manifest in self._lenders():
                 for entry in manifest.files:
                     self._lent.setdefault((entry.hash, entry.size), []).append(folder / entry.name)
-        paths = [folder / file.name for folder in (self.files, self.root, *([self.path] if self.has_link else []))]
+        folders = (self.files, self.root, *([self.path] if self.has_link else []))
+        parts = Path(file.name).parts  # a directory that all files share may have been removed when they were published
+        names = [Path(*parts[at:]) for at in range(len(parts))]
+        paths = [folder / name for folder in folders for name in names]
         paths += self._lent.get((file.hash, file.size), ())
         for path in dict.fromkeys(paths):
             if sized(path, file.size):
@@ -320,6 +327,11 @@ class Store:
         for manifest in sorted(self.home.glob("*.json")):
             if (known := read_manifest(manifest)) is not None:
                 yield manifest.with_suffix(""), known
+
+
+def _shared_directory(names: Iterable[str]) -> str:
+    """Return the directory that contains all files, relative to the download; "" if a file lies beside it."""
+    return os.path.commonpath([PurePosixPath("/", name).parent for name in names]).strip("/")
 
 
 def _text(manifest: Manifest) -> bytes:

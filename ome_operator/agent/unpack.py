@@ -27,20 +27,20 @@ NAMES = 32 * 1024 * 1024
 """Maximum bytes of all names in the archive together."""
 
 
-def unpack(archive: Path, into: Path, leading: str, available: int, is_over: TurnCheck = lambda: False) -> list[Proven]:
+def unpack(archive: Path, into: Path, available: int, is_over: TurnCheck = lambda: False) -> list[Proven]:
     """Write the members of a tar or tar+gzip archive below `into`, flush them to the disk, and return them with their
     checksums.
 
-    The directory `leading` is removed from names that begin with it. Raises Refused if the file is not an archive, if a
-    member is not a regular file (weights need no links), or if the members need more than `available` bytes. Raises TurnOver
-    when `is_over` returns true; it is called with each read. After an error, all written files are deleted.
+    Raises Refused if the file is not an archive, if a member is not a regular file (weights need no links), or if the
+    members need more than `available` bytes. Raises TurnOver when `is_over` returns true; it is called with each read. After
+    an error, all written files are deleted.
     """
     written: list[Path] = []
     try:
         with _opened(archive, is_over) as opened:
-            count = _count_files(opened, leading, available)
+            count = _count_files(opened, available)
         with _opened(archive, is_over) as opened:
-            unpacked = [_write(opened, item, into, name, written) for item, name in _files(opened, leading)]
+            unpacked = [_write(opened, item, into, name, written) for item, name in _files(opened)]
     except BaseException as error:
         for path in written:
             path.unlink(missing_ok=True)
@@ -61,32 +61,30 @@ def _as_refusal(error: BaseException, into: Path) -> BaseException:
     return error
 
 
-def _count_files(archive: tarfile.TarFile, leading: str, available: int) -> int:
+def _count_files(archive: tarfile.TarFile, available: int) -> int:
     """Return the number of files. Raises Refused, before any file is written, if the files need more than `available`
     bytes.
 
     Headers precede contents, so the sum is known before any contents are read, whether the archive is compressed or not.
     """
     total = files = 0
-    for item, _ in _files(archive, leading):
+    for item, _ in _files(archive):
         files, total = files + 1, total + item.size
         require_space(total, available, "the archive")
     return files
 
 
-def _files(archive: tarfile.TarFile, leading: str) -> Iterator[tuple[tarfile.TarInfo, str]]:
+def _files(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
     """Return each file and its name below the model's directory. Raises Refused for a member that is not a regular file."""
     names: set[str] = set()
-    prefix, name_bytes = "", 0
+    name_bytes = 0
     for item in _members(archive):
         if item.isdir():
             continue
         name = str(PurePosixPath(item.name))
-        if not names and leading and name.startswith(f"{leading}/"):
-            prefix = f"{leading}/"
         # A sparse member can declare any length, and the archive does not contain these bytes.
         plain = item.isreg() and not item.issparse() and item.size >= 0
-        if not plain or not is_inside(name) or name in names or not name.startswith(prefix):
+        if not plain or not is_inside(name) or name in names:
             raise Refused(
                 f"the archive contains {item.name[:200]!r}, which is outside the model's directory, occurs twice or is "
                 "not a regular file"
@@ -94,7 +92,7 @@ def _files(archive: tarfile.TarFile, leading: str) -> Iterator[tuple[tarfile.Tar
         names.add(name)
         if (name_bytes := name_bytes + len(name)) > NAMES:
             raise Refused(f"the file names in the archive take more than {NAMES} bytes, which no model needs")
-        yield item, name.removeprefix(prefix)
+        yield item, name
 
 
 def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

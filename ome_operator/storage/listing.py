@@ -27,10 +27,8 @@ class RemoteFile(NamedTuple):
     """Path of the file relative to the model's directory, with slashes."""
     size: int
     hash: Hash
-    unpack: str | None = None
-    """None for a file of the model. Otherwise the file is a tar archive: its members become files of the model, and this
-    leading directory is removed from their names ("" removes nothing).
-    """
+    unpack: bool = False
+    """Whether the file is a tar archive whose members become files of the model."""
 
 
 class Listing(NamedTuple):
@@ -39,6 +37,10 @@ class Listing(NamedTuple):
     revision: str
     """Commit of a hub, or a digest of the listing if the source has no revisions."""
     files: tuple[RemoteFile, ...]
+    shared_directory: bool = False
+    """Whether a directory that contains all files of the model, those of archives included, is the model's directory. This
+    is so for artifacts of registries, because their tools pack a directory under its name.
+    """
 
     @property
     def size(self) -> int:

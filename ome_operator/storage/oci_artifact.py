@@ -21,10 +21,13 @@ _REFERENCE = re.compile(
 _NAMES = ("org.opencontainers.image.title", "org.cncf.model.filepath")
 """Annotations that contain the file name of a layer, in the OCI image specification and in ModelPack."""
 _UNPACK = "io.deis.oras.content.unpack"
-_PACKED = re.compile(r"application/vnd\.(kitops|cncf\.model)\..*\.tar(\+gzip)?")
+_PACKED = re.compile(r"application/vnd\.(?!oci\.image\.|docker\.(image|container)\.).*[./]tar(\+gzip)?")
+"""Media types of packed directories: those of ModelPack, KitOps, Docker's models and others whose last word is tar."""
 _PACKED_IF_NAMED = "application/vnd.oci.image.layer.v1.tar+gzip"
 """Media type of a layer that is a packed directory if the layer has a name; layers of container images have no name. The
 same type without +gzip is used for files of any type."""
+_IMAGE_CONFIGS = ("application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json")
+_IMAGE_LAYERS = ("application/vnd.oci.image.layer.", "application/vnd.docker.image.rootfs.")
 _DOCKER = "docker.io"
 _SECRET_MEMORY = 64 * MIB
 """Maximum bytes of memory while an image pull Secret, which has at most 1 MiB, is parsed."""
@@ -63,14 +66,18 @@ def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:
     kind = media_type if isinstance(media_type, str) else "unknown"
     if kind not in MANIFESTS or not isinstance(manifest.get("layers"), list):
         raise Refused(f"it is not an artifact but an object of type {kind[:80]}: refer to a single manifest by its digest")
-    layers = manifest["layers"]
+    layers = manifest["layers"][: MAX_FILES + 1]
+    config = manifest.get("config")
     try:
-        return [_file(layer, alone=len(layers) == 1) for layer in layers[: MAX_FILES + 1]]
+        of_image = isinstance(config, dict) and config.get("mediaType") in _IMAGE_CONFIGS
+        if of_image and any(str(layer["mediaType"]).startswith(_IMAGE_LAYERS) for layer in layers):
+            raise Refused("it is a container image, whose layers are not files of a model: push an artifact")
+        return [_file(layer) for layer in layers]
     except PARSE_ERRORS as error:
         raise Refused(f"its manifest has an invalid layer ({type(error).__name__})") from error
 
 
-def _file(layer: Mapping[str, Any], *, alone: bool) -> RemoteFile:
+def _file(layer: Mapping[str, Any]) -> RemoteFile:
     kind, size, notes = str(layer["mediaType"]), int(layer["size"]), layer.get("annotations") or {}
     if not re.fullmatch(_DIGEST, digest := str(layer["digest"])):
         raise Refused(f"its manifest identifies a layer by {digest[:80]!r} instead of a SHA-256 digest")
@@ -79,8 +86,7 @@ def _file(layer: Mapping[str, Any], *, alone: bool) -> RemoteFile:
     if kind.endswith("+zstd"):
         raise Refused(f"its layer {name or digest} is compressed with zstd, which is not supported: push tar or tar+gzip")
     if notes.get(_UNPACK) == "true" or _PACKED.fullmatch(kind) or (name and kind == _PACKED_IF_NAMED):
-        # A single directory that was pushed is the model's directory itself, not a directory in it.
-        return RemoteFile(f"layer-{proof.value[:12]}.tar", size, proof, name.strip("/") if alone else "")
+        return RemoteFile(f"layer-{proof.value[:12]}.tar", size, proof, unpack=True)
     if not name:
         raise Refused(
             f"its layer {digest[:19]}… has no file name (annotation {_NAMES[0]}): check that it is an artifact and not "

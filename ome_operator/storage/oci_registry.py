@@ -60,7 +60,7 @@ class OciRegistry(HttpSource):
                 memory=MEMORY,
                 take=lambda manifest: artifact_files(manifest if isinstance(manifest, dict) else {}),
             )
-            return make_listing(files, digest)
+            return make_listing(files, digest)._replace(shared_directory=True)
         except TooLarge as error:
             raise Refused(f"{self._reference(wanted)} cannot be used: {error}") from error
         except ValueError as error:

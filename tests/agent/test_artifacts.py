@@ -124,6 +124,41 @@ def test_a_directory_that_was_pushed_is_the_models(node: Node, pushed: str) -> N
     assert node.files == FILES, "a directory that is there is repaired in place"
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_directory_that_all_files_share_is_the_models(node: Node, beside: bool) -> None:
+    """Reported: KitOps and olot pack every file below weights/ or models/, so that config.json was not found."""
+    halves = [dict(list(FILES.items())[at::2]) for at in (0, 1)]
+    for number, half in enumerate(halves):
+        packed(node.made, {f"./weights/sub/{name}": data for name, data in half.items()})
+        (node.made / "weights.tar").rename(node.made / f"{number}.tar")
+    archives = [f"{number}.tar:{TAR}" for number in range(2)]
+    node.push("m/shared:1", *archives, *(["config.json"] if beside else []))
+    made = node.fetch("m/shared:1")
+    below = "weights/sub/" if beside else ""
+    wanted = {f"{below}{name}": data for name, data in FILES.items()} | (
+        {"config.json": FILES["config.json"]} if beside else {}
+    )
+    assert node.files == wanted
+    assert {one.name for one in made.files} == wanted.keys()
+    (node.store.root / f"{below}{WEIGHTS}").unlink()
+    node.store.mark_damaged()
+    node.fetch("m/shared:1")
+    assert node.files == wanted, "the directory is repaired in place"
+
+
+def test_layers_that_are_files_may_share_a_directory_too(node: Node) -> None:
+    node.write(FILES, "weights")
+    node.push("m/raw:1", *(f"weights/{name}" for name in FILES))
+    node.fetch("m/raw:1")
+    assert node.files == FILES
+    (node.store.root / WEIGHTS).unlink()
+    node.store.mark_damaged()
+    before = node.front.total
+    node.fetch("m/raw:1")
+    assert node.files == FILES
+    assert node.front.total - before == len(FILES[WEIGHTS]), "the other files are still on the disk"
+
+
 def test_archives_lie_beside_files(node: Node) -> None:
     node.write(FILES, "one")
     packed(node.made, {"two/a.safetensors": b"a", "b": b"bb"})
@@ -155,7 +190,7 @@ def test_an_archive_that_cannot_be_used_is_said(node: Node, names: list[str], ki
 def test_a_file_beside_an_archive_with_the_same_file_is_said_in_either_order(tmp_path: Path, last: str) -> None:
     """If the archive was unpacked while the separate file was downloaded, the model's status once had a traceback."""
     store = Store(tmp_path / "models" / "m", "0123abcd")
-    file, archive = (RemoteFile(name, 1, Hash("sha256", name), unpack) for name, unpack in (("a", None), ("a.tar", "")))
+    file, archive = (RemoteFile(name, 1, Hash("sha256", name), unpack) for name, unpack in (("a", False), ("a.tar", True)))
     listing = Listing("r", (file, archive))
     store.prepare(listing)
 

@@ -40,7 +40,7 @@ MB = 1024 * 1024
 class Given:
     """A source with a single file in memory, which waits before the first byte while `held` is set."""
 
-    def __init__(self, data: bytes, unpack: str | None = None) -> None:
+    def __init__(self, data: bytes, unpack: bool = False) -> None:
         self.data, self.asked, self.go = data, asyncio.Event(), asyncio.Event()
         self.go.set()
         self.file = RemoteFile("model.bin", len(data), Hash("sha256", hashlib.sha256(data).hexdigest()), unpack)
@@ -116,7 +116,7 @@ async def test_two_fetches_do_not_count_on_the_same_room(tmp_path: Path, free: C
 
 async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path, free: Callable[[int], None]) -> None:
     """S9: the error is reported before the first byte is downloaded."""
-    given = Given(tar(member(size=4 * MB)), unpack="")
+    given = Given(tar(member(size=4 * MB)), unpack=True)
     free(6 * MB)
     with pytest.raises(Failed, match=r"needs 8\.0 MiB more, but only 6\.0 MiB are available below"):
         await fetching(tmp_path, given).run()
@@ -127,7 +127,7 @@ async def test_an_archive_needs_room_beside_what_comes_out_of_it(tmp_path: Path,
 
 async def test_an_archive_with_more_than_there_is_room_for(tmp_path: Path, free: Callable[[int], None]) -> None:
     """S9: 8 kB unpack to 8 MiB."""
-    given = Given(tar(member(size=8 * MB), zipped=True), unpack="")
+    given = Given(tar(member(size=8 * MB), zipped=True), unpack=True)
     assert len(given.data) < 20_000
     free(MB)
     made = fetching(tmp_path, given)
@@ -145,7 +145,7 @@ class Unpacking:
         monkeypatch.setattr(download, "UNPACKED", rate)
         monkeypatch.setattr(download, "POLL_SECONDS", 0.01)
 
-    def __call__(self, archive: Path, into: Path, leading: str, room: int, over: TurnCheck) -> list[Proven]:
+    def __call__(self, archive: Path, into: Path, room: int, over: TurnCheck) -> list[Proven]:
         """Run in the thread of `unpack`."""
         self.begun, until = True, time.monotonic() + 0.5
         try:
@@ -163,7 +163,7 @@ async def test_unpacking_gives_way_after_its_time(
     rate: float, said: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stopped unpacking starts from the beginning, so its time limit grows with the size of the archive."""
-    given, unpacking = Given(gzip.compress(b"x"), unpack=""), Unpacking(monkeypatch, rate)
+    given, unpacking = Given(gzip.compress(b"x"), unpack=True), Unpacking(monkeypatch, rate)
     with pytest.raises(said):
         await fetching(tmp_path, given, over=lambda: unpacking.begun).run()
     assert unpacking.ended
@@ -171,7 +171,7 @@ async def test_unpacking_gives_way_after_its_time(
 
 async def test_unpacking_ends_with_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unpacking = Unpacking(monkeypatch, 1.0)
-    task = asyncio.create_task(fetching(tmp_path, Given(gzip.compress(b"x"), unpack="")).run())
+    task = asyncio.create_task(fetching(tmp_path, Given(gzip.compress(b"x"), unpack=True)).run())
     while not unpacking.begun:  # noqa: ASYNC110 - a thread begins it
         await asyncio.sleep(0.005)
     began = time.monotonic()
@@ -182,7 +182,7 @@ async def test_unpacking_ends_with_its_model(tmp_path: Path, monkeypatch: pytest
 
 
 async def test_an_archive_comes_out_after_a_turn_that_was_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = Given(tar(member(), member("other.bin")), unpack="")
+    given = Given(tar(member(), member("other.bin")), unpack=True)
     with monkeypatch.context() as patched:
         unpacking = Unpacking(patched, 1e12)
         with pytest.raises(TurnOver):

@@ -73,7 +73,7 @@ def take(folder: Path, data: bytes, room: int = 64 * MB) -> list[str]:
     (folder / "archive").write_bytes(data)
     into = folder / "files"
     into.mkdir(exist_ok=True)
-    return [item.name for item in unpack(folder / "archive", into, "", room)]
+    return [item.name for item in unpack(folder / "archive", into, room)]
 
 
 @pytest.mark.parametrize("made", [gnu_sparse, pax_sparse])
@@ -166,7 +166,7 @@ def test_a_turn_ends_between_members_and_within_them(looks: int, zipped: bool, t
     (tmp_path / "files").mkdir()
     left = iter(range(looks))
     with pytest.raises(TurnOver):
-        unpack(tmp_path / "archive", tmp_path / "files", "", 64 * MB, lambda: next(left, None) is None)
+        unpack(tmp_path / "archive", tmp_path / "files", 64 * MB, lambda: next(left, None) is None)
     assert used(tmp_path / "files") == 0
 
 

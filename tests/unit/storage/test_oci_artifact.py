@@ -48,14 +48,20 @@ def layer(kind: str, name: str = "", **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "name", "unpack"),
     [
-        ("application/vnd.oci.image.layer.v1.tar", "model.safetensors", None),
-        ("application/vnd.oci.image.layer.v1.tar+gzip", "model", "model"),
-        ("application/vnd.cncf.model.weight.v1.raw", "model.safetensors", None),
-        ("application/vnd.cncf.model.weight.v1.tar", "", ""),
-        ("application/vnd.kitops.modelkit.model.v1.tar+gzip", "", ""),
+        ("application/vnd.oci.image.layer.v1.tar", "model.safetensors", False),
+        ("application/vnd.oci.image.layer.v1.tar+gzip", "model", True),
+        ("application/vnd.cncf.model.weight.v1.raw", "model.safetensors", False),
+        ("application/vnd.cncf.model.weight.v1.tar", "", True),
+        ("application/vnd.kitops.modelkit.model.v1.tar+gzip", "", True),
+        ("application/vnd.kitops.modelkit.modelpart.v1.tar", "", True),
+        ("application/vnd.docker.ai.vllm.config.tar", "vllm-config.tar", True),
+        ("application/vnd.docker.ai.dir.tar", "tokenizer", True),
+        ("application/vnd.docker.ai.safetensors", "model.safetensors", False),
+        ("application/vnd.docker.image.rootfs.diff.tar", "model.safetensors", False),
+        ("application/x-tar", "data.tar", False),
     ],
 )
-def test_types_say_what_is_an_archive(kind: str, name: str, unpack: str | None) -> None:
+def test_types_say_what_is_an_archive(kind: str, name: str, unpack: bool) -> None:
     (one,) = artifact_files({"layers": [layer(kind, name)]})
     assert (one.unpack, one.size, str(one.hash)) == (unpack, 5, SHA)
 
@@ -76,6 +82,13 @@ def test_modelpack_names_files_its_own_way() -> None:
         ({"layers": [layer("x", "name", digest="md5:1")]}, "SHA-256"),
         ({"layers": [layer("x", "name", size=None)]}, "invalid layer"),
         ({"layers": ["x"]}, "invalid layer"),
+        (
+            {
+                "config": {"mediaType": "application/vnd.oci.image.config.v1+json"},
+                "layers": [layer("application/vnd.oci.image.layer.v1.tar", "model.safetensors")],
+            },
+            "it is a container image",
+        ),
     ],
 )
 def test_what_is_no_artifact_is_said(manifest: dict[str, Any], said: str) -> None:
