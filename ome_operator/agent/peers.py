@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp import web
 
 from ome_operator.agent.access import find_homes, proven_files
-from ome_operator.storage.http import read_range, session
+from ome_operator.storage.http import Credential, read_range, session
 from ome_operator.storage.listing import Listing, RemoteFile, Source, SourceError
 
 PEERS_ASKED = 8
@@ -58,7 +58,8 @@ class PeerSource:
         if peer := "" if source_only else await self._peer(file):
             assert self._session is not None
             try:
-                async for data in read_range(self._session, peer + self._path(file), start, end, file.size, self._headers()):
+                credential = Credential(self._headers()["Authorization"])
+                async for data in read_range(self._session, peer + self._path(file), start, end, file.size, credential):
                     start += len(data)
                     self.fetched += len(data)
                     yield data
@@ -86,7 +87,7 @@ class PeerSource:
             peers = await self._find()
         except OSError:  # DNS does not answer now
             return ""
-        self._session = self._session or session()
+        self._session = self._session or session(proxies=False)
         chosen = self._chance.sample(peers, min(PEERS_ASKED, len(peers)))
         answers = await asyncio.gather(*(self._ask(peer, file) for peer in chosen))
         pairs = zip(chosen, answers, strict=True)

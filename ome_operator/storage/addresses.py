@@ -34,6 +34,19 @@ def source_address(uri: str, parameters: Mapping[str, str], hub: str = "") -> st
     return f"https://s3.{region(rest, parameters)}.amazonaws.com"
 
 
+def location(uri: str) -> str:
+    """Return a storage URI without revision, tag and region: what remains names a repository, or a bucket and a prefix."""
+    kind, _, rest = uri.partition("://")
+    if kind == "hf":
+        return f"hf://{rest.partition('@')[0].strip('/')}"
+    if kind == "oci" and (artifact := parse_reference(rest)):
+        return f"oci://{artifact.host}/{artifact.repository}"
+    if kind == "s3":
+        bucket, slash, prefix = rest.partition("/")
+        return f"s3://{bucket.partition('@')[0]}{slash}{prefix}"
+    return uri
+
+
 def host_and_port(address: str) -> tuple[str, int | None]:
     """Return the host of a URL in lower case, and its port, or None if the URL has no port. Raises Refused if the URL is
     invalid.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ome_operator.errors import UserError
-from ome_operator.storage.addresses import host, host_and_port, host_listed
-from ome_operator.storage.listing import Refused
+from ome_operator.storage.addresses import host, host_and_port, host_listed, location
+from ome_operator.storage.listing import Refused, is_plain
 
 EXAMPLE = '{"name": "hf-token", "hosts": ["huggingface.co"], "namespaces": ["team-a"]}'
 
@@ -29,7 +29,20 @@ class Grant(BaseModel):
     namespaces: tuple[str, ...] = ()
     """Namespaces whose BaseModels may use the Secret; cluster-scoped models may always use it."""
     uris: tuple[str, ...] = ()
-    """Prefixes of the permitted storage URIs; if empty, all URIs are permitted."""
+    """Permitted storage URIs. Each permits itself and everything below it, at the next `/`; if empty, all URIs are
+    permitted."""
+
+    def covers(self, uri: str) -> bool:
+        """Return whether `uris` permits a single storage URI, which may contain a revision or a region.
+
+        A URI with a component that clients or servers would rewrite is not covered, because it would be compared with the
+        list in another form than it is requested in.
+        """
+        if not self.uris:
+            return True
+        below = tuple(f"{entry.rstrip('/')}/" for entry in self.uris)
+        forms = [f"{form.rstrip('/')}/" for form in (uri, location(uri))]
+        return is_plain(uri.partition("://")[2].rstrip("/")) and any(form.startswith(below) for form in forms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +82,7 @@ class ModelGrant(NamedTuple):
     key: str
     """Name of the Secret in `spec.storage.key`."""
     uri: str
+    """The URI of one source. A model with `filesFrom` has two sources, which need a permission each."""
 
     def check_secret(self, address: str) -> None:
         """Raise Refused if the model's Secret may not be sent to this address. The message contains the setting that an
@@ -83,7 +97,7 @@ class ModelGrant(NamedTuple):
                 f"{secret} is not allowed for namespace {self.namespace}: "
                 "an administrator can add it to agent.secrets[].namespaces"
             )
-        if grant.uris and not self.uri.startswith(grant.uris):
+        if not grant.covers(self.uri):
             raise Refused(f"{secret} is not allowed for {self.uri}: an administrator can add it to agent.secrets[].uris")
         if not host_listed(grant.hosts, *host_and_port(address)):
             raise Refused(f"{secret} is not allowed for host {target}: an administrator can add it to agent.secrets[].hosts")

@@ -1,8 +1,11 @@
 """Download files and parts of files over HTTP."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
 
 import aiohttp
+from yarl import URL  # the class of URLs in the interface of aiohttp
 
 from ome_operator.storage import private_addresses
 from ome_operator.storage.listing import Refused, RemoteFile, Unranged, Unreachable
@@ -29,13 +32,25 @@ class Absent(Refused):
         """The hub's error code, from the header X-Error-Code."""
 
 
-def session(private: Collection[str] | None = None) -> aiohttp.ClientSession:
-    """Return an HTTP session for large files. The session uses the proxy of the environment.
+class Credential(NamedTuple):
+    """A Secret, or a token that a Secret was exchanged for, as it is sent."""
 
-    `private` lists the hosts that may have private IP addresses; None permits every host.
+    header: str
+    """Value of the header Authorization. It must not be logged."""
+    check: Callable[[str], None] = lambda address: None
+    """A function that raises Refused for a URL to which the credential must not be sent."""
+
+
+def session(private: Collection[str] | None = None, *, proxies: bool = True) -> aiohttp.ClientSession:
+    """Return an HTTP session for large files, which uses the proxy of the environment if `proxies` is true.
+
+    `private` lists the hosts that may have private IP addresses; None permits every host. The session keeps no cookies:
+    a server may set one in exchange for a credential, and a cookie is sent to every port of a host, also without TLS.
     """
-    connector = private_addresses.connector(private)
-    return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, trust_env=True, auto_decompress=False)
+    connector, jar = private_addresses.connector(private), aiohttp.DummyCookieJar()
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=jar, timeout=TIMEOUT, trust_env=proxies, auto_decompress=False
+    )
 
 
 class HttpSource:
@@ -60,19 +75,17 @@ class HttpSource:
 
 
 async def read_range(
-    session: aiohttp.ClientSession, url: str, start: int, end: int, size: int, headers: Mapping[str, str]
+    session: aiohttp.ClientSession, url: str, start: int, end: int, size: int, credential: Credential | None
 ) -> AsyncIterator[bytes]:
     """Iterate over the bytes from `start` up to, and excluding, `end` of a file of `size` bytes. Raises Refused or
     Unreachable.
 
-    Redirects are followed; the token is sent to the original host only. Messages do not contain the URL, because a hub
+    Redirects are followed; the credential is sent to the original host only. Messages do not contain the URL, because a hub
     redirects to a signed URL, with which every reader of the message could download the file.
     """
-    request_headers = {**headers, "Accept-Encoding": "identity"}
-    if start or end < size:
-        request_headers["Range"] = f"bytes={start}-{end - 1}"
+    headers = {"Range": f"bytes={start}-{end - 1}"} if start or end < size else NO_HEADERS
     try:
-        async with session.get(url, headers=request_headers) as response:
+        async with _get(session, url, headers, credential) as response:
             _check(response)
             if response.status == 200 and end < size:
                 raise Unranged("the source does not support range requests")
@@ -84,33 +97,55 @@ async def read_range(
                     data, skip = data[skip:], max(0, skip - len(data))
                 if data:
                     yield data
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise _broken(error) from error
 
 
 async def read_all(
-    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NO_HEADERS
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str] = NO_HEADERS, credential: Credential | None = None
 ) -> AsyncIterator[bytes]:
     """Iterate over all bytes of a file of unknown size. Raises Refused or Unreachable."""
     try:
-        async with session.get(url, headers={**headers, "Accept-Encoding": "identity"}) as response:
+        async with _get(session, url, headers, credential) as response:
             _check(response)
             async for data in response.content.iter_any():
                 yield data
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise _broken(error) from error
 
 
-async def read_small(session: aiohttp.ClientSession, url: str, limit: int, headers: Mapping[str, str] = NO_HEADERS) -> bytes:
+async def read_small(
+    session: aiohttp.ClientSession,
+    url: str,
+    limit: int,
+    headers: Mapping[str, str] = NO_HEADERS,
+    credential: Credential | None = None,
+) -> bytes:
     """Return all bytes of a short response. Raises Unreachable, and Refused; Refused is also raised if the response is
     longer than `limit` bytes.
     """
     received = bytearray()
-    async for data in read_all(session, url, headers):
+    async for data in read_all(session, url, headers, credential):
         received += data
         if len(received) > limit:
             raise Refused(f"the source sent more than {limit} bytes where a short response was expected")
     return bytes(received)
+
+
+def _get(
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], credential: Credential | None
+) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    """Send a request. Raises Refused if the URL must not receive the credential.
+
+    The client normalizes a URL before it sends the request, so the normalized URL is compared with the permissions.
+    """
+    address, sent = URL(url), {**headers, "Accept-Encoding": "identity"}
+    if address.raw_user or address.raw_password:
+        raise Refused("the address contains a user name or a password: put them into the Secret of spec.storage.key")
+    if credential is not None:
+        credential.check(str(address))
+        sent["Authorization"] = credential.header
+    return session.get(address, headers=sent)
 
 
 def _broken(error: Exception) -> Refused | Unreachable:

@@ -7,15 +7,15 @@ model, reads responses of any length for any time, and follows every redirect; i
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
 from ome_operator.storage.addresses import HUB
 from ome_operator.storage.hashes import SIZE_ONLY, Hash
-from ome_operator.storage.http import Absent, HttpSource, SourceUnauthorized, read_range, read_small
-from ome_operator.storage.listing import MAX_FILES, Listing, Refused, RemoteFile, Unreachable, make_listing
+from ome_operator.storage.http import NO_HEADERS, Absent, Credential, HttpSource, SourceUnauthorized, read_range, read_small
+from ome_operator.storage.listing import MAX_FILES, Listing, Refused, RemoteFile, Unreachable, is_plain, make_listing
 from ome_operator.util.json_limits import MIB, TooLarge, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
@@ -23,30 +23,40 @@ LIMIT = 20 * 1024 * 1024
 """Maximum bytes of the hub's description of a model; the description of 50,000 files has about 15 MB."""
 MEMORY = 192 * MIB
 """Maximum bytes of memory while the description is parsed (`json_limits.parsed`)."""
+_REPOSITORY = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
 
 
 class Hub(HttpSource):
     """One model on one hub."""
 
     def __init__(
-        self, repo: str, revision: str, *, endpoint: str = "", token: str = "", private: Collection[str] | None = None
+        self,
+        repo: str,
+        revision: str,
+        *,
+        endpoint: str = "",
+        token: str = "",
+        check_secret: Callable[[str], None] = lambda address: None,
+        private: Collection[str] | None = None,
     ) -> None:
+        """Initialize the source. `check_secret` raises Refused for an address that must not receive the token."""
         super().__init__(private)
-        if repo.count("/") != 1 or not all(part.strip(".") for part in repo.split("/")):
+        if not _REPOSITORY.fullmatch(repo) or not all(part.strip(".") for part in repo.split("/")):
             raise Refused(f"hf://{repo} is not a valid model name of a hub: write hf://organization/model[@revision]")
         self._repo, self._revision = repo, revision
         self._endpoint = (endpoint or HUB).rstrip("/")
-        self._given = bool(token)
-        self._headers: Mapping[str, str] = {"Authorization": f"Bearer {token}"} if token else {}
+        self._credential = Credential(f"Bearer {token}", check_secret) if token else None
 
     async def listing(self, revision: str) -> Listing:
         """Return all files of a commit: the commit of `revision` if given, otherwise of the URI's revision, otherwise of
         main.
         """
         wanted = revision or self._revision or "main"
+        if not is_plain(wanted):
+            raise Refused(f"{wanted[:80]!r} is not a revision of a hub: write a branch, a tag or a commit")
         url = f"{self._endpoint}/api/models/{quote(self._repo)}/revision/{quote(wanted, safe='')}?blobs=true"
         try:
-            raw = await read_small(self._open(), url, LIMIT, self._headers)
+            raw = await read_small(self._open(), url, LIMIT, NO_HEADERS, self._credential)
         except (Absent, SourceUnauthorized) as error:
             raise self._hidden(wanted, error) from error
         return await asyncio.to_thread(self.read_description, raw)
@@ -64,13 +74,13 @@ class Hub(HttpSource):
     def _hidden(self, wanted: str, error: Refused) -> Refused:
         if isinstance(error, Absent) and error.code == "RevisionNotFound":
             return Refused(f"the model {self._repo} has no revision {wanted}")
-        reason = "the token of spec.storage.key has no access" if self._given else "spec.storage.key provides no token"
+        reason = "the token of spec.storage.key has no access" if self._credential else "spec.storage.key provides no token"
         return Refused(f"{self._endpoint} has no model {self._repo}, or denies access to it ({reason})")
 
     async def read(self, listing: Listing, file: RemoteFile, start: int, end: int) -> AsyncIterator[bytes]:
         """Iterate over the file's bytes from `start` up to, and excluding, `end`."""
         url = f"{self._endpoint}/{quote(self._repo)}/resolve/{quote(listing.revision, safe='')}/{quote(file.name)}"
-        async for data in read_range(self._open(), url, start, end, file.size, self._headers):
+        async for data in read_range(self._open(), url, start, end, file.size, self._credential):
             yield data
 
 

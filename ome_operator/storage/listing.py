@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterable
 from itertools import islice, pairwise
 from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
+from urllib.parse import unquote
 
 from ome_operator.errors import OmeError
 from ome_operator.names import digest
@@ -99,6 +100,13 @@ def is_inside(name: str) -> bool:
     """Return whether a relative path stays below its base directory."""
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and bool(path.parts) and "\0" not in name
+
+
+def is_plain(path: str) -> bool:
+    """Return whether a path has no empty component and no component `.` or `..`. Clients and servers rewrite other paths,
+    so that a request asks for something else than what was written.
+    """
+    return not {"", ".", ".."} & set(unquote(path).replace("\\", "/").split("/"))
 
 
 def make_listing(files: Iterable[RemoteFile], revision: str = "") -> Listing:

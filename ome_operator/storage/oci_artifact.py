@@ -13,10 +13,12 @@ from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 _DIGEST = r"sha256:[0-9a-f]{64}"
+_TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+"""A component of a repository, as the OCI distribution specification defines it: two dots never follow each other."""
 _REFERENCE = re.compile(
     r"(?P<host>localhost|[\w-]+(?:[.:][\w.:-]*)|\[[0-9a-fA-F:]+\](?::\d+)?)"
-    r"/(?P<repository>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
-    rf"(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?"
+    rf"/(?P<repository>{_PART}(?:/{_PART})*)(?::(?P<tag>{_TAG}))?(?:@(?P<digest>{_DIGEST}))?"
 )
 _NAMES = ("org.opencontainers.image.title", "org.cncf.model.filepath")
 """Annotations that contain the file name of a layer, in the OCI image specification and in ModelPack."""
@@ -58,6 +60,11 @@ def parse_reference(rest: str) -> Reference | None:
     if (match := _REFERENCE.fullmatch(rest)) is None:
         return None
     return Reference(match["host"], match["repository"], match["digest"] or match["tag"] or "latest")
+
+
+def is_revision(text: str) -> bool:
+    """Return whether a text is a tag or a digest."""
+    return re.fullmatch(f"{_TAG}|{_DIGEST}", text) is not None
 
 
 def artifact_files(manifest: Mapping[str, Any]) -> list[RemoteFile]:

@@ -10,11 +10,12 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 
-from ome_operator.storage.http import NO_HEADERS, HttpSource, SourceUnauthorized, read_range, read_small
+from yarl import URL  # the class of URLs in the interface of aiohttp
+
+from ome_operator.storage.http import NO_HEADERS, Credential, HttpSource, SourceUnauthorized, read_range, read_small
 from ome_operator.storage.listing import Listing, Refused, RemoteFile, Unreachable, make_listing
-from ome_operator.storage.oci_artifact import MANIFESTS, Reference, artifact_files
+from ome_operator.storage.oci_artifact import MANIFESTS, Reference, artifact_files, is_revision
 from ome_operator.util.json_limits import MIB, TooLarge, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS, text
 
@@ -39,16 +40,18 @@ class OciRegistry(HttpSource):
     ) -> None:
         """Initialize the source. `check_secret` raises Refused for an address that must not receive the credentials."""
         super().__init__(private)
-        self._check_secret = check_secret
         self._target, self._endpoint = reference, (endpoint or reference.address).rstrip("/")
-        self._credentials = credentials
-        self._headers: Mapping[str, str] = NO_HEADERS
+        self._secret = Credential(f"Basic {credentials}", check_secret) if credentials else None
+        self._credential: Credential | None = None
+        """The credential that the registry asked for: the Secret itself, or a token."""
 
     async def listing(self, revision: str) -> Listing:
         """Return the files of a manifest: the manifest of `revision` if given, otherwise of the URI's revision. The
         revision of the listing is the manifest's digest.
         """
         wanted = revision or self._target.revision
+        if not is_revision(wanted):
+            raise Refused(f"{wanted[:80]!r} is not a revision of a registry: write a tag or a digest")
         raw = await self._manifest(wanted)
         digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         if wanted.startswith("sha256:") and digest != wanted:
@@ -71,7 +74,8 @@ class OciRegistry(HttpSource):
     async def _manifest(self, wanted: str) -> bytes:
         for _ in range(2):
             try:
-                return await self._small(self._url(f"manifests/{wanted}"), {**self._headers, "Accept": ", ".join(MANIFESTS)})
+                headers = {"Accept": ", ".join(MANIFESTS)}
+                return await self._small(self._url(f"manifests/{wanted}"), headers, self._credential)
             except SourceUnauthorized as error:
                 await self._authorize(error.challenge)
             except Refused as error:
@@ -82,43 +86,56 @@ class OciRegistry(HttpSource):
         """Iterate over the blob's bytes from `start` up to, and excluding, `end`."""
         url = self._url(f"blobs/{file.hash}")
         try:
-            async for data in read_range(self._open(), url, start, end, file.size, self._headers):
+            async for data in read_range(self._open(), url, start, end, file.size, self._credential):
                 yield data
             return
         except SourceUnauthorized as error:  # raised before the first byte: tokens of registries expire after minutes
             await self._authorize(error.challenge)
-        async for data in read_range(self._open(), url, start, end, file.size, self._headers):
+        async for data in read_range(self._open(), url, start, end, file.size, self._credential):
             yield data
 
     async def _authorize(self, challenge: str) -> None:
-        """Store the header that the registry requires: the credentials themselves, or a token. The token comes from the
-        authentication server that `challenge` names.
+        """Store the credential that the registry requires: the Secret itself, or a token from the authentication server
+        that `challenge` names.
+
+        A token is guarded like the Secret that it was exchanged for: the endpoint has to be permitted before a token is
+        requested, and the token is valid for pulling this repository only, whatever the challenge says.
         """
         scheme, _, rest = challenge.partition(" ")
-        parameters = dict(_PARAMETER.findall(rest))
-        basic_header = {"Authorization": f"Basic {self._credentials}"} if self._credentials else {}
+        if self._secret is not None:
+            self._secret.check(self._endpoint)
         if scheme.lower() == "basic":
-            if basic_header:
-                self._check_secret(self._endpoint)
-            self._headers = basic_header
+            self._credential = self._secret
             return
-        realm = parameters.get("realm", "")
-        if scheme.lower() != "bearer" or urlsplit(realm).scheme not in ("https", urlsplit(self._endpoint).scheme):
+        parameters = dict(_PARAMETER.findall(rest))
+        address = self._token_address(parameters) if scheme.lower() == "bearer" else None
+        if address is None:
             raise Refused(f"the registry {self._target.host} requires an unsupported kind of authentication")
-        if basic_header:
-            self._check_secret(realm)
-        query = urlencode({key: parameters[key] for key in ("service", "scope") if key in parameters})
+        if self._secret is not None:
+            self._secret.check(str(address))
         try:
-            answer = await self._small(f"{realm}{'&' if '?' in realm else '?'}{query}", basic_header)
-            self._headers = {"Authorization": f"Bearer {parsed(answer, 'its token', memory=MEMORY, take=_token)}"}
+            answer = await self._small(str(address), NO_HEADERS, self._secret)
+            token = Credential(f"Bearer {parsed(answer, 'its token', memory=MEMORY, take=_token)}")
         except Refused as error:
             raise self._hidden(self._target.revision) from error
         except PARSE_ERRORS as error:
             raise Unreachable("the token server of the registry sent an invalid token") from error
+        self._credential = self._secret._replace(header=token.header) if self._secret else token
 
-    async def _small(self, url: str, headers: Mapping[str, str]) -> bytes:
+    def _token_address(self, parameters: Mapping[str, str]) -> URL | None:
+        """Return the URL of a token for pulling this repository, or None if the realm of a challenge is not usable."""
+        try:
+            realm = URL(parameters.get("realm", "")).with_fragment(None)
+            if realm.scheme not in ("https", URL(self._endpoint).scheme) or not realm.host:
+                return None
+        except ValueError:
+            return None
+        service = {"service": parameters["service"]} if "service" in parameters else {}
+        return realm.update_query({**service, "scope": f"repository:{self._target.repository}:pull"})
+
+    async def _small(self, url: str, headers: Mapping[str, str], credential: Credential | None) -> bytes:
         """Return the bytes of a manifest or a token."""
-        return await read_small(self._open(), url, LIMIT, headers)
+        return await read_small(self._open(), url, LIMIT, headers, credential)
 
     def _url(self, rest: str) -> str:
         return f"{self._endpoint}/v2/{self._target.repository}/{rest}"
@@ -128,7 +145,7 @@ class OciRegistry(HttpSource):
         return f"{self._target.host}/{self._target.repository}{mark}{revision}"
 
     def _hidden(self, revision: str) -> Refused:
-        credentials = "those in spec.storage.key give no access" if self._credentials else "spec.storage.key contains none"
+        credentials = "those in spec.storage.key give no access" if self._secret else "spec.storage.key contains none"
         return Refused(f"the registry has no {self._reference(revision)}, or denies access (credentials: {credentials})")
 
 

@@ -47,20 +47,21 @@ def open_source(uri: str, access: Access) -> Source:
 
 def _single(uri: str, access: Access) -> Source:
     kind, _, rest = uri.partition("://")
+    access = access._replace(guard=access.guard and access.guard._replace(uri=uri))
+    check_secret = access.guard.check_secret if access.guard else _unrestricted
     if kind == "hf":
         from ome_operator.storage.hub import Hub
 
         repo, _, revision = rest.partition("@")
         endpoint = source_address(uri, access.parameters, access.endpoint)
-        token = access.secret.get("token", "").strip()
-        if token and access.guard:
-            access.guard.check_secret(endpoint)
-        return Hub(repo.strip("/"), revision, endpoint=endpoint, token=token, private=_private(access, endpoint))
+        token, private = access.secret.get("token", "").strip(), _private(access, endpoint)
+        if token:
+            check_secret(endpoint)
+        return Hub(repo.strip("/"), revision, endpoint=endpoint, token=token, check_secret=check_secret, private=private)
     if kind == "oci" and (artifact := parse_reference(rest)):
         from ome_operator.storage.oci_registry import OciRegistry
 
         endpoint, secret = source_address(uri, access.parameters), registry_credentials(access.secret, artifact.host)
-        check_secret = access.guard.check_secret if access.guard else lambda address: None
         private = _private(access, endpoint)
         return OciRegistry(artifact, endpoint=endpoint, credentials=secret, check_secret=check_secret, private=private)
     if not managed(uri):
@@ -69,6 +70,10 @@ def _single(uri: str, access: Access) -> Source:
             f"and write local:///path, or use one of {', '.join(sorted(f'{one}://' for one in FETCHED))}"
         )
     return open_bucket(uri, access)
+
+
+def _unrestricted(address: str) -> None:
+    """Permit a Secret for every address, because it belongs to the caller."""
 
 
 def _private(access: Access, endpoint: str) -> frozenset[str] | None:

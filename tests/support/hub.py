@@ -280,12 +280,12 @@ def in_thread(app: web.Application, addresses: Sequence[str], context: ssl.SSLCo
         for address in addresses:
             await web.TCPSite(runner, address, ports[0] if ports else 0, ssl_context=context).start()
             ports.append(runner.addresses[0][1])
-        ready.set()
         return runner
 
     def run() -> None:
         asyncio.set_event_loop(loop)
         runner = loop.run_until_complete(start())
+        loop.call_soon(ready.set)  # not before, because a test without requests would stop the loop before it runs
         loop.run_forever()
         loop.run_until_complete(runner.cleanup())
         loop.close()

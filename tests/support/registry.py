@@ -97,7 +97,9 @@ class Front:
         return app
 
     async def _token(self, request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Authorization") != self._basic() or request.query.get("scope") != "repository:pull":
+        if request.headers.get("Authorization") != self._basic() or not re.fullmatch(
+            r"repository:[a-z0-9/]+:pull", request.query.get("scope", "")
+        ):
             return web.Response(status=401)
         token = secrets.token_hex(8)
         self._tokens[token] = self.uses
