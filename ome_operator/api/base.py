@@ -165,6 +165,8 @@ class Inline(Spec):
     """A part of an object with an inline pod spec: every field that the class does not define belongs to the pod spec."""
 
     model_config = ConfigDict(extra="allow")
+    INLINE: ClassVar[str] = "PodSpec"
+    """Type of the inline fields, as in `api/pod_fields.py`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -9,6 +9,8 @@ from ome_operator.api.component import Scaled, WorkerPart
 class PredictorModel(Inline):
     """The model to serve and its runtime. All other fields are those of a core/v1 Container."""
 
+    INLINE = "Container"
+
     base_model: str | None = None
     """Name of the model."""
     runtime: str | None = None

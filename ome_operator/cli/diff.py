@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
-from ome_operator.cli.manifests import read_manifests_and_namespaces
+from ome_operator.cli.gate import NOT_ACCEPTED
+from ome_operator.cli.manifests import read_files, tell_skipped
 from ome_operator.cli.output import Output, complain, console, emit
 from ome_operator.cli.render import Files
 from ome_operator.errors import Unanswered
@@ -46,8 +47,13 @@ def diff(
 async def _preview(client: "Client", files: list[Path], namespace: str) -> "Preview":
     from ome_operator.cli.live.preview import preview
 
-    objects, made = read_manifests_and_namespaces(files, namespace_or_default(client, namespace))
-    return await preview(client, objects, made)
+    found = read_files(files, namespace_or_default(client, namespace))
+    tell_skipped(found)
+    # The API server itself checks the objects, by the CRDs that it has.
+    refused = [str(each) for each in found.refused if each.rule != NOT_ACCEPTED]
+    if refused:
+        raise Unanswered("; ".join(refused))
+    return await preview(client, found.objects, found.namespaces)
 
 
 def _show(found: "Preview", brief: bool) -> None:

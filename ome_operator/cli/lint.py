@@ -11,8 +11,17 @@ import typer
 from ome_operator import __version__
 from ome_operator.cli.completing import services
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, no_such_service, on_cluster, resolve_service
-from ome_operator.cli.manifests import STDIN, catalog_paths, files_in, read_manifests, read_referenced
-from ome_operator.errors import Unanswered, UserError
+from ome_operator.cli.manifests import (
+    STDIN,
+    catalog_name,
+    catalog_or_default,
+    files_in,
+    read_files,
+    read_referenced,
+    tell_borrowed,
+    tell_skipped,
+)
+from ome_operator.errors import Unanswered
 
 if TYPE_CHECKING:
     from ome_operator.engines.flags import Versions
@@ -146,29 +155,19 @@ def _texts(files: list[Path]) -> dict[str, str]:
 
 
 def _offline(files: list[Path], catalog: list[Path] | None, namespace: str, versions: "Versions") -> "list[Subject]":
-    """Return the services and runtimes in these files. Raises Unanswered if the files contain neither a service nor a
-    runtime.
+    """Return the services and runtimes in these files, and what a cluster would refuse of all objects. Raises Unanswered
+    if the files contain no object of the operator's kinds.
     """
     from ome_operator.cli.live.linted import subjects
 
-    given = read_manifests(files, namespace)
-    looked_at = list(subjects(given, read_referenced(_catalog(catalog), files, namespace), versions))
-    if not looked_at:
-        raise Unanswered(f"no InferenceService and no runtime in {', '.join(map(str, files))}: name a file that has one.")
+    found = read_files(files, namespace)
+    tell_skipped(found)
+    beside = read_referenced(catalog_or_default(catalog), files, namespace)
+    name = catalog_name(catalog)
+    looked_at = list(subjects(found.objects, beside, versions, found.refused, name))
+    of_services = [subject for subject in looked_at if subject.service]
+    tell_borrowed([*(each.runtime for each in of_services), *(each.model_name for each in of_services)], found, name)
     return looked_at
-
-
-def _catalog(named: list[Path] | None) -> list[Path]:
-    """Return the folders from which referenced models and runtimes are read: the named folders, or `config`. Return none
-    if there is no `config` folder, as in the operator's image; the checked files must then contain all referenced
-    objects.
-    """
-    if named:
-        return catalog_paths(named)
-    try:
-        return catalog_paths([Path("config")])
-    except UserError:
-        return []
 
 
 async def _live(client: "Client", service: str, namespace: str, everywhere: bool, versions: "Versions") -> "list[Subject]":

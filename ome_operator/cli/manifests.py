@@ -3,20 +3,24 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from ome_operator.api.invalid import shown
+from ome_operator.cli import gate
 from ome_operator.cli.live.cluster_from_manifests import KNOWN
+from ome_operator.cli.output import complain
 from ome_operator.core.observed.objects import Manifest
-from ome_operator.errors import Unanswered
+from ome_operator.errors import Unanswered, UserError
 from ome_operator.kube.resources import RESOURCES, called
 from ome_operator.util.checkout import shipped
 from ome_operator.util.json_limits import deeper, larger
-from ome_operator.util.kubeyaml import LEVELS, VALUES, documents
+from ome_operator.util.kubeyaml import LEVELS, VALUES, Document, documents_with_repeats
 
 STDIN = Path("-")
+SHOWN = 5
+"""Maximum number of skipped objects that a message names."""
 SERVICES = ("InferenceService", "Serving")
 """Kinds of services, which refer to objects of other kinds (models, runtimes)."""
 _SERVERS: Mapping[str, type] = {"uid": str, "generation": int, "deletionTimestamp": str}
@@ -34,11 +38,82 @@ def catalog_paths(paths: Iterable[Path] | None) -> list[Path]:
     ]
 
 
+def catalog_or_default(named: list[Path] | None) -> list[Path]:
+    """Return the folders from which referenced models and runtimes are read: the named folders, or the `config` that is
+    shipped with this program. Return none if there is no such folder, as in the operator's image; the files must then
+    contain all referenced objects.
+    """
+    if named:
+        return catalog_paths(named)
+    try:
+        return catalog_paths([Path("config")])
+    except UserError:
+        return []
+
+
+class Files(NamedTuple):
+    """The content of the files and folders that a user names."""
+
+    objects: list[Manifest]
+    """The objects whose kinds the operator reads."""
+    namespaces: frozenset[str]
+    """Names of the namespaces that the files create."""
+    refused: tuple[gate.FileRefusal, ...]
+    """What a cluster would refuse of the objects."""
+    skipped: tuple[str, ...]
+    """The objects that no command looks at, each with its file."""
+    looked: int
+    """Number of objects of the operator's kinds, including those that are refused."""
+
+
+def read_files(paths: Iterable[Path], namespace: str) -> Files:
+    """Return the content of these files and folders. `namespace` is the namespace of objects that name none. Raises
+    Unanswered for a file that cannot be read or parsed.
+    """
+    files = dict.fromkeys(file if file == STDIN else file.resolve() for file in files_in(paths))
+    spelled = {file if file == STDIN else file.resolve(): file for file in files_in(paths)}
+    parts = [part for file in files for where, found in _documents(spelled[file]) for part in _parts(where, found)]
+    return Files(
+        objects=[entry for part in parts for entry in _objects(part.where, part.body, namespace)],
+        namespaces=frozenset(name for part in parts for name in _namespaces(part.body)),
+        refused=tuple(gate.refusals(parts, namespace)),
+        skipped=gate.skipped(parts),
+        looked=sum(part.known or part.resembles for part in parts),
+    )
+
+
+def tell_skipped(found: Files) -> None:
+    """Print to stderr which objects of the files the command does not look at. Raises Unanswered if it looks at none."""
+    named = ", ".join(found.skipped[:SHOWN])
+    if len(found.skipped) > SHOWN:
+        named += f", and {len(found.skipped) - SHOWN} more"
+    if not found.looked:
+        said = f": there {'is' if len(found.skipped) == 1 else 'are'} only {named}" if named else ""
+        raise Unanswered(f"the files contain no object of this operator{said}. Name a file that has one.")
+    if named:
+        complain(f"not checked: {named}")
+
+
+def catalog_name(named: list[Path] | None) -> str:
+    """Return the name of the catalog for messages."""
+    return ", ".join(map(str, named)) if named else "the catalog of ome (config/)"
+
+
+def tell_borrowed(used: Iterable[str], found: Files, catalog: str) -> None:
+    """Print to stderr which models and runtimes come from the catalog. `used` are those of the services, each with its kind
+    and name.
+    """
+    own = {f"{body['kind']} {body['metadata']['name']}" for body in found.objects}
+    if names := sorted(set(filter(None, used)) - own):
+        complain(f"from {catalog}: {', '.join(names)}")
+
+
 def read_manifests(paths: Iterable[Path], namespace: str) -> list[Manifest]:
     """Return the objects in these files and folders whose kinds the operator reads, and skip all others. `namespace` is the
     namespace of objects that name none. Raises Unanswered for a file that cannot be read or parsed.
     """
-    return read_manifests_and_namespaces(paths, namespace)[0]
+    found = (part for path in paths for where, item in _documents(path) for part in _parts(where, item))
+    return [entry for part in found for entry in _objects(part.where, part.body, namespace)]
 
 
 def read_referenced(paths: Iterable[Path], given: Iterable[Path], namespace: str) -> list[Manifest]:
@@ -50,23 +125,22 @@ def read_referenced(paths: Iterable[Path], given: Iterable[Path], namespace: str
     return [body for body in found if body["kind"] not in SERVICES]
 
 
-def read_manifests_and_namespaces(paths: Iterable[Path], namespace: str) -> tuple[list[Manifest], frozenset[str]]:
-    """Return the objects whose kinds the operator reads, and the names of the namespaces that these files create. Raises
-    Unanswered for a file that cannot be read or parsed.
-    """
-    found = [document for path in paths for document in _documents(path)]
-    objects = [entry for where, body in found for entry in _objects(where, body, namespace)]
-    return objects, frozenset(name for _, body in found for name in _namespaces(body))
-
-
-def _namespaces(body: Any) -> Iterator[str]:
-    if not isinstance(body, Mapping):
-        return
-    if isinstance(body.get("items"), list):
-        yield from (name for item in body["items"] for name in _namespaces(item))
+def _namespaces(body: Mapping[str, Any]) -> Iterator[str]:
     metadata = body.get("metadata")
     if (body.get("apiVersion"), body.get("kind")) == ("v1", "Namespace") and isinstance(metadata, Mapping):
         yield str(metadata.get("name"))
+
+
+def _parts(where: str, found: Document) -> Iterator[gate.WrittenObject]:
+    """Yield the object in a document, or the objects in a List."""
+    body = found.value
+    if not isinstance(body, Mapping):
+        return
+    if isinstance(body.get("items"), list) and str(body.get("kind", "")).endswith("List"):
+        for number, item in enumerate(body["items"]):
+            yield from _parts(where, Document(item, () if number else found.repeats))
+    else:
+        yield gate.WrittenObject(where, body, found.repeats)
 
 
 def files_in(paths: Iterable[Path]) -> Iterator[Path]:
@@ -75,24 +149,18 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
         yield from sorted([*path.rglob("*.yaml"), *path.rglob("*.yml"), *path.rglob("*.json")]) if path.is_dir() else [path]
 
 
-def _documents(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the file name and the content of each YAML document in a file, or in the files of a folder."""
+def _documents(path: Path) -> Iterator[tuple[str, Document]]:
+    """Yield the file name and each YAML document in a file, or in the files of a folder."""
     for entry in files_in([path]):
         where = "standard input" if entry == STDIN else str(entry)
         try:
             text = sys.stdin.read() if entry == STDIN else entry.read_text()
-            yield from ((where, document) for document in documents(text))
+            yield from ((where, document) for document in documents_with_repeats(text))
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise Unanswered(f"{where} cannot be read: {error}") from error
 
 
-def _objects(where: str, body: Any, namespace: str) -> Iterator[Manifest]:
-    if not isinstance(body, Mapping):
-        return
-    if isinstance(body.get("items"), list) and str(body.get("kind", "")).endswith("List"):
-        for item in body["items"]:
-            yield from _objects(where, item, namespace)
-        return
+def _objects(where: str, body: Mapping[str, Any], namespace: str) -> Iterator[Manifest]:
     kind = called(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if kind not in KNOWN or body.get("apiVersion") != RESOURCES[kind].api_version:
         return

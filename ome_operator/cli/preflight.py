@@ -18,7 +18,7 @@ from ome_operator.cli.connect import (
     on_cluster,
     resolve_service,
 )
-from ome_operator.cli.manifests import read_manifests
+from ome_operator.cli.manifests import read_files, tell_skipped
 from ome_operator.cli.output import Format, complain, emit
 from ome_operator.errors import Unanswered
 
@@ -113,7 +113,11 @@ async def _trials(
     from ome_operator.kube.errors import NotFound
 
     if files:
-        return await of_files(client, read_manifests(files, namespace_or_default(client, namespace)), roles, within)
+        found = read_files(files, namespace_or_default(client, namespace))
+        tell_skipped(found)
+        if found.refused:
+            raise Unanswered("; ".join(map(str, found.refused)))
+        return await of_files(client, found.objects, roles, within)
     where, name = resolve_service(client, service, namespace)
     try:
         return [await of_service(client, where, name, roles, within)]

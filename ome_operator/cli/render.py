@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ome_operator.cli.manifests import catalog_paths, read_manifests, read_referenced
+from ome_operator.cli.manifests import (
+    catalog_name,
+    catalog_or_default,
+    read_files,
+    read_referenced,
+    tell_borrowed,
+    tell_skipped,
+)
 from ome_operator.cli.options import preflight_mode, roots
 from ome_operator.cli.output import Format, complain, emit_objects
 from ome_operator.errors import Unanswered
@@ -42,8 +49,8 @@ def render(
         list[Path] | None,
         typer.Option(
             "--catalog",
-            help="File or folder from which referenced models, runtimes and accelerator classes are read, such as config/, "
-            "which is shipped with ome.",
+            help="Another file or folder with models, runtimes and accelerator classes; by default the folder config/ that "
+            "is shipped with ome.",
         ),
     ] = None,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")] = "default",
@@ -58,20 +65,27 @@ def render(
     Exit code 1: something that a service needs is missing; stderr names it. The objects are for reading and checking, not
     for applying, because the operator creates its own.
     """
+    from ome_operator.api import Invalid
     from ome_operator.cache.resources import SERVING, SHORT
     from ome_operator.cli.live.cluster_from_manifests import gather, made
     from ome_operator.cli.live.linted import lines
 
-    given = read_manifests(files, namespace)
-    beside = read_referenced(catalog_paths(catalog), files, namespace)
+    found = read_files(files, namespace)
+    tell_skipped(found)
+    beside = read_referenced(catalog_or_default(catalog), files, namespace)
     looked = preflight_mode(preflight)
     cluster = gather(
-        [*beside, *given], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked
+        [*beside, *found.objects], sidecar_image, model_agent=model_agent, agent_roots=roots(agent_root), preflight=looked
     )
-    problems = [f"{SERVING} {item.of.namespace}/{item.of.name}: {item.why}" for item in made(cluster, SERVING) if item.why]
+    problems = [str(each) for each in found.refused]
+    problems += [f"{SERVING} {item.of.namespace}/{item.of.name}: {item.why}" for item in made(cluster, SERVING) if item.why]
     objects = [item.manifest for kind in SHORT for item in made(cluster, kind) if item.manifest is not None]
+    refused, catalog_named = {each.object for each in found.refused}, catalog_name(catalog)
     for kept in cluster.services():
-        rendered, said = _service(kept, cluster)
+        if isinstance(kept.parsed, Invalid) and f"{kept.ref.kind} {kept.ref.namespace}/{kept.ref.name}" in refused:
+            continue  # the refusal says why
+        rendered, said, used = _service(kept, cluster, catalog_named)
+        tell_borrowed(used, found, catalog_named)
         objects += rendered
         problems += said
     if not objects and not problems:
@@ -85,17 +99,21 @@ def render(
     raise typer.Exit(1 if problems else 0)
 
 
-def _service(kept: "Resource", cluster: "ClusterCache") -> tuple[list["Manifest"], list[str]]:
-    """Return the objects that the operator would create for a service, and a sentence for each problem that prevents it
-    from creating them.
+def _service(kept: "Resource", cluster: "ClusterCache", catalog: str) -> tuple[list["Manifest"], list[str], list[str]]:
+    """Return the objects that the operator would create for a service, a sentence for each problem that prevents it from
+    creating them, and the model and runtime of the service. `catalog` names the source of objects that are not in the files.
     """
     from ome_operator.api import Invalid
+    from ome_operator.cli.live.linted import without_cluster
+    from ome_operator.core.resolve.identity import CHOSEN
     from ome_operator.describe.outcome import outcome
 
     name = f"{kept.ref.namespace}/{kept.ref.name}"
     if isinstance(kept.parsed, Invalid):
-        return [], [f"{name}: {kept.parsed.why}"]
+        return [], [f"{name}: {kept.parsed.why}"], []
     found = outcome(kept.parsed, cluster.deps())
     if found.advice:
         complain(f"{name}: note: {found.advice}")
-    return list(found.manifests), [f"{name}: {problem}" for problem in found.problems]
+    used = [f"{each['kind']} {each['name']}" for part in (CHOSEN, "model") if (each := found.inputs.get(part))]
+    problems = without_cluster(found.problems, catalog)
+    return list(found.manifests), [f"{name}: {problem}" for problem in problems], used

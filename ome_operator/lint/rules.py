@@ -10,6 +10,7 @@ from ome_operator.lint import (
     disaggregation,
     division,
     experts,
+    files,
     kubernetes,
     locations,
     memory,
@@ -56,6 +57,7 @@ def advice(subject: Subject) -> Iterator[Hit]:
 
 
 FAMILIES: dict[str, tuple[Rule, ...]] = {
+    "Whether a cluster accepts the objects": files.RULES,
     "Whether the service can start at all": (refused, advice),
     "Arguments and variables": arguments.RULES,
     "Combinations of arguments": contradictions.RULES,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from ome_operator import keys, quantity
 from ome_operator.api import Component, InferenceService, Runtime
@@ -63,9 +63,33 @@ class Role:
         return (self.leader, *([self.worker] if self.worker is not None else []))
 
 
+class RefusedPart(Protocol):
+    """A part of an object in a file that a cluster would refuse."""
+
+    @property
+    def rule(self) -> str:
+        """ID of the rule that the part violates."""
+
+    @property
+    def object(self) -> str:
+        """Kind and name of the object."""
+
+    @property
+    def field(self) -> str:
+        """Path of the part in the object."""
+
+    @property
+    def says(self) -> str:
+        """A statement of what is wrong."""
+
+    @property
+    def remedy(self) -> str:
+        """The instruction how to correct it."""
+
+
 @dataclass(frozen=True)
 class Subject:
-    """A service that is checked, or a runtime that is checked without a service."""
+    """A service that is checked, a runtime that is checked without a service, or the objects in files."""
 
     service: str
     """Namespace and name; empty for a runtime that is checked without a service."""
@@ -73,6 +97,7 @@ class Subject:
     """Kind and name of the runtime; "" if the service has none."""
     roles: tuple[Role, ...]
     model: ModelFacts | None
+    """What is known of the model; None if nothing is."""
     problems: tuple[str, ...]
     """The reasons why the operator itself would not start the service."""
     versions: Versions
@@ -82,6 +107,10 @@ class Subject:
     """Name of each accelerator class → labels of the nodes of this class."""
     advice: str = ""
     """The operator's message in the condition Advice of the service."""
+    model_name: str = ""
+    """Kind and name of the model; "" if the service has none."""
+    refused: tuple["RefusedPart", ...] = ()
+    """What a cluster would refuse of the objects in the checked files."""
     ignored: frozenset[str] = frozenset()
     """IDs of the rules that are not applied to this service."""
 

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -33,8 +33,21 @@ _UNSUPPORTED = tuple(_TAG + name for name in ("timestamp", "binary", "set", "oma
 _REMOVED = frozenset(_TAG + name for name in ("timestamp", "value"))
 
 
+class Repeat(NamedTuple):
+    """A key that a map contains twice. YAML forbids it, but most parsers keep the last value without a message."""
+
+    key: str
+    first: int
+    """Line of the first value, which is lost. The first line of the text has the number 1."""
+    last: int
+    """Line of the last value, which counts."""
+
+
 class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
     """Common base of all loaders in this module. It defines the meaning of strings, numbers and tags."""
+
+    repeats: tuple[Repeat, ...] = ()
+    """The keys that maps of the present document contain twice."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - as in the parent class
         first: [(tag, form) for tag, form in resolvers if tag not in _REMOVED]
@@ -72,8 +85,9 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
 
     def flatten_mapping(self, node: Any) -> None:
         """Copy the pairs of the maps to which `<<` refers. Their number is limited, because a few lines that refer to
-        each other can form an unlimited map.
+        each other can form an unlimited map. Record keys that the map contains twice.
         """
+        self._record_repeats(node)
         references = [
             (key, part)
             for key, value in node.value
@@ -88,6 +102,16 @@ class _Values(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
                 problem = f"merge keys (<<) copy more than {VALUES} values: write the values without merge keys"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
         super().flatten_mapping(node)
+
+    def _record_repeats(self, node: Any) -> None:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _TAG + "merge":
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    found = Repeat(key.value, lines[key.value], line)
+                    self.repeats = (*self.repeats, *([found] if found not in self.repeats else []))
+                lines[key.value] = line
 
     yaml_constructors = {  # noqa: RUF012 - as above
         **yaml.SafeLoader.yaml_constructors,
@@ -123,27 +147,50 @@ def _quick() -> Any:
 _QUICK = _quick()
 
 
+class Document(NamedTuple):
+    """A document of a text."""
+
+    value: Any
+    repeats: tuple[Repeat, ...]
+    """The keys that maps of the document contain twice, in the order of the text."""
+
+
 def documents(text: str) -> Iterator[Any]:
     """Yield every document in a text. Raises yaml.YAMLError, which contains the line if it is known."""
+    return (found.value for found in documents_with_repeats(text))
+
+
+def documents_with_repeats(text: str) -> Iterator[Document]:
+    """Yield every document in a text, with the keys that are given twice. Raises yaml.YAMLError like `documents`."""
     if line := _too_deep(text):
         raise yaml.YAMLError(f"line {line} opens more than {_OPEN} nested lists or maps: reduce the nesting")
     if (fast_documents := _quickly(text)) is not None:
         yield from fast_documents
         return
     try:
-        yield from yaml.load_all(text, Loader=_Loader)
+        yield from _loaded(_Loader(text))
     except RecursionError as error:
         raise yaml.YAMLError(f"it has more than {LEVELS} levels of nested lists or maps: reduce the nesting") from error
     except _LET_THROUGH as error:
         raise yaml.YAMLError(f"a value is invalid: {error}") from error
 
 
-def _quickly(text: str) -> list[Any] | None:
+def _loaded(loader: Any) -> Iterator[Document]:
+    try:
+        while loader.check_data():
+            value, repeats = loader.get_data(), loader.repeats
+            loader.repeats = ()
+            yield Document(value, tuple(sorted(repeats, key=lambda repeat: repeat.last)))
+    finally:
+        loader.dispose()
+
+
+def _quickly(text: str) -> list[Document] | None:
     """Return the documents in a text. Return None if the loader in Python has to parse the text or report an error."""
     if _QUICK is None or _UNLIKE.search(text):
         return None
     try:
-        return list(yaml.load_all(text, Loader=_QUICK))
+        return list(_loaded(_QUICK(text)))
     except (yaml.YAMLError, RecursionError, *_LET_THROUGH):
         return None
 

@@ -17,7 +17,7 @@ from ome_operator.engines.flags import Versions, packaged
 from ome_operator.lint import rules
 from ome_operator.lint.finding import Severity
 from ome_operator.lint.model import gpu_memory, model_facts, node_labels
-from ome_operator.lint.subject import Subject, subject
+from ome_operator.lint.subject import RefusedPart, Subject, subject
 from ome_operator.lint.validator import SAID_ALREADY, refusals
 
 if TYPE_CHECKING:
@@ -29,16 +29,30 @@ MADE_UP = "ome-lint"
 """Name of the model and the service that are made up to check a runtime that no service uses."""
 
 
-def subjects(given: list[Manifest], beside: list[Manifest], versions: Versions) -> Iterator[Subject]:
-    """Yield the services in the files, then the runtimes that none of them uses."""
+def subjects(
+    given: list[Manifest],
+    beside: list[Manifest],
+    versions: Versions,
+    refused: tuple[RefusedPart, ...] = (),
+    catalog: str = "the catalog",
+) -> Iterator[Subject]:
+    """Yield the services in the files, then the runtimes that none of them uses. If a cluster would refuse objects in the
+    files (`refused`), yield these first, and leave out services that cannot be parsed. `catalog` names the source of
+    `beside` in messages.
+    """
+    if refused:
+        yield Subject("", "", (), None, (), versions, {}, refused=refused)
     cluster = gather([*beside, *given], model_agent=False)
     services = [kept.ref for kept in cluster.services()]
     named = {ref(body) for body in given}
     written = any(made(cluster, kind) for kind in SHORT)
     used = set()
     for looked_at in of_services(cluster, services if written else named, versions):
+        if refused and not looked_at.roles and _told(looked_at, refused):
+            continue
         used.add(looked_at.runtime)
-        yield looked_at
+        advice = "; ".join(part for part in looked_at.advice.split("; ") if not (refused and NO_FIELD in part))
+        yield replace(looked_at, problems=without_cluster(looked_at.problems, catalog), advice=advice)
     alone = [each for which, each in cluster.deps().runtimes.items() if which in named and isinstance(each, Runtime)]
     for runtime in (each for each in alone if f"{each.kind} {each.name}" not in used):
         body = _made_up(runtime)
@@ -48,6 +62,36 @@ def subjects(given: list[Manifest], beside: list[Manifest], versions: Versions) 
             yield _subject(service, made_up, versions, alone=True)
         else:  # no service can name this runtime
             yield _unread(Ref(runtime.kind, runtime.namespace, runtime.name), getattr(service, "why", ""), versions)
+
+
+NO_FIELD = " is not a field of a pod: "
+"""Part of advice that the rule `pod-field-unknown` repeats."""
+_ABSENT = " does not exist: apply it, or "
+_WAITS = "a runtime is selected as soon as the model exists"
+
+
+def without_cluster(problems: Iterable[str], catalog: str) -> tuple[str, ...]:
+    """Return the problems of a service in files, rephrased for objects that may exist on a cluster. `catalog` names the
+    source of the objects that are not in the files.
+    """
+    told, absent = [], False
+    for problem in problems:
+        what, found, remedy = problem.partition(_ABSENT)
+        absent = absent or bool(found)
+        told.append(
+            f"{what} is neither in these files nor in {catalog}: add -f with its file, or {remedy}; if it is on your "
+            "cluster, `ome diff -f` with the same files finds it there"
+            if found
+            else problem
+        )
+    return tuple(problem for problem in told if not (absent and _WAITS in problem))
+
+
+def _told(looked_at: Subject, refused: Iterable[RefusedPart]) -> bool:
+    """Return whether all problems of a service are among the refused parts of its object."""
+    of = f"{SERVICE} {looked_at.service}"
+    mine = [f"{each.says}: {each.remedy}" for each in refused if each.object == of]
+    return bool(mine) and all(any(text in problem for text in mine) for problem in looked_at.problems)
 
 
 def lines(cluster: ClusterCache, named: Collection[Ref], all_of_it: str) -> tuple[str, ...]:
@@ -108,7 +152,9 @@ def _subject(service: InferenceService, cluster: ClusterCache, versions: Version
     parts = tuple(_parts(comes_to))
     memory = gpu_memory(comes_to.inputs, runtime, parts, deps.accelerators)
     looked_at = subject(service, runtime, parts, model, versions, memory, node_labels(deps.accelerators), alone)
-    return replace(looked_at, problems=comes_to.problems, advice="" if alone else comes_to.advice)
+    named = f"{resolved.model.kind} {resolved.model.name}" if isinstance(resolved.model, Model) and not alone else ""
+    advice = "" if alone else comes_to.advice
+    return replace(looked_at, problems=comes_to.problems, advice=advice, model_name=named)
 
 
 def _parts(found: Outcome) -> Iterator[RenderedComponent]:

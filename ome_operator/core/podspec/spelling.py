@@ -2,77 +2,33 @@
 was probably meant.
 
 A component accepts every field of a pod spec, so a misspelled field of the component (`minReplica`) is taken for a field of
-the pod. Only the API server has the authoritative list of fields. The lists in this module serve only for suggestions, and
-nothing is rejected because of them.
+the pod. Only the API server has the authoritative list of fields, which may be newer than `api/pod_fields.py`. So in the
+operator this list serves only for suggestions, and nothing is rejected because of it.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ome_operator.api import Component, InferenceService, PodPart, Runtime, ServiceSpec
+from ome_operator.api import Component, InferenceService, PodPart, Runtime, ServiceSpec, pod_fields
 from ome_operator.core.podspec.merge import FREE
 from ome_operator.util.memoize import memoize_by_identity
 
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_POD = _names(
-    """activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks
-    ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride imagePullSecrets
-    initContainers nodeName nodeSelector os overhead preemptionPolicy priority priorityClassName readinessGates
-    resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates securityContext serviceAccount
-    serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations
-    topologySpreadConstraints volumes"""
-)
-_CONTAINER = _names(
-    """args command env envFrom image imagePullPolicy lifecycle livenessProbe name ports readinessProbe resizePolicy
-    resources restartPolicy restartPolicyRules securityContext startupProbe stdin stdinOnce terminationMessagePath
-    terminationMessagePolicy tty volumeDevices volumeMounts workingDir"""
-)
-_VOLUME = _names(
-    """configMap csi downwardAPI emptyDir ephemeral fc flexVolume hostPath image iscsi name nfs persistentVolumeClaim
-    projected secret"""
-)
-_PROBE = _names(
-    """exec failureThreshold grpc httpGet initialDelaySeconds periodSeconds successThreshold tcpSocket
-    terminationGracePeriodSeconds timeoutSeconds"""
-)
-_SECURITY = _names(
-    """allowPrivilegeEscalation appArmorProfile capabilities fsGroup fsGroupChangePolicy privileged procMount
-    readOnlyRootFilesystem runAsGroup runAsNonRoot runAsUser seLinuxChangePolicy seLinuxOptions seccompProfile
-    supplementalGroups supplementalGroupsPolicy sysctls windowsOptions"""
-)
-_BELOW: Mapping[str, frozenset[str]] = {
-    "containers": _CONTAINER,
-    "initContainers": _CONTAINER,
-    "volumes": _VOLUME,
-    "securityContext": _SECURITY,
-    **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), _PROBE),
-    "env": frozenset({"name", "value", "valueFrom"}),
-    "ports": frozenset({"containerPort", "hostIP", "hostPort", "name", "protocol"}),
-    "volumeMounts": frozenset(
-        {"mountPath", "mountPropagation", "name", "readOnly", "recursiveReadOnly", "subPath", "subPathExpr"}
-    ),
-    "resources": frozenset({"claims", "limits", "requests"}),
-    "tolerations": frozenset({"effect", "key", "operator", "tolerationSeconds", "value"}),
-    "hostPath": frozenset({"path", "type"}),
-    "emptyDir": frozenset({"medium", "sizeLimit"}),
-    "valueFrom": frozenset({"configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef"}),
-}
-"""Field -> the fields below it, in core/v1 of Kubernetes 1.34."""
 _OURS = frozenset(str(field.alias) for part in (Component, PodPart) for field in part.model_fields.values())
 """Fields that a component has in addition to those of a pod."""
-_OF_A_COMPONENT, _NONE = _POD | _OURS, frozenset[str]()
 _TEMPLATE, _UNDECLARED = ".spec.template.spec.", ": field not declared in schema"
 """The text before and after the path of a field in an error of the API server."""
 _INDEX = re.compile(r"\[[^][]*+\]")
 MOST = 100
 """Maximum number of unknown fields for which a valid field is searched, because each search takes 70 µs."""
+
+
+@cache
+def _known(type_: str, of_a_component: bool) -> frozenset[str]:
+    """Return the fields of a type of core/v1, and with `of_a_component` also those that a component has in addition."""
+    return frozenset(pod_fields.fields(type_)) | (_OURS if of_a_component else frozenset())
 
 
 class _Field(NamedTuple):
@@ -85,15 +41,13 @@ class _Field(NamedTuple):
 
     @property
     def candidates(self) -> frozenset[str]:
-        """The valid fields at the location of this field; empty if there is no list for the location."""
-        return _BELOW.get(self.chain[-2], _NONE) if len(self.chain) > 1 else _OF_A_COMPONENT
+        """The valid fields at the location of this field; empty if users choose the names there."""
+        return _known(pod_fields.type_at(self.chain[:-1]), len(self.chain) == 1)
 
     @property
     def meant(self) -> str:
         """The valid field that the user probably meant; "" if no field is similar."""
-        name, known = self.chain[-1], self.candidates
-        same = [field for field in sorted(known) if field.lower() == name.lower()]
-        return next(iter(same or get_close_matches(name, sorted(known), 1, cutoff=0.8)), "")
+        return pod_fields.meant(self.chain[-1], self.candidates)
 
     @property
     def sentence(self) -> str:

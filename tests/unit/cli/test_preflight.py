@@ -158,8 +158,8 @@ def test_a_service_without_groups_is_looked_at_too(monkeypatch: pytest.MonkeyPat
     ("text", "words"),
     [
         ("[", "cannot be read"),
-        ("", "no InferenceService in these files"),
-        ("- 1\n", "no InferenceService in these files"),
+        ("", "no object of this operator"),
+        ("- 1\n", "no object of this operator"),
         (yaml.safe_dump(runtime()), "no InferenceService in these files"),
         (yaml.safe_dump({**service(), "spec": 7}), "team/svc|svc in namespace team cannot be read"),
         (yaml.safe_dump(service(runtime={"name": "none"})), "runtime none|ServingRuntime none"),

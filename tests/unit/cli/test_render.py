@@ -64,15 +64,28 @@ def test_a_list_in_json_and_what_comes_in() -> None:
     assert len(json.loads(result.stdout)["items"]) == 17
 
 
-def test_what_is_missing_is_a_sentence_and_exit_code_1() -> None:
+def test_what_is_missing_is_a_sentence_and_exit_code_1(tmp_path: Path) -> None:
+    file = tmp_path / "service.yaml"
+    file.write_text(yaml.safe_dump(yamls.service("team", "svc", "none", model="nothing")))
+    result = run("-f", file)
+    assert (result.exit_code, objects(result)) == (1, [])
+    for line, (kind, name, part) in zip(
+        result.stderr.splitlines(),
+        (("ClusterBaseModel", "nothing", "model"), ("ClusterServingRuntime", "none", "runtime")),
+        strict=True,
+    ):
+        assert line == (
+            f"team/svc: {kind} {name} is neither in these files nor in the catalog of ome (config/): add -f with its file, "
+            f"or fix spec.{part}.name; if it is on your cluster, `ome diff -f` with the same files finds it there"
+        )
+
+
+def test_the_catalog_of_ome_is_read_and_named() -> None:
     result = run("-f", SAMPLE)
-    assert result.exit_code == 1
-    assert objects(result) == []
-    where = "kimi-k2-instruct/kimi-k2-instruct"
-    assert result.stderr.splitlines() == [
-        f"{where}: ClusterBaseModel kimi-k2-instruct does not exist: apply it, or fix spec.model.name",
-        f"{where}: ClusterServingRuntime kimi-k2-pd-rt does not exist: apply it, or fix spec.runtime.name",
-    ]
+    assert result.exit_code == 0 and objects(result)
+    assert result.stderr.splitlines()[0] == (
+        "from the catalog of ome (config/): ClusterBaseModel kimi-k2-instruct, ClusterServingRuntime kimi-k2-pd-rt"
+    )
 
 
 def test_one_service_that_cannot_be_rendered_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -83,7 +96,10 @@ def test_one_service_that_cannot_be_rendered_does_not_hide_the_others(tmp_path: 
     result = run("-f", file)
     assert result.exit_code == 1
     assert {one["metadata"]["labels"][keys.SERVICE] for one in objects(result)} == {"fine"}
-    assert result.stderr == 'team/broken: spec.engine.minReplicas is "two": write a whole number without quotes\n'
+    assert (
+        result.stderr
+        == 'InferenceService team/broken: spec.engine.minReplicas is "two": write a whole number without quotes\n'
+    )
 
 
 def test_a_short_service_is_rendered_with_what_is_made_of_it(tmp_path: Path) -> None:
@@ -99,7 +115,7 @@ def test_a_short_service_is_rendered_with_what_is_made_of_it(tmp_path: Path) -> 
     ("text", "words"),
     [
         ("a: [", "cannot be read"),
-        ("kind: ConfigMap", "no InferenceService in"),
+        ("kind: ConfigMap", "no object of this operator: there is only ConfigMap in"),
         ("apiVersion: ome.io/v1beta1\nkind: InferenceService\nmetadata: 5", "metadata.name is missing in an object of"),
     ],
 )

@@ -26,6 +26,7 @@ OWN_POD = "runs in a pod of the tenant whose files or results it decodes; at wor
 OWN_MACHINE = "a file that the user of a command names, on the user's own machine"
 OURS = "written by this project"
 TRUSTED = {
+    "api/pod_fields.py:_types": OURS,
     "benchmark_pod/inside.py:as_sharegpt": OWN_POD,
     "benchmark_pod/inside.py:main": OWN_POD,
     "benchmark_pod/inside.py:run_benchmark": OWN_POD,

@@ -1,0 +1,51 @@
+"""The fields of pods and of metadata that Kubernetes has, for suggestions and for checks without a cluster.
+
+`data/pod_fields.json` is generated from the package `kubernetes` by `python -m tests.support.pod_fields`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+
+from ome_operator.util import package_data
+
+POD, CONTAINER, METADATA = "PodSpec", "Container", "ObjectMeta"
+MEANT = {"replicas": "minReplicas and maxReplicas"}
+"""Field of other kinds -> the fields of a component that do the same."""
+
+
+@cache
+def _types() -> Mapping[str, Mapping[str, str]]:
+    found: Mapping[str, Mapping[str, str]] = json.loads(package_data.text("ome_operator.api", "pod_fields.json"))
+    return found
+
+
+def fields(type_: str) -> Mapping[str, str]:
+    """Return the fields of a type, each with the type of its value: "" for a scalar and for a map whose keys users choose.
+    Return an empty map for an unknown type. A list has the type of its entries.
+    """
+    return _types().get(type_, {})
+
+
+def type_at(chain: Iterable[str], type_: str = POD) -> str:
+    """Return the type of the value at the end of a chain of fields that begins at `type_`; "" if it has no known fields."""
+    for name in chain:
+        type_ = fields(type_).get(name, "")
+    return type_
+
+
+def type_of(name: str) -> str:
+    """Return the type of the field with this name in a pod or a container; "" if it has no fields of its own."""
+    if name == "runner":
+        return CONTAINER
+    return next((found for type_ in (POD, CONTAINER, "Affinity") if (found := fields(type_).get(name))), "")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the field among `known` that the user of a field `name` probably meant; "" if none is similar."""
+    names = sorted(known)
+    if name in MEANT and "minReplicas" in names:
+        return MEANT[name]
+    same = [field for field in names if field.lower() == name.lower()]
+    return next(iter(same or get_close_matches(name, names, 1, cutoff=0.8)), "")

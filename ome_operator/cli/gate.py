@@ -1,0 +1,127 @@
+"""Finds what a cluster would refuse of the objects in files, before they are applied.
+
+`ome lint`, `ome render`, `ome diff` and `ome preflight` read their files with the same functions, so each of them refuses
+the same objects and names what it does not look at.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.api import strict
+from ome_operator.api.kinds import KINDS
+from ome_operator.util.kubeyaml import Repeat
+
+NOT_ACCEPTED, POD_FIELD, KIND_UNKNOWN = "object-refused", "pod-field-unknown", "kind-unknown"
+OBJECT_TWICE, KEY_TWICE = "object-twice", "key-twice"
+"""IDs of the rules of `ome lint` about files."""
+_GROUPS = (keys.GROUP, "sglang.ai")
+_KINDS = frozenset(
+    {
+        "InferenceService", "ClusterBaseModel", "BaseModel", "ClusterServingRuntime", "ServingRuntime", "AcceleratorClass",
+        "FineTunedWeight", "BenchmarkJob",
+    }
+)  # fmt: skip
+"""Kinds that users take for those of this operator, whatever their group is."""
+
+
+class WrittenObject(NamedTuple):
+    """An object in a file, as it is written."""
+
+    where: str
+    """Path of the file, or "standard input"."""
+    body: Mapping[str, Any]
+    repeats: tuple[Repeat, ...]
+    """The keys that maps in the document of the object contain twice."""
+
+    @property
+    def group(self) -> str:
+        """The API group; "" for the core group."""
+        return str(self.body.get("apiVersion") or "").rpartition("/")[0]
+
+    @property
+    def known(self) -> bool:
+        """Whether the object is of a kind that the operator defines."""
+        return strict.kind_of(str(self.body.get("apiVersion")), str(self.body.get("kind"))) is not None
+
+    @property
+    def resembles(self) -> bool:
+        """Whether the object was probably meant for this operator, although its kind is not one of the operator's."""
+        ours = any(self.group == group or self.group.endswith(f".{group}") for group in _GROUPS)
+        return not self.known and (ours or self.body.get("kind") in _KINDS)
+
+    def named(self, namespace: str = "") -> str:
+        """Return kind and name, with the object's own namespace or `namespace` in front of the name."""
+        metadata = self.body.get("metadata")
+        of = metadata if isinstance(metadata, Mapping) else {}
+        place = [str(part) for part in (of.get("namespace") or namespace, of.get("name")) if part]
+        return " ".join([str(self.body.get("kind") or "a document without kind"), *(["/".join(place)] if place else [])])
+
+
+class FileRefusal(NamedTuple):
+    """Something in a file that a cluster would refuse, or of which it would ignore a part without a message."""
+
+    rule: str
+    """ID of the rule of `ome lint`."""
+    object: str
+    """Kind and name of the object."""
+    field: str
+    says: str
+    """A statement of what is wrong, as a sentence without its full stop."""
+    remedy: str
+    """The instruction how to correct it, without capital letter and full stop."""
+
+    def __str__(self) -> str:
+        return f"{self.object}: {self.says}: {self.remedy}"
+
+
+def refusals(parts: Iterable[WrittenObject], namespace: str) -> Iterator[FileRefusal]:
+    """Yield everything in the objects of files that would be refused. `namespace` is that of objects that name none."""
+    seen: dict[tuple[str, str], WrittenObject] = {}
+    for part in parts:
+        kind = strict.kind_of(str(part.body.get("apiVersion")), str(part.body.get("kind")))
+        if kind is None:
+            if part.resembles:
+                yield _foreign(part)
+            continue
+        name = part.named(namespace if kind.namespaced else "")
+        for mistake in strict.mistakes(kind, part.body):
+            said, _, remedy = mistake.sentence.partition(": ")
+            remedy = re.sub(r"^did you mean (.+)\?$", r"write \1", remedy) or "correct the value"
+            yield FileRefusal(POD_FIELD if mistake.of_pod else NOT_ACCEPTED, name, mistake.field, said, remedy)
+        for repeat in part.repeats:
+            said = f"{repeat.key} is given twice in one map, in lines {repeat.first} and {repeat.last} of {part.where}"
+            yield FileRefusal(KEY_TWICE, name, repeat.key, said, f"keep one of them; line {repeat.last} is in effect")
+        if (first := seen.setdefault((kind.group, name), part)) is not part:
+            places = part.where if first.where == part.where else f"{first.where} and in {part.where}"
+            remedy = "keep one of the two, or rename one; the last is in effect"
+            yield FileRefusal(OBJECT_TWICE, name, "metadata.name", f"{name} is written twice, in {places}", remedy)
+
+
+def _foreign(part: WrittenObject) -> FileRefusal:
+    """Return the refusal of an object whose apiVersion or kind is not one of this operator."""
+    version, kind = str(part.body.get("apiVersion") or ""), str(part.body.get("kind") or "")
+    right = next((one for one in _versions() if one[1] == kind), None)
+    near = strict.similar(kind, {one[1] for one in _versions()})
+    said = f"apiVersion {version} has no kind {kind} that this operator reads"
+    if right is not None and part.group != right[0].rpartition("/")[0] and part.group not in _GROUPS:
+        remedy = f"write apiVersion: {right[0]}, or check the file without this object if another operator reads it"
+    elif right is not None:
+        remedy = f"write apiVersion: {right[0]}"
+    else:
+        remedy = f"write kind: {near}" if near else "correct apiVersion and kind, or remove the object"
+    return FileRefusal(KIND_UNKNOWN, part.named(), "apiVersion" if right else "kind", said, remedy)
+
+
+def _versions() -> list[tuple[str, str]]:
+    return [(f"{kind.group}/{kind.version}", kind.kind) for kind in KINDS]
+
+
+def skipped(parts: Iterable[WrittenObject]) -> tuple[str, ...]:
+    """Return the objects that none of the commands looks at, each with its file. Namespaces are read."""
+    others = (part for part in parts if not part.known and not part.resembles and part.body.get("kind") not in _READ)
+    return tuple(f"{part.named()} in {part.where}" for part in others)
+
+
+_READ = frozenset({"Namespace", "Node"})

@@ -1,0 +1,113 @@
+"""What a cluster would refuse of files is found before they are applied, by every command that reads files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from ome_operator.cli.app import app
+from ome_operator.cli.gate import FileRefusal
+from ome_operator.cli.manifests import read_files
+from ome_operator.errors import Unanswered
+from ome_operator.lint import files as rules
+from tests.support import pod_fields, yamls
+
+MODEL, RUNTIME = yamls.model("tiny", "hf://test/tiny"), yamls.runtime("rt", gpus=1)
+FINE = yamls.service("team", "svc", "rt")
+
+
+def written(tmp_path: Path, *bodies: dict[str, Any], text: str = "") -> Path:
+    file = tmp_path / "a.yaml"
+    file.write_text(text + yaml.safe_dump_all(bodies))
+    return file
+
+
+def refused(tmp_path: Path, *bodies: dict[str, Any], text: str = "") -> tuple[FileRefusal, ...]:
+    return read_files([written(tmp_path, *bodies, text=text)], "default").refused
+
+
+def edited(**spec: Any) -> dict[str, Any]:
+    return {**FINE, "spec": {**FINE["spec"], **spec}}
+
+
+CASES: dict[str, tuple[tuple[dict[str, Any], ...], str, str]] = {
+    "replicas": ((edited(engine={"replicas": 2}),), "pod-field-unknown", "write minReplicas and maxReplicas"),
+    "case": ((edited(engine={"minreplicas": 3}),), "pod-field-unknown", "write minReplicas"),
+    "deep": ((edited(engine={"runner": {"env": [{"nam": "A"}]}}),), "pod-field-unknown", "write name"),
+    "leader": ((edited(engine={"leader": {"runner": {"imag": "x"}}}),), "pod-field-unknown", "write image"),
+    "runtime in model": (
+        (edited(model={"name": "tiny", "runtime": {"name": "rt"}}),), "object-refused", "move it to spec, with less"
+    ),
+    "protocol": ((edited(model={"name": "tiny", "protocolVersion": "v2"}),), "object-refused", "remove it"),
+    "type": ((edited(engine={"minReplicas": "2"}),), "object-refused", "write a whole number without quotes"),
+    "uri": ((yamls.model("m", "s3:/bucket/x"),), "object-refused", "start it with one of"),
+    "metadata": (({**FINE, "metadata": {**FINE["metadata"], "lables": {}}},), "object-refused", "write labels"),
+    "label": (({**FINE, "metadata": {**FINE["metadata"], "labels": {"a": "b c"}}},), "object-refused", "write at most 63"),
+    "version": (({**FINE, "apiVersion": "ome.io/v1alpha1"},), "kind-unknown", "write apiVersion: ome.io/v1beta1"),
+    "kind": (({**FINE, "kind": "InferenceServices"},), "kind-unknown", "write kind: InferenceService"),
+    "kserve": (({**FINE, "apiVersion": "serving.kserve.io/v1beta1"},), "kind-unknown", "write apiVersion: ome.io/v1beta1, "),
+    "twice": ((FINE, edited(engine={"minReplicas": 2})), "object-twice", "keep one of the two"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_refused_with_what_to_write(case: str, tmp_path: Path) -> None:
+    bodies, rule, remedy = CASES[case]
+    (found,) = refused(tmp_path, MODEL, RUNTIME, *bodies)
+    assert found.rule == rule and found.remedy.startswith(remedy), found
+
+
+def test_every_rule_about_files_has_a_case() -> None:
+    assert {rule for _, rule, _ in CASES.values()} | {"key-twice"} == {rule.id for rule in rules.RULES}
+
+
+def test_a_key_that_is_given_twice(tmp_path: Path) -> None:
+    text = "apiVersion: ome.io/v1beta1\nkind: BaseModel\nmetadata: {name: m}\nspec:\n  storage: {storageUri: 'hf://a/b'}\n"
+    (found,) = refused(tmp_path, text=f"{text}  vendor: a\n  vendor: b\n---\n")
+    assert (found.rule, found.object, found.field) == ("key-twice", "BaseModel default/m", "vendor")
+    assert found.says.startswith("vendor is given twice in one map, in lines 6 and 7 of ")
+    anchors = f"{text}  modelFormat: &f {{name: x}}\n  modelFramework: {{<<: *f, name: y}}\n---\n"
+    assert refused(tmp_path, text=anchors) == ()
+
+
+def test_what_is_right_is_not_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path, MODEL, RUNTIME, FINE, {**FINE, "metadata": {"name": "svc", "namespace": "other"}}) == ()
+    file = written(tmp_path, FINE)
+    assert read_files([file, tmp_path, file], "default").refused == (), "a file that is named twice is read once"
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_what_is_not_looked_at_is_named(tmp_path: Path) -> None:
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    file = written(
+        tmp_path, MODEL, RUNTIME, FINE, other, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
+    )
+    for command in ("lint", "render"):
+        said = run(command, "-f", file)
+        assert f"not checked: ConfigMap c in {file}" in said.stderr and "Namespace" not in said.stderr
+    alone = written(tmp_path, other)
+    for command in ("lint", "render"):
+        said = run(command, "-f", alone)
+        assert isinstance(said.exception, Unanswered) and "there is only ConfigMap c in" in str(said.exception)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lint_and_render_end_with_an_error(case: str, tmp_path: Path) -> None:
+    bodies, rule, _ = CASES[case]
+    file = written(tmp_path, MODEL, RUNTIME, *bodies)
+    said = run("lint", "-f", file)
+    assert said.exit_code == 2 and f"error {rule}: " in said.stdout
+    assert run("render", "-f", file).exit_code == 1
+
+
+def test_a_model_alone_is_looked_at(tmp_path: Path) -> None:
+    assert run("lint", "-f", written(tmp_path, MODEL)).stdout == "no findings\n"
+
+
+def test_the_fields_of_pods_are_those_of_the_package() -> None:
+    assert pod_fields.FILE.read_text() == pod_fields.text(), "see `python -m tests.support.pod_fields`"
