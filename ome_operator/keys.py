@@ -158,8 +158,9 @@ RUNNER = "ome-container"
 PREFLIGHT_CONTAINER = "ome-preflight"
 """Name of the init container that checks a pod's node before its engine starts."""
 REGISTRY_PORT = 29001
-"""Port on which the registry sidecar of a router answers probes and reports the state of its workers; the router's
-metrics are on 29000."""
+"""Port on which the registry sidecar of a router answers probes and reports the state of its workers."""
+ROUTER_METRICS_PORT = 29000
+"""Default port of the metrics of SGLang's router."""
 STRANGERS, STRANGER_AT = "ome_registry_strangers", "ome_registry_stranger_seen_timestamp_seconds"
 """Metrics that the registry exposes on `REGISTRY_PORT`, and that the operator reads: the number of foreign workers in the
 router's list, and the time when the last foreign worker was found."""

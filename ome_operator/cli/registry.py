@@ -45,12 +45,17 @@ def registry(
         ),
     ] = "",
     worker_key: Annotated[str, typer.Option(help="API key that the router sends to its workers.")] = "",
+    router_metrics: Annotated[
+        str, typer.Option(help="Address of the router's metrics; empty: they are not read.")
+    ] = f"http://127.0.0.1:{keys.ROUTER_METRICS_PORT}/metrics",
     server: Annotated[
         str, typer.Option(help="Address of the API server; by default that of the cluster this pod runs in.")
     ] = "",
     account: Annotated[Path, typer.Option(help="Folder with the files token and ca.crt.")] = SERVICE_ACCOUNT,
     address: Annotated[str, typer.Option(help="Address that the probes listen on; empty: every address.")] = "",
-    port: Annotated[int, typer.Option(help="Port of /healthz, /metrics and /workers; 0: a free port.")] = keys.REGISTRY_PORT,
+    port: Annotated[
+        int, typer.Option(help="Port of /healthz, /metrics, /summary and /workers; 0: a free port.")
+    ] = keys.REGISTRY_PORT,
     log_format: LogFormat = "json",
     log_level: LogLevel = "INFO",
 ) -> None:
@@ -66,6 +71,7 @@ def registry(
         registry=RegistrySettings(tuple(_role(item) for item in role), bootstrap_port),
         key=key,
         worker_key=worker_key,
+        router_metrics=router_metrics,
         interval=interval,
         account=account,
         address=address,

@@ -44,6 +44,8 @@ class SglangRouter(NamedTuple):
     """The key that the router's API requires; "" if it requires none. The key may contain references to variables."""
     worker_key: str = ""
     """The key that the router sends to its workers; "" if it sends none. The key may contain references to variables."""
+    metrics: str = ""
+    """URL of the router's metrics inside the router's own pod; "" if the arguments do not change the default."""
 
 
 def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
@@ -66,17 +68,33 @@ def sglang_router(container: Mapping[str, Any]) -> SglangRouter | None:
     has_workers = any(value(words, flag) is not None for flag in ("--worker-urls", "--prefill", "--decode", "--mini-lb"))
     if has_workers or _has_foreign_label(command_line):
         return None
-    host = value(words, "--host") or ""
-    address = "127.0.0.1" if host in ("", "0.0.0.0", "::", "localhost") else host
     scheme = "https" if value(words, "--tls-cert-path") else "http"
     port = value(words, "--service-discovery-port") or ""
     return SglangRouter(
         pd=pd,
-        address=f"{scheme}://{f'[{address}]' if ':' in address else address}:{value(words, '--port') or PORT}",
+        address=f"{scheme}://{_own_address(words, '--host')}:{value(words, '--port') or PORT}",
         worker_port=quantity.whole(port),
         key=_key(words),
         worker_key=value(words, "--api-key") or "",
+        metrics=_metrics(words),
     )
+
+
+def _own_address(words: Sequence[str], flag: str) -> str:
+    """Return the address, as it is written in a URL, at which a program of the same pod reaches a server that listens on
+    the value of `flag`.
+    """
+    host = value(words, flag) or ""
+    address = "127.0.0.1" if host in ("", "0.0.0.0", "::", "localhost") else host
+    return f"[{address}]" if ":" in address else address
+
+
+def _metrics(words: Sequence[str]) -> str:
+    """Return the URL of the metrics; "" if it is the default."""
+    port, address = value(words, "--prometheus-port"), _own_address(words, "--prometheus-host")
+    if port in (None, "", str(keys.ROUTER_METRICS_PORT)) and address == "127.0.0.1":
+        return ""
+    return f"http://{address}:{port or keys.ROUTER_METRICS_PORT}/metrics"
 
 
 def accepts_control_key(container: Mapping[str, Any], setting: str = "") -> bool:

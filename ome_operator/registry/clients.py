@@ -15,15 +15,12 @@ import aiohttp
 
 from ome_operator.registry.pods import UnexpectedAnswer, parse_pods
 from ome_operator.registry.reconcile import Pod, WantedWorker, Worker
-from ome_operator.util.json_limits import MIB, parsed
 from ome_operator.util.untrusted_json import PARSE_ERRORS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 """Timeout of one request. It is short because a dead worker must be removed within 10 s."""
 
-LOAD_BYTES, LOAD_MEMORY = 1 * MIB, 32 * MIB
-"""Maximum bytes of an engine's report of its load, and of the memory while the report is parsed."""
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, UnexpectedAnswer)
 """Exceptions that the calls in this module raise: the server does not answer, or sends an invalid response."""
 
@@ -136,46 +133,6 @@ class RouterClient:
         async with self._session.delete(f"{self._url}/{quote(worker.id)}", headers=self._headers, ssl=False) as answer:
             if answer.status >= 300 and answer.status != 404:
                 raise UnexpectedAnswer(f"the router does not remove {worker.url}: {await _words(answer)}")
-
-
-async def engine_load(session: aiohttp.ClientSession, url: str) -> int | None:
-    """Return the number of requests, from all routers, that run or wait in an engine, or None if the engine does not
-    report them.
-    """
-    for path in ("/v1/loads?include=core", "/get_load"):  # older engines support only the second path
-        try:
-            async with session.get(url + path) as answer:
-                if answer.status == 404:
-                    continue
-                return _load(await _limited(answer)) if answer.status == 200 else None
-        except NO_ANSWER:
-            return None
-    return None
-
-
-async def _limited(answer: aiohttp.ClientResponse) -> Any:
-    """Return the JSON value of an engine's response. Engines are less trusted than the router in this pod."""
-    text = b""
-    async for chunk in answer.content.iter_any():
-        text += chunk
-        if len(text) > LOAD_BYTES:
-            raise UnexpectedAnswer(f"the response of {answer.url.host} is too long")
-    try:
-        return parsed(text, "the response", memory=LOAD_MEMORY, take=lambda value: value)
-    except ValueError as error:
-        raise UnexpectedAnswer(f"the response of {answer.url.host} is not JSON") from error
-
-
-def _load(body: Any) -> int | None:
-    """Return the sum of the requests over all data-parallel ranks. In older engines, `num_reqs` includes waiting
-    requests.
-    """
-    try:
-        if isinstance(body, dict):
-            return sum(int(item["num_running_reqs"]) + int(item["num_waiting_reqs"]) for item in body["loads"])
-        return sum(int(item["num_reqs"]) for item in body)
-    except PARSE_ERRORS:
-        return None
 
 
 def workers(body: Any) -> tuple[Worker, ...]:

@@ -18,9 +18,11 @@ from typing import Any
 import aiohttp
 
 from ome_operator.machinery import health
-from ome_operator.registry.clients import NO_ANSWER, SERVICE_ACCOUNT, TIMEOUT, PodLister, RouterClient, engine_load
+from ome_operator.registry.clients import NO_ANSWER, SERVICE_ACCOUNT, TIMEOUT, PodLister, RouterClient
 from ome_operator.registry.metrics import RegistryMetrics
 from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory, reconcile
+from ome_operator.registry.telemetry import slice_mark
+from ome_operator.registry.telemetry_reader import TelemetryReader
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,8 @@ class SidecarSettings:
     """Bearer token that the router's `/workers` and the registry's own `/workers` require; "" if they require none."""
     worker_key: str = ""
     """Key that the router sends to its workers; "" if it sends none."""
+    router_metrics: str = ""
+    """URL of the router's metrics; "" if they are not read."""
     interval: float = 3.0
     """Seconds between two lists of pods. A dead worker must be removed within 10 s, including probe and removal."""
     account: Path = SERVICE_ACCOUNT
@@ -71,13 +75,20 @@ class Registry:
         self._known: tuple[Pod, ...] | None = None
         self._memory = WorkerMemory()
         self._leaders: tuple[LeaderState, ...] = ()
-        self._loads: dict[str, int | None] = {}
+        self._telemetry = TelemetryReader(session, settings.router_metrics, lambda: self._leaders, settings.worker_key)
         self._listed_at = self._passed_at = time.monotonic()
         self._troubles: dict[str, str] = {}
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
         """Run until `stop` was called and the router has ended."""
+        telemetry = asyncio.create_task(self._telemetry.run(), name="telemetry")
+        try:
+            await self._run_passes()
+        finally:
+            telemetry.cancel()
+
+    async def _run_passes(self) -> None:
         while (pause := await self._pass()) is not None:
             self._passed_at = time.monotonic()
             with contextlib.suppress(TimeoutError):
@@ -108,9 +119,9 @@ class Registry:
             return self._settings.interval
         changes = reconcile(self._known, workers, self._memory, self._settings.registry, self._wall(), fresh)
         self._memory, self._leaders = changes.memory, changes.leaders
+        self._telemetry.passed(self._leaders, workers)
         self._count_foreign(changes)
         changed = await self._change_router(changes)
-        await self._read_engine_loads()
         return RETRY_SECONDS if changed else self._settings.interval
 
     async def _forget(self, listed: set[str]) -> None:
@@ -170,14 +181,6 @@ class Registry:
         self._metrics.count_foreign(len(new), self._wall())
         self._foreign = frozenset(foreign)
 
-    async def _read_engine_loads(self) -> None:
-        """Read the number of requests in draining engines. The router drops its own count when it removes a worker, but
-        the engine reports its requests until the last request has ended.
-        """
-        urls = [leader.url for leader in self._leaders if leader.state == "draining" and leader.url and not leader.listed]
-        loads = await asyncio.gather(*(engine_load(self._session, url) for url in urls))
-        self._loads = dict(zip(urls, loads, strict=True))
-
     def _log_trouble(self, about: str, trouble: str) -> None:
         """Log a problem once when it begins and once when it ends. `trouble` is "" if there is no problem."""
         if trouble != self._troubles.get(about, ""):
@@ -197,6 +200,11 @@ class Registry:
         """Return the metrics for Prometheus and for the operator."""
         return True, self._metrics.render(self._leaders)
 
+    def summary(self) -> health.Answer:
+        """Return the summary of the work of the router and its leaders, which contains no names (docs/telemetry.md)."""
+        slice_ = slice_mark(self._settings.namespace, self._settings.selector)
+        return True, json.dumps(self._telemetry.summary(slice_, self._metrics.foreign(self._wall())))
+
     def workers(self) -> health.Answer:
         """Return every leader of the slice, whether this router lists the leader, and how many requests run on it."""
         body: dict[str, Any] = {
@@ -211,7 +219,7 @@ class Registry:
                     "state": leader.state,
                     "reason": leader.why,
                     "listed": leader.listed,
-                    "running": leader.running if leader.listed else self._loads.get(leader.url),
+                    "running": leader.running if leader.listed else self._telemetry.total(leader.uid),
                 }
                 for leader in self._leaders
             ],
@@ -225,7 +233,12 @@ async def run(settings: SidecarSettings) -> None:
         registry = Registry(settings, session, wall=time.time)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, registry.stop)
-        routes = {"/healthz": registry.alive, "/metrics": registry.metrics, "/workers": registry.workers}
+        routes = {
+            "/healthz": registry.alive,
+            "/metrics": registry.metrics,
+            "/summary": registry.summary,
+            "/workers": registry.workers,
+        }
         guarded = ("/workers",)  # probes and scrapes need no key, so their responses contain no names
         runner, port = await health.serve(settings.address, settings.port, routes, settings.key, guarded)
         logger.info("registry of router %s for pods with %s; listens on port %d", settings.router, settings.selector, port)

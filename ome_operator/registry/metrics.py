@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 
 from ome_operator import keys
 from ome_operator.registry.reconcile import LeaderState
+from ome_operator.registry.telemetry import Foreign
 
 STATES = ("serving", "adding", "waiting", "draining")
 
@@ -19,6 +20,7 @@ class RegistryMetrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the creation times are not used
         self._registry = registry = CollectorRegistry()
+        self._found, self._found_at = 0, 0.0
         about = (
             "Foreign workers found in the router's list of workers: workers that were not pods of the router's "
             "slice at any time in the last hour"
@@ -35,6 +37,11 @@ class RegistryMetrics:
         if strangers:
             self._foreign.inc(strangers)
             self._last.set(now)
+            self._found, self._found_at = self._found + strangers, now
+
+    def foreign(self, now: float) -> Foreign:
+        """Return the number of foreign workers, for the summary. `now` is in seconds since the epoch."""
+        return Foreign(self._found, max(0.0, now - self._found_at) if self._found else None)
 
     def render(self, leaders: Iterable[LeaderState]) -> str:
         """Return the metrics in the Prometheus text format."""

@@ -41,7 +41,7 @@ class Engine:
     """
 
     def __init__(self, ip: str, mode: str) -> None:
-        self.ip, self.mode, self.running = ip, mode, 0
+        self.ip, self.mode, self.running, self.answered = ip, mode, 0, 0
         self.released = asyncio.Event()
         self.traces: list[str] = []
         """The header `traceparent` of each request."""
@@ -54,6 +54,7 @@ class Engine:
         app.router.add_get("/server_info", self._info)
         app.router.add_get("/model_info", self._info)
         app.router.add_get("/v1/loads", self._loads)
+        app.router.add_get("/metrics", self._metrics)
         app.router.add_post("/generate", self._generate)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
@@ -72,7 +73,12 @@ class Engine:
         return web.json_response({"disaggregation_mode": self.mode, "model_path": "m", "tp_size": 1, "dp_size": 1})
 
     async def _loads(self, _: web.Request) -> web.Response:
-        return web.json_response({"loads": [{"num_running_reqs": self.running, "num_waiting_reqs": 0}]})
+        apart = {"prefill_inflight_queue_reqs": 0}
+        load = {"num_running_reqs": self.running, "num_waiting_reqs": 0, "token_usage": 0.5, "disaggregation": apart}
+        return web.json_response({"loads": [load]})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=f'sglang:num_requests_total{{model_name="m"}} {self.answered}\n')
 
     async def _generate(self, request: web.Request) -> web.Response:
         self.running += 1
@@ -82,6 +88,7 @@ class Engine:
                 await self.released.wait()
         finally:
             self.running -= 1
+        self.answered += 1
         return web.json_response({"text": self.ip, "meta_info": {}})
 
 
@@ -193,6 +200,7 @@ class Stage:
             *("-m", "ome_operator", "registry", f"--router={self.url}", "--namespace=team", "--selector=a=b,c=d"),
             *(f"--role=engine:prefill:{PORT}:1:p", f"--role=decoder:decode:{PORT}:1:d", f"--account={account}"),
             *(f"--server=http://127.0.0.1:{self.api.port}", "--address=127.0.0.1", f"--port={self._probe}"),
+            f"--router-metrics=http://127.0.0.1:{metrics}/metrics",
         )
         self.session = aiohttp.ClientSession()
 
@@ -218,6 +226,11 @@ class Stage:
         async with self.session.get(f"http://127.0.0.1:{self._probe}/workers") as answer:
             body = json.loads(await answer.text())
         return {one["pod"].removesuffix("-0"): one for one in body["workers"]}
+
+    async def summary(self) -> dict[str, Any]:
+        """Return the registry's summary of the work of router and engines."""
+        async with self.session.get(f"http://127.0.0.1:{self._probe}/summary") as answer:
+            return dict(json.loads(await answer.text()))
 
     async def health(self) -> int:
         """Return the HTTP status of the registry's health probe."""

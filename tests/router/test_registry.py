@@ -64,12 +64,46 @@ async def test_a_drained_leader_ends_what_it_began_and_then_says_so(stage: Stage
     async def drained() -> bool:
         return (await stage.stands())["d-0"]["running"] == 0
 
-    await until(told, within=5)
+    await until(told, within=8)
     for engine in stage.engines.values():
         engine.released.set()
     async with await request as answer:
         assert answer.status == 200 and (await answer.json())["text"] == D
-    await until(drained, within=5)
+    await until(drained, within=8)
+
+    async def empty() -> bool:
+        found = [one["load"] for one in (await stage.summary())["leaders"] if one["state"] == "draining"]
+        return [load["emptyReadings"] for load in found] == [2]
+
+    await until(empty, within=8)
+
+
+async def test_the_summary_counts_what_clients_sent(stage: Stage) -> None:
+    """The arrivals of the router, and the answers of the engines: each request passes through prefill and decode."""
+
+    async def known() -> bool:
+        found = await stage.summary()
+        return "window" in found["router"] and all("work" in one for one in found["leaders"])
+
+    await until(known, within=15)
+    body = {"text": "0", "sampling_params": {}}
+    for _ in range(30):
+        async with stage.session.post(f"{stage.url}/generate", json=body) as answer:
+            assert answer.status == 200
+
+    async def counted() -> bool:
+        found = await stage.summary()
+        router, by_role = found["router"], {"prefill": 0.0, "decode": 0.0}
+        for one in found["leaders"]:
+            by_role[one["role"]] += one["work"].get("requests", 0.0) * one["work"]["window"]
+        # Each engine's first reading, the start of its window, came before the requests.
+        numbers = (router.get("requests", 0.0) * router["window"], *by_role.values())
+        return all(abs(number - 30) < 1 for number in numbers) and router["errors"] == router["inFlight"] == 0
+
+    await until(counted, within=25)
+    found = await stage.summary()
+    assert {one["load"]["cacheUse"] for one in found["leaders"]} == {0.5}
+    assert not any(address in str(found) for address in (P, D, E))
 
 
 async def test_it_outlives_the_router(stage: Stage) -> None:

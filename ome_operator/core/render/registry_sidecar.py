@@ -97,6 +97,7 @@ def _container(owner: meta.Owner, revision: str, router: SglangRouter, settings:
     args += [f"--bootstrap-port={settings.bootstrap_port}"] if router.pd else []
     args += [f"--key={router.key}"] if router.key not in ("", router_key.REFERENCE) else []
     args += [f"--worker-key={router.worker_key}"] if router.worker_key else []
+    args += [f"--router-metrics={router.metrics}"] if router.metrics else []
     probe = {"httpGet": {"path": "/healthz", "port": keys.REGISTRY_PORT}, "timeoutSeconds": 3}
     return {
         "name": NAME,

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ome_operator.registry.clients import PodLister, RouterClient, api_server, engine_load
+from ome_operator.registry.clients import PodLister, RouterClient, api_server
 from ome_operator.registry.pods import UnexpectedAnswer
 from ome_operator.registry.reconcile import WantedWorker, Worker
 
@@ -115,27 +115,6 @@ async def test_a_router_that_restarted_forgot_what_it_was_sent(server: Server, s
     assert not await router.has_forgotten("http://a:1")
     del server.answers["/workers/7"]
     assert await router.has_forgotten("http://a:1")
-
-
-LOADS: dict[str, tuple[dict[str, tuple[int, Any]], int | None]] = {
-    "every rank": ({"/v1/loads": (200, {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2}] * 2})}, 6),
-    "an older engine": ({"/get_load": (200, [{"num_reqs": 3, "num_waiting_reqs": 1}, {"num_reqs": 0}])}, 3),
-    "no such path": ({}, None),
-    "it refuses": ({"/v1/loads": (401, {})}, None),
-    "more values than memory": ({"/v1/loads": (200, {"loads": [[]] * 2**18})}, None),
-    "more bytes than are read": ({"/v1/loads": (200, {"loads": [], "more": "x" * 2**20})}, None),
-    "something else": ({"/v1/loads": (200, {"loads": [{}]})}, None),
-}
-
-
-@pytest.mark.parametrize("case", LOADS)
-async def test_what_runs_in_an_engine(server: Server, session: aiohttp.ClientSession, case: str) -> None:
-    server.answers, load = LOADS[case]
-    assert await engine_load(session, server.url.rstrip("/")) == load
-
-
-async def test_an_engine_that_is_gone_says_nothing(session: aiohttp.ClientSession) -> None:
-    assert await engine_load(session, "http://127.0.0.1:1") is None
 
 
 async def test_the_token_is_read_anew_each_time(server: Server, session: aiohttp.ClientSession, tmp_path: Path) -> None:

@@ -115,6 +115,21 @@ def test_where_the_router_is(case: str) -> None:
     assert args(words=["--pd-disaggregation", *words])[1] == f"--router={address}"
 
 
+METRICS: dict[str, tuple[list[str], str]] = {
+    "default": (["--prometheus-port=29000", "--prometheus-host=0.0.0.0"], ""),
+    "another port": (["--prometheus-port", "9100"], "http://127.0.0.1:9100/metrics"),
+    "another address": (["--prometheus-host=fd00::1"], "http://[fd00::1]:29000/metrics"),
+}
+
+
+@pytest.mark.parametrize("case", METRICS)
+def test_where_the_routers_metrics_are(case: str) -> None:
+    """Nothing is added for the default, so that a new version of the operator replaces no router for it."""
+    words, url = METRICS[case]
+    found = [word for word in args(words=["--pd-disaggregation", *words]) if word.startswith("--router-metrics")]
+    assert found == ([f"--router-metrics={url}"] if url else [])
+
+
 def test_variables_that_it_needs_come_along_and_no_others() -> None:
     secret = {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
     env = [secret, {"name": "OTHER", "value": "1"}, {"name": "KEY", "value": "$(SECRET)"}]

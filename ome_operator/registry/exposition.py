@@ -1,0 +1,135 @@
+"""Parse the metrics page of an engine or a router. The page is untrusted: any text gives a result, and values that are not
+finite numbers from 0 to `LARGEST` are left out.
+
+The parser of the Prometheus library is not used, because it creates an object for every sample of a page of megabytes, and
+raises IndexError for some malformed pages. Only the lines of the known series are read.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import islice
+from typing import NamedTuple
+
+from ome_operator.engines.telemetry import LARGEST_ONLY, EngineSeries, engine_series
+
+LARGEST = 2.0**53
+"""Largest number that is accepted: larger whole numbers are not exact."""
+BUCKETS = 64
+"""Maximum number of buckets of a histogram; a histogram with more is left out."""
+SAMPLES = 10_000
+"""Maximum number of samples of the known series on a page. An engine with 16 data-parallel ranks has fewer than a thousand;
+a page with more is not used, because it would occupy the registry for seconds."""
+_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\\n]|\\.)*)"', re.ASCII)
+Labels = Mapping[str, str]
+
+
+class EnginePage(NamedTuple):
+    """The values of one metrics page."""
+
+    engine: str
+    """Name of the engine; "" if the page contains no series of a known engine."""
+    counters: Mapping[str, float]
+    gauges: Mapping[str, float]
+    histograms: Mapping[str, Mapping[float, float]]
+    """Name of a histogram -> upper bound of a bucket in seconds -> observations in this bucket and all smaller buckets."""
+
+
+NOTHING = EnginePage("", {}, {}, {})
+
+
+def engine_page(text: str) -> EnginePage:
+    """Return the values of the first known engine that has series on the page."""
+    for name, series in engine_series().items():
+        if (page := _page(name, series, text)) is not None:
+            return page
+    return NOTHING
+
+
+def number(value: object) -> float | None:
+    """Return a number from 0 to `LARGEST`, given as a number or as the text of a page; None for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) and 0 <= found <= LARGEST else None
+
+
+def samples(text: str, names: frozenset[str]) -> Iterator[tuple[str, Labels, float]]:
+    """Yield name, labels and value of each sample of the series `names` whose value is a number."""
+    for line in _lines(names).finditer(text):
+        name, labels, value = line[1], line[2] or "", line[3]
+        if (found := number(value)) is not None:
+            yield name, dict(_LABEL.findall(labels)), found
+
+
+@cache
+def _lines(names: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(rf"^({'|'.join(map(re.escape, sorted(names)))})(?:\{{([^\n]*)\}})?[ \t]+(\S{{1,40}})", re.MULTILINE)
+
+
+def _page(engine: str, series: EngineSeries, text: str) -> EnginePage | None:
+    names = frozenset((*series.counters, *series.gauges, *series.histograms))
+    values: dict[tuple[str, str], dict[str, float]] = {}
+    buckets: dict[str, dict[str, dict[str, dict[float, float]]]] = {}
+    found = list(islice(samples(text, names), SAMPLES + 1))
+    if len(found) > SAMPLES:
+        return NOTHING
+    for name, labels, value in found:
+        if any(labels.get(label) for label in series.total):
+            continue
+        rank, copy = _part(labels, series.rank), _part(labels, series.same)
+        if name in series.histograms:
+            bound = _bound(labels.get("le", ""))
+            if bound is not None:
+                copies = buckets.setdefault(series.histograms[name], {}).setdefault(rank, {})
+                at = copies.setdefault(copy, {})
+                at[bound] = at.get(bound, 0.0) + value
+            continue
+        by_copy = values.setdefault((name, rank), {})
+        by_copy[copy] = by_copy.get(copy, 0.0) + value
+    if not values and not buckets:
+        return None
+    largest = {key: max(copies.values()) for key, copies in values.items()}
+    return EnginePage(
+        engine,
+        _summed({key: value for key, value in largest.items() if key[0] in series.counters}, series.counters),
+        _summed({key: value for key, value in largest.items() if key[0] in series.gauges}, series.gauges),
+        {name: added for name, ranks in buckets.items() if len(added := _added(ranks)) <= BUCKETS},
+    )
+
+
+def _summed(found: Mapping[tuple[str, str], float], names: Mapping[str, str]) -> dict[str, float]:
+    """Return the values by their name, added over series and ranks."""
+    values = dict[str, float]()
+    for (series, _), value in found.items():
+        name = names[series]
+        before = values.get(name, 0.0)
+        values[name] = max(before, value) if name in LARGEST_ONLY else before + value
+    return values
+
+
+def _added(ranks: Mapping[str, Mapping[str, Mapping[float, float]]]) -> dict[float, float]:
+    """Return the histogram of a leader, added over its data-parallel ranks."""
+    total = dict[float, float]()
+    for copies in ranks.values():
+        largest = max(copies.values(), key=lambda each: max(each.values(), default=0.0))
+        for bound, count in largest.items():
+            total[bound] = total.get(bound, 0.0) + count
+    return total
+
+
+def _part(labels: Labels, names: frozenset[str]) -> str:
+    return ",".join(f"{name}={labels[name]}" for name in sorted(names & labels.keys()))
+
+
+def _bound(text: str) -> float | None:
+    """Return the upper bound of a bucket, which may be infinite; None if it is not a positive number."""
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if found > 0 else None

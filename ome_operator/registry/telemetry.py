@@ -1,0 +1,277 @@
+"""What the registry knows about the work of its router and its leaders, and the summary that it serves. Pure functions.
+
+All times are seconds of a monotonic clock. A number that is unknown is left out of the summary, and is never 0
+(docs/telemetry.md).
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator.registry.exposition import EnginePage, number
+from ome_operator.registry.reconcile import LeaderState
+from ome_operator.util.untrusted_json import PARSE_ERRORS
+
+VERSION = 1
+"""Version of the summary's format. A higher version may only add fields."""
+WINDOW = 60.0
+"""Maximum seconds between the two readings from which a rate is calculated."""
+LEADERS = 256
+"""Maximum number of leaders in a summary."""
+DECIMALS = 3
+
+
+class EngineLoad(NamedTuple):
+    """The requests in an engine at one time."""
+
+    running: float | None = None
+    """Requests that are being computed."""
+    waiting: float | None = None
+    """Requests in any queue before that, including those for transfers that have not begun."""
+    in_transfer: float | None = None
+    """Requests of a prefill engine whose KV cache is still being transferred to decode."""
+    cache_use: float | None = None
+    """Used share of the KV cache, from 0 to 1."""
+
+    @property
+    def is_empty(self) -> bool | None:
+        """Whether no request is in the engine; None if this is unknown."""
+        parts = (self.running, self.waiting, self.in_transfer)
+        return None if None in parts else not any(parts)
+
+    @property
+    def total(self) -> int | None:
+        """Number of requests in the engine; None if it is unknown."""
+        known = [part for part in self[:3] if part is not None]
+        return int(sum(known)) if self.running is not None else None
+
+
+class WorkReading(NamedTuple):
+    """One reading of counters."""
+
+    at: float
+    counters: Mapping[str, float]
+    histograms: Mapping[str, Mapping[float, float]]
+
+
+class LeaderMemory(NamedTuple):
+    """What the registry knows about one leader."""
+
+    load: EngineLoad = EngineLoad()
+    load_at: float | None = None
+    """Time of the reading of `load`; None if the engine has not reported its load."""
+    work: tuple[WorkReading, ...] = ()
+    """The readings of the last `WINDOW` seconds, the oldest first."""
+    unlisted_since: float | None = None
+    """Time since which the router does not list the leader; None while it does."""
+    empty_readings: int = 0
+    """Number of the newest consecutive readings, all after `unlisted_since`, in which the engine was empty."""
+
+
+NEW = LeaderMemory()
+
+
+UNKNOWN = EngineLoad()
+
+
+def gauges(page: EnginePage) -> EngineLoad:
+    """Return the load that an engine reports on its metrics page; UNKNOWN if it is not on that page."""
+    found = page.gauges
+    return EngineLoad(found.get("running"), found.get("waiting"), None, found.get("cacheUse"))
+
+
+def for_role(load: EngineLoad, role: str) -> EngineLoad:
+    """Return the load of a leader. Only a prefill engine still needs a request whose computation has ended, because it
+    transfers the KV cache; whether it does is unknown unless the engine reports it.
+    """
+    return load._replace(in_transfer=0.0) if role != "prefill" and load.in_transfer is None else load
+
+
+def loads(body: Any) -> EngineLoad | None:
+    """Parse an engine's report of its load: SGLang's `/v1/loads`, or `/get_load` of older versions. Return None if the
+    text is another one.
+
+    In `/get_load` the number of requests includes those that wait; it does not report transfers of a prefill engine.
+    """
+    try:
+        if isinstance(body, list):
+            return EngineLoad(_sum(item["num_reqs"] for item in body), 0.0) if body else None
+        ranks = body["loads"]
+        if not isinstance(ranks, list) or not ranks:
+            return None
+        apart = [rank.get("disaggregation") or {} for rank in ranks]
+        shares = [share for rank in ranks if (share := number(rank.get("token_usage"))) is not None]
+        return EngineLoad(
+            _sum(rank["num_running_reqs"] for rank in ranks),
+            _sum(rank["num_waiting_reqs"] for rank in ranks),
+            _sum(part.get("prefill_inflight_queue_reqs", 0) for part in apart) if all(apart) else None,
+            max(shares) if shares else None,
+        )
+    except PARSE_ERRORS:
+        return None
+
+
+def _sum(values: Iterable[Any]) -> float:
+    """Return the sum. Raises ValueError if a value is not a valid number."""
+    total = 0.0
+    for value in values:
+        found = number(value)
+        if found is None or isinstance(value, str):
+            raise ValueError("it is not a number")
+        total += found
+    return total
+
+
+def listed(memory: LeaderMemory, is_listed: bool, now: float) -> LeaderMemory:
+    """Return the memory after a pass in which the router listed the leader or did not."""
+    if is_listed:
+        return memory._replace(unlisted_since=None, empty_readings=0)
+    return memory if memory.unlisted_since is not None else memory._replace(unlisted_since=now, empty_readings=0)
+
+
+def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: float) -> LeaderMemory:
+    """Return the memory after a reading of the load that `began` and ended `now`; None for a reading that failed.
+
+    A failed reading changes no number, but readings before and after it are not consecutive.
+    """
+    if load is None:
+        return memory._replace(empty_readings=0)
+    counts = memory.unlisted_since is not None and began >= memory.unlisted_since and load.is_empty
+    return memory._replace(load=load, load_at=now, empty_readings=memory.empty_readings + 1 if counts else 0)
+
+
+def with_work(readings: tuple[WorkReading, ...], page: EnginePage, now: float) -> tuple[WorkReading, ...]:
+    """Return the readings with a new one. A counter that decreases shows that the process has restarted; then only the
+    new reading is kept.
+    """
+    new = WorkReading(now, page.counters, page.histograms)
+    if readings and _restarted(readings[-1], new):
+        return (new,)
+    kept = tuple(reading for reading in readings if 0 <= now - reading.at <= WINDOW)
+    return (*kept, new)
+
+
+def _restarted(before: WorkReading, after: WorkReading) -> bool:
+    counts = (*((after.counters.get(name), value) for name, value in before.counters.items()),)
+    buckets = (
+        (after.histograms.get(name, {}).get(bound), count)
+        for name, histogram in before.histograms.items()
+        for bound, count in histogram.items()
+    )
+    return any(new is None or new < old for new, old in (*counts, *buckets))
+
+
+# --- the summary ------------------------------------------------------------------------------------------------------
+
+
+def mark(text: str) -> str:
+    """Return a digest that identifies a pod by its UID, or a slice by its selector, without naming it."""
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def slice_mark(namespace: str, selector: str) -> str:
+    """Return the digest of a slice, given the label selector of its pods."""
+    return mark(f"{namespace}/{','.join(sorted(selector.split(',')))}")
+
+
+class Foreign(NamedTuple):
+    """The foreign workers that were found in the router's list."""
+
+    found: int
+    age: float | None
+    """Seconds since the last one was found; None if none was found."""
+
+
+class RouterReading(NamedTuple):
+    """What is known about the router."""
+
+    readings: tuple[WorkReading, ...] = ()
+    in_flight: int | None = None
+    """Number of requests that run through this router."""
+    in_flight_at: float = 0.0
+
+
+def summary(
+    slice_: str,
+    leaders: Iterable[LeaderState],
+    memories: Mapping[str, LeaderMemory],
+    router: RouterReading,
+    foreign: Foreign,
+    now: float,
+) -> dict[str, Any]:
+    """Return the summary at the time `now`. `slice_` is the `slice_mark`, and `memories` maps the UIDs of leaders."""
+    every = list(leaders)
+    body: dict[str, Any] = {
+        "version": VERSION,
+        "slice": slice_,
+        "strangers": {"found": foreign.found, "age": None if foreign.age is None else _round(foreign.age)},
+        "router": _router(router, now),
+        "leaders": [_leader(leader, memories.get(leader.uid, NEW), now) for leader in every[:LEADERS]],
+        "omitted": max(0, len(every) - LEADERS),
+    }
+    return body
+
+
+def _router(router: RouterReading, now: float) -> dict[str, Any]:
+    found = _work(router.readings, now)
+    if router.in_flight is not None:
+        found["inFlight"], found["inFlightAge"] = router.in_flight, _round(now - router.in_flight_at)
+    return found
+
+
+def _leader(leader: LeaderState, memory: LeaderMemory, now: float) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": mark(leader.uid),
+        "role": leader.role,
+        "state": leader.state,
+        "listed": leader.listed,
+    }
+    if memory.load_at is not None:
+        load = memory.load
+        values = {
+            "running": load.running,
+            "waiting": load.waiting,
+            "inTransfer": load.in_transfer,
+            "cacheUse": load.cache_use,
+        }
+        known = {name: _round(value) for name, value in values.items() if value is not None}
+        found["load"] = {"age": _round(now - memory.load_at), **known, "emptyReadings": memory.empty_readings}
+    if memory.work:
+        found["work"] = _work(memory.work, now)
+    return found
+
+
+def _work(readings: tuple[WorkReading, ...], now: float) -> dict[str, Any]:
+    """Return rates per second and histograms over the readings of the last `WINDOW` seconds."""
+    if not readings:
+        return {}
+    first, last = readings[0], readings[-1]
+    seconds = last.at - first.at
+    found: dict[str, Any] = {"age": _round(now - last.at), "window": _round(seconds)}
+    if seconds <= 0:
+        return found
+    for name, value in last.counters.items():
+        if name in first.counters:
+            found[name] = _round((value - first.counters[name]) / seconds)
+    for name, buckets in last.histograms.items():
+        if name in first.histograms:
+            found[name] = _observations(first.histograms[name], buckets)
+    return found
+
+
+def _observations(before: Mapping[float, float], after: Mapping[float, float]) -> list[list[float | None]]:
+    """Return (upper bound, observations) of each bucket that has observations; the bound of the last bucket is None."""
+    found = list[list[float | None]]()
+    below = 0.0
+    for bound in sorted(after):
+        cumulative = max(below, after[bound] - before.get(bound, 0.0))
+        if cumulative > below:
+            found.append([None if bound == float("inf") else bound, cumulative - below])
+        below = cumulative
+    return found
+
+
+def _round(value: float) -> float:
+    """Return a number with few digits, which is a whole number where possible."""
+    rounded = round(max(0.0, value), DECIMALS)
+    return int(rounded) if rounded == int(rounded) else rounded

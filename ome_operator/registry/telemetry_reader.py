@@ -1,0 +1,213 @@
+"""Read the router's metrics, and the load and the metrics of its leaders, beside the passes of the registry.
+
+Engines are less trusted than the router in this pod: a reading has a timeout and a maximum length, follows no redirect, and
+a response in an unexpected form is a failed reading. Slow engines delay no pass.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import aiohttp
+
+from ome_operator.registry.clients import NO_ANSWER
+from ome_operator.registry.exposition import NOTHING, EnginePage, engine_page, samples
+from ome_operator.registry.reconcile import LeaderState, Worker
+from ome_operator.registry.telemetry import (
+    NEW,
+    UNKNOWN,
+    EngineLoad,
+    Foreign,
+    LeaderMemory,
+    RouterReading,
+    for_role,
+    gauges,
+    listed,
+    loads,
+    summary,
+    with_load,
+    with_work,
+)
+from ome_operator.util.json_limits import MIB, parsed
+
+logger = logging.getLogger(__name__)
+
+LOAD_INTERVAL, METRICS_INTERVAL, RARE_INTERVAL = 5.0, 10.0, 60.0
+"""Seconds between two readings of a leader's load, of its metrics, and of a page that the engine does not have. An engine
+needs much more time for its metrics than for its load."""
+LOAD, METRICS = "load", "metrics"
+TICK = 1.0
+"""Seconds between two looks for leaders that are due."""
+TIMEOUT = aiohttp.ClientTimeout(total=2.0)
+AT_ONCE = 16
+LOAD_BYTES, LOAD_MEMORY, PAGE_BYTES = 1 * MIB, 32 * MIB, 4 * MIB
+"""Maximum bytes of an engine's load, of the memory while the load is parsed, and of a metrics page."""
+LOAD_PATHS = ("/v1/loads?include=core,disagg", "/get_load")
+"""Paths of an engine's load: the second one is that of older engines."""
+ROUTER_REQUESTS, ROUTER_RESPONSES = "smg_router_requests_total", "smg_http_responses_total"
+_ROUTER_SERIES = frozenset({ROUTER_REQUESTS, ROUTER_RESPONSES})
+
+
+class TelemetryReader:
+    """Reads one router and its leaders. `leaders` returns the leaders of the last pass."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        router_metrics: str,
+        leaders: Callable[[], Iterable[LeaderState]],
+        worker_key: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session, self._router_metrics, self._leaders, self._clock = session, router_metrics, leaders, clock
+        self._headers = {"Authorization": f"Bearer {worker_key}"} if worker_key else {}
+        self._memories: dict[str, LeaderMemory] = {}
+        self._due: dict[tuple[str, str], float] = {}
+        """(UID of a leader, path) -> time of the next reading."""
+        self._router = RouterReading()
+        self._served: tuple[float, dict[str, Any]] | None = None
+
+    async def run(self) -> None:
+        """Read without end, beside the passes."""
+        while True:
+            try:
+                await self.read_due()
+            except Exception:  # a fault here must not end the registry, which keeps the router's list correct
+                logger.exception("cannot read the load of engines")
+            await asyncio.sleep(TICK)
+
+    def passed(self, leaders: Iterable[LeaderState], workers: Iterable[Worker]) -> None:
+        """Process the leaders and the router's workers of a pass."""
+        now, found = self._clock(), {leader.uid: leader for leader in leaders}
+        self._memories = {uid: listed(self._memories.get(uid, NEW), leader.listed, now) for uid, leader in found.items()}
+        self._due = {key: at for key, at in self._due.items() if key[0] in found or not key[0]}
+        running: dict[str, int] = {}
+        for worker in workers:
+            running[worker.worker_type] = running.get(worker.worker_type, 0) + max(0, worker.running)
+        # With disaggregation, the router counts each request at a prefill worker and at a decode worker.
+        self._router = self._router._replace(in_flight=max(running.values(), default=0), in_flight_at=now)
+
+    def total(self, uid: str) -> int | None:
+        """Return the number of requests in a leader, from all routers; None if it is unknown."""
+        return self._memories.get(uid, NEW).load.total
+
+    def summary(self, slice_: str, foreign: Foreign) -> dict[str, Any]:
+        """Return the summary that the registry serves. It is calculated at most once in `TICK`, because every client that
+        can reach the port may request it.
+        """
+        now = self._clock()
+        if self._served is None or not 0 <= now - self._served[0] < TICK:
+            self._served = now, summary(slice_, self._leaders(), self._memories, self._router, foreign, now)
+        return self._served[1]
+
+    async def read_due(self) -> None:
+        """Read the router and each leader that is due once."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def limited(leader: LeaderState) -> None:
+            async with slots:
+                await self._read(leader)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read_router())
+            for leader in self._leaders():
+                if leader.url and (leader.listed or leader.state in ("draining", "adding")):
+                    group.create_task(limited(leader))
+
+    def _is_due(self, uid: str, path: str, interval: float) -> bool:
+        now = self._clock()
+        if now < self._due.get((uid, path), 0.0):
+            return False
+        self._due[uid, path] = now + interval
+        return True
+
+    async def _read(self, leader: LeaderState) -> None:
+        if self._is_due(leader.uid, METRICS, METRICS_INTERVAL):
+            page = await self._engine_page(leader.url)
+            if page is NOTHING:
+                self._due[leader.uid, METRICS] = self._clock() + RARE_INTERVAL
+            elif page is not None:
+                self._learn_page(leader, page)
+        if self._is_due(leader.uid, LOAD, LOAD_INTERVAL):
+            began = self._clock()
+            load = await self._load(leader.url)
+            if load is UNKNOWN:
+                self._due[leader.uid, LOAD] = self._clock() + RARE_INTERVAL
+            else:
+                self._learn_load(leader, load, began)
+
+    def _learn_page(self, leader: LeaderState, page: EnginePage) -> None:
+        if (memory := self._memories.get(leader.uid)) is None:  # the leader has been deleted meanwhile
+            return
+        now = self._clock()
+        self._memories[leader.uid] = memory._replace(work=with_work(memory.work, page, now))
+        if (load := gauges(page)) != UNKNOWN:
+            self._learn_load(leader, load, now)
+
+    def _learn_load(self, leader: LeaderState, load: EngineLoad | None, began: float) -> None:
+        if (memory := self._memories.get(leader.uid)) is not None:
+            known = None if load is None else for_role(load, leader.role)
+            self._memories[leader.uid] = with_load(memory, known, began, self._clock())
+
+    async def _engine_page(self, url: str) -> EnginePage | None:
+        """Return the values of an engine's metrics page, NOTHING if it has none, and None if the engine does not answer."""
+        text = await self._text(f"{url}/metrics", PAGE_BYTES)
+        return text if text is None else engine_page(text) if text else NOTHING
+
+    async def _load(self, url: str) -> EngineLoad | None:
+        """Return the load of an engine, UNKNOWN if it does not report its load, and None if it does not answer."""
+        for path in LOAD_PATHS:
+            text = await self._text(url + path, LOAD_BYTES)
+            if text is None:
+                return None
+            if text:
+                return _parsed_load(text)
+        return UNKNOWN
+
+    async def _read_router(self) -> None:
+        if not self._router_metrics or not self._is_due("", METRICS, LOAD_INTERVAL):
+            return
+        if text := await self._text(self._router_metrics, PAGE_BYTES):
+            page = EnginePage("router", _router_counters(text), {}, {})
+            self._router = self._router._replace(readings=with_work(self._router.readings, page, self._clock()))
+
+    async def _text(self, url: str, most: int) -> str | None:
+        """Return the text of a page; "" if the server has no such page, and None if it does not answer, or answers with
+        another error or a longer text.
+        """
+        try:
+            async with self._session.get(
+                url, headers=self._headers, timeout=TIMEOUT, allow_redirects=False, ssl=False
+            ) as answer:
+                if answer.status in (400, 404):
+                    return ""
+                if answer.status != 200:
+                    return None
+                data = bytearray()
+                async for chunk in answer.content.iter_any():
+                    data += chunk
+                    if len(data) > most:
+                        return None
+                return data.decode(errors="replace")
+        except (*NO_ANSWER, ValueError):
+            return None
+
+
+def _parsed_load(text: str) -> EngineLoad | None:
+    try:
+        return parsed(text, "the load of an engine", memory=LOAD_MEMORY, take=loads)
+    except ValueError:
+        return None
+
+
+def _router_counters(text: str) -> Mapping[str, float]:
+    """Return the number of requests that the router has received, and of its responses with a status of 500 or more."""
+    found = {"requests": 0.0, "errors": 0.0}
+    for name, labels, value in samples(text, _ROUTER_SERIES):
+        if name == ROUTER_REQUESTS:
+            found["requests"] += value
+        elif labels.get("status_code", labels.get("status", "")).startswith("5"):
+            found["errors"] += value
+    return found

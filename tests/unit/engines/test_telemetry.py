@@ -1,0 +1,24 @@
+"""The names of series that the registry reads."""
+
+from ome_operator.engines import series, servers, telemetry
+
+WORK = {"requests", "promptTokens", "outputTokens", "failedTransfers"}
+LOAD = {"running", "waiting", "cacheUse"}
+
+
+def test_each_series_is_of_an_engine_that_is_known_and_has_its_prefix() -> None:
+    found = telemetry.engine_series()
+    assert set(found) <= {each.name for each in servers.known_servers()}
+    for name, each in found.items():
+        assert all(word.startswith(f"{name}:") for word in (*each.counters, *each.gauges, *each.histograms))
+        assert set(each.counters.values()) <= WORK and set(each.gauges.values()) <= LOAD
+        assert set(each.histograms.values()) == {"firstToken", "betweenTokens"}
+
+
+def test_it_agrees_with_what_panels_read() -> None:
+    """A counter or a histogram that both files name is the same series."""
+    for name, each in telemetry.engine_series().items():
+        panels = series.known_series()[name].names
+        assert set(each.histograms) <= panels
+        read = {value: word for word, value in each.counters.items() if value.endswith("Tokens")}
+        assert set(read.values()) <= panels

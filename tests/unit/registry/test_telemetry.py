@@ -1,0 +1,230 @@
+"""What the registry remembers of its engines, and the summary that anybody may read."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.registry.exposition import EnginePage
+from ome_operator.registry.reconcile import LeaderState
+from ome_operator.registry.telemetry import (
+    LEADERS,
+    NEW,
+    UNKNOWN,
+    WINDOW,
+    EngineLoad,
+    Foreign,
+    LeaderMemory,
+    RouterReading,
+    for_role,
+    gauges,
+    listed,
+    loads,
+    mark,
+    slice_mark,
+    summary,
+    with_load,
+    with_work,
+)
+
+NOBODY = Foreign(0, None)
+EMPTY, BUSY = EngineLoad(0.0, 0.0, 0.0), EngineLoad(1.0, 0.0, 0.0)
+
+
+def leader(number: int = 0, **more: Any) -> LeaderState:
+    """A leader that serves."""
+    base = LeaderState(f"pod-{number}", f"uid-{number}", f"http://10.9.8.{number}:1", "decode", "serving", "", True, 1)
+    return base._replace(**more)
+
+
+def page(requests: float = 0.0, **buckets: float) -> EnginePage:
+    """A metrics page; `buckets` is cumulative, with the bounds b1, b2, …"""
+    bounds = {float(name[1:]): count for name, count in buckets.items()}
+    return EnginePage("sglang", {"requests": requests}, {}, {"firstToken": bounds} if bounds else {})
+
+
+def rank(running: Any = 1, waiting: Any = 2, inflight: Any = 3, **more: Any) -> dict[str, Any]:
+    """One rank of SGLang's report of its load."""
+    apart = {"prefill_inflight_queue_reqs": inflight}
+    return {"num_running_reqs": running, "num_waiting_reqs": waiting, "token_usage": 0.5, "disaggregation": apart, **more}
+
+
+LOADS: dict[str, tuple[Any, EngineLoad | None]] = {
+    "every rank": ({"loads": [rank(), rank(token_usage=0.7)]}, EngineLoad(2.0, 4.0, 6.0, 0.7)),
+    "without the queues of transfers": ({"loads": [rank(disaggregation=None)]}, EngineLoad(1.0, 2.0, None, 0.5)),
+    "an older engine": ([{"num_reqs": 3, "num_waiting_reqs": 1}, {"num_reqs": 0}], EngineLoad(3.0, 0.0)),
+    "no rank": ({"loads": []}, None),
+    "no rank of an older engine": ([], None),
+    "a negative number": ({"loads": [rank(running=-1)]}, None),
+    "text": ({"loads": [rank(running="1")]}, None),
+    "no number": ({"loads": [rank(waiting=math.nan)]}, None),
+    "more than is exact": ({"loads": [rank(inflight=10**400)]}, None),
+    "a share that is none": ({"loads": [rank(token_usage="much")]}, EngineLoad(1.0, 2.0, 3.0)),
+    "ranks that are no list": ({"loads": {"0": rank()}}, None),
+    "something else": ("hello", None),
+    "nothing": (None, None),
+}
+
+
+@pytest.mark.parametrize("case", LOADS)
+def test_what_an_engine_reports_as_its_load(case: str) -> None:
+    body, load = LOADS[case]
+    assert loads(body) == load
+
+
+@pytest.mark.parametrize(
+    ("load", "empty"),
+    [
+        (EMPTY, True),
+        (BUSY, False),
+        (EngineLoad(0.0, 1.0, 0.0), False),
+        (EngineLoad(0.0, 0.0, 2.0), False),
+        (EngineLoad(0.0, 0.0, None), None),
+        (EngineLoad(None, 0.0, 0.0), None),
+        (UNKNOWN, None),
+    ],
+)
+def test_empty_is_certain_or_unknown(load: EngineLoad, empty: bool | None) -> None:
+    assert load.is_empty is empty
+
+
+def test_only_prefill_still_needs_a_request_that_it_has_computed() -> None:
+    load = loads({"loads": [rank(0, 0, disaggregation=None)]})
+    assert load is not None
+    assert for_role(load, "decode").is_empty and for_role(load, "regular").is_empty
+    assert for_role(load, "prefill").is_empty is None
+
+
+def test_gauges_of_a_page_are_a_load() -> None:
+    assert gauges(EnginePage("vllm", {}, {"running": 1.0, "waiting": 2.0}, {})) == EngineLoad(1.0, 2.0)
+    assert gauges(page()) == UNKNOWN
+
+
+# --- empty readings -----------------------------------------------------------------------------------------------------
+
+
+def test_only_readings_that_began_after_the_router_forgot_the_leader_count() -> None:
+    memory = with_load(NEW, EMPTY, 1.0, 1.1)
+    assert memory.empty_readings == 0, "the router lists it"
+    memory = listed(memory, False, 5.0)
+    assert with_load(memory, EMPTY, 4.9, 5.1).empty_readings == 0, "the router may have sent a request meanwhile"
+    memory = with_load(memory, EMPTY, 5.0, 5.1)
+    memory = with_load(listed(memory, False, 8.0), EMPTY, 10.0, 10.1)
+    assert memory.empty_readings == 2
+
+
+@pytest.mark.parametrize("load", [BUSY, None, UNKNOWN])
+def test_a_request_or_a_failed_reading_begins_the_count_again(load: EngineLoad | None) -> None:
+    memory = listed(NEW, False, 0.0)
+    for at in (1.0, 6.0):
+        memory = with_load(memory, EMPTY, at, at)
+    assert memory.empty_readings == 2 and with_load(memory, load, 11.0, 11.0).empty_readings == 0
+
+
+def test_a_leader_that_is_listed_again_begins_the_count_again() -> None:
+    memory = with_load(listed(NEW, False, 0.0), EMPTY, 1.0, 1.0)
+    assert listed(memory, True, 2.0) == memory._replace(unlisted_since=None, empty_readings=0)
+
+
+def test_a_failed_reading_changes_no_number() -> None:
+    memory = with_load(NEW, BUSY, 1.0, 1.0)
+    assert with_load(memory, None, 9.0, 9.0) == memory
+
+
+# --- rates --------------------------------------------------------------------------------------------------------------
+
+
+def work(*readings: tuple[float, EnginePage]) -> dict[str, Any]:
+    """What the summary has after these readings, at the time of the last one."""
+    memory = NEW
+    for at, each in readings:
+        memory = memory._replace(work=with_work(memory.work, each, at))
+    found = summary("s", [leader()], {"uid-0": memory}, RouterReading(), NOBODY, readings[-1][0])
+    return dict(found["leaders"][0]["work"])
+
+
+def test_a_rate_needs_two_readings() -> None:
+    assert work((0.0, page(5.0))) == {"age": 0, "window": 0}
+    assert work((0.0, page(5.0)), (10.0, page(25.0))) == {"age": 0, "window": 10, "requests": 2}
+
+
+def test_rates_are_of_the_last_minute() -> None:
+    assert work((0.0, page(0.0)), (30.0, page(3000.0)), (61.0 + 29.0, page(3060.0))) == {
+        "age": 0,
+        "window": WINDOW,
+        "requests": 1,
+    }
+
+
+def test_a_counter_that_decreases_begins_again() -> None:
+    found = work((0.0, page(100.0)), (10.0, page(3.0)))
+    assert found == {"age": 0, "window": 0}, "unknown, and not 0"
+    assert work((0.0, page(100.0)), (10.0, page(3.0)), (20.0, page(23.0)))["requests"] == 2
+
+
+def test_buckets_are_counted_over_the_window_and_hold_what_fell_into_them() -> None:
+    before, after = page(0.0, b1=5, b2=9, binf=10), page(1.0, b1=6, b2=14, binf=15)
+    assert work((0.0, before), (10.0, after))["firstToken"] == [[1.0, 1.0], [2.0, 4.0]]
+    assert work((0.0, before), (10.0, page(1.0, b1=5, b2=9, binf=12)))["firstToken"] == [[None, 2.0]]
+
+
+def test_other_buckets_than_before_are_another_process() -> None:
+    assert work((0.0, page(0.0, b1=5, binf=6)), (10.0, page(1.0, b2=5, binf=6))) == {"age": 0, "window": 0}
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1e15)), min_size=1, max_size=12))
+def test_whatever_counters_do_a_rate_is_a_number_and_never_negative(steps: list[tuple[float, float]]) -> None:
+    at, readings = 0.0, []
+    for seconds, count in steps:
+        at += seconds
+        readings.append((at, page(count)))
+    found = work(*readings)
+    assert 0 <= found["window"] <= WINDOW
+    assert all(math.isfinite(value) and value >= 0 for value in found.values())
+
+
+# --- the summary --------------------------------------------------------------------------------------------------------
+
+
+def test_it_names_nobody() -> None:
+    """It is open, as the metrics are (decisions 35)."""
+    memory = with_load(NEW, BUSY, 1.0, 1.0)
+    states = [leader(each, pod=f"secret-{each}", why="rank 1 of secret-pod is missing") for each in range(3)]
+    text = json.dumps(summary(slice_mark("team", "a=svc"), states, {"uid-0": memory}, RouterReading(), NOBODY, 2.0))
+    assert not any(word in text for word in ("secret", "uid-", "10.9.8", "http", "team", "svc"))
+    assert mark("uid-1") in text
+
+
+def test_what_is_unknown_is_missing() -> None:
+    found = summary("s", [leader()], {}, RouterReading(), NOBODY, 1.0)
+    assert found["leaders"] == [{"id": mark("uid-0"), "role": "decode", "state": "serving", "listed": True}]
+    assert found["router"] == {} and found["strangers"] == {"found": 0, "age": None}
+    part = summary("s", [leader()], {"uid-0": with_load(NEW, EngineLoad(1.0), 0.0, 0.5)}, RouterReading(), NOBODY, 2.0)
+    assert part["leaders"][0]["load"] == {"age": 1.5, "running": 1, "emptyReadings": 0}
+
+
+def test_a_router_has_its_own_ages() -> None:
+    readings = with_work(with_work((), page(0.0), 0.0), page(10.0), 5.0)
+    found = summary("s", (), {}, RouterReading(readings, 4, 6.0), Foreign(2, 7.5), 8.0)
+    assert found["router"] == {"age": 3, "window": 5, "requests": 2, "inFlight": 4, "inFlightAge": 2}
+    assert found["strangers"] == {"found": 2, "age": 7.5}
+
+
+def test_the_largest_summary_is_bounded() -> None:
+    buckets = {float(each): float(each * 1000) for each in range(1, 65)}
+    full = LeaderMemory(BUSY, 1.0)
+    for at in (0.0, 50.0):
+        counters = dict.fromkeys(("requests", "promptTokens", "outputTokens", "failedTransfers"), 1e12 + at)
+        histograms = {name: {bound: count * (1 + at) for bound, count in buckets.items()} for name in ("firstToken", "x")}
+        full = full._replace(work=with_work(full.work, EnginePage("sglang", counters, {}, histograms), at))
+    states = [leader(each) for each in range(LEADERS + 44)]
+    found = summary("s", states, {each.uid: full for each in states}, RouterReading(), NOBODY, 50.0)
+    assert len(found["leaders"]) == LEADERS and found["omitted"] == 44
+    assert len(json.dumps(found)) < 1_100_000
+
+
+def test_a_slice_is_known_by_its_selector_whatever_the_order() -> None:
+    assert slice_mark("n", "a=1,b=2") == slice_mark("n", "b=2,a=1") != slice_mark("m", "a=1,b=2")

@@ -1,0 +1,190 @@
+"""When the registry reads its engines and its router, and what it makes of answers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from ome_operator.registry.reconcile import LeaderState, Worker
+from ome_operator.registry.telemetry import Foreign
+from ome_operator.registry.telemetry_reader import PAGE_BYTES, TIMEOUT, TelemetryReader
+
+LOADS = {"loads": [{"num_running_reqs": 1, "num_waiting_reqs": 2, "token_usage": 0.25, "disaggregation": {"mode": "null"}}]}
+VLLM = "vllm:num_requests_running 5\nvllm:num_requests_waiting 0\nvllm:generation_tokens_total 7\n"
+
+
+class Engine:
+    """An engine and a router at one address, and the registry's clock."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, tuple[int, Any]] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.now, self.hangs = 1000.0, False
+        self.leaders: list[LeaderState] = []
+        self.reader: TelemetryReader
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Every path."""
+        self.asked.append((request.path, request.headers.get("Authorization", "")))
+        if self.hangs:
+            await asyncio.sleep(60)
+        status, body = self.pages.get(request.path, (404, "no"))
+        if status == 302:
+            return web.Response(status=302, headers={"Location": str(body)})
+        return web.Response(text=body, status=status) if isinstance(body, str) else web.json_response(body, status=status)
+
+    async def read(self, after: float = 0.0) -> dict[str, Any]:
+        """What the summary says after another look."""
+        self.now += after
+        await self.reader.read_due()
+        return self.reader.summary("s", Foreign(0, None))
+
+    def times(self, path: str) -> int:
+        """How often a path was asked."""
+        return sum(each == path for each, _ in self.asked)
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    """Listening, with one leader that the router lists."""
+    one = Engine()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", one.handle)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        url = str(server.make_url("/")).rstrip("/")
+        one.leaders = [LeaderState("p", "u", url, "regular", "serving", "", True, 1)]
+        one.reader = TelemetryReader(session, f"{url}/router", lambda: one.leaders, "key", lambda: one.now)
+        one.reader.passed(one.leaders, [Worker("1", url, "prefill", 1, 3), Worker("2", url, "decode", None, 4)])
+        yield one
+
+
+async def test_the_load_is_read_every_five_seconds_and_the_metrics_every_ten(engine: Engine) -> None:
+    engine.pages |= {"/v1/loads": (200, LOADS), "/metrics": (200, "sglang:num_requests_total 5\n")}
+    found = await engine.read()
+    assert found["leaders"][0]["load"] == {
+        "age": 0,
+        "running": 1,
+        "waiting": 2,
+        "inTransfer": 0,
+        "cacheUse": 0.25,
+        "emptyReadings": 0,
+    }
+    for _ in range(40):
+        await engine.read(after=1.0)
+    assert (engine.times("/v1/loads"), engine.times("/metrics")) == (9, 5)
+    assert ("/v1/loads", "Bearer key") in engine.asked, "as the router sends it"
+
+
+async def test_an_engine_without_metrics_is_asked_for_them_once_a_minute(engine: Engine) -> None:
+    engine.pages["/v1/loads"] = 200, LOADS
+    for _ in range(100):
+        found = await engine.read(after=1.0)
+    assert engine.times("/metrics") == 2 and "work" not in found["leaders"][0]
+
+
+async def test_vllm_has_its_load_among_its_metrics(engine: Engine) -> None:
+    engine.pages["/metrics"] = 200, VLLM
+    found = await engine.read()
+    assert found["leaders"][0]["load"]["running"] == 5
+    engine.pages["/metrics"] = 200, VLLM.replace("total 7", "total 27")
+    found = await engine.read(after=10.0)
+    assert found["leaders"][0]["work"] == {"age": 0, "window": 10, "outputTokens": 2}
+    assert engine.times("/v1/loads") == engine.times("/get_load") == 1
+
+
+async def test_an_older_engine_reports_its_load_elsewhere(engine: Engine) -> None:
+    engine.pages["/get_load"] = 200, [{"num_reqs": 3}]
+    assert (await engine.read())["leaders"][0]["load"]["running"] == 3 and engine.reader.total("u") == 3
+
+
+ODD: dict[str, tuple[int, Any]] = {
+    "it refuses": (401, {}),
+    "it is broken": (500, "x"),
+    "it sends elsewhere": (302, "http://169.254.169.254/latest"),
+    "more values than memory": (200, {"loads": [[]] * 2**18}),
+    "more bytes than are read": (200, {"loads": [], "more": "x" * 2**20}),
+    "something else": (200, {"loads": [{}]}),
+    "no JSON": (200, "hello"),
+    "nested too deep": (200, "[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+async def test_an_odd_answer_is_a_failed_reading(engine: Engine, case: str) -> None:
+    engine.pages["/v1/loads"] = 200, LOADS
+    await engine.read()
+    engine.pages["/v1/loads"] = ODD[case]
+    found = await engine.read(after=5.0)
+    assert found["leaders"][0]["load"]["running"] == 1 and found["leaders"][0]["load"]["age"] == 5
+
+
+async def test_a_page_without_end_is_not_read_to_its_end(engine: Engine) -> None:
+    engine.pages["/metrics"] = 200, "sglang:num_requests_total 5\n" + "#" * PAGE_BYTES
+    assert "work" not in (await engine.read())["leaders"][0]
+
+
+async def test_an_engine_that_hangs_delays_nobody(engine: Engine) -> None:
+    engine.hangs = True
+    assert TIMEOUT.total is not None
+    async with asyncio.timeout(3 * TIMEOUT.total + 1):
+        found = await engine.read()
+    assert "load" not in found["leaders"][0]
+
+
+async def test_an_engine_that_is_gone_says_nothing(engine: Engine) -> None:
+    engine.leaders = [engine.leaders[0]._replace(url="http://127.0.0.1:1")]
+    assert "load" not in (await engine.read())["leaders"][0]
+
+
+async def test_a_leader_that_starts_is_not_asked_and_one_that_is_gone_is_forgotten(engine: Engine) -> None:
+    engine.pages["/v1/loads"] = 200, LOADS
+    waiting = engine.leaders[0]._replace(state="waiting", listed=False)
+    engine.leaders = [waiting]
+    await engine.read()
+    assert engine.times("/v1/loads") == 0
+    engine.leaders = [waiting._replace(state="draining")]
+    await engine.read(after=1.0)
+    assert engine.times("/v1/loads") == 1 and engine.reader.total("u") == 3
+    engine.reader.passed((), ())
+    assert engine.reader.total("u") is None
+
+
+async def test_a_draining_leader_is_empty_after_two_readings(engine: Engine) -> None:
+    engine.pages["/v1/loads"] = 200, LOADS
+    engine.leaders = [engine.leaders[0]._replace(state="draining", listed=False)]
+    engine.reader.passed(engine.leaders, ())
+    await engine.read()
+    idle = {"num_running_reqs": 0, "num_waiting_reqs": 0, "disaggregation": {"mode": "null"}}
+    engine.pages["/v1/loads"] = 200, {"loads": [idle]}
+    counts = [(await engine.read(after=5.0))["leaders"][0]["load"]["emptyReadings"] for _ in range(3)]
+    assert counts == [1, 2, 3]
+
+
+async def test_what_the_router_received_and_what_runs_through_it(engine: Engine) -> None:
+    name = "smg_http_responses_total"
+    text = f'smg_router_requests_total{{a="b"}} %d\n{name}{{status_code="200"}} 9\n{name}{{status_code="503"}} %d\n'
+    engine.pages["/router"] = 200, text % (10, 1)
+    found = await engine.read()
+    assert found["router"] == {"age": 0, "window": 0, "inFlight": 4, "inFlightAge": 0}, "a pair counts each request twice"
+    engine.pages["/router"] = 200, text % (60, 6)
+    found = await engine.read(after=5.0)
+    assert found["router"] == {"age": 0, "window": 5, "requests": 10, "errors": 1, "inFlight": 4, "inFlightAge": 5}
+
+
+async def test_many_clients_cost_one_summary_a_second(engine: Engine) -> None:
+    first = await engine.read()
+    assert engine.reader.summary("s", Foreign(0, None)) is first
+    engine.now += 1.0
+    assert engine.reader.summary("s", Foreign(0, None)) is not first
+
+
+async def test_a_fault_of_ours_ends_nothing(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    engine.leaders = None  # type: ignore[assignment]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await engine.reader.run()
+    assert "cannot read the load of engines" in caplog.text
