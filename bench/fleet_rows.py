@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bench.figures import exponent, median
-from bench.results import Churned, Eyed, Fleet, Labelled, Started, Wave
+from bench.results import Churned, Eyed, Fleet, Heard, Labelled, Started, Wave
 from bench.rows import Row
 
 EXPONENT, STALL_S, LABELS_S, REST_MIB, SCRAPE_MS = 1.1, 0.25, 5.0, 600, 100.0
@@ -118,3 +118,13 @@ def eyes(found: list[Eyed]) -> Iterator[Row]:
         stall = f"{each.stall_ms:.1f} ms"
         yield Row("  the longest time without the loop", operator=stall, aim="<= 25 ms", met=each.stall_ms <= 25)
         yield Row("  what a pass pays", operator=f"{each.pass_us:.0f} us")
+
+
+def ear(found: Heard) -> Iterator[Row]:
+    """Yield the cost of the summaries of routers."""
+    fresh = found.fresh == found.routers
+    yield Row(f"{found.routers} routers, every 5 s: fresh numbers of", operator=f"{found.fresh} routers", met=fresh)
+    yield Row("  CPU of the operator", operator=f"{found.share:.3f} of a core", aim="<= 0.1", met=found.share <= 0.1)
+    yield Row("  memory, connections included", operator=f"{found.mib:.0f} MiB")
+    yield Row("  the oldest summary", operator=f"{found.oldest_s:.1f} s", aim="<= 20 s", met=found.oldest_s <= 20)
+    yield Row("  reconciliations because numbers moved", operator=f"{found.dirty}", aim="0", met=found.dirty == 0)

@@ -47,6 +47,8 @@ def sections(results: Results) -> list[Section]:
         found.append(Section("`ome lint`", tuple(_linted(results.linted))))
     if results.eyes:
         found.append(Section("A scrape of the operator's metrics, without a cluster", tuple(fleet_rows.eyes(results.eyes))))
+    if results.ear is not None:
+        found.append(Section("The summaries of routers, without a cluster", tuple(fleet_rows.ear(results.ear))))
     if results.beside:
         found.append(Section("A quiet tenant beside others", tuple(_beside(results.beside))))
     if results.fleets:

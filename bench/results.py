@@ -75,6 +75,23 @@ class Linted:
 
 
 @dataclass(frozen=True)
+class Heard:
+    """What the operator pays for the summaries of routers."""
+
+    routers: int
+    fresh: int
+    """Number of routers whose numbers are fresh at the end."""
+    share: float
+    """Share of a core."""
+    mib: float
+    """Memory in MiB, including connections."""
+    oldest_s: float
+    """Age in seconds of the oldest summary at any time."""
+    dirty: int
+    """Number of reconciliations that the moving numbers have caused."""
+
+
+@dataclass(frozen=True)
 class Eyed:
     """Medians of scrapes of the operator's metrics."""
 
@@ -282,4 +299,5 @@ class Results:
     planned: Planned | None = None
     linted: Linted | None = None
     eyes: list[Eyed] = field(default_factory=list)
+    ear: Heard | None = None
     failures: list[str] = field(default_factory=list)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
-from bench import alone, churn, eyes, fleet, labelled, linted, measure, planned, starting, tenants, weights
+from bench import alone, churn, ear, eyes, fleet, labelled, linted, measure, planned, starting, tenants, weights
 from bench.api import Refused
 from bench.measure import Extras
 from bench.results import Ramp, Results
@@ -34,6 +34,7 @@ PARTS = (
     "plan",
     "lint",
     "eyes",
+    "ear",
 )
 SIDES = ("floor", "operator")
 
@@ -61,6 +62,8 @@ class Options:
     """Numbers of nodes, of models with a label on each node, and of services, for the starts of the operator."""
     scraped: tuple[int, ...] = (100, 1000)
     """Numbers of services in the scraped metrics."""
+    routers: tuple[int, float] = (1000, 60.0)
+    """Number of routers whose summaries are requested, and seconds of the measurement."""
     steps: int = fleet.STEPS
     """Number of sizes of each dimension of a fleet."""
 
@@ -95,6 +98,9 @@ class Bench:
         if options.wants("eyes"):
             self._say("scrapes of the operator's metrics")
             self.results.eyes = [await eyes.measure(services) for services in options.scraped]
+        if options.wants("ear"):
+            self._say("summaries of routers")
+            self.results.ear = await ear.measure(*options.routers)
         if options.wants("models"):
             self._say("weights from a hub on loopback")
             self.results.fetched, self.results.shared = await asyncio.to_thread(weights.measure, options.repeat)

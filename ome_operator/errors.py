@@ -16,6 +16,7 @@ Exception
 │   ├── _Again                  watch/informer.py: a list has to begin again
 │   ├── PortTaken               machinery/health.py: another process listens on the port
 │   ├── ProblemError            core/problem.py: carries a Problem out of nested functions
+│   ├── Unusable                core/observed/telemetry.py: the summary of a router's registry cannot be used
 │   ├── _TooMany                core/placement/packing.py: there are too many combinations to try
 │   ├── DataError               engines/flags.py: a data file of an engine's version cannot be understood (a ValueError)
 │   ├── RecipeRefused           cookbook/request.py: `ome generate` has no recipe for what was asked for

@@ -169,6 +169,16 @@ def tail(name: str, limit: int) -> str:
     return f"{start}-{name[-room:]}" if room > 0 else start
 
 
+def mark(text: str) -> str:
+    """Return a digest that identifies a pod by its UID, or a slice by its selector, without naming it."""
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def slice_mark(namespace: str, selector: str) -> str:
+    """Return the mark of a slice, given the label selector of its pods in the syntax of the API server."""
+    return mark(f"{namespace}/{','.join(sorted(selector.split(',')))}")
+
+
 def weights_digest(identity: Mapping[str, str]) -> str:
     """Return the name of the directory that holds the weights of this storage identity (decisions 7).
 

@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ome_operator import keys
@@ -20,11 +21,11 @@ from ome_operator.controllers.base import Core
 from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
 from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.controllers.inferenceservice.reconciler import InferenceServiceReconciler
-from ome_operator.controllers.inferenceservice.shared_state import SharedState
+from ome_operator.controllers.inferenceservice.shared_state import Reports, SharedState
 from ome_operator.controllers.metrics_collector import MetricsCollector
 from ome_operator.controllers.nodemodels import NodeModelsReconciler
-from ome_operator.controllers.router_watch import RouterWatch
 from ome_operator.controllers.sglang import SglangReconciler
+from ome_operator.controllers.telemetry import Telemetry, owned_routers
 from ome_operator.core.benchmarkjob import job
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Deps, Ref
@@ -120,8 +121,9 @@ class Manager:
         self._queue = _queue(settings, self._creates_everything)
         self._edits: WorkQueue[Ref] = WorkQueue(workers=1, first=1.0, last=60.0, jitter=random.random)
         """Edited shared objects whose services have to be enqueued."""
-        self._routers = RouterWatch(lambda: list(self.cluster.pods), self._queue.add, wall, settings.router_watch)
-        shared = SharedState.empty(self.cluster, client, self._queue, settings, self._routers.of)
+        self._telemetry = Telemetry(partial(owned_routers, self.cluster), self._queue.add, wall, settings.router_watch)
+        reports = Reports(self._telemetry.strangers, self._telemetry.drains)
+        shared = SharedState.empty(self.cluster, client, self._queue, settings, reports)
         self.pod_dry_runs = shared.pods
         self._handler = EventHandler(
             self.cluster,
@@ -269,9 +271,8 @@ class Manager:
             asyncio.create_task(self._audit.run(), name="audits"),
             asyncio.create_task(self._tidy(), name="tidy"),
             asyncio.create_task(garbage_collection.collect_periodically(lambda: not self._queue.busy), name="garbage"),
+            asyncio.create_task(self._telemetry.run(), name="telemetry"),
         ]
-        if self._settings.router_watch > 0:
-            self._tasks.append(asyncio.create_task(self._routers.run(), name="routers"))
         await asyncio.gather(*self._tasks)
 
     async def stop(self, grace: float) -> None:
@@ -318,7 +319,8 @@ class Manager:
         ask("ome_watch_events_total", lambda: _by(coverage.events))
         ask("ome_watch_unread_total", lambda: _by(coverage.unread + self._unread))
         ask("ome_namespace_watched", lambda: _by(coverage.watched))
-        ask("ome_router_strangers_total", lambda: {(): self._routers.total})
+        ask("ome_router_strangers_total", lambda: {(): self._telemetry.total})
+        ask("ome_routers", self._telemetry.states)
         ask("ome_braked_services", self._braked)
         ask("ome_shared_edits", lambda: _by(self._services.waves.edits()))
         ask("ome_wave_services", lambda: _by(self._services.waves.counts()))

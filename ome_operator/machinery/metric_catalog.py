@@ -87,6 +87,13 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = MappingProxyType(
                 ), ("state",),
             ),
             Family("ome_router_strangers_total", COUNTER, "Foreign workers found in the worker lists of routers"),
+            Family(
+                "ome_routers", GAUGE,
+                (
+                    "Routers by what the operator knows about their requests: their numbers are fresh, their registry "
+                    "has an old version without numbers, or they do not answer (silent)"
+                ), ("state",),
+            ),
         ),
         "Services": (
             Family(

@@ -162,6 +162,7 @@ class PassRecorder:
             accepted=dict(observed_now.accepted),
             failures=dict(observed_now.failures),
             strangers=dict(observed_now.strangers),
+            drains=dict(observed_now.drains),
             ahead=partial(recorded_ahead, self._said),
         )
         decided = failed_decision(plan) if isinstance(plan, Exception) else decision(plan)

@@ -23,6 +23,7 @@ from ome_operator.core.observed.objects import (
     Strangers,
     Turn,
 )
+from ome_operator.core.observed.telemetry import DrainReport
 from ome_operator.core.observed.validation import ValidationResult
 from ome_operator.core.placement.admission import Claim
 from ome_operator.recorder import decision
@@ -39,14 +40,34 @@ _OBJECTS: Mapping[str, Any] = {
     "weights": FineTunedWeight,
     "accelerators": AcceleratorClass,
 }
-_FACTS = {"nodes": Node, "children": Child, "pods": Pod, "refusals": Refusal, "strangers": Strangers}
+_FACTS: Mapping[str, Any] = {
+    "nodes": Node,
+    "children": Child,
+    "pods": Pod,
+    "refusals": Refusal,
+    "strangers": Strangers,
+    "drains": tuple[DrainReport, ...],
+}
 _TEXTS = ("accepted", "checks", "remarks", "failures")
 _PAIRS = ("children", "refusals", "failures")
 """Tables whose keys consist of kind and name."""
 _REFS = ("models", "runtimes")
 """Tables whose keys consist of kind, namespace and name."""
 _POLICY = tuple(field.name for field in fields(Policy))
-TABLES = ("service", *_OBJECTS, "nodes", "holders", "settings", "children", "pods", *_TEXTS, "refusals", "strangers", "told")
+TABLES = (
+    "service",
+    *_OBJECTS,
+    "nodes",
+    "holders",
+    "settings",
+    "children",
+    "pods",
+    *_TEXTS,
+    "refusals",
+    "strangers",
+    "drains",
+    "told",
+)
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """Annotation in which kubectl stores the complete object again. It is removed, because it repeats all values that must be
 redacted."""
@@ -69,6 +90,7 @@ def tables(pass_: Pass) -> Tables:
             for name in (*_TEXTS, "refusals")
         },
         "strangers": {uid: fact_json(value) for uid, value in observed.strangers.items()},
+        "drains": {uid: fact_json(value) for uid, value in observed.drains.items()},
         "told": {
             "warnings": list(observed.warnings),
             "ahead": "".join(getattr(observed.ahead, "args", ())),
@@ -184,6 +206,7 @@ def _observed(found: Tables, where: str) -> Observed:
         pods=tuple(pod for _, pod in _facts(found, "pods", where)),
         refusals=dict(_facts(found, "refusals", where)),
         strangers=dict(_facts(found, "strangers", where)),
+        drains=dict(_facts(found, "drains", where)),
         warnings=read(tuple[str, ...], messages.get("warnings", []), f"{where}.told.warnings"),
         ahead=partial(recorded_ahead, read(str, messages.get("ahead", ""), f"{where}.told.ahead")),
         turn=turn._replace(rivals=rivals),

@@ -18,10 +18,10 @@ from typing import Any
 import aiohttp
 
 from ome_operator.machinery import health
+from ome_operator.names import slice_mark
 from ome_operator.registry.clients import NO_ANSWER, SERVICE_ACCOUNT, TIMEOUT, PodLister, RouterClient
 from ome_operator.registry.metrics import RegistryMetrics
 from ome_operator.registry.reconcile import LeaderState, Pod, RegistrySettings, WorkerChanges, WorkerMemory, reconcile
-from ome_operator.registry.telemetry import slice_mark
 from ome_operator.registry.telemetry_reader import TelemetryReader
 
 logger = logging.getLogger(__name__)

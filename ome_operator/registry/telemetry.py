@@ -4,10 +4,10 @@ All times are seconds of a monotonic clock. A number that is unknown is left out
 (docs/telemetry.md).
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ome_operator.names import mark
 from ome_operator.registry.exposition import EnginePage, number
 from ome_operator.registry.reconcile import LeaderState
 from ome_operator.util.untrusted_json import PARSE_ERRORS
@@ -62,10 +62,10 @@ class LeaderMemory(NamedTuple):
     """Time of the reading of `load`; None if the engine has not reported its load."""
     work: tuple[WorkReading, ...] = ()
     """The readings of the last `WINDOW` seconds, the oldest first."""
-    unlisted_since: float | None = None
-    """Time since which the router does not list the leader; None while it does."""
+    forgotten_at: float | None = None
+    """Time at which the leader was first seen both marked for draining and not in the router's list; None before that."""
     empty_readings: int = 0
-    """Number of the newest consecutive readings, all after `unlisted_since`, in which the engine was empty."""
+    """Number of the newest consecutive readings, all after `forgotten_at`, in which the engine was empty."""
 
 
 NEW = LeaderMemory()
@@ -122,11 +122,15 @@ def _sum(values: Iterable[Any]) -> float:
     return total
 
 
-def listed(memory: LeaderMemory, is_listed: bool, now: float) -> LeaderMemory:
-    """Return the memory after a pass in which the router listed the leader or did not."""
-    if is_listed:
-        return memory._replace(unlisted_since=None, empty_readings=0)
-    return memory if memory.unlisted_since is not None else memory._replace(unlisted_since=now, empty_readings=0)
+def passed(memory: LeaderMemory, leader: LeaderState, now: float) -> LeaderMemory:
+    """Return the memory after a pass.
+
+    A leader that is only not listed, for example because it is not ready, may be listed again at any time; a leader that is
+    also marked for draining gets no request from this router any more.
+    """
+    if leader.state != "draining" or leader.listed:
+        return memory._replace(forgotten_at=None, empty_readings=0)
+    return memory if memory.forgotten_at is not None else memory._replace(forgotten_at=now, empty_readings=0)
 
 
 def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: float) -> LeaderMemory:
@@ -136,7 +140,7 @@ def with_load(memory: LeaderMemory, load: EngineLoad | None, began: float, now: 
     """
     if load is None:
         return memory._replace(empty_readings=0)
-    counts = memory.unlisted_since is not None and began >= memory.unlisted_since and load.is_empty
+    counts = memory.forgotten_at is not None and began >= memory.forgotten_at and load.is_empty
     return memory._replace(load=load, load_at=now, empty_readings=memory.empty_readings + 1 if counts else 0)
 
 
@@ -162,16 +166,6 @@ def _restarted(before: WorkReading, after: WorkReading) -> bool:
 
 
 # --- the summary ------------------------------------------------------------------------------------------------------
-
-
-def mark(text: str) -> str:
-    """Return a digest that identifies a pod by its UID, or a slice by its selector, without naming it."""
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def slice_mark(namespace: str, selector: str) -> str:
-    """Return the digest of a slice, given the label selector of its pods."""
-    return mark(f"{namespace}/{','.join(sorted(selector.split(',')))}")
 
 
 class Foreign(NamedTuple):

@@ -24,8 +24,8 @@ from ome_operator.registry.telemetry import (
     RouterReading,
     for_role,
     gauges,
-    listed,
     loads,
+    passed,
     summary,
     with_load,
     with_work,
@@ -62,7 +62,10 @@ class TelemetryReader:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session, self._router_metrics, self._leaders, self._clock = session, router_metrics, leaders, clock
-        self._headers = {"Authorization": f"Bearer {worker_key}"} if worker_key else {}
+        # Compression would cost the engine time, and the length of what is compressed is not bounded.
+        self._headers = {"Accept-Encoding": "identity"}
+        if worker_key:
+            self._headers["Authorization"] = f"Bearer {worker_key}"
         self._memories: dict[str, LeaderMemory] = {}
         self._due: dict[tuple[str, str], float] = {}
         """(UID of a leader, path) -> time of the next reading."""
@@ -81,7 +84,7 @@ class TelemetryReader:
     def passed(self, leaders: Iterable[LeaderState], workers: Iterable[Worker]) -> None:
         """Process the leaders and the router's workers of a pass."""
         now, found = self._clock(), {leader.uid: leader for leader in leaders}
-        self._memories = {uid: listed(self._memories.get(uid, NEW), leader.listed, now) for uid, leader in found.items()}
+        self._memories = {uid: passed(self._memories.get(uid, NEW), leader, now) for uid, leader in found.items()}
         self._due = {key: at for key, at in self._due.items() if key[0] in found or not key[0]}
         running: dict[str, int] = {}
         for worker in workers:
@@ -179,7 +182,12 @@ class TelemetryReader:
         """
         try:
             async with self._session.get(
-                url, headers=self._headers, timeout=TIMEOUT, allow_redirects=False, ssl=False
+                url,
+                headers=self._headers,
+                timeout=TIMEOUT,
+                allow_redirects=False,
+                auto_decompress=False,
+                ssl=False,
             ) as answer:
                 if answer.status in (400, 404):
                     return ""

@@ -204,13 +204,14 @@ class Settings:
         float,
         Option(
             flag="--router-watch",
-            help="Seconds between two checks of routers for foreign workers (from inside the cluster); 0: no checks.",
+            help="Seconds between two requests for the numbers of each router (from inside the cluster); 0: none.",
             part_of="registry.enabled",
             ge=0,
         ),
     ] = 0.0
     """The default is 0 because outside the cluster the operator cannot reach the addresses of router pods, or the addresses
-    belong to other machines. The chart sets 60."""
+    belong to other machines. The chart sets 5. Without these numbers, foreign workers are not reported, and groups are
+    drained by time (docs/telemetry.md)."""
     well_known_models: Annotated[
         str,
         Option(

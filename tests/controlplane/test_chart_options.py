@@ -24,7 +24,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "tools-image": {"benchmark_toolsImage": "r.example.com/agent:1"},
 }
 """Values of the chart that set an option and also have another effect."""
-SETS: dict[str, Any] = {"router-watch": 60.0, "model-agent": True}
+SETS: dict[str, Any] = {"router-watch": 5.0, "model-agent": True}
 """Values of options that the chart sets and that users do not write."""
 NEEDS: dict[str, dict[str, Any]] = {
     "cluster-wide-kinds": {"watchNamespaces": ["team-a"]},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ome_local import targets
 from ome_operator import keys
-from ome_operator.controllers.router_watch import RouterWatch
+from ome_operator.controllers.telemetry import Telemetry
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Ref
 from ome_operator.machinery import health
@@ -25,9 +25,9 @@ DIVIDED_BY = 60
 ALERT = "OmeRouterStranger"
 
 
-def router_pod() -> dict[str, object]:
-    """Return the router's pod as the API server returns it."""
-    labels = {keys.SERVICE: "svc", "component": keys.ROUTER}
+def router_pod(selector: str) -> dict[str, object]:
+    """Return the pod of the router whose registry selects pods by `selector`, as the API server returns it."""
+    labels = {**dict(pair.split("=") for pair in selector.split(",")), "component": keys.ROUTER}
     metadata = {"namespace": "team", "name": "svc-router", "uid": "u", "labels": labels}
     return {"metadata": metadata, "status": {"podIP": "127.0.0.1"}}
 
@@ -36,11 +36,11 @@ class Operator:
     """The part of the operator that queries registries, with its page of metrics."""
 
     def __init__(self, here: Place) -> None:
-        pods, self.told = [from_api.pod(router_pod())], list[Ref]()
-        self._watch = RouterWatch(lambda: pods, self.told.append, lambda: datetime.now(UTC), 1.0, here.page)
+        pods, self.told = [from_api.pod(router_pod(here.selector))], list[Ref]()
+        self._telemetry = Telemetry(lambda: pods, self.told.append, lambda: datetime.now(UTC), 1.0, here.page)
         self._metrics = Metrics()
         self._metrics.leader.set(1)
-        self._metrics.ask("ome_router_strangers_total", lambda: {(): self._watch.total})
+        self._metrics.ask("ome_router_strangers_total", lambda: {(): self._telemetry.total})
 
     async def start(self) -> int:
         """Query the registry every second, and return the port of the metrics page."""
@@ -48,7 +48,7 @@ class Operator:
         async def shown() -> health.Answer:
             return True, await self._metrics.page()
 
-        self._walking = asyncio.create_task(self._watch.run())
+        self._walking = asyncio.create_task(self._telemetry.run())
         self._served, port = await health.serve("127.0.0.1", 0, {"/metrics": shown})
         return port
 

@@ -60,6 +60,7 @@ class Place:
         (folder / "account" / "token").write_text("secret")
         extra = [f"--server=http://127.0.0.1:{served}", "--address=127.0.0.1", f"--port={self.page}"]
         words = ["-m", "ome_operator", *sidecar["args"], *extra, f"--account={folder / 'account'}"]
+        self.selector = next(word for word in sidecar["args"] if word.startswith("--selector=")).partition("=")[2]
         self.registry = Process(folder / "registry.log", *words, env=_environment(sidecar))
         # The router's own discovery needs a cluster; without it, only the registry adds workers.
         kept = [word for word in main["args"] if not word.startswith(("--service-discovery", "--selector"))]

@@ -62,7 +62,7 @@ class InferenceServiceReconciler:
         core: Core = CORE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._memories, self._gangs, self._strangers, pods = shared
+        self._memories, self._gangs, self._reports, pods = shared
         self._handler, self._cluster, self._client, self._queue = handler, handler.cache, client, queue
         self._executor = Executor(client, handler, settings.guard_delay, pods)
         self._settings, self._wall, self._core, self._clock = settings, wall, core, clock
@@ -199,7 +199,8 @@ class InferenceServiceReconciler:
             remarks=memory.remarks(),
             failures=memory.failures,
             warnings=tuple(dict.fromkeys(text for texts in memory.warnings.values() for text in texts)),
-            strangers=self._strangers(pods),
+            strangers=self._reports.strangers(pods),
+            drains=self._reports.drains(pods),
             turn=turn._replace(coming=autoscalers.known(resource, memory, now)),
             ahead=self._ahead(resource),
             budgets=self._budgets.known(ref.namespace),

@@ -16,22 +16,32 @@ from ome_operator.controllers.inferenceservice.memory import Memories
 from ome_operator.controllers.placement.gangs import Gangs
 from ome_operator.controllers.pod_dry_runs import PodDryRuns
 from ome_operator.core.observed.objects import Pod, Ref, Strangers
+from ome_operator.core.observed.telemetry import DrainReport
 from ome_operator.kube.client import Client
 from ome_operator.machinery.workqueue import WorkQueue
 from ome_operator.settings import Settings
 
-Workers = Callable[[Iterable[Pod]], Mapping[str, Strangers]]
-"""Function that returns the foreign workers in the lists of routers, by the UID of the router's pod."""
+
+class Reports(NamedTuple):
+    """Functions that return what the registries of a service's routers report, given the pods of the service."""
+
+    strangers: Callable[[Iterable[Pod]], Mapping[str, Strangers]] = lambda _: {}
+    """Returns the foreign workers in the lists of routers, by the UID of the router's pod."""
+    drains: Callable[[Iterable[Pod]], Mapping[str, tuple[DrainReport, ...]]] = lambda _: {}
+    """Returns the requests in leaders that are being drained, by the UID of the leader."""
+
+
+NO_REPORTS = Reports()
 
 
 class SharedState(NamedTuple):
-    """The memory of each service, the claims of all services to nodes, the foreign workers of routers, and whether pods
+    """The memory of each service, the claims of all services to nodes, the reports of routers' registries, and whether pods
     may be created in dry runs.
     """
 
     memories: Memories
     gangs: Gangs
-    strangers: Workers
+    reports: Reports
     pods: PodDryRuns
 
     @classmethod
@@ -41,7 +51,7 @@ class SharedState(NamedTuple):
         client: Client,
         queue: WorkQueue[Ref],
         settings: Settings,
-        strangers: Workers = lambda _: {},
+        reports: Reports = NO_REPORTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> "SharedState":
         """Return the state before the first reconciliation. Services that may continue are added to the queue."""
@@ -49,4 +59,4 @@ class SharedState(NamedTuple):
         foreign = ForeignPods(client, clock, partial(cache.occupies_node, namespaces=settings.watch_namespaces))
         scope = Scope(settings.watch_namespaces, settings.policy.sees_cluster)
         pods = PodDryRuns(client, scope, settings.own_name, clock)
-        return cls(Memories(), Gangs(cache, foreign, wake), strangers, pods)
+        return cls(Memories(), Gangs(cache, foreign, wake), reports, pods)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ome_operator.api import AcceleratorClass, FineTunedWeight, Invalid, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
 from ome_operator.core.observed.budgets import Budget
+from ome_operator.core.observed.telemetry import DrainReport
 from ome_operator.core.observed.validation import Validator, accept_all
 from ome_operator.core.preflight.results import Checked
 from ome_operator.settings import Policy
@@ -321,13 +322,14 @@ class Observed:
     warnings: tuple[str, ...] = ()
     """Texts of the `Warning:` headers in responses to the operator's applies."""
     ahead: Callable[[Mapping[Ref, Epoch]], str] = lambda _: ""
-    """Function that returns what the service waits for before it rolls out these versions of shared objects; "" if the
-    service may begin."""
+    """Returns what the service waits for before it rolls out these versions of shared objects; "" if it may begin."""
     turn: Turn = NO_TURN
     strangers: Mapping[str, Strangers] = field(default_factory=dict)
     """UID of a router's pod -> the foreign workers that its registry reported."""
+    drains: Mapping[str, tuple[DrainReport, ...]] = field(default_factory=dict)
+    """UID of a draining leader -> what the registries of routers report about its requests."""
     budgets: tuple[Budget, ...] = ()
-    """The PodDisruptionBudgets of other clients in the namespace of the service, as they were read last."""
+    """The PodDisruptionBudgets of other clients in the service's namespace, as they were read last."""
     another: str = ""
     """Name of a foreign field manager that wrote the service's status within the last five minutes; "" if there is none."""
 

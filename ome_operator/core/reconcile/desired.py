@@ -19,7 +19,7 @@ from ome_operator.core.render import exposure, meta, networkpolicy, router, scal
 from ome_operator.core.render.pod_template import port
 from ome_operator.core.render.statefulsets import Stored, set_names, stamp
 from ome_operator.core.rollout import pod_secrets
-from ome_operator.core.rollout.drain import Held, hold
+from ome_operator.core.rollout.drain import GRACE, Drain, Held, hold
 from ome_operator.core.rollout.intent import Intent
 from ome_operator.core.rollout.planner import ReplicaCounts, routers
 from ome_operator.core.rollout.routers import deployment
@@ -185,7 +185,9 @@ def _held(snapshot: Snapshot, intent: Intent, step: RolloutStep, placing: Placin
                 order = served_first(placing, name, order)
             wanted = chosen(share[name], order, taken(name, found))
             known = found if revision != intent.target else without_gangs(placing, name, found)
-            out[revision, name] = hold(name, wanted, known, snapshot.now, routed)
+            grace = role.leader["spec"]["template"]["spec"].get("terminationGracePeriodSeconds", GRACE)
+            drain = Drain(snapshot.observed.drains, float(grace))
+            out[revision, name] = hold(name, wanted, known, snapshot.now, routed, drain)
     return out
 
 

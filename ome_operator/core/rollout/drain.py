@@ -1,11 +1,12 @@
 """Drain groups: a group that is to be removed gets no new requests before its leader is stopped (decisions 9).
 
-First the leader is marked, and the registry sidecar removes it from the routers. When this has certainly happened, the
-StatefulSet of the leader is deleted. The leader gets SIGTERM and finishes its requests within its grace period. Its workers
-are removed after it.
+First the leader is marked, and the registry sidecar removes it from the routers. Then the StatefulSet of the leader is
+deleted: as soon as the registries of all routers report that no request is in the leader, or, while they report requests, at
+the end of a limit. If nothing is reported, it is deleted after a time in which the routers have certainly removed it. The
+leader gets SIGTERM and finishes its requests within its grace period. Its workers are removed after it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -13,11 +14,30 @@ from ome_operator import keys, quantity
 from ome_operator.core.group_numbers import sets
 from ome_operator.core.observed.objects import Observed, Pod
 from ome_operator.core.observed.slices import Slice, is_leader_set
+from ome_operator.core.observed.telemetry import DrainReport, fresh
 from ome_operator.core.reconcile.plan import Patch
 
 NOTICE = 15.0
-"""Seconds between the mark and the stop of a leader: the registry lists pods every 5 s, and requests that are already on
-their way to the leader have to arrive."""
+"""Seconds between the mark and the stop of a leader of whose requests nothing is known: the registry lists pods every 3 s,
+and requests that are already on their way to the leader have to arrive."""
+
+
+EMPTY_READINGS = 2
+"""Number of consecutive readings, at intervals of 5 s, after which an engine without requests counts as empty: a request may
+have been on its way during the first one."""
+RECHECK = 10.0
+"""Seconds after which a leader with requests is checked again, even if nothing new was reported."""
+GRACE = 30
+"""Seconds of the grace period of a pod whose spec contains none; Kubernetes' default."""
+
+
+class Drain(NamedTuple):
+    """What is known about the requests in the leaders that are being drained."""
+
+    reports: Mapping[str, tuple[DrainReport, ...]] = {}
+    """UID of a leader -> the reports of the registries of routers."""
+    limit: float = 0.0
+    """Maximum seconds between the mark and the stop of a leader that has requests: the grace period of its pod."""
 
 
 class Retained(NamedTuple):
@@ -36,18 +56,29 @@ Held = Mapping[tuple[str, str], Retained]
 """The groups to keep for now, by revision and component."""
 
 
-def hold(component: str, wanted: tuple[int, ...], slice_: Slice, now: datetime, routed: bool = True) -> Retained:
+NOT_KNOWN = Drain()
+
+
+def hold(
+    component: str,
+    wanted: tuple[int, ...],
+    slice_: Slice,
+    now: datetime,
+    routed: bool = True,
+    drain: Drain = NOT_KNOWN,
+) -> Retained:
     """Return the groups of a role to keep for now, and the patches that mark leaders or remove their marks.
 
     `routed` is false if there is no router. The leaders are not marked in this case.
     """
+    routers = frozenset(pod.uid for pod in slice_.pods if pod.component == keys.ROUTER and not pod.over)
     led = {child.uid for child in sets(component, slice_) if is_leader_set(child)}
     leaders = [pod for pod in slice_.pods if pod.rank == 0 and pod.workload_uid in led and not pod.deleting]
     unmark = tuple(_mark(pod, None) for pod in leaders if pod.draining and pod.group in wanted)
     # A leader that runs but is not ready may still have requests: a router keeps it listed for a while.
     goes = [pod for pod in leaders if pod.running and pod.group not in wanted] if routed else []
     mark = tuple(_mark(pod, now) for pod in goes if _marked(pod, now) is None)
-    left = {pod.group: wait for pod in goes if (wait := _left(pod, now)) > 0}
+    left = {pod.group: wait for pod in goes if (wait := _left(pod, routers, drain, now)) > 0}
     numbers = tuple(sorted({*wanted, *left}))
     return Retained(numbers, wanted, (*unmark, *mark), min(left.values(), default=None))
 
@@ -58,10 +89,29 @@ def serving_again(observed: Observed, pods: Iterable[Pod]) -> tuple[Patch, ...]:
     return tuple(_mark(pod, None) for pod in pods if pod.draining and pod.workload_uid in led and not pod.deleting)
 
 
-def _left(pod: Pod, now: datetime) -> float:
-    """Return the seconds until the leader may be stopped."""
+def _left(pod: Pod, routers: Collection[str], drain: Drain, now: datetime) -> float:
+    """Return the seconds for which the leader may not be stopped, or until this is checked again."""
     since = _marked(pod, now)
-    return NOTICE if since is None else NOTICE - (now - since).total_seconds()
+    if since is None:
+        return NOTICE
+    passed = (now - since).total_seconds()
+    has_requests = _has_requests(drain.reports.get(pod.uid, ()), routers, now.timestamp())
+    if has_requests is None:
+        return NOTICE - passed
+    return max(NOTICE - passed, min(drain.limit - passed, RECHECK)) if has_requests else 0.0
+
+
+def _has_requests(reports: Iterable[DrainReport], routers: Collection[str], now: float) -> bool | None:
+    """Return whether a marked leader has requests; None if this is unknown.
+
+    The report of any router is enough to know that it has requests, because an engine reports the requests of all routers.
+    It has certainly none only if every router has removed it from its list and two readings after that found none.
+    """
+    known = [report for report in reports if report.router in routers and fresh(report.at, now)]
+    if any(report.requests for report in known):
+        return True
+    empty = {report.router for report in known if report.empty_readings >= EMPTY_READINGS}
+    return False if routers and empty >= set(routers) else None
 
 
 def _marked(pod: Pod, now: datetime) -> datetime | None:

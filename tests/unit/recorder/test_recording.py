@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ome_operator.recorder import recording, replay
+from ome_operator.core.observed.telemetry import DrainReport
+from ome_operator.recorder import recording, replay, sections
 from ome_operator.recorder.facts import Unreadable
 from tests.support.incidents import FOLDER
 
@@ -55,6 +56,21 @@ def test_another_version() -> None:
 )
 def test_no_recording(content: bytes) -> None:
     assert sentence(content)
+
+
+def test_what_routers_report_about_draining_leaders_is_kept_and_older_files_have_nothing_of_it() -> None:
+    told = data()
+    saw = told["services"][NAME]["passes"][0]["saw"]
+    assert "drains" not in saw
+    (services,) = recording.decode(json.dumps(told).encode()).services.values()
+    assert not any(each.made.observed.drains for each in services)
+    saw["drains"] = {"u": [{"router": "r", "at": 5.5, "requests": 3}, {"router": "s", "at": 6.0, "empty_readings": 2}]}
+    (services,) = recording.decode(json.dumps(told).encode()).services.values()
+    reports = {"u": (DrainReport("r", 5.5, 3), DrainReport("s", 6.0, None, 2))}
+    assert [each.made.observed.drains for each in services] == [reports] * len(services)
+    assert sections.tables(services[0].made)["drains"] == saw["drains"]
+    saw["drains"] = {"u": [{"router": "r"}]}
+    assert "drains.u[0] has no at" in sentence(json.dumps(told).encode())
 
 
 def test_levels_without_end() -> None:

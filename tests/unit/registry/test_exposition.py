@@ -82,7 +82,7 @@ def test_a_histogram_with_too_many_buckets_is_left_out() -> None:
 
 
 def made_up(rows: int) -> str:
-    """A page of an engine that makes labels up."""
+    """Return the page of an engine that makes labels up."""
     return "".join(f'sglang:num_requests_total{{dp_rank="{each}"}} 1\n' for each in range(rows))
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ome_operator.names import mark, slice_mark
 from ome_operator.registry.exposition import EnginePage
 from ome_operator.registry.reconcile import LeaderState
 from ome_operator.registry.telemetry import (
@@ -21,10 +22,8 @@ from ome_operator.registry.telemetry import (
     RouterReading,
     for_role,
     gauges,
-    listed,
     loads,
-    mark,
-    slice_mark,
+    passed,
     summary,
     with_load,
     with_work,
@@ -35,19 +34,19 @@ EMPTY, BUSY = EngineLoad(0.0, 0.0, 0.0), EngineLoad(1.0, 0.0, 0.0)
 
 
 def leader(number: int = 0, **more: Any) -> LeaderState:
-    """A leader that serves."""
+    """Return a leader that serves."""
     base = LeaderState(f"pod-{number}", f"uid-{number}", f"http://10.9.8.{number}:1", "decode", "serving", "", True, 1)
     return base._replace(**more)
 
 
 def page(requests: float = 0.0, **buckets: float) -> EnginePage:
-    """A metrics page; `buckets` is cumulative, with the bounds b1, b2, …"""
+    """Return a metrics page; `buckets` is cumulative, with the bounds b1, b2, …"""
     bounds = {float(name[1:]): count for name, count in buckets.items()}
     return EnginePage("sglang", {"requests": requests}, {}, {"firstToken": bounds} if bounds else {})
 
 
 def rank(running: Any = 1, waiting: Any = 2, inflight: Any = 3, **more: Any) -> dict[str, Any]:
-    """One rank of SGLang's report of its load."""
+    """Return one rank of SGLang's report of its load."""
     apart = {"prefill_inflight_queue_reqs": inflight}
     return {"num_running_reqs": running, "num_waiting_reqs": waiting, "token_usage": 0.5, "disaggregation": apart, **more}
 
@@ -105,28 +104,37 @@ def test_gauges_of_a_page_are_a_load() -> None:
 
 # --- empty readings -----------------------------------------------------------------------------------------------------
 
+GOING = leader(state="draining", listed=False)
+
 
 def test_only_readings_that_began_after_the_router_forgot_the_leader_count() -> None:
     memory = with_load(NEW, EMPTY, 1.0, 1.1)
     assert memory.empty_readings == 0, "the router lists it"
-    memory = listed(memory, False, 5.0)
+    memory = passed(memory, GOING, 5.0)
     assert with_load(memory, EMPTY, 4.9, 5.1).empty_readings == 0, "the router may have sent a request meanwhile"
     memory = with_load(memory, EMPTY, 5.0, 5.1)
-    memory = with_load(listed(memory, False, 8.0), EMPTY, 10.0, 10.1)
+    memory = with_load(passed(memory, GOING, 8.0), EMPTY, 10.0, 10.1)
     assert memory.empty_readings == 2
 
 
 @pytest.mark.parametrize("load", [BUSY, None, UNKNOWN])
 def test_a_request_or_a_failed_reading_begins_the_count_again(load: EngineLoad | None) -> None:
-    memory = listed(NEW, False, 0.0)
+    memory = passed(NEW, GOING, 0.0)
     for at in (1.0, 6.0):
         memory = with_load(memory, EMPTY, at, at)
     assert memory.empty_readings == 2 and with_load(memory, load, 11.0, 11.0).empty_readings == 0
 
 
-def test_a_leader_that_is_listed_again_begins_the_count_again() -> None:
-    memory = with_load(listed(NEW, False, 0.0), EMPTY, 1.0, 1.0)
-    assert listed(memory, True, 2.0) == memory._replace(unlisted_since=None, empty_readings=0)
+@pytest.mark.parametrize("again", [leader(), leader(state="adding", listed=False), leader(state="draining", listed=True)])
+def test_a_leader_that_may_get_requests_again_begins_the_count_again(again: LeaderState) -> None:
+    memory = with_load(passed(NEW, GOING, 0.0), EMPTY, 1.0, 1.0)
+    assert passed(memory, again, 2.0) == memory._replace(forgotten_at=None, empty_readings=0)
+
+
+def test_a_leader_that_is_out_of_the_list_for_another_reason_is_not_empty() -> None:
+    """It may be ready and listed again, and have a request, before the operator marks it."""
+    memory = passed(NEW, leader(state="waiting", listed=False), 0.0)
+    assert with_load(memory, EMPTY, 1.0, 1.0).empty_readings == 0
 
 
 def test_a_failed_reading_changes_no_number() -> None:
@@ -138,7 +146,7 @@ def test_a_failed_reading_changes_no_number() -> None:
 
 
 def work(*readings: tuple[float, EnginePage]) -> dict[str, Any]:
-    """What the summary has after these readings, at the time of the last one."""
+    """Return the work in the summary after these readings, at the time of the last one."""
     memory = NEW
     for at, each in readings:
         memory = memory._replace(work=with_work(memory.work, each, at))
@@ -190,7 +198,7 @@ def test_whatever_counters_do_a_rate_is_a_number_and_never_negative(steps: list[
 
 
 def test_it_names_nobody() -> None:
-    """It is open, as the metrics are (decisions 35)."""
+    """The page is open, like the metrics (decisions 35)."""
     memory = with_load(NEW, BUSY, 1.0, 1.0)
     states = [leader(each, pod=f"secret-{each}", why="rank 1 of secret-pod is missing") for each in range(3)]
     text = json.dumps(summary(slice_mark("team", "a=svc"), states, {"uid-0": memory}, RouterReading(), NOBODY, 2.0))

@@ -28,7 +28,7 @@ class Engine:
         self.reader: TelemetryReader
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Every path."""
+        """Answer a request for any path."""
         self.asked.append((request.path, request.headers.get("Authorization", "")))
         if self.hangs:
             await asyncio.sleep(60)
@@ -38,19 +38,19 @@ class Engine:
         return web.Response(text=body, status=status) if isinstance(body, str) else web.json_response(body, status=status)
 
     async def read(self, after: float = 0.0) -> dict[str, Any]:
-        """What the summary says after another look."""
+        """Read what is due, and return the summary."""
         self.now += after
         await self.reader.read_due()
         return self.reader.summary("s", Foreign(0, None))
 
     def times(self, path: str) -> int:
-        """How often a path was asked."""
+        """Return how often a path was requested."""
         return sum(each == path for each, _ in self.asked)
 
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
-    """Listening, with one leader that the router lists."""
+    """Yield a server that listens, and is the one leader that the router lists."""
     one = Engine()
     app = web.Application()
     app.router.add_get("/{path:.*}", one.handle)

@@ -1,0 +1,24 @@
+"""Read the number of foreign workers on the metrics page of a registry whose version serves no summary."""
+
+import math
+import re
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Strangers
+
+_NUMBER = re.compile(
+    rf"^({keys.STRANGERS}_total|{keys.STRANGER_AT}) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$", re.ASCII | re.MULTILINE
+)
+"""Matches the two lines that are read from a page. The parser of the Prometheus library raises IndexError for some
+malformed pages."""
+
+
+def foreign_workers(text: str, now: float) -> Strangers | None:
+    """Parse the two numbers of a page; None if they are missing, or if there are no foreign workers. A time in the future
+    counts as now.
+    """
+    values = {name: float(number) for name, number in _NUMBER.findall(text)}
+    count, at = values.get(f"{keys.STRANGERS}_total", math.nan), values.get(keys.STRANGER_AT, math.nan)
+    if not (math.isfinite(count) and math.isfinite(at)) or not 0 < count < 2**53:
+        return None
+    return Strangers(int(count), min(max(at, 0.0), now))

@@ -1,0 +1,261 @@
+"""Request the summaries of routers' registries (docs/telemetry.md), beside the reconciliations.
+
+A registry must not write anything to the cluster. Its ServiceAccount may only get, list and watch pods, so that an attacker
+who takes over a router gets no more rights. The registry therefore serves a summary, which the operator requests. The
+responding pod belongs to a tenant: the operator uses no text of the response, bounds its length, follows no redirect, sends
+no token, and keeps at most a quarter of its connections for the routers of one namespace.
+"""
+
+import asyncio
+import logging
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from ome_operator import keys, names
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.cache.resources import SERVICE
+from ome_operator.controllers.registry_page import foreign_workers
+from ome_operator.core.observed.objects import Pod, Ref, Strangers
+from ome_operator.core.observed.telemetry import DrainReport, RouterReport, Unusable, drain_reports, fresh, parse
+from ome_operator.core.render import meta
+from ome_operator.core.rollout.drain import EMPTY_READINGS
+from ome_operator.machinery.background import repeat
+from ome_operator.util.json_limits import MIB, parsed
+from ome_operator.util.wall_clock import WallClock
+
+logger = logging.getLogger(__name__)
+
+PAGE, MEMORY = 256 * 1024, 16 * MIB
+"""Maximum bytes of a summary, and of the memory while it is parsed."""
+TIMEOUT = aiohttp.ClientTimeout(total=2.0)
+AT_ONCE, OF_A_NAMESPACE = 32, 8
+"""Maximum number of requests at the same time, in total and to routers of one namespace."""
+SLOW_AFTER, SLOW = 3, 30.0
+"""Number of failures in a row after which a router is asked only every `SLOW` seconds."""
+OLD = 60.0
+"""Seconds between two requests to a registry of a version without a summary."""
+KEPT = 30.0
+"""Seconds for which an unused connection is kept: longer than the interval, so that a router costs no new connection."""
+FRESH, WITHOUT, SILENT = "fresh", "old", "silent"
+STATES = (FRESH, WITHOUT, SILENT)
+"""States of routers: their numbers are fresh; their registry has no summary; they do not answer, or not usably."""
+
+
+def owned_routers(cache: ClusterCache) -> Iterator[Pod]:
+    """Yield the pods of routers whose Deployment a known service controls, by its UID."""
+    owned: dict[tuple[str, str], set[str]] = {}
+    for pod in cache.pods:
+        if pod.component != keys.ROUTER:
+            continue
+        place = pod.namespace, pod.service
+        if place not in owned:
+            service, deployments = cache.find(Ref(SERVICE, *place)), cache.children["Deployment"].group(place)
+            owned[place] = {each.name for each in deployments if service is not None and each.owner == service.uid}
+        if pod.workload.rpartition("-")[0] in owned[place]:  # the Deployment owns the pod through a ReplicaSet
+            yield pod
+
+
+class _Known(NamedTuple):
+    """What is known about one router."""
+
+    report: RouterReport | None = None
+    strangers: Strangers | None = None
+    failures: int = 0
+    due: float = 0.0
+    trouble: str = ""
+    """Why the last answer was not used."""
+    old: bool = False
+    """Whether the registry is of a version without a summary."""
+
+
+def new_session() -> aiohttp.ClientSession:
+    """Return a session for requests to routers. It accepts no compressed responses, whose length would not be bounded."""
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT)
+    headers = {"User-Agent": keys.MANAGER, "Accept-Encoding": "identity"}
+    return aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, headers=headers, auto_decompress=False)
+
+
+class Telemetry:
+    """Asks all routers repeatedly. `changed` is called with a service if a fact on which decisions depend has changed, and
+    not if only numbers have moved.
+    """
+
+    def __init__(
+        self,
+        routers: Callable[[], Iterable[Pod]],
+        changed: Callable[[Ref], None],
+        wall: WallClock,
+        interval: float,
+        port: int = keys.REGISTRY_PORT,
+    ) -> None:
+        self._routers, self._changed, self._wall, self._interval, self._port = routers, changed, wall, interval, port
+        self._known: dict[str, _Known] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)  # first come, first served: namespaces take turns
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        """Rounds that have not ended, by namespace."""
+        self._pods: list[Pod] = []
+        self._look_at = 0.0
+        """Time of the next look for routers."""
+        self.total = 0
+        """Number of foreign workers found since the start, over all services."""
+
+    async def run(self) -> None:
+        """Ask all routers repeatedly. With the interval 0, do nothing."""
+        if self._interval <= 0:
+            logger.info("router-watch is 0: no numbers are requested from routers, and groups are drained by time")
+            return
+        async with new_session() as session:
+            try:
+                await repeat("the reading of routers' summaries", lambda: self._begin(session), lambda: self._pause)
+            finally:
+                for task in self._busy.values():
+                    task.cancel()
+
+    @property
+    def _pause(self) -> float:
+        return min(1.0, self._interval / 4)
+
+    async def _begin(self, session: aiohttp.ClientSession) -> None:
+        """Begin a round for each namespace that has routers which are due, and whose previous round has ended."""
+        self._busy = {name: task for name, task in self._busy.items() if not task.done()}
+        now = asyncio.get_running_loop().time()
+        if now >= self._look_at:  # this visits all pods
+            self._look_at, self._pods = now + self._interval, self._present()
+        due: dict[str, list[Pod]] = {}
+        for pod in self._pods:
+            if pod.namespace not in self._busy and self._known.setdefault(pod.uid, self._new(pod, now)).due <= now:
+                due.setdefault(pod.namespace, []).append(pod)
+        for namespace, pods in due.items():
+            self._busy[namespace] = asyncio.create_task(self._round(session, pods), name=f"routers of {namespace}")
+
+    def _new(self, pod: Pod, now: float) -> _Known:
+        """Return the state of a new router. The first requests are spread over the interval."""
+        return _Known(due=now + zlib.crc32(pod.uid.encode()) % 1000 / 1000 * min(self._interval, 5.0))
+
+    async def walk(self, session: aiohttp.ClientSession) -> None:
+        """Ask every router once."""
+        await self._round(session, self._present())
+
+    def _present(self) -> list[Pod]:
+        """Return the routers, and forget what is known about others."""
+        routers = [pod for pod in self._routers() if pod.ip and not pod.over]
+        present = {pod.uid for pod in routers}
+        if self._known.keys() - present:
+            self._known = {uid: known for uid, known in self._known.items() if uid in present}
+        return routers
+
+    async def _round(self, session: aiohttp.ClientSession, pods: Iterable[Pod]) -> None:
+        """Ask the routers of a namespace, at most `OF_A_NAMESPACE` at the same time."""
+        left = iter(pods)
+
+        async def ask_next() -> None:
+            for pod in left:  # all of the namespace's workers share the iterator
+                async with self._slots:
+                    await self._visit(session, pod)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(OF_A_NAMESPACE):
+                group.create_task(ask_next())
+
+    async def _visit(self, session: aiohttp.ClientSession, pod: Pod) -> None:
+        loop, before = asyncio.get_running_loop(), self._known.get(pod.uid, _Known())
+        try:
+            after = await self._ask(session, pod, before)
+        except Unusable as error:
+            after = self._failed(pod, before, str(error))
+        except Exception as error:  # a pod of a tenant: a failure affects only this pod
+            logger.debug("asking %s/%s failed", pod.namespace, pod.name, exc_info=True)
+            after = self._failed(pod, before, f"{type(error).__name__}")
+        pause = OLD if after.old else SLOW if after.failures >= SLOW_AFTER else self._interval
+        self._known[pod.uid] = after._replace(due=loop.time() + max(pause, self._interval))
+        if self._decides(before) != self._decides(after):
+            self._count(before.strangers, after.strangers)
+            self._changed(Ref(SERVICE, pod.namespace, pod.service))
+
+    async def _ask(self, session: aiohttp.ClientSession, pod: Pod, before: _Known) -> _Known:
+        status, text = await self._page(session, pod, "summary")
+        if status == 404:  # a registry of an earlier version: only its metrics are read
+            status, text = await self._page(session, pod, "metrics")
+            found = foreign_workers(text.decode(errors="replace"), self._wall().timestamp()) if status == 200 else None
+            return before._replace(report=None, strangers=found or before.strangers, failures=0, trouble="", old=True)
+        if status != 200:
+            raise Unusable(f"the response has the status {status}")
+        now, selector = self._wall().timestamp(), meta.requirement(meta.labels(pod.service, revision=pod.revision))
+        mark = names.slice_mark(pod.namespace, selector)
+        try:
+            report = parsed(text, "the summary", memory=MEMORY, take=lambda body: parse(body, mark, now))
+        except ValueError as error:
+            raise Unusable("the response is not JSON of the permitted size") from error
+        strangers = Strangers(report.strangers, report.stranger_at) if report.strangers else None
+        return before._replace(
+            report=report, strangers=_same(before.strangers, strangers), failures=0, trouble="", old=False
+        )
+
+    async def _page(self, session: aiohttp.ClientSession, pod: Pod, page: str) -> tuple[int, bytes]:
+        """Return status and content of a page. Raises Unusable if the content is too long."""
+        url = f"http://{f'[{pod.ip}]' if ':' in pod.ip else pod.ip}:{self._port}/{page}"
+        async with session.get(url, allow_redirects=False) as answer:
+            data = bytearray()
+            async for chunk in answer.content.iter_any():
+                data += chunk
+                if len(data) > PAGE:
+                    raise Unusable(f"the response is longer than {PAGE // 1024} KiB")
+            return answer.status, bytes(data)
+
+    def _failed(self, pod: Pod, before: _Known, why: str) -> _Known:
+        """Return what is known after a failed request: the last numbers, whose age grows. Log a new trouble once."""
+        if why != before.trouble and before.failures:  # a single failure is a router that starts or ends
+            logger.info("the summary of the router %s/%s is not used: %s", pod.namespace, pod.name, why)
+        trouble = why if before.failures else before.trouble
+        return before._replace(failures=before.failures + 1, trouble=trouble)
+
+    def _decides(self, known: _Known) -> tuple[Any, ...]:
+        """Return the facts on which decisions depend: foreign workers, and which draining leaders are empty."""
+        leaders = known.report.leaders.items() if known.report is not None else ()
+        empty = {mark for mark, each in leaders if each.load is not None and each.load.empty_readings >= EMPTY_READINGS}
+        return known.strangers, empty
+
+    def _count(self, before: Strangers | None, after: Strangers | None) -> None:
+        self.total += max(0, (after.found if after else 0) - (before.found if before else 0))
+
+    # --- facts for reconciliations and metrics ------------------------------------------------------------------------
+
+    def strangers(self, pods: Iterable[Pod]) -> dict[str, Strangers]:
+        """Return the foreign workers in the list of each router, by the UID of the router's pod."""
+        found = ((pod.uid, self._known.get(pod.uid, _Known()).strangers) for pod in pods if pod.component == keys.ROUTER)
+        return {uid: strangers for uid, strangers in found if strangers is not None}
+
+    def drains(self, pods: Iterable[Pod]) -> dict[str, tuple[DrainReport, ...]]:
+        """Return what is known about the requests in each leader of a service that is being drained, by the leader's UID."""
+        going = [pod for pod in pods if pod.draining]
+        if not going:
+            return {}
+        reports = self.reports(pods)
+        found = {pod.uid: drain_reports(reports.items(), names.mark(pod.uid)) for pod in going}
+        return {uid: each for uid, each in found.items() if each}
+
+    def reports(self, pods: Iterable[Pod]) -> dict[str, RouterReport]:
+        """Return the fresh reports of the routers among these pods, by the UID of the router's pod."""
+        now = self._wall().timestamp()
+        found = ((pod.uid, self._known.get(pod.uid, _Known()).report) for pod in pods if pod.component == keys.ROUTER)
+        return {uid: report for uid, report in found if report is not None and fresh(report.at, now)}
+
+    def states(self) -> dict[tuple[str, ...], float]:
+        """Return the number of routers in each state, with the state as the label of a metric."""
+        now, found = self._wall().timestamp(), Counter(dict.fromkeys(STATES, 0))
+        for known in self._known.values():
+            found[WITHOUT if known.old else FRESH if known.report and fresh(known.report.at, now) else SILENT] += 1
+        return {(state,): float(number) for state, number in found.items()}
+
+
+def _same(before: Strangers | None, after: Strangers | None) -> Strangers | None:
+    """Return the foreign workers that a registry reports. The time of the last one is calculated from its age, so it varies
+    by less than a second or two between responses, and the earlier value is kept.
+    """
+    if before is not None and after is not None and before.found == after.found:
+        return before
+    return after or before

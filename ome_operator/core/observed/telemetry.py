@@ -1,0 +1,233 @@
+"""What the registries of routers report about requests (docs/telemetry.md), parsed from their summaries.
+
+A summary comes from a pod of a tenant. It is used as a whole or not at all: `parse` raises `Unusable` with a sentence that
+names the first wrong field.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ome_operator.errors import OmeError
+
+STALE = 20.0
+"""Age in seconds from which a number counts as unknown."""
+LARGEST = 2.0**53
+LEADERS, BUCKETS = 256, 65
+"""Maximum numbers of leaders in a summary and of buckets in a histogram."""
+STATES = ("serving", "adding", "waiting", "draining")
+ROLES = ("prefill", "decode", "regular")
+RATES = ("requests", "promptTokens", "outputTokens", "failedTransfers", "errors")
+HISTOGRAMS = ("firstToken", "betweenTokens")
+
+Buckets = tuple[tuple[float, float], ...]
+"""(upper bound in seconds, observations) of each bucket that has observations; the last bound may be infinite."""
+
+
+class Unusable(OmeError):
+    """Error: a summary cannot be used; the text says why."""
+
+
+class WorkRates(NamedTuple):
+    """What a router or an engine has done during the last `window` seconds."""
+
+    at: float
+    """Time of the reading, in seconds since the epoch, by the clock of this process."""
+    window: float
+    rates: Mapping[str, float]
+    """Name from `RATES` -> number per second; unknown rates are missing."""
+    histograms: Mapping[str, Buckets]
+
+
+class LeaderLoad(NamedTuple):
+    """The requests in an engine at one time. None stands for an unknown number."""
+
+    at: float
+    running: int | None = None
+    waiting: int | None = None
+    in_transfer: int | None = None
+    cache_use: float | None = None
+    empty_readings: int = 0
+    """Number of consecutive readings without any request, since the router removed the draining leader from its list."""
+
+
+class LeaderReport(NamedTuple):
+    """The report about one leader."""
+
+    role: str
+    """prefill, decode or regular; "" for another word."""
+    state: str
+    """State of the leader in this router: serving, adding, waiting or draining; "" for another word."""
+    load: LeaderLoad | None = None
+    work: WorkRates | None = None
+
+
+class RouterReport(NamedTuple):
+    """The summary of one router's registry."""
+
+    at: float
+    """Time when the summary was received."""
+    strangers: int
+    stranger_at: float
+    """Time when the last foreign worker was found; 0 if none was found."""
+    work: WorkRates | None
+    in_flight: int | None
+    leaders: Mapping[str, LeaderReport]
+    """Mark of a leader's UID (`names.mark`) -> its report."""
+
+
+class DrainReport(NamedTuple):
+    """What the registry of one router reports about a leader that is being drained."""
+
+    router: str
+    """UID of the router's pod."""
+    at: float
+    """Time of the reading, in seconds since the epoch, by the clock of this process."""
+    requests: int | None = None
+    """Number of requests in the engine; None if it is unknown."""
+    empty_readings: int = 0
+
+
+def parse(body: Any, slice_mark: str, now: float) -> RouterReport:
+    """Return the report in a summary that was received at the time `now`. `slice_mark` is the mark of the slice whose router
+    was asked. Raises Unusable.
+    """
+    top = _map(body, "the summary")
+    if _count(top, "version") < 1:
+        raise Unusable("version is not a version of a summary")
+    if top.get("slice") != slice_mark:
+        raise Unusable("slice is the mark of another slice: another pod has the address of the router now")
+    strangers, router = _map(top.get("strangers"), "strangers"), _map(top.get("router"), "router")
+    found_age = _number(strangers, "age")
+    leaders = top.get("leaders")
+    if not isinstance(leaders, list) or len(leaders) > LEADERS:
+        raise Unusable(f"leaders is not a list of at most {LEADERS} leaders")
+    return RouterReport(
+        at=now,
+        strangers=_count(strangers, "found"),
+        stranger_at=0.0 if found_age is None else max(0.0, now - found_age),
+        work=_work(router, now),
+        in_flight=_optional_count(router, "inFlight"),
+        leaders=dict(_leader(leader, now) for leader in leaders),
+    )
+
+
+def _leader(body: Any, now: float) -> tuple[str, LeaderReport]:
+    leader = _map(body, "an entry of leaders")
+    mark, role, state = leader.get("id"), leader.get("role"), leader.get("state")
+    if not isinstance(mark, str) or len(mark) > 64:
+        raise Unusable("id of a leader is not a mark")
+    load, work = leader.get("load"), leader.get("work")
+    return mark, LeaderReport(
+        role if role in ROLES else "",
+        state if state in STATES else "",
+        None if load is None else _load(_map(load, "load"), now),
+        None if work is None else _work(_map(work, "work"), now),
+    )
+
+
+def _load(load: Mapping[str, Any], now: float) -> LeaderLoad:
+    share = _number(load, "cacheUse")
+    return LeaderLoad(
+        at=_time(load, "age", now),
+        running=_optional_count(load, "running"),
+        waiting=_optional_count(load, "waiting"),
+        in_transfer=_optional_count(load, "inTransfer"),
+        cache_use=None if share is None else min(share, 1.0),
+        empty_readings=_optional_count(load, "emptyReadings") or 0,
+    )
+
+
+def _work(work: Mapping[str, Any], now: float) -> WorkRates | None:
+    if "age" not in work:
+        return None
+    window = _number(work, "window")
+    rates = {name: rate for name in RATES if (rate := _number(work, name)) is not None}
+    histograms = {name: _buckets(work[name], name) for name in HISTOGRAMS if name in work}
+    return WorkRates(_time(work, "age", now), window or 0.0, rates, histograms)
+
+
+def _buckets(body: Any, name: str) -> Buckets:
+    if not isinstance(body, list) or len(body) > BUCKETS:
+        raise Unusable(f"{name} is not a list of at most {BUCKETS} buckets")
+    found, below = list[tuple[float, float]](), -1.0
+    for pair in body:
+        if type(pair) is not list or len(pair) != 2:
+            raise Unusable(f"a bucket of {name} is not a pair")
+        bound, count = pair
+        if bound is None:
+            bound = math.inf
+        elif not _is_number(bound):
+            raise Unusable(f"a bound of {name} is not a number from 0 to 2^53")
+        if bound <= below:
+            raise Unusable(f"the bounds of {name} do not increase")
+        if not _is_number(count):
+            raise Unusable(f"the observations of {name} are not a number from 0 to 2^53")
+        found.append((bound, count))
+        below = bound
+    return tuple(found)
+
+
+def _is_number(value: Any) -> bool:
+    return (type(value) is float or type(value) is int) and 0 <= value <= LARGEST  # false for NaN and for true
+
+
+def _map(body: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(body, dict):
+        raise Unusable(f"{what} is not a map")
+    return body
+
+
+def _time(part: Mapping[str, Any], name: str, now: float) -> float:
+    age = _number(part, name)
+    if age is None:
+        raise Unusable(f"{name} is missing")
+    return now - age
+
+
+def _number(part: Mapping[str, Any], name: str) -> float | None:
+    return _checked(part.get(name), name)
+
+
+def _count(part: Mapping[str, Any], name: str) -> int:
+    found = _optional_count(part, name)
+    if found is None:
+        raise Unusable(f"{name} is missing")
+    return found
+
+
+def _optional_count(part: Mapping[str, Any], name: str) -> int | None:
+    found = _number(part, name)
+    return None if found is None else int(found)
+
+
+def _checked(value: Any, name: str) -> float | None:
+    """Return a number, or None if there is none. Raises Unusable for any other value."""
+    if value is None:
+        return None
+    if not _is_number(value):
+        raise Unusable(f"{name} is not a number from 0 to 2^53")
+    return float(value)
+
+
+def fresh(at: float, now: float) -> bool:
+    """Return whether a number of the time `at` may be used at the time `now`. A number of the future is not, because the
+    clock was set back since.
+    """
+    return 0 <= now - at <= STALE
+
+
+def requests(load: LeaderLoad) -> int | None:
+    """Return the number of requests in an engine; None if it is unknown."""
+    known = [part for part in (load.running, load.waiting, load.in_transfer) if part is not None]
+    return sum(known) if load.running is not None else None
+
+
+def drain_reports(reports: Iterable[tuple[str, RouterReport]], mark: str) -> tuple[DrainReport, ...]:
+    """Return what routers, given as (UID of the pod, report), report about the leader with the mark `mark`."""
+    found = ((uid, report.leaders.get(mark)) for uid, report in reports)
+    return tuple(
+        DrainReport(uid, leader.load.at, requests(leader.load), leader.load.empty_readings)
+        for uid, leader in found
+        if leader is not None and leader.load is not None
+    )

@@ -1,0 +1,331 @@
+"""The operator asks the registries beside routers for their summaries, whatever else answers there."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator import keys
+from ome_operator.cache.cluster_cache import ClusterCache
+from ome_operator.controllers import telemetry
+from ome_operator.controllers.registry_page import foreign_workers
+from ome_operator.controllers.telemetry import PAGE, SLOW_AFTER, Telemetry, new_session, owned_routers
+from ome_operator.core.observed import from_api
+from ome_operator.core.observed.objects import Deps, Pod, Ref, Strangers
+from ome_operator.core.observed.telemetry import DrainReport
+from ome_operator.names import mark, slice_mark
+from ome_operator.registry.metrics import RegistryMetrics
+from tests.support.simulator import START
+
+NOW = START.timestamp()
+SERVICE = Ref("InferenceService", "team", "svc")
+SLICE = slice_mark("team", "ome.io/managed-by=ome-operator,ome.io/inferenceservice=svc,ome.io/revision=r1")
+NAMES = st.sampled_from([f"{keys.STRANGERS}_total", keys.STRANGER_AT])
+NUMBERS = st.floats() | st.integers() | st.from_regex(r"-?[0-9.e+-]{1,400}", fullmatch=True) | st.text(max_size=9)
+
+
+def pod(ip: str = "127.0.0.1", component: str = "router", **metadata: Any) -> Pod:
+    """Return a pod as the operator knows it."""
+    labels = {"ome.io/inferenceservice": "svc", "component": component, "ome.io/revision": "r1"}
+    return from_api.pod(
+        {"metadata": {"namespace": "team", "name": "r", "uid": "u", "labels": labels, **metadata}, "status": {"podIP": ip}}
+    )
+
+
+GOING = pod(component="engine", name="e", uid="leader", annotations={"ome.io/draining": "2026-01-01T00:00:00+00:00"})
+
+
+def summary(found: int = 0, age: float | None = None, running: float = 1, empty: int = 0, **more: Any) -> dict[str, Any]:
+    """Return a summary about one leader."""
+    load = {"age": 4, "running": running, "waiting": 0, "emptyReadings": empty}
+    leader = {"id": mark("leader"), "role": "decode", "state": "draining", "listed": False, "load": load}
+    strangers = {"found": found, "age": age}
+    return {"version": 1, "slice": SLICE, "strangers": strangers, "router": {}, "leaders": [leader], "omitted": 0, **more}
+
+
+class Registry:
+    """A server that stands in for the registries of all routers."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, web.Response | Any] = {}
+        self.asked: list[dict[str, str]] = []
+        self.news: list[Ref] = []
+        self.pods = [pod()]
+        self.now: datetime = START
+        self.delay = 0.0
+        self.busy = self.most = 0
+        self.telemetry: Telemetry
+        self.session: aiohttp.ClientSession
+
+    def answers(self, body: Any = None, status: int = 200, text: str = "", **headers: str) -> None:
+        """Set the response to requests for the summary."""
+        self.pages["/summary"] = status, text if body is None else json.dumps(body), headers
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer a request for any path."""
+        self.asked.append({"path": request.path, **request.headers})
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        await asyncio.sleep(self.delay)
+        self.busy -= 1
+        status, text, headers = self.pages.get(request.path, (404, "", {}))
+        body = text if isinstance(text, bytes) else text.encode()
+        return web.Response(body=body, status=status, headers=headers)
+
+    async def walk(self) -> dict[str, Strangers]:
+        """Ask every router once, and return the known foreign workers."""
+        await self.telemetry.walk(self.session)
+        return self.telemetry.strangers(self.pods)
+
+    def drains(self) -> dict[str, tuple[DrainReport, ...]]:
+        """Return what is known about the draining leader."""
+        return self.telemetry.drains([*self.pods, GOING])
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[Registry]:
+    """Yield a server that listens on loopback, on a free port."""
+    item = Registry()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", item.handle)
+    async with TestServer(app) as server, new_session() as session:
+        assert server.port is not None
+        item.session = session
+        item.telemetry = Telemetry(lambda: item.pods, item.news.append, lambda: item.now, 60.0, server.port)
+        yield item
+
+
+# --- facts --------------------------------------------------------------------------------------------------------------
+
+
+async def test_foreign_workers_make_the_service_dirty_once(registry: Registry) -> None:
+    registry.answers(summary())
+    assert await registry.walk() == {} and not registry.news
+    registry.answers(summary(2, 5.0))
+    assert await registry.walk() == {"u": Strangers(2, NOW - 5)}
+    assert registry.news == [SERVICE] and registry.telemetry.total == 2
+    registry.now += timedelta(seconds=5)
+    registry.answers(summary(2, 9.0))
+    assert await registry.walk() == {"u": Strangers(2, NOW - 5)}, "the age is rounded, so the time would vary"
+    assert len(registry.news) == 1
+    registry.answers(summary(3, 0.0))
+    await registry.walk()
+    assert len(registry.news) == 2 and registry.telemetry.total == 3
+
+
+async def test_numbers_that_move_make_nothing_dirty_and_an_empty_leader_does_once(registry: Registry) -> None:
+    for running in (5, 9, 0, 3):
+        registry.answers(summary(running=running))
+        await registry.walk()
+    assert registry.drains() == {"leader": (DrainReport("u", NOW - 4, 3, 0),)} and not registry.news
+    registry.answers(summary(running=0, empty=1))
+    await registry.walk()
+    assert not registry.news
+    for empty in (2, 3, 4):
+        registry.answers(summary(running=0, empty=empty))
+        await registry.walk()
+    assert registry.news == [SERVICE] and registry.drains() == {"leader": (DrainReport("u", NOW - 4, 0, 4),)}
+
+
+async def test_only_leaders_that_are_drained_are_facts_of_a_pass(registry: Registry) -> None:
+    registry.answers(summary())
+    await registry.walk()
+    assert registry.telemetry.drains(registry.pods) == {}
+    assert registry.telemetry.drains([*registry.pods, GOING._replace(draining="")]) == {}
+
+
+async def test_what_is_older_than_twenty_seconds_is_unknown(registry: Registry) -> None:
+    registry.answers(summary())
+    await registry.walk()
+    assert registry.telemetry.states()["fresh",] == 1
+    registry.now += timedelta(seconds=21)
+    assert registry.drains() == {} and registry.telemetry.states()["silent",] == 1
+
+
+async def test_a_clock_that_was_set_back_makes_it_unknown(registry: Registry) -> None:
+    registry.answers(summary())
+    await registry.walk()
+    registry.now -= timedelta(hours=1)
+    assert registry.drains() == {}
+
+
+async def test_it_shows_no_token_and_takes_nothing_compressed(registry: Registry) -> None:
+    registry.answers(summary())
+    await registry.walk()
+    (asked,) = registry.asked
+    assert asked["path"] == "/summary" and "Authorization" not in asked and asked["Accept-Encoding"] == "identity"
+
+
+async def test_who_has_no_address_or_has_ended_is_not_asked(registry: Registry) -> None:
+    registry.pods = [pod(ip=""), pod()._replace(over=True)]
+    await registry.walk()
+    assert registry.asked == []
+    registry.answers(summary())
+    registry.pods = [pod(deletionTimestamp="2026-01-01T00:00:00Z")]
+    await registry.walk()
+    assert len(registry.asked) == 1, "a router that ends may still have requests"
+
+
+# --- a registry of the version before -----------------------------------------------------------------------------------
+
+
+def metrics_page(count: int, at: float) -> str:
+    """Return the metrics page of a registry."""
+    metrics = RegistryMetrics()
+    metrics.count_foreign(count, at)
+    return metrics.render(())
+
+
+async def test_a_registry_without_a_summary_still_reports_foreign_workers(registry: Registry) -> None:
+    registry.pages["/metrics"] = 200, metrics_page(2, NOW - 5), {}
+    assert await registry.walk() == {"u": Strangers(2, NOW - 5)}
+    assert [each["path"] for each in registry.asked] == ["/summary", "/metrics"]
+    assert registry.drains() == {} and registry.telemetry.states()["old",] == 1
+    registry.answers(summary(2, 5.0))
+    await registry.walk()
+    assert registry.telemetry.states()["fresh",] == 1, "it was upgraded"
+
+
+@given(st.text() | st.builds("{} {}\n{} {}".format, NAMES, NUMBERS, NAMES, NUMBERS))
+def test_any_metrics_page_is_two_numbers_or_nothing(text: str) -> None:
+    found = foreign_workers(text, NOW)
+    assert found is None or (0 < found.found < 2**53 and 0.0 <= found.at <= NOW)
+
+
+def test_a_time_to_come_counts_as_now() -> None:
+    assert foreign_workers(metrics_page(1, NOW + 1e12), NOW) == Strangers(1, NOW)
+    assert foreign_workers(metrics_page(1, -1e300), NOW) == Strangers(1, 0.0)
+
+
+# --- whatever answers ---------------------------------------------------------------------------------------------------
+
+BOMB = gzip.compress(b" " * 50_000_000)
+HOSTILE: dict[str, tuple[int, str | bytes, dict[str, str]]] = {
+    "it wants a key": (401, "", {}),
+    "it is broken": (500, "", {}),
+    "elsewhere": (302, "", {"Location": "http://169.254.169.254/latest"}),
+    "nothing": (200, "", {}),
+    "another text": (200, "hello {{{", {}),
+    "a list": (200, "[]", {}),
+    "no number": (200, json.dumps(summary(running=float("nan"))), {}),
+    "a negative number": (200, json.dumps(summary(running=-1)), {}),
+    "text": (200, json.dumps(summary(version="1")), {}),
+    "of another slice": (200, json.dumps(summary(slice=mark("other"))), {}),
+    "nested too deep": (200, "[" * 100_000, {}),
+    "more values than memory": (200, "[" + "{}," * 80_000 + "0]", {}),
+    "without end": (200, json.dumps(summary()) + " " * PAGE, {}),
+    "compressed, and large": (200, BOMB, {"Content-Encoding": "gzip"}),
+    "not text": (200, b"\xff\xfe\x00", {}),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+async def test_an_odd_answer_changes_nothing(registry: Registry, case: str, caplog: pytest.LogCaptureFixture) -> None:
+    registry.answers(summary(1, 5.0, running=7))
+    await registry.walk()
+    registry.news.clear()
+    registry.pages["/summary"] = HOSTILE[case]
+    with caplog.at_level("INFO"):
+        for _ in range(4):
+            assert await registry.walk() == {"u": Strangers(1, NOW - 5)}
+    assert not registry.news and registry.drains() == {"leader": (DrainReport("u", NOW - 4, 7, 0),)}
+    told = [each for each in caplog.messages if "the summary of the router team/r is not used: " in each]
+    assert len(told) == 1 and "169.254" not in told[0] and "hello" not in told[0]
+
+
+async def test_a_router_that_is_gone_costs_itself_only(registry: Registry) -> None:
+    registry.answers(summary())
+    registry.pods = [pod(ip="127.0.0.77", uid="gone"), pod()]
+    await registry.walk()
+    assert registry.telemetry.states() == {("fresh",): 1, ("old",): 0, ("silent",): 1}
+
+
+async def test_what_is_gone_is_forgotten(registry: Registry) -> None:
+    registry.answers(summary(1, 5.0))
+    await registry.walk()
+    registry.pods = []
+    await registry.walk()
+    assert registry.telemetry.strangers([pod()]) == {}
+
+
+async def test_a_fault_of_ours_costs_one_router(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise IndexError("string index out of range")
+
+    registry.answers(summary())
+    monkeypatch.setattr(telemetry, "parse", broken)
+    await registry.walk()
+    assert registry.telemetry.states()["silent",] == 1
+
+
+# --- turns --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_namespace_holds_a_quarter_of_the_connections(registry: Registry) -> None:
+    registry.answers(summary())
+    registry.delay = 0.02
+    registry.pods = [pod(uid=f"u{each}") for each in range(40)]
+    await registry.walk()
+    assert registry.most == telemetry.OF_A_NAMESPACE and len(registry.asked) == 40
+
+
+async def test_routers_that_hang_delay_no_other_namespace(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One namespace has 100 routers that never answer, and another has one router."""
+    registry.answers(summary())
+    port = registry.telemetry._port
+    hung = await asyncio.start_server(lambda *_: asyncio.sleep(60), "127.0.0.78", port)
+    registry.pods = [pod(ip="127.0.0.78", uid=f"h{each}", namespace="noisy") for each in range(100)] + [pod()]
+    quick = Telemetry(lambda: registry.pods, registry.news.append, lambda: registry.now, 0.2, port)
+    async with hung:
+        running = asyncio.create_task(quick.run())
+        await asyncio.sleep(3)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert len(registry.asked) >= 8, "asked again and again, while the first round of the other namespace goes on"
+
+
+async def test_a_router_that_fails_again_and_again_is_asked_less_often(registry: Registry) -> None:
+    registry.answers(status=500)
+    registry.telemetry._interval = 5.0
+    dues = []
+    for _ in range(SLOW_AFTER + 1):
+        await registry.walk()
+        dues.append(registry.telemetry._known["u"].due - asyncio.get_running_loop().time())
+    assert [round(due) for due in dues] == [5, 5, 30, 30]
+    registry.answers(summary())
+    await registry.walk()
+    assert registry.telemetry._known["u"].failures == 0
+
+
+async def test_without_an_interval_it_is_deaf_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    deaf = Telemetry(lambda: [pod()], lambda _: None, lambda: START, 0.0)
+    with caplog.at_level("INFO"):
+        await asyncio.wait_for(deaf.run(), 1)
+    assert "no numbers are requested from routers" in caplog.text and not any(deaf.states().values())
+
+
+# --- whose routers ------------------------------------------------------------------------------------------------------
+
+
+def test_only_pods_of_deployments_that_the_service_owns_by_uid_are_asked() -> None:
+    cache = ClusterCache(Deps())
+    meta = {"namespace": "team", "resourceVersion": "1"}
+    cache.seen("InferenceService", {"metadata": {**meta, "name": "svc", "uid": "S"}, "spec": {}})
+    labels = {"ome.io/inferenceservice": "svc", "component": "router", "ome.io/managed-by": "ome-operator"}
+    for name, owner in (("svc-router-r1", "S"), ("svc-router-r2", "former")):
+        ref = [{"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": "svc", "uid": owner, "controller": True}]
+        cache.seen("Deployment", {"metadata": {**meta, "name": name, "uid": name, "labels": labels, "ownerReferences": ref}})
+    for number, workload in enumerate(("svc-router-r1-5f4d", "svc-router-r2-5f4d", "svc-router-r1", "mine-5f4d", "")):
+        ref = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload, "uid": "x", "controller": True}]
+        about = {**meta, "name": f"p{number}", "uid": f"p{number}", "labels": labels, "ownerReferences": ref}
+        cache.seen("Pod", {"metadata": about, "status": {"podIP": "10.0.0.1"}})
+    assert [each.uid for each in owned_routers(cache)] == ["p0"]

@@ -1,0 +1,165 @@
+"""What the operator accepts of a summary, whoever sent it."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.core.observed.telemetry import (
+    BUCKETS,
+    LARGEST,
+    LEADERS,
+    STALE,
+    DrainReport,
+    LeaderLoad,
+    RouterReport,
+    Unusable,
+    drain_reports,
+    fresh,
+    parse,
+    requests,
+)
+from ome_operator.names import mark, slice_mark
+from ome_operator.registry import telemetry as registry
+from ome_operator.registry.exposition import EnginePage
+from ome_operator.registry.reconcile import LeaderState
+
+NOW = 1000.0
+SLICE = slice_mark("team", "a=svc")
+LEADER = LeaderState("p", "uid", "http://10.0.0.1:1", "prefill", "draining", "", False, 1)
+
+
+def sent(now: float = 70.0) -> dict[str, Any]:
+    """Return the summary of a registry of this version, about a leader with every number."""
+    memory = registry.passed(registry.NEW, LEADER, 0.0)
+    memory = registry.with_load(memory, registry.EngineLoad(0.0, 0.0, 0.0, 0.25), 60.0, 61.0)
+    readings: tuple[registry.WorkReading, ...] = ()
+    for at, count in ((10.0, 0.0), (60.0, 100.0)):
+        buckets = {0.5: count, math.inf: count * 2}
+        page = EnginePage("sglang", {"requests": count, "outputTokens": count * 5}, {}, {"firstToken": buckets})
+        readings = registry.with_work(readings, page, at)
+    router = registry.RouterReading(readings, 3, 69.0)
+    memories = {"uid": memory._replace(work=readings)}
+    body = registry.summary(SLICE, [LEADER], memories, router, registry.Foreign(2, 5.0), now)
+    return dict(json.loads(json.dumps(body)))
+
+
+def read(body: Any) -> RouterReport:
+    return parse(body, SLICE, NOW)
+
+
+def test_it_reads_what_a_registry_of_this_version_sends() -> None:
+    found = read(sent())
+    assert (found.at, found.strangers, found.stranger_at, found.in_flight) == (NOW, 2, NOW - 5, 3)
+    assert found.work is not None and found.work.rates["requests"] == 2 and found.work.at == NOW - 10
+    (leader,) = found.leaders.values()
+    assert (leader.role, leader.state) == ("prefill", "draining")
+    assert leader.load == LeaderLoad(NOW - 9, 0, 0, 0, 0.25, 1)
+    assert leader.work is not None
+    assert leader.work.rates == {"requests": 2.0, "outputTokens": 10.0} and leader.work.window == 50
+    assert leader.work.histograms == {"firstToken": ((0.5, 100.0), (math.inf, 100.0))}
+
+
+def test_a_newer_registry_may_send_more() -> None:
+    body = sent() | {"version": 9, "more": {"x": [1]}}
+    body["leaders"][0] |= {"state": "sleeping", "role": "encoder", "more": 1}
+    (leader,) = read(body).leaders.values()
+    assert (leader.role, leader.state) == ("", "")
+
+
+def test_a_registry_that_knows_nothing_yet_is_fine() -> None:
+    body = registry.summary(SLICE, [LEADER], {}, registry.RouterReading(), registry.Foreign(0, None), 1.0)
+    found = read(json.loads(json.dumps(body)))
+    assert found.work is None and found.in_flight is None and found.strangers == 0 and found.stranger_at == 0.0
+    (leader,) = found.leaders.values()
+    assert leader.load is None and leader.work is None
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return a summary with a changed field."""
+    body: Any = sent()
+    *parts, last = path.split(".")
+    part = body
+    for each in parts:
+        part = part[int(each)] if each.isdigit() else part[each]
+    part[last] = value
+    return dict(body)
+
+
+FIELDS = ["version", "strangers.found", "strangers.age", "router.age", "router.requests", "router.inFlight"]
+FIELDS += [f"leaders.0.load.{name}" for name in ("age", "running", "waiting", "inTransfer", "cacheUse", "emptyReadings")]
+FIELDS += [f"leaders.0.work.{name}" for name in ("age", "window", "requests", "firstToken")]
+
+
+@pytest.mark.parametrize("path", FIELDS)
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, 2**54, 10**400, "1", True, [1], {"a": 1}, [[1]], [[1, -1]]])
+def test_a_wrong_number_makes_the_summary_unusable_and_is_named(path: str, value: Any) -> None:
+    with pytest.raises(Unusable, match=path.rpartition(".")[2]):
+        read(changed(path, value))
+
+
+WRONG: dict[str, Any] = {
+    "not a map": [],
+    "nothing": None,
+    "another slice": changed("slice", slice_mark("team", "a=other")),
+    "no slice": changed("slice", None),
+    "version 0": changed("version", 0),
+    "no leaders": changed("leaders", None),
+    "too many leaders": changed("leaders", [sent()["leaders"][0]] * (LEADERS + 1)),
+    "leaders that are none": changed("leaders", ["a"]),
+    "a leader without a mark": changed("leaders.0.id", 7),
+    "a long mark": changed("leaders.0.id", "x" * 999),
+    "a load that is none": changed("leaders.0.load", [1]),
+    "buckets that do not increase": changed("leaders.0.work.firstToken", [[2, 1], [1, 1]]),
+    "too many buckets": changed("leaders.0.work.firstToken", [[each, 1] for each in range(1, BUCKETS + 2)]),
+    "no strangers": changed("strangers", 1),
+    "no age": changed("leaders.0.load", {"running": 1}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_no_summary(case: str) -> None:
+    with pytest.raises(Unusable) as error:
+        read(WRONG[case])
+    assert 10 < len(str(error.value)) < 120 and "\n" not in str(error.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from([*FIELDS, "leaders", "leaders.0", "leaders.0.load", "leaders.0.work", "router", "strangers"]), JSON)
+def test_whatever_a_field_is_the_numbers_are_in_range_or_nothing_is_used(path: str, value: Any) -> None:
+    try:
+        found = read(changed(path, value) if path != "leaders.0" else changed("leaders", [value]))
+    except Unusable:
+        return
+    assert 0 <= found.strangers <= LARGEST and found.stranger_at <= NOW
+    for leader in found.leaders.values():
+        if leader.load is not None:
+            assert leader.load.at <= NOW and 0 <= leader.load.empty_readings <= LARGEST
+            assert leader.load.cache_use is None or 0 <= leader.load.cache_use <= 1
+        if leader.work is not None:
+            assert all(0 <= rate <= LARGEST for rate in leader.work.rates.values())
+
+
+@pytest.mark.parametrize(("age", "usable"), [(0.0, True), (STALE, True), (STALE + 0.1, False), (-0.1, False)])
+def test_an_old_number_is_unknown_and_so_is_one_of_the_future(age: float, usable: bool) -> None:
+    assert fresh(NOW - age, NOW) is usable
+
+
+def test_the_requests_of_an_engine() -> None:
+    assert requests(LeaderLoad(NOW, 1, 2, 3)) == 6 and requests(LeaderLoad(NOW, 1)) == 1
+    assert requests(LeaderLoad(NOW, None, 2)) is None
+
+
+def test_what_routers_report_about_a_draining_leader() -> None:
+    found = drain_reports([("r1", read(sent())), ("r2", read(changed("leaders", [])))], mark("uid"))
+    assert found == (DrainReport("r1", NOW - 9, 0, 1),)
+    assert drain_reports([("r1", read(sent()))], mark("other")) == ()

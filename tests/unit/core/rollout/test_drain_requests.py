@@ -1,0 +1,127 @@
+"""A leader is stopped when nothing runs in it any more, or at a limit; what is unknown changes nothing."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ome_operator.core.observed.objects import Pod
+from ome_operator.core.observed.slices import Slice
+from ome_operator.core.observed.telemetry import STALE, DrainReport
+from ome_operator.core.rollout.drain import EMPTY_READINGS, NOTICE, RECHECK, Drain, Retained, hold
+from tests.unit.core.rollout import makers
+from tests.unit.core.rollout.makers import leader_set
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LIMIT = 120.0
+ROUTERS = ("r1", "r2")
+UID = makers.leader(1).uid
+
+
+def router(uid: str, **more: object) -> Pod:
+    """Return a router of the slice."""
+    return makers.pod(uid, component="router", **more)._replace(uid=uid)
+
+
+def report(uid: str, requests: int | None = 0, empty: int = EMPTY_READINGS, age: float = 3.0) -> DrainReport:
+    """Return the report of a router's registry."""
+    return DrainReport(uid, NOW.timestamp() - age, requests, empty)
+
+
+def held(marked: float, *reports: DrainReport, routers: tuple[str, ...] = ROUTERS, limit: float = LIMIT) -> Retained:
+    """Return what is kept while group 1 is drained, `marked` seconds after its mark."""
+    going = makers.leader(1, draining=(NOW - timedelta(seconds=marked)).isoformat())
+    sets = (leader_set(0), leader_set(1))
+    found = Slice("r1", sets, (makers.leader(0), going, *map(router, routers)))
+    drains: Mapping[str, tuple[DrainReport, ...]] = {UID: reports} if reports else {}
+    return hold("engine", (0,), found, NOW, drain=Drain(drains, limit))
+
+
+BUSY = report("r1", requests=4, empty=0)
+UNKNOWN: dict[str, tuple[DrainReport, ...]] = {
+    "no report": (),
+    "a router that reports nothing": (report("r1"),),
+    "one reading": (report("r1"), report("r2", empty=1)),
+    "no number": (report("r1", None, 0), report("r2", None, 0)),
+    "a router that still lists it": (report("r1"), report("r2", empty=0)),
+    "old reports": (report("r1", age=STALE + 1), report("r2")),
+    "requests of long ago": (report("r1", requests=4, empty=0, age=STALE + 1),),
+    "reports of the future": (report("r1", age=-60.0), report("r2", age=-60.0)),
+    "a router that is gone": (report("r3"), report("r2")),
+    "requests reported by a router that is gone": (report("r3", requests=4, empty=0),),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_what_is_unknown_means_the_notice(case: str) -> None:
+    assert (held(5, *UNKNOWN[case]).numbers, held(5, *UNKNOWN[case]).again) == ((0, 1), NOTICE - 5)
+    assert held(NOTICE, *UNKNOWN[case]).numbers == (0,)
+
+
+def test_an_engine_without_requests_is_stopped_at_once() -> None:
+    assert held(5, report("r1"), report("r2")) == Retained((0,), (0,))
+
+
+def test_an_engine_with_requests_is_kept_and_looked_at_again() -> None:
+    for reports in ((BUSY,), (BUSY, report("r2")), (BUSY, report("r2", None, 0))):
+        found = held(60, *reports)
+        assert found.numbers == (0, 1) and found.again == RECHECK
+
+
+def test_it_is_kept_until_the_limit_and_no_longer() -> None:
+    assert held(LIMIT - 4, BUSY).again == 4
+    assert held(LIMIT, BUSY).numbers == (0,)
+
+
+def test_a_short_grace_period_shortens_no_notice() -> None:
+    assert held(5, BUSY, limit=1.0).again == NOTICE - 5
+    assert held(NOTICE, BUSY, limit=1.0).numbers == (0,)
+
+
+def test_without_any_router_pod_nothing_proves_that_it_is_empty() -> None:
+    assert held(5, report("r1"), routers=()).numbers == (0, 1)
+
+
+def test_an_ended_router_is_not_waited_for_and_one_that_ends_is() -> None:
+    going = makers.leader(1, draining=(NOW - timedelta(seconds=5)).isoformat())
+    sets, drain = (leader_set(0), leader_set(1)), Drain({UID: (report("r1"),)}, LIMIT)
+
+    def kept(other: Pod) -> tuple[int, ...]:
+        pods = (makers.leader(0), going, router("r1"), other)
+        return hold("engine", (0,), Slice("r1", sets, pods), NOW, drain=drain).numbers
+
+    assert kept(router("r2")._replace(over=True)) == (0,)
+    assert kept(router("r2", deleting=True)) == (0, 1)
+
+
+def test_a_leader_that_is_not_marked_yet_is_marked_whatever_is_reported() -> None:
+    found = Slice("r1", (leader_set(0), leader_set(1)), (makers.leader(0), makers.leader(1), router("r1")))
+    kept = hold("engine", (0,), found, NOW, drain=Drain({UID: (report("r1"),)}, LIMIT))
+    assert kept.numbers == (0, 1) and len(kept.patch) == 1 and kept.again == NOTICE
+
+
+REPORTS = st.lists(
+    st.builds(
+        report,
+        st.sampled_from(["r1", "r2", "r3"]),
+        st.none() | st.integers(0, 2**53),
+        st.integers(0, 5),
+        st.floats(-100, 100),
+    ),
+    max_size=6,
+)
+
+
+@given(st.floats(0, 1000), REPORTS, st.floats(0, 500))
+def test_whatever_is_reported_a_leader_is_stopped_within_the_limit(
+    marked: float, reports: list[DrainReport], limit: float
+) -> None:
+    """It is stopped earlier than without reports only if every router has forgotten it."""
+    found, without = held(marked, *reports, limit=limit), held(marked, limit=limit)
+    if marked >= max(limit, NOTICE):
+        assert 1 not in found.numbers
+    if 1 in without.numbers and 1 not in found.numbers:
+        assert {each.router for each in reports if each.empty_readings >= EMPTY_READINGS} >= set(ROUTERS)
+    assert found.again is None or 0 < found.again <= max(NOTICE, RECHECK)
