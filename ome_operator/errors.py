@@ -24,7 +24,7 @@ Exception
 │   ├── Unreadable              recorder/facts.py: a recording is not as it should be
 │   ├── Stopped                 cli/live/preflight.py: a signal ended `ome preflight`
 │   ├── UnexpectedAnswer        registry/pods.py: the API server or a router did not answer what was asked for
-│   ├── UnreadableSelection     agent/node_selection.py: the field of a model that selects nodes cannot be read
+│   ├── UnreadableSelection     core/weights/node_selection.py: the field of a model that selects nodes cannot be read
 │   ├── Failed                  agent/download.py: the download of a model failed
 │   ├── SourceError             storage/listing.py: the base of what a source of weights answers
 │   │   ├── Refused             storage/listing.py: asking again does not help until a person changes something

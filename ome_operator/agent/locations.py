@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from ome_operator.agent.access import find_homes, shareable_directories
-from ome_operator.agent.record import AnyModel
 from ome_operator.agent.store import HIDDEN, Store
-from ome_operator.core.weights.mount import NAMESPACES, Weights, home, root_of, weights
+from ome_operator.core.weights.mount import LOCAL, NAMESPACES, AnyModel, Weights, home, root_of, weights
 
-LOCAL = "local://"
 MAX_NAME_BYTES = 255
 """Maximum length in bytes of a name in a path, on every Linux file system."""
 

@@ -15,16 +15,15 @@ from typing import Any, TypeVar
 from ome_operator import keys
 from ome_operator.agent import record
 from ome_operator.agent.fair_queue import FairQueue
-from ome_operator.agent.locations import LOCAL, normalized_path, path_conflict, uses_node_path
+from ome_operator.agent.locations import normalized_path, path_conflict, uses_node_path
 from ome_operator.agent.namespaces import Namespaces
-from ome_operator.agent.node_selection import UnreadableSelection, needs_agent, selects_node
 from ome_operator.agent.parsing import PARSE, parse_model, path_priority, quota_entry, uid_of
-from ome_operator.agent.record import AnyModel
 from ome_operator.agent.unused_directories import UnusedDirectories
 from ome_operator.agent.work import AgentSettings, Work
 from ome_operator.api import Invalid
 from ome_operator.core.observed import from_api
-from ome_operator.core.weights.mount import Weights, root_of, weights
+from ome_operator.core.weights.mount import LOCAL, AnyModel, Weights, root_of, weights
+from ome_operator.core.weights.node_selection import UnreadableSelection, needs_agent, selects_node
 from ome_operator.kube.client import Client
 from ome_operator.kube.connection import Connection
 from ome_operator.kube.errors import AlreadyExists, KubeError, NotFound
@@ -88,7 +87,7 @@ class Agent:
         self._unused_directories = UnusedDirectories(settings.roots, settings.remove_after, wall=wall)
         self._namespaces = Namespaces(self._uid_of)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._turns = FairQueue(settings.models, settings.turn)
+        self._turns, self._looks = (FairQueue(settings.models, settings.turn) for _ in range(2))
         self._labels: Mapping[str, str] = {}
         self._written: Mapping[str, Any] | None = None
         self._written_at = self._looked_at = -1e9
@@ -266,6 +265,8 @@ class Agent:
             task.cancel()
 
     async def _pass(self, uid: str, work: Work) -> None:
+        async with self._looks.turn(work.model.namespace):  # not behind downloads, which may take hours
+            await work.look()
         async with self._turns.turn(work.model.namespace) as over:
             await work.run(over)
         self._unused_directories.changed()

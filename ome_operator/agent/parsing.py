@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ome_operator.agent.record import AnyModel
 from ome_operator.api import FineTunedWeight, Invalid, Model
 from ome_operator.core.observed import from_api
+from ome_operator.core.weights.mount import AnyModel
 from ome_operator.machinery.quota import Entry
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ome_operator import keys
-from ome_operator.api import FineTunedWeight, Model
 from ome_operator.core.weights import mount
-from ome_operator.core.weights.mount import node_label, place_of, weights
+from ome_operator.core.weights.mount import AnyModel, node_label, place_of, weights
 
 MAX_BYTES = 900 * 1024
 """Maximum bytes of a record. etcd accepts objects of up to 1.5 MiB, and the object also contains its managedFields."""
@@ -40,10 +39,6 @@ def shortened(text: str) -> str:
     texts may have any length.
     """
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
-
-
-AnyModel = Model | FineTunedWeight
-"""The kinds of objects whose weights are stored on nodes."""
 
 
 def directory(model: AnyModel, roots: tuple[str, ...]) -> str:

@@ -14,13 +14,13 @@ from pathlib import Path
 from ome_operator.agent import model_facts, record
 from ome_operator.agent.download import Download, Failed, Limits
 from ome_operator.agent.fair_queue import TurnCheck, TurnOver
-from ome_operator.agent.locations import LOCAL, Roots
+from ome_operator.agent.locations import Roots
 from ome_operator.agent.progress import Progress
 from ome_operator.agent.record import shortened
 from ome_operator.agent.store import Manifest, Store
 from ome_operator.agent.verify import verify
 from ome_operator.api import Model
-from ome_operator.core.weights.mount import weights
+from ome_operator.core.weights.mount import LOCAL, AnyModel, weights
 from ome_operator.storage.grants import ModelGrant, Trust
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access, open_source
@@ -76,7 +76,7 @@ class AgentSettings:
 class Work:
     """The work on one model: its current spec, its state, and the time of the next pass."""
 
-    def __init__(self, model: record.AnyModel, settings: AgentSettings, wall: WallClock = now) -> None:
+    def __init__(self, model: AnyModel, settings: AgentSettings, wall: WallClock = now) -> None:
         self.model, self._settings, self._wall = model, settings, wall
         self.identity = weights(model)
         self._uri, self._misplaced = self.identity.uri, settings.locations.misplaced_message(model)
@@ -107,7 +107,7 @@ class Work:
             self._report.revision = progress.revision
         return self._report
 
-    def refresh(self, model: record.AnyModel) -> None:
+    def refresh(self, model: AnyModel) -> None:
         """Replace the model by its current version. A pass is due at once if a failed model was edited, or if the pinned
         revision differs from the revision on the disk.
         """
@@ -146,6 +146,24 @@ class Work:
         except Exception as error:
             logger.exception("%s", shortened(self._uri))
             self._fail(f"internal error of the agent ({type(error).__name__}): please report it with the agent's log")
+
+    async def look(self) -> None:
+        """Look up the revision of a model if no revision counts yet, and report it before the download begins.
+
+        The download may wait for hours, and until then other nodes could not tell whether a revision that a single node
+        reports is right (`core/catalog/agreement.py`). Errors are left to the download, which reports them.
+        """
+        if self._pin() or self.report().revision or self._misplaced or self._uri.startswith(LOCAL):
+            return
+        try:
+            source = self._source()
+            try:
+                async with asyncio.timeout(self._settings.limits.listing):
+                    self._progress.revision = (await source.listing("")).revision
+            finally:
+                await source.close()
+        except Exception as error:
+            logger.info("%s: its revision is not known yet: %s", shortened(self._uri), shortened(str(error)))
 
     def refuse(self, why: str) -> None:
         """Report the message `why`, because the model cannot be handled now. A pass is due as soon as the reason no
@@ -187,17 +205,20 @@ class Work:
         self.store.mark_damaged()
         return None
 
-    async def _fetch(self, over: TurnCheck) -> Manifest:
-        self._progress = Progress()
-        self._report = record.Report()
+    def _source(self) -> Source:
+        """Return the source of the files. Raises Refused."""
         storage = self.model.spec.storage
         settings, namespace, key = self._settings, self.model.namespace, storage.key or ""
         secret = _secret(settings.secrets, key) if key in settings.trust.secrets else {}
         guard = ModelGrant(settings.trust, namespace, key, self._uri)
-        access = Access(storage.parameters or {}, secret, settings.endpoint, guard)
-        model_source = open_source(self._uri, access)
-        if self._settings.peers is not None:
-            model_source = self._settings.peers(model_source, namespace)
+        return open_source(self._uri, Access(storage.parameters or {}, secret, settings.endpoint, guard))
+
+    async def _fetch(self, over: TurnCheck) -> Manifest:
+        self._progress, known = Progress(), self._progress.revision
+        self._progress.revision, self._report = known, record.Report()
+        model_source, settings, namespace = self._source(), self._settings, self.model.namespace
+        if settings.peers is not None:
+            model_source = settings.peers(model_source, namespace)
         progress, node = self._progress, settings.node
         download = Download(
             self._uri,

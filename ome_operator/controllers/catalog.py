@@ -14,6 +14,7 @@ from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers import events as kube_events
 from ome_operator.controllers.base import CORE, Core, Status, StatusReconciler
 from ome_operator.controllers.waves import WaveRegistry
+from ome_operator.core.catalog import agreement
 from ome_operator.core.observed.objects import Ref
 from ome_operator.core.reasons import Reason
 from ome_operator.core.waves import status as waves_status
@@ -62,6 +63,8 @@ class CatalogReconciler(StatusReconciler):
         if not self._scope.acts_on(resource.labels):
             return resync
         status = self._status(resource)
+        if (left := agreement.wait_left(status, self._wall())) is not None:
+            resync = min(resync, left)
         if rollout is not None:
             status["rollout"] = dict(rollout)
         wait = self._written_at.get(ref, -math.inf) + self._interval - time.monotonic()
@@ -90,10 +93,15 @@ class CatalogReconciler(StatusReconciler):
         deps = self._cluster.deps()
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None
-            return core.model_status(resource.parsed, users, ready, now, self._cluster.holdings(ref), deps.well_known)
+            speakers = agreement.witnesses(resource.parsed, deps.nodes, self._has_agent, deps.policy.pin_from)
+            holdings = self._cluster.holdings(ref)
+            return core.model_status(resource.parsed, users, ready, now, holdings, deps.well_known, speakers)
         if ref.kind in RUNTIMES:
             return core.runtime_status(resource.parsed, users, now)
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)
+
+    def _has_agent(self, node: str) -> bool:
+        return self._cluster.record(node) is not None
 
     def _refused(self, resource: Resource, reason: str, why: str) -> Status:
         return self._core.refuse(dict(resource.status), resource.generation, reason, why, self._wall()).status

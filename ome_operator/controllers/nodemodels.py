@@ -8,7 +8,7 @@ from ome_operator.cache.facts import NodeResource
 from ome_operator.cache.resources import HELD
 from ome_operator.cache.scope import EVERYWHERE, Scope
 from ome_operator.controllers.weights_gc import WeightsGC
-from ome_operator.core.catalog import node_models
+from ome_operator.core.catalog import agreement, node_models
 from ome_operator.core.observed.objects import NodeRecord, Ref
 from ome_operator.kube.client import Client
 from ome_operator.kube.errors import KubeError, NotFound
@@ -64,13 +64,13 @@ class NodeModelsReconciler:
         self._queue.add(ref, OFFERED_AGAIN if any(unused.offer for unused in record.unused) else delay)
         return True
 
-    def _pins(self, record: NodeRecord) -> dict[Ref, node_models.Pin]:
+    def _pins(self, record: NodeRecord) -> dict[Ref, agreement.Pin]:
         """Return the pins of the models that a record names."""
         found = {}
         for ref in (holding.ref for holding in record.holdings if holding.ref.kind in HELD):
             resource = self._cluster.find(ref)
             if resource is not None and (weights := resource.status.get("weights")):
-                found[ref] = node_models.Pin(weights.get("uri") or "", weights.get("revision") or "")
+                found[ref] = agreement.Pin(weights.get("uri") or "", weights.get("revision") or "")
         return found
 
 

@@ -143,6 +143,16 @@ class Policy:
             part_of="agent.roots",
         ),
     ] = ("/mnt/models",)
+    pin_from: Annotated[
+        frozenset[str],
+        Option(
+            flag="--pin-from",
+            help="Nodes whose agents decide which revision and which facts of a model count for all nodes; empty: any two.",
+            value="agent.pinFrom",
+        ),
+    ] = frozenset()
+    """Without this option, two nodes have to agree, because an agent is trusted with its own node only
+    (docs/tenancy.md)."""
     policies_from: Annotated[
         str,
         Option(

@@ -104,6 +104,23 @@ def test_another_commit_than_the_pinned_one_is_not_ready(here: Here) -> None:
     assert report.directories == (), "what is there is not what the others have"
 
 
+def test_a_revision_is_looked_up_before_a_download_has_its_turn(here: Here) -> None:
+    """A word of a second node in time is what keeps the word of the first from counting for all."""
+    work = Work(here.model(), here.settings)
+    asyncio.run(work.look())
+    report = work.report()
+    assert (report.state, report.revision, here.hub.sent) == ("Updating", COMMIT, [])
+    asyncio.run(work.run())
+    here.hub.listings.clear()
+    for quiet in (work, Work(here.model(pinned=COMMIT), here.settings), Work(here.model("local:///data/m"), here.settings)):
+        asyncio.run(quiet.look())
+    assert here.hub.listings == [], "it is known already"
+    here.hub.token = "another"
+    failing = Work(here.model(f"{URI}@v1"), here.settings)
+    asyncio.run(failing.look())
+    assert failing.report().state == "Updating", "the download says why"
+
+
 def test_a_failure_is_said_and_tried_again_later(here: Here) -> None:
     here.hub.fault = lambda number, name: Answer(wrong=name == BIG)
     work = here.work(here.model())

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from ome_operator import keys
 from ome_operator.agent import manifest, model_facts, store
 from ome_operator.agent.locations import Roots
-from ome_operator.agent.node_selection import UnreadableSelection, needs_agent, selects_node
 from ome_operator.api import Invalid, Model
 from ome_operator.cache.resources import _PARSE as PARSE
 from ome_operator.cache.resources import keep
 from ome_operator.core.observed import from_api, managed_fields
 from ome_operator.core.observed import nodes as node_facts
+from ome_operator.core.weights.node_selection import UnreadableSelection, needs_agent, selects_node
 from ome_operator.modelinfo.extract import FILES, facts
 from ome_operator.registry import clients, pods
 from ome_operator.storage import hub, oci_artifact, sha256sums

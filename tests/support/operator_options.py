@@ -26,6 +26,7 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "router-keys": (False, True),
     "model-agent": (True, False),
     "agent-root": (["/raid", "/mnt/other"], ["/data"]),
+    "pin-from": (["n1", "n2"], ["n3"]),
     "network-policies": (True, False),
     "models-per-namespace": (3, 0),
     "scrapes-engines": (True, False),

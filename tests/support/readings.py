@@ -18,7 +18,6 @@ import pytest
 from ome_operator import keys
 from ome_operator.agent import work
 from ome_operator.agent.locations import Roots
-from ome_operator.agent.node_selection import selects_node
 from ome_operator.api import (
     AcceleratorClass,
     BenchmarkJob,
@@ -40,6 +39,7 @@ from ome_operator.core.reconcile.sync import sync
 from ome_operator.core.recovery.policy import policy
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.sglang import convert
+from ome_operator.core.weights.node_selection import selects_node
 from ome_operator.storage.grants import Grant, Trust
 from ome_operator.storage.listing import Refused, Source
 from ome_operator.storage.sources import Access

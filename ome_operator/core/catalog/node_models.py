@@ -3,26 +3,21 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import nsmallest
-from typing import Any, NamedTuple
+from typing import Any
 
 from ome_operator import keys, names
+from ome_operator.core.catalog.agreement import Pin, Verdict
 from ome_operator.core.observed.objects import Holding, Ref, Unused
 from ome_operator.core.weights.mount import digest_of, place_of
 
 LISTED = 50
 """Maximum number of nodes or users that a status names; further ones are only counted."""
-
+MESSAGE = 300
+"""Maximum characters of a node's message in a status, because the messages of all nodes are in the status of one model."""
 
 LABEL_LIMIT = 1000
 """Maximum number of labels on a node for namespaced models. They take about 180 kB, which the kubelet and every watcher
 of nodes receive."""
-
-
-class Pin(NamedTuple):
-    """The revision of a model that all nodes have to have, because the first agent found it under the model's URI."""
-
-    uri: str
-    revision: str
 
 
 def labels(
@@ -73,39 +68,24 @@ def _in_turn(wanted: Iterable[tuple[str, dict[str, str]]]) -> Iterator[dict[str,
                 yield waiting[namespace][at]
 
 
-def pinned_revision(uri: str, status: Mapping[str, Any], holdings: Mapping[str, Holding]) -> Pin | None:
-    """Return the revision that the first agent found under the URI. The result stays the same until the URI changes."""
-    known = status.get("weights") or {}
-    if known.get("uri") == uri and known.get("revision"):
-        return Pin(uri, known["revision"])
-    first = min((node for node, held in holdings.items() if held.uri == uri and held.revision), default=None)
-    return None if first is None else Pin(uri, holdings[first].revision)
-
-
-def status(uri: str, directory: str, before: Mapping[str, Any], holdings: Mapping[str, Holding]) -> dict[str, Any]:
+def status(verdict: Verdict, directory: str, holdings: Mapping[str, Holding]) -> dict[str, Any]:
     """Return the part of a model's status that comes from agents' records: pinned revision, facts, progress per node,
     summary.
 
     `directory` is the digest that agents use as the name of the directory. Pin and facts outlive the records until the URI
     changes.
     """
-    chosen = pinned_revision(uri, before, holdings)
-    done = [
-        holding
-        for holding in holdings.values()
-        if holding.state == keys.MODEL_READY and chosen == Pin(holding.uri, holding.revision)
-    ]
-    kept = before.get("facts") if (before.get("weights") or {}).get("uri", uri) == uri else None
-    facts = next((holding.facts for holding in done if holding.facts), None) or kept
-    result: dict[str, Any] = {"facts": facts} if facts else {}
-    if chosen:
-        result["weights"] = {**chosen._asdict(), "directory": directory}
+    pin, ready = verdict.pin, [holding for holding in holdings.values() if holding.state == keys.MODEL_READY]
+    done = sum(pin == Pin(holding.uri, holding.revision) for holding in ready)
+    result: dict[str, Any] = {"facts": verdict.facts} if verdict.facts else {}
+    if pin:
+        result["weights"] = {**pin._asdict(), "directory": directory}
     if not holdings:
         return result
     if failed := nsmallest(LISTED, (node for node, held in holdings.items() if held.state == keys.MODEL_FAILED)):
         result["nodesFailed"] = failed
     shown = {node: _progress(holdings[node]) for node in nsmallest(LISTED, holdings)}
-    return {**result, "nodes": shown, "summary": summary(len(done), holdings.values())}
+    return {**result, "nodes": shown, "summary": summary(done, holdings.values())}
 
 
 def summary(ready: int, holdings: Iterable[Holding]) -> str:
@@ -144,7 +124,7 @@ def _progress(holding: Holding) -> dict[str, Any]:
         out["speed"] = f"{holding.speed / 1e6:.0f} MB/s"
         out["eta"] = duration(max(0, holding.total - holding.bytes) / holding.speed)
     if holding.message:
-        out["message"] = holding.message
+        out["message"] = holding.message[:MESSAGE]
     if holding.verified_at:
         out["verifiedAt"] = holding.verified_at
     return out

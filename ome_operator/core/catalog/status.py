@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ome_operator import keys, quantity
-from ome_operator.api import AcceleratorClass, Component, FineTunedWeight, Model, Runtime
+from ome_operator.api import AcceleratorClass, Component, Model, Runtime
 from ome_operator.api.well_known import NO_MODELS, WellKnown
-from ome_operator.core.catalog import node_models
+from ome_operator.core.catalog import agreement, node_models
 from ome_operator.core.observed.objects import Holding, Node
 from ome_operator.core.podspec.compose import Composed, compose
 from ome_operator.core.problem import Problem, ProblemError
@@ -22,34 +22,38 @@ from ome_operator.core.selection.capability import carries
 from ome_operator.core.selection.model_profile import facts_of, profile_of
 from ome_operator.core.status import conditions as cond
 from ome_operator.core.waves import terms as wave_terms
-from ome_operator.core.weights.mount import claim, node_label, unsupported_scheme, weights
+from ome_operator.core.weights.mount import AnyModel, claim, node_label, unsupported_scheme, weights
 from ome_operator.engines.servers import server, strategy
 from ome_operator.names import title
 
 
 def model_status(
-    model: Model | FineTunedWeight,
+    model: AnyModel,
     users: tuple[str, ...],
     nodes_ready: AbstractSet[str] | None,
     now: datetime,
     holdings: Mapping[str, Holding] = MappingProxyType({}),
     well_known: WellKnown = NO_MODELS,
+    witnesses: agreement.Witnesses | None = None,
 ) -> dict[str, Any]:
     """Return the status of a model, or of fine-tuned weights.
 
     `users` are the services (`namespace/name`) that use it. `nodes_ready` are the nodes that have it according to their
-    labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their agents.
+    labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their agents. `witnesses` are
+    the nodes whose records count for other nodes; None for all nodes in `holdings`.
     """
     identity = weights(model)
     uri = identity.uri
     everywhere, known_nodes = claim(uri) is not None, nodes_ready is not None
     nodes_ready = nodes_ready or frozenset()
-    condition, state = _model_ready(model, uri, len(nodes_ready), holdings)
+    speakers = witnesses or agreement.Witnesses(frozenset(holdings))
+    verdict = agreement.judge(uri, model.status, holdings, speakers, now)
+    condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned)
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
         text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
         condition = cond.Condition(READY, None, Reason.NODES_UNKNOWN, text)
-    from_records = node_models.status(uri, identity.digest, model.status, holdings)
+    from_records = node_models.status(verdict, identity.digest, holdings)
     return {
         "state": state,
         **_listed("nodesReady", nodes_ready),
@@ -58,14 +62,18 @@ def model_status(
         **from_records,
         **_users(users),
         "observedGeneration": model.generation,
-        "conditions": cond.stamp(_told(condition, model), model.status.get("conditions") or (), model.generation, now),
+        "conditions": cond.stamp(
+            _told(condition, model, verdict.condition), model.status.get("conditions") or (), model.generation, now
+        ),
     }
 
 
 def _model_ready(
-    model: Model | FineTunedWeight, uri: str, count: int, holdings: Mapping[str, Holding]
+    model: AnyModel, uri: str, count: int, holdings: Mapping[str, Holding], unpinned: str
 ) -> tuple[cond.Condition, str]:
-    """Return the condition Ready of a model, and the state of the model in OME's terms."""
+    """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is the reason why no
+    revision counts although nodes report one, or "".
+    """
     states = {holding.state for holding in holdings.values()}
     state = _state(states, count)
     noun = "model" if isinstance(model, Model) else "weights"
@@ -83,6 +91,8 @@ def _model_ready(
     if message := unsupported_scheme(uri):
         return cond.Condition(READY, False, Reason.NOT_SERVED, message), "Failed"
     if state == "In_Transit":
+        if unpinned:
+            return cond.Condition(READY, False, Reason.UNCONFIRMED, unpinned), state
         if states == {keys.MODEL_READY}:
             message = f"{len(holdings)} nodes hold the {noun} but do not have its label yet{_crowded(model)}"
         else:
@@ -96,7 +106,7 @@ def _model_ready(
     return cond.Condition(READY, False, Reason.ON_NO_NODE, message), state
 
 
-def _crowded(model: Model | FineTunedWeight) -> str:
+def _crowded(model: AnyModel) -> str:
     """Return a clause for a message: another possible reason why nodes lack the labels of a namespaced model."""
     most = node_models.LABEL_LIMIT
     return (
@@ -217,9 +227,15 @@ def accelerator_status(accelerator: AcceleratorClass, nodes: Iterable[Node], now
     }
 
 
-def _told(ready: cond.Condition, about: Model | FineTunedWeight | Runtime | AcceleratorClass) -> list[cond.Condition]:
-    """Return the condition Ready together with the condition Advice, which names fields without effect."""
-    return [ready, *cond.advice((*ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1]))]
+def _told(
+    ready: cond.Condition, about: AnyModel | Runtime | AcceleratorClass, more: cond.Condition | None = None
+) -> list[cond.Condition]:
+    """Return the condition Ready together with `more` and the condition Advice, which names fields without effect."""
+    return [
+        ready,
+        *filter(None, [more]),
+        *cond.advice((*ignored(about), *wave_terms.terms(about.annotations, wave_terms.Terms())[1])),
+    ]
 
 
 def _users(users: tuple[str, ...]) -> dict[str, Any]:

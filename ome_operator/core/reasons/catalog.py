@@ -1,6 +1,6 @@
 """Reasons of models, fine-tuned weights, runtimes and accelerator classes."""
 
-from ome_operator.core.reasons.conditions import READY
+from ome_operator.core.reasons.conditions import NODES_AGREE, READY
 from ome_operator.core.reasons.record import Kstatus, ReasonRecord, State
 
 FAILED, CURRENT, IN_PROGRESS = Kstatus.FAILED, Kstatus.CURRENT, Kstatus.IN_PROGRESS
@@ -28,6 +28,18 @@ class CatalogReasons:
         "DownloadFailed", of=(READY,), kstatus=IN_PROGRESS,
         meaning="no node has the model, and no node is downloading it",
         remedy="the message names a node and its reason; agents try again by themselves",
+    )  # fmt: skip
+    UNCONFIRMED = ReasonRecord(
+        "Unconfirmed", of=(READY, NODES_AGREE), kstatus=IN_PROGRESS, state=State.WAITING,
+        meaning="a node reports the revision or the facts of the model, and no second node has confirmed them",
+        remedy="wait: they count after five minutes if no node reports anything else. If nodes disagree, name the revision "
+        "in the URI (`hf://org/model@COMMIT`), or nodes in `agent.pinFrom` of the chart",
+    )  # fmt: skip
+    NODES_DISAGREE = ReasonRecord(
+        "NodesDisagree", of=(NODES_AGREE,), kstatus=CURRENT,
+        meaning="a node reports a revision or facts of the model that other nodes do not confirm",
+        remedy="look at the agent and the disk of the node that the message names. If no revision counts, name one in the "
+        "URI (`hf://org/model@COMMIT`), or nodes in `agent.pinFrom` of the chart",
     )  # fmt: skip
     NOT_SERVED = ReasonRecord(
         "NotServed", of=(READY,), kstatus=IN_PROGRESS,

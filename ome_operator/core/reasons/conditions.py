@@ -15,6 +15,9 @@ DRIFTED = {"runtime": "RuntimeDrifted", "model": "ModelDrifted"}
 """"runtime" or "model" -> the condition which reports that the current object differs from the version that the service
 uses. Only services that do not follow edits of the object have the condition."""
 ANOTHER, RECOVERED, FROZEN = "AnotherOperator", "Recovered", "Frozen"
+NODES_AGREE = "NodesAgree"
+"""Condition of models that exists only while nodes report different revisions or facts, or while one node waits for the
+confirmation of another."""
 PREFLIGHT = "Preflight"
 """Condition that exists only while the preflight check of an engine has findings."""
 ROUTER_INTACT = "RouterIntact"

@@ -19,6 +19,8 @@ from ome_operator.core.reasons import MODEL_READY, Reason
 
 FETCHED = frozenset({"hf", "s3", "gs", "az", "oci"})
 """URI schemes whose files agents download."""
+LOCAL = "local://"
+"""Prefix of the URIs of files that an administrator puts on the nodes."""
 FILES_FROM = "filesFrom"
 """Key in `spec.storage.parameters`: a repository whose files, without its weights, are added to the files of the URI."""
 SOURCE = "source"
@@ -31,6 +33,10 @@ NAMESPACES = ".namespaces"
 _BESIDE = re.compile(r"\+(?=[a-z0-9]+://)")
 DEFAULT_ROOT = "/mnt/models"
 VOLUME = "model"
+
+
+AnyModel = Model | FineTunedWeight
+"""The kinds of objects whose weights are stored on nodes."""
 
 
 class Weights(NamedTuple):
@@ -72,7 +78,7 @@ class Mount(NamedTuple):
     revision; None otherwise."""
 
 
-def weights(model: Model | FineTunedWeight) -> Weights:
+def weights(model: AnyModel) -> Weights:
     """Return the storage identity of a model; `spec.storage.path` defaults to `/mnt/models/<name>`."""
     storage = model.spec.storage
     path = storage.path or f"{DEFAULT_ROOT}/{model.name}"

@@ -9,12 +9,28 @@ from ome_operator.controllers.catalog import CatalogReconciler
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Transient
 from ome_operator.machinery.workqueue import WorkQueue
-from tests.support import yamls
+from tests.support import bodies, yamls
 from tests.support.fake_api import FakeApi
 from tests.unit.controllers import makers
 
 MODEL, RECORD = Ref("ClusterBaseModel", "", "tiny"), Ref("NodeModels", "", "n")
 PINNED = {"weights": {"uri": "hf://test/tiny", "revision": "abc"}}
+
+
+@pytest.mark.parametrize("others", [(), ("m",)])
+async def test_the_record_of_one_node_of_two_pins_nothing(others: tuple[str, ...]) -> None:
+    """Finding T5: with the token of one agent. In a cluster of one node, the word of that node counts."""
+    model = yamls.model()
+    body = {**model, "metadata": {**model["metadata"], "name": "tiny", "uid": "u", "resourceVersion": "1"}}
+    held = {"kind": "ClusterBaseModel", "name": "tiny", "uri": "hf://test/tiny", "revision": "abc", "state": "Ready"}
+    found = [bodies.record("n", held), *(bodies.record(name) for name in others), *map(bodies.node, ("n", *others))]
+    seen = [{**one, "metadata": {**one["metadata"], "uid": str(at), "resourceVersion": "2"}} for at, one in enumerate(found)]
+    api = FakeApi({"apply": makers.storing(body)})
+    passes = CatalogReconciler(makers.cluster(body, *seen), api, makers.queue(), 600.0, makers.wall)
+    await passes.reconcile(MODEL)
+    (sent,) = (call.body["status"] for call in api.calls if call.verb == "apply")
+    assert sent.get("weights", {}).get("revision") == (None if others else "abc")
+    assert [one["type"] for one in sent["conditions"] if one["type"] == "NodesAgree"] == (["NodesAgree"] if others else [])
 
 
 @pytest.mark.parametrize("lose", [False, True])

@@ -1,13 +1,14 @@
 """Records of agents become labels of nodes and statuses of models."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ome_operator import names
 from ome_operator.api import FineTunedWeight
-from ome_operator.core.catalog import node_models
+from ome_operator.core.catalog import agreement, node_models
 from ome_operator.core.catalog.status import model_status
 from ome_operator.core.observed.objects import Holding, Ref, Unused
 from ome_operator.core.selection.model_profile import profile_of
@@ -20,7 +21,7 @@ URI, OLD = "hf://a/b@2", "hf://a/b@1"
 NEW_DIR, OLD_DIR = (weights(parts.model(uri, "k2")).digest for uri in (URI, OLD))
 PLAIN = "models.ome.io/clusterbasemodel.k2"
 WHOLE, FORMER = (names.whole_label(PLAIN, one) for one in (NEW_DIR, OLD_DIR))
-PIN = {MODEL: node_models.Pin(URI, "c1")}
+PIN = {MODEL: agreement.Pin(URI, "c1")}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -81,8 +82,8 @@ def tenants(namespaces: int, models: int, state: str = "Ready") -> list[Holding]
     ]
 
 
-def pins(holdings: list[Holding]) -> dict[Ref, node_models.Pin]:
-    return {item.ref: node_models.Pin(URI, "c1") for item in holdings}
+def pins(holdings: list[Holding]) -> dict[Ref, agreement.Pin]:
+    return {item.ref: agreement.Pin(URI, "c1") for item in holdings}
 
 
 def by_namespace(found: dict[str, str]) -> Counter[str]:
@@ -131,14 +132,6 @@ def test_a_model_whose_labels_found_no_room_says_so() -> None:
     )
 
 
-def test_the_first_revision_stays_until_the_uri_is_another() -> None:
-    nodes = {"b": one(revision="c2"), "a": one(revision="c1")}
-    assert node_models.pinned_revision(URI, {}, nodes) == node_models.Pin(URI, "c1")
-    assert node_models.pinned_revision(URI, {"weights": {"uri": URI, "revision": "c2"}}, nodes) == node_models.Pin(URI, "c2")
-    assert node_models.pinned_revision(URI, {"weights": {"uri": OLD, "revision": "c0"}}, nodes) == node_models.Pin(URI, "c1")
-    assert node_models.pinned_revision(URI, {}, {"a": one(revision="")}) is None
-
-
 def test_the_summary_is_nodes_share_and_time() -> None:
     nodes = [one(), one("Updating", bytes=420, speed=1), one("Updating", bytes=710, speed=1)]
     assert node_models.summary(1, nodes) == "1/3 nodes, 71 %, 10 min"
@@ -171,7 +164,8 @@ def test_what_cannot_be_fetched_is_said_at_once() -> None:
 
 def test_facts_and_pin_reach_the_status() -> None:
     nodes = {"a": one(facts={"layers": 61}), "b": one("Failed", message="x")}
-    status = model_status(parts.model(URI, "k2"), (), frozenset({"a"}), NOW, nodes)
+    voice = agreement.Witnesses(frozenset({"a"}))
+    status = model_status(parts.model(URI, "k2"), (), frozenset({"a"}), NOW, nodes, witnesses=voice)
     assert status["weights"] == {"uri": URI, "revision": "c1", "directory": NEW_DIR}
     assert (status["facts"], status["nodesFailed"], status["summary"]) == ({"layers": 61}, ["b"], "1/2 nodes")
     assert status["nodes"]["b"] == {"state": "Failed", "bytes": 0, "total": 1000, "message": "x"}
@@ -189,15 +183,19 @@ def test_files_of_another_repository_are_part_of_what_is_pinned() -> None:
 
 
 def test_pin_and_facts_outlive_the_records_and_go_with_the_uri() -> None:
+    def status(uri: str, before: Mapping[str, Any], nodes: Mapping[str, Holding]) -> dict[str, Any]:
+        verdict = agreement.judge(uri, before, nodes, agreement.Witnesses(frozenset(nodes)), NOW)
+        return node_models.status(verdict, "0a1b", nodes)
+
     before = {"weights": {"uri": URI, "revision": "c1"}, "facts": {"layers": 61}}
-    kept = node_models.status(URI, NEW_DIR, before, {})
+    kept = status(URI, before, {})
     assert (kept["weights"]["revision"], kept["facts"]) == ("c1", {"layers": 61}), "every node was drained"
-    assert node_models.status(URI, NEW_DIR, before, {"a": one("Updating")})["facts"] == {"layers": 61}
-    assert node_models.status(URI, NEW_DIR, before, {"a": one(facts={"layers": 7})})["facts"] == {"layers": 7}
-    assert node_models.status(OLD, OLD_DIR, before, {}) == {}, "they were of other files"
-    assert "facts" not in node_models.status(OLD, OLD_DIR, before, {"a": one("Updating", uri=OLD)})
-    other = {"a": one("Updating"), "b": one(revision="c2", facts={"layers": 9})}
-    assert "facts" not in node_models.status(URI, NEW_DIR, {}, other), "of a node that holds another commit than the others"
+    assert status(URI, before, {"a": one("Updating")})["facts"] == {"layers": 61}
+    assert status(URI, before, {"a": one(facts={"layers": 7})})["facts"] == {"layers": 7}
+    assert status(OLD, before, {}) == {}, "they were of other files"
+    assert "facts" not in status(OLD, before, {"a": one("Updating", uri=OLD)})
+    other = {"a": one("Updating"), "c": one("Updating"), "b": one(revision="c2", facts={"layers": 9})}
+    assert "facts" not in status(URI, {}, other), "of a node that holds another commit than the others"
 
 
 def test_facts_of_other_files_are_not_believed() -> None:

@@ -42,7 +42,7 @@ STANDS_IN_READY = {
 """For each reason that lists Ready among its conditions: why a service with this reason in Ready does not serve. Any other
 reason appears in Ready only because Ready repeats another condition while nothing serves.
 """
-OF_OTHER_KINDS = {each.word for each in vars(CatalogReasons).values() if isinstance(each, ReasonRecord)}
+OF_OTHER_KINDS = {each.word for each in vars(CatalogReasons).values() if isinstance(each, ReasonRecord) and READY in each.of}
 """Reasons of Ready of models, runtimes and accelerator classes."""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ome_operator.agent import record
-from ome_operator.agent.node_selection import needs_agent, selects_node
+from ome_operator.core.weights.node_selection import needs_agent, selects_node
 from tests.support import parts
 
 

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ome_operator.agent.locations import LOCAL
-from ome_operator.agent.record import AnyModel
-from ome_operator.core.weights.mount import managed
+from ome_operator.core.weights.mount import LOCAL, AnyModel, managed
 from ome_operator.errors import OmeError
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

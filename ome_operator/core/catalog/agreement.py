@@ -1,0 +1,177 @@
+"""Decide which revision and which facts of a model count, from the reports of the agents of several nodes.
+
+An agent is trusted with its own node only, while all nodes share the revision and the facts of a model. So what one agent
+reports about them counts for other nodes only if it is confirmed (docs/tenancy.md). Pure functions.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from ome_operator import keys
+from ome_operator.core.observed.objects import Holding, Manifest, Node
+from ome_operator.core.reasons import NODES_AGREE, Reason
+from ome_operator.core.status import conditions as cond
+from ome_operator.core.termination import printable
+from ome_operator.core.weights.mount import AnyModel, both
+from ome_operator.core.weights.node_selection import UnreadableSelection, selects_node
+
+LONE_WAIT = timedelta(minutes=5)
+"""Time after which the report of a single node counts although no other node has confirmed it, if no other node reports
+anything else. Agents look up the revision of a new model within a minute, so other nodes have spoken by then."""
+NAMED = 5
+"""Maximum number of nodes that a message names."""
+_COMMIT = re.compile(r"hf://[^@]+@([0-9a-f]{40})|oci://.+@(sha256:[0-9a-f]{64})|(local)://.*")
+"""URIs that name their revision themselves. The revision of `local://` is the word `local`."""
+
+
+class Pin(NamedTuple):
+    """The revision of a model that all nodes have to have."""
+
+    uri: str
+    revision: str
+
+
+class Witnesses(NamedTuple):
+    """The nodes whose reports count for other nodes."""
+
+    nodes: frozenset[str]
+    """Nodes with an agent that the model selects, and whose kubelets report."""
+    trusted: frozenset[str] = frozenset()
+    """Nodes that an administrator named (`agent.pinFrom`)."""
+
+    def decide(self, words: Mapping[str, str], waited: timedelta) -> str | None:
+        """Return the word that counts, or None if none is confirmed yet. `words` maps nodes to what they report.
+
+        If the model selects nodes that an administrator named, one of these nodes suffices, and the others do not count.
+        Otherwise two nodes have to agree; the most frequent word counts. The word of a single node counts if the model
+        selects only that node, or if no other node has reported anything else for `LONE_WAIT`.
+        """
+        named = self.trusted & self.nodes
+        speakers = named or self.nodes
+        votes = Counter(word for node, word in words.items() if node in speakers)
+        if not votes:
+            return None
+        best = min(votes, key=lambda word: (-votes[word], word))
+        enough = bool(named) or votes[best] > 1 or len(speakers) == 1
+        return best if enough or (len(votes) == 1 and waited >= LONE_WAIT) else None
+
+
+class Verdict(NamedTuple):
+    """The reports that count, and the condition about reports that do not count."""
+
+    pin: Pin | None
+    facts: Mapping[str, Any] | None
+    condition: cond.Condition | None
+    """The condition NodesAgree; None if nothing is wrong."""
+
+    @property
+    def unpinned(self) -> str:
+        """The reason why no revision counts although nodes report one, or ""."""
+        return self.condition.message if self.condition is not None and self.pin is None else ""
+
+
+def witnesses(
+    model: AnyModel, nodes: Mapping[str, Node], has_agent: Callable[[str], bool], trusted: AbstractSet[str]
+) -> Witnesses:
+    """Return the nodes whose reports about a model count. `has_agent` returns whether a node has a NodeModels object."""
+
+    def selected(node: Node) -> bool:
+        try:
+            return node.alive and has_agent(node.name) and selects_node(model, node.name, node.labels)
+        except UnreadableSelection:
+            return False
+
+    return Witnesses(frozenset(name for name, node in nodes.items() if selected(node)), frozenset(trusted))
+
+
+def judge(
+    uri: str, before: Mapping[str, Any], holdings: Mapping[str, Holding], speakers: Witnesses, now: datetime
+) -> Verdict:
+    """Return the revision and the facts that count for a model. `before` is its stored status.
+
+    A revision that counts stays until the URI changes. Facts stay until other facts are confirmed.
+    """
+    since = _alone_since(before) or now
+    waited = now - since
+    revisions = {node: held.revision for node, held in holdings.items() if held.uri == uri and held.revision}
+    stored = before.get("weights") or {}
+    same_uri = stored.get("uri", uri) == uri
+    revision = stored.get("revision") if stored.get("uri") == uri else None
+    revision = revision or _named_by(uri, revisions) or speakers.decide(revisions, waited)
+    facts = {node: _word(held.facts) for node, held in holdings.items() if held.facts and _complete(held, uri, revision)}
+    fact = speakers.decide(facts, waited)
+    kept = before.get("facts") if same_uri else None
+    condition = _about("revision", revisions, revision, since) or _about(
+        "facts", facts, fact or (_word(kept) if kept else None), since
+    )
+    return Verdict(Pin(uri, revision) if revision else None, json.loads(fact) if fact else kept, condition)
+
+
+def wait_left(status: Mapping[str, Any], now: datetime) -> float | None:
+    """Return the seconds until the report of a single node counts, or None if no such report waits."""
+    since = _alone_since(status)
+    left = 0.0 if since is None else (since + LONE_WAIT - now).total_seconds()
+    return left if left > 0 else None
+
+
+def _alone_since(status: Mapping[str, Any]) -> datetime | None:
+    """Return the time since which the report of a single node has waited for confirmation, or None."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == NODES_AGREE and condition.get("status") == "Unknown":
+            try:
+                return datetime.fromisoformat(condition.get("lastTransitionTime") or "")
+            except ValueError:
+                return None
+    return None
+
+
+def _complete(held: Holding, uri: str, revision: str | None) -> bool:
+    return held.state == keys.MODEL_READY and (held.uri, held.revision) == (uri, revision)
+
+
+def _named_by(uri: str, revisions: Mapping[str, str]) -> str | None:
+    """Return the revision that a URI itself names, once a node has reported this revision; otherwise None."""
+    named = [match for part in both(uri) if part and (match := _COMMIT.fullmatch(part))]
+    if len(named) != sum(map(bool, both(uri))):
+        return None
+    revision = "+".join(match[1] or match[2] or match[3] for match in named)
+    return revision if revision in revisions.values() else None
+
+
+def _word(facts: Mapping[str, Any] | Manifest | None) -> str:
+    return json.dumps(facts, sort_keys=True)
+
+
+def _about(what: str, words: Mapping[str, str], counts: str | None, since: datetime) -> cond.Condition | None:
+    """Return the condition about reports of a revision or of facts (`what`), of which `counts` counts."""
+    said = {word: sorted(node for node, other in words.items() if other == word) for word in set(words.values())}
+    others = {word: nodes for word, nodes in said.items() if word != counts}
+    if not others:
+        return None
+    reports = "; ".join(_report(what, *each) for each in sorted(others.items(), key=lambda item: item[1])[:NAMED])
+    if counts is not None:
+        shown = f"revision {_short(counts)}" if what == "revision" else "the facts in the status"
+        return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, f"{reports}; for all nodes counts {shown}")
+    if len(said) > 1 or any(len(nodes) > 1 for nodes in said.values()):
+        message = f"{reports}; no {what} counts until two nodes agree, or until one is named"
+        return cond.Condition(NODES_AGREE, False, Reason.NODES_DISAGREE, message)
+    until = (since + LONE_WAIT).strftime("%H:%M:%S")
+    message = f"{reports}; this counts when a second node confirms it, or at {until} UTC if no node reports anything else"
+    return cond.Condition(NODES_AGREE, None, Reason.UNCONFIRMED, message)
+
+
+def _report(what: str, word: str, nodes: Iterable[str]) -> str:
+    names = [*nodes]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    verb = "reports" if len(names) == 1 else "report"
+    subject = f"{'node' if len(names) == 1 else 'nodes'} {', '.join(names[:NAMED])}{more}"
+    return f"{subject} {verb} revision {_short(word)}" if what == "revision" else f"{subject} {verb} other facts"
+
+
+def _short(revision: str) -> str:
+    return printable(revision.removeprefix("sha256:"))[:40]

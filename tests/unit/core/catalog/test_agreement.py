@@ -1,0 +1,168 @@
+"""An agent is trusted with its own node: what it reports counts for other nodes only if it is confirmed (finding T5)."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator.core.catalog.agreement import LONE_WAIT, Pin, Verdict, Witnesses, judge, wait_left, witnesses
+from ome_operator.core.catalog.status import model_status
+from ome_operator.core.observed.objects import Holding, Node, Ref
+from tests.support import parts
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+URI, COMMIT, EVIL = "hf://a/b", "c0ffee" + "0" * 34, "bad" * 13 + "b"
+FACTS, FALSE = {"architecture": "DeepseekV3ForCausalLM"}, {"architecture": "Evil"}
+TWO = Witnesses(frozenset({"a", "b"}))
+MANY = Witnesses(frozenset({"a", "b", "c", "d", "evil"}))
+
+
+def held(revision: str = COMMIT, state: str = "Updating", facts: Any = None, uri: str = URI) -> Holding:
+    """What one agent reports."""
+    return Holding(Ref("ClusterBaseModel", "", "k2"), uri, revision, state, facts=facts)
+
+
+def judged(
+    nodes: Mapping[str, Holding], speakers: Witnesses, before: Mapping[str, Any] | None = None, uri: str = URI
+) -> Verdict:
+    return judge(uri, before or {}, nodes, speakers, NOW)
+
+
+def alone(minutes: float) -> dict[str, Any]:
+    """The stored status of a model of which one node has reported for some minutes."""
+    since = (NOW - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"conditions": [{"type": "NodesAgree", "status": "Unknown", "lastTransitionTime": since}]}
+
+
+def test_the_word_of_one_node_of_several_does_not_count() -> None:
+    """The attack of the review: a node's token reports another commit of a model that no other node has looked at yet."""
+    found = judged({"evil": held(EVIL)}, MANY)
+    assert found.pin is None and found.condition is not None
+    assert (found.condition.status, found.condition.reason) == (None, "Unconfirmed")
+    assert found.condition.message.startswith(
+        f"node evil reports revision {EVIL}; this counts when a second node confirms it"
+    )
+
+
+def test_two_nodes_that_agree_decide_and_the_third_is_named() -> None:
+    nodes = {"a": held(), "b": held(), "evil": held(EVIL, "Ready")}
+    found = judged(nodes, MANY)
+    assert found.pin == Pin(URI, COMMIT) and found.condition is not None
+    assert (found.condition.status, found.condition.reason) == (False, "NodesDisagree")
+    assert found.condition.message == f"node evil reports revision {EVIL}; for all nodes counts revision {COMMIT}"
+    assert judged({"a": held(), "b": held()}, MANY).condition is None
+
+
+@pytest.mark.parametrize("names", [("a", "evil"), ("z", "evil")])
+def test_two_nodes_that_disagree_decide_nothing_and_are_named(names: tuple[str, str]) -> None:
+    honest, evil = names
+    speakers = Witnesses(frozenset(names))
+    found = judged({honest: held(), evil: held(EVIL)}, speakers, alone(60))
+    assert found.pin is None and found.condition is not None and found.condition.status is False
+    assert COMMIT in found.condition.message and EVIL in found.condition.message
+    assert found.unpinned.endswith("no revision counts until two nodes agree, or until one is named")
+
+
+def test_a_cluster_of_one_node_needs_no_second() -> None:
+    only = Witnesses(frozenset({"a"}))
+    found = judged({"a": held(state="Ready", facts=FACTS)}, only)
+    assert (found.pin, found.facts, found.condition) == (Pin(URI, COMMIT), FACTS, None)
+
+
+def test_a_node_whose_others_are_silent_is_believed_after_a_while() -> None:
+    """The agents of the other nodes are down, or have no room for a look."""
+    nodes = {"a": held(state="Ready", facts=FACTS)}
+    assert judged(nodes, TWO, alone(4.9)).pin is None
+    found = judged(nodes, TWO, alone(5))
+    assert (found.pin, found.facts, found.condition) == (Pin(URI, COMMIT), FACTS, None)
+    assert wait_left(alone(4), NOW) == 60.0 and wait_left(alone(6), NOW) is None and wait_left({}, NOW) is None
+    assert timedelta(minutes=1) < LONE_WAIT <= timedelta(minutes=10)
+
+
+def test_a_node_that_the_model_does_not_select_has_no_say() -> None:
+    nodes = {"evil": held(EVIL, "Ready", FALSE), "other": held(EVIL, "Ready", FALSE), "a": held()}
+    assert judged(nodes, Witnesses(frozenset({"a"}))).pin == Pin(URI, COMMIT)
+    assert judged({"evil": held(EVIL)}, Witnesses(frozenset({"a"})), alone(60)).pin is None
+
+
+def test_nodes_that_an_administrator_named_decide() -> None:
+    nodes = {"a": held(), "b": held(EVIL), "c": held(EVIL), "evil": held(EVIL)}
+    assert judged(nodes, MANY._replace(trusted=frozenset({"a"}))).pin == Pin(URI, COMMIT)
+    silent = judged({"b": held(), "c": held()}, MANY._replace(trusted=frozenset({"a"})))
+    assert silent.pin is None, "the named node has said nothing yet"
+    elsewhere = MANY._replace(trusted=frozenset({"of another pool"}))
+    assert judged({"b": held(), "c": held()}, elsewhere).pin == Pin(URI, COMMIT), "the model selects none of them"
+
+
+@pytest.mark.parametrize(
+    ("uri", "revision"),
+    [
+        (f"hf://a/b@{COMMIT}", COMMIT),
+        (f"oci://r.example/b@sha256:{'a' * 64}", f"sha256:{'a' * 64}"),
+        (f"hf://a/b@{COMMIT}+hf://c/d@{COMMIT}", f"{COMMIT}+{COMMIT}"),
+        ("local:///models/b", "local"),
+    ],
+)
+def test_a_uri_that_names_its_revision_needs_one_node(uri: str, revision: str) -> None:
+    nodes = {"a": held(revision, uri=uri), "evil": held(EVIL, uri=uri), "worse": held(EVIL, uri=uri)}
+    assert judged(nodes, MANY, uri=uri).pin == Pin(uri, revision)
+    assert judged({"evil": held(EVIL, uri=uri)}, MANY, uri=uri).pin is None
+
+
+def test_a_revision_that_counts_stays_until_the_uri_is_another() -> None:
+    before = {"weights": {"uri": URI, "revision": COMMIT}}
+    assert judged({"b": held(EVIL), "c": held(EVIL)}, MANY, before).pin == Pin(URI, COMMIT)
+    other = {"weights": {"uri": "hf://x/y", "revision": COMMIT}}
+    assert judged({"b": held(EVIL), "c": held(EVIL)}, MANY, other).pin == Pin(URI, EVIL)
+
+
+def test_facts_of_one_node_do_not_replace_those_of_the_others() -> None:
+    """The attack of the review: the record says that the model is Ready, and has another architecture."""
+    before = {"weights": {"uri": URI, "revision": COMMIT}, "facts": FACTS}
+    evil = {"evil": held(state="Ready", facts=FALSE)}
+    found = judged(evil, MANY, before)
+    assert found.facts == FACTS and found.condition is not None
+    assert found.condition.message == "node evil reports other facts; for all nodes counts the facts in the status"
+    new = {"weights": {"uri": URI, "revision": COMMIT}}
+    assert judged(evil, MANY, new).facts is None
+    honest = {name: held(state="Ready", facts=FACTS) for name in ("a", "b")}
+    assert judged({**evil, **honest}, MANY, {**new, "facts": FALSE}).facts == FACTS, "also after they have counted"
+
+
+def test_facts_count_from_nodes_that_hold_the_revision() -> None:
+    before = {"weights": {"uri": URI, "revision": COMMIT}}
+    other = {"a": held(EVIL, "Ready", FALSE), "b": held(EVIL, "Ready", FALSE), "c": held(COMMIT, "Updating", FALSE)}
+    assert judged(other, MANY, before).facts is None
+
+
+def test_who_may_speak_is_who_the_model_selects() -> None:
+    model = parts.model(storage={"storageUri": URI, "nodeSelector": {"pool": "big"}})
+    nodes = {
+        name: Node(name, 1, {"pool": pool}, True, 8, alive=alive)
+        for name, pool, alive in (("a", "big", True), ("b", "small", True), ("c", "big", False), ("d", "big", True))
+    }
+    found = witnesses(model, nodes, lambda name: name != "d", frozenset({"x"}))
+    assert found == Witnesses(frozenset({"a"}), frozenset({"x"})), "d has no agent, and c does not report"
+    broken = parts.model(storage={"storageUri": URI, "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}})
+    assert witnesses(broken, nodes, lambda _: True, frozenset()).nodes in (frozenset({"a", "b", "d"}), frozenset())
+
+
+def test_the_status_says_why_a_whole_model_is_not_ready() -> None:
+    status = model_status(parts.model(URI, "k2"), (), frozenset(), NOW, {"evil": held(EVIL, "Ready")}, witnesses=MANY)
+    ready, agree = (next(one for one in status["conditions"] if one["type"] == type_) for type_ in ("Ready", "NodesAgree"))
+    assert (ready["status"], ready["reason"], agree["status"]) == ("False", "Unconfirmed", "Unknown")
+    assert "weights" not in status and ready["message"] == agree["message"]
+
+
+def test_a_node_that_disagrees_does_not_make_a_ready_model_unready() -> None:
+    nodes = {"a": held(state="Ready"), "b": held(state="Ready"), "evil": held(EVIL, "Ready")}
+    status = model_status(parts.model(URI, "k2"), (), frozenset({"a", "b"}), NOW, nodes, witnesses=MANY)
+    told = {one["type"]: one["status"] for one in status["conditions"]}
+    assert told == {"Ready": "True", "NodesAgree": "False"}, "neither Reconciling nor Stalled"
+
+
+def test_a_message_of_one_node_does_not_fill_the_status() -> None:
+    nodes = {"evil": held()._replace(state="Failed", message="x" * 1_000_000)}
+    status = model_status(parts.model(URI, "k2"), (), frozenset(), NOW, nodes)
+    assert len(str(status)) < 5000
