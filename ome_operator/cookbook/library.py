@@ -5,12 +5,13 @@ The facts are read from the data files of this package, from config/, and from t
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from ome_operator import quantity
 from ome_operator.api import AcceleratorClass, Facts, Model
+from ome_operator.api.well_known import ALIASES
 from ome_operator.capacity.model import ModelFacts, matrix_widths
 from ome_operator.cookbook.request import RecipeRefused
 from ome_operator.engines import servers
@@ -141,14 +142,18 @@ class Library:
     hardware: Mapping[str, Hardware]
     elsewhere: Mapping[str, str]
     """Name (in lower case) of a model without recipes for some strategies → the file of a service that serves the model."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other name of a model → its key in `models`, both in lower case. The other names are those of the annotation
+    `ome.io/also-known-as`, without the owner of the repository, such as kimi-k2-chat."""
 
     def model(self, name: str) -> Served:
-        """Return a model by its name, its repository, or the part of its name after the model family, such as
-        Kimi-K2-Base, moonshotai/Kimi-K2-Base or base.
+        """Return a model by its name, another name of it, its repository, or the part of its name after the model family,
+        such as Kimi-K2-Base, moonshotai/Kimi-K2-Base or base.
 
         Raises RecipeRefused for an unknown or ambiguous name.
         """
         asked = name.lower().rpartition("/")[2]
+        asked = self.aliases.get(asked, asked)
         found = [one for key, one in self.models.items() if key == asked or key.endswith(f"-{asked}")]
         if len(found) != 1:
             known = ", ".join(served.name for served in self.models.values())
@@ -176,19 +181,21 @@ def library(models: Iterable[tuple[Model, str]], classes: Iterable[AcceleratorCl
     `samples` maps the name of a model object to the file of a service that serves the model.
     """
     data = _data("models.yaml")
-    served, elsewhere = {}, {}
+    served, elsewhere, aliases = {}, {}, {}
     for model, text in models:
         repository = model.spec.storage.storage_uri.partition("://")[2].partition("@")[0]
         name = repository.rpartition("/")[2]
         if name in data and (one := _served(name, repository, model, text, data[name])):
             served[name.lower()] = one
+            names = (alias.strip().lower().rpartition("/")[2] for alias in model.annotations.get(ALIASES, "").split(","))
+            aliases.update({alias: name.lower() for alias in names if alias})
         known = served.get(name.lower())
         if (known is None or known.strategies) and (sample := samples.get(model.name)):
             elsewhere[name.lower()] = sample
     hardware = {one.name: one for one in map(_hardware, classes) if one is not None}
     ordered = dict(sorted(hardware.items(), key=lambda item: (item[1].vendor != "nvidia", item[0])))
     whole_first = dict(sorted(served.items(), key=lambda item: bool(item[1].strategies)))
-    return Library(whole_first, ordered, elsewhere)
+    return Library(whole_first, ordered, elsewhere, {alias: key for alias, key in aliases.items() if alias not in served})
 
 
 def engines() -> Mapping[str, tuple[str, ...]]:

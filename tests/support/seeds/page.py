@@ -15,14 +15,18 @@ This project began with four texts about serving Kimi K2: the announcement of a 
 about this deployment, the deployment guide of the model's authors, and the model's page in SGLang's cookbook. Each command,
 flag, variable and claim of these texts has a row here.
 
-* **works**: it has the same effect here. For a flag this means that the flag is in the engine's own list of flags, that
-  `ome generate` writes it, and, where pods are named, that the operator renders it.
+* **works**: it has the same effect here, and a test of this project shows it. A flag works if the engine's own parser has
+  it, `ome generate` writes it, the operator renders it where pods are named, and a server of the tests has run with it, on
+  CPUs or on one GPU, with a value that fits this machine.
+* **written**: it is generated, parsed and rendered in the same way, and it was never run: no machine of this project has the
+  GPUs, the network or the engine for it. That it would have the same effect is what its documentation says.
 * **differs**: something else has the same effect; the row describes the difference and its reason.
 * **missing**: nothing here has this effect.
 
-These results are tested: for each row, `tests/docs/test_seeds.py` examines the code and runs it, and fails if the row claims
-too much or too little. The rows are in [seeds.yaml](../tests/data/seeds.yaml), from which
-`pytest tests/docs/test_seeds.py --update-golden` generates this page.
+These results are tested: for each row, `tests/docs/test_seeds.py` examines the code and runs it, and fails if the row
+claims too much or too little. `tests/docs/test_seed_sentences.py` fails if a sentence of these texts has neither a row nor a
+reason why it needs none ([seed_sentences.yaml](../tests/data/seed_sentences.yaml)). The rows are in
+[seeds.yaml](../tests/data/seeds.yaml), from which `pytest tests/docs/test_seeds.py --update-golden` generates this page.
 
 Flags are spelled as in the version that a document describes. If the newest version that is known here spells a flag
 differently, the row has the new spelling, and `ome generate` without `--engine-version` writes the new flag.

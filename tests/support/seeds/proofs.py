@@ -24,7 +24,7 @@ from ome_operator.sizing.constants import fitted
 from tests.support import parts
 from tests.support.seeds import words
 from tests.support.seeds.path import at
-from tests.support.seeds.rows import Proof, Row, Verdict
+from tests.support.seeds.rows import Proof, Row, Verdict, only_written
 
 Argument = Mapping[str, Any]
 
@@ -33,7 +33,8 @@ def judge(row: Row) -> tuple[Verdict, str]:
     """Return the verdict about a row, and why it does not work or differs."""
     works = _problems(row.proof)
     if not works:
-        return Verdict.WORKS, ""
+        unrun = only_written(row.kind, row.proof) or row.expected == Verdict.WRITTEN
+        return (Verdict.WRITTEN if unrun else Verdict.WORKS), ""
     differs = _problems(row.instead)
     if not differs:
         return Verdict.DIFFERS, works

@@ -1,11 +1,17 @@
 """The rows of tests/data/seeds.yaml: the content of the first documents of this project, in our own words."""
 
-from collections.abc import Iterator, Mapping
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+
+from tests.support.parts import ROOT
+from tests.support.seeds import words
 
 FILE = Path(__file__).parents[2] / "data/seeds.yaml"
 Proof = Mapping[str, Any]
@@ -15,6 +21,7 @@ class Verdict(StrEnum):
     """The verdict about a row."""
 
     WORKS = "works"
+    WRITTEN = "written"
     DIFFERS = "differs"
     MISSING = "missing"
 
@@ -77,10 +84,49 @@ def _rows(document: str, data: Mapping[str, Any]) -> Iterator[Row]:
         yield _row(document, data, "row", body)
 
 
+def only_written(kind: str, proofs: Sequence[Proof]) -> bool:
+    """Return whether proofs show no more than the words of a command: it is generated, parsed and rendered, and no test of
+    this project runs it.
+
+    A flag of SGLang counts as run if one of the runtimes in `RAN` has it, with any value: tests start these on CPUs and on a
+    GPU.
+    """
+    if not proofs or not {name for proof in proofs for name in proof} <= WORDS:
+        return False
+    if kind == "row":
+        return True
+    said = [proof[kind] for proof in proofs if kind in proof]
+    return not said or any(not _ran(each) for each in said)
+
+
+WORDS = frozenset({"flag", "variable", "generates", "pods"})
+"""Proofs about the words of a command."""
+RAN = ("config/runtimes/srt/kimi-k2-tiny-pd-cpu-rt.yaml", "tests/gpu/one-gpu.yaml")
+"""Runtimes that `make e2e` runs on CPUs, and tests/gpu on a GPU."""
+
+
+def _ran(argument: Mapping[str, Any]) -> bool:
+    name = shlex.split(argument["is"])[0].partition("=")[0]
+    if not name.startswith("--"):
+        return name in _run_words()
+    engine = words.chosen(argument["generate"])
+    known = engine.command_line.find(name)
+    names = {name, *((known.name, *known.aliases) if known is not None else ())}
+    return engine.name == "sglang" and bool(names & _run_words())
+
+
+@cache
+def _run_words() -> frozenset[str]:
+    """Return the flags and variables of the runtimes that tests run."""
+    text = "".join((ROOT / file).read_text(encoding="utf-8") for file in RAN)
+    return frozenset(re.findall(r"- (--[a-z][a-z0-9-]+)", text)) | frozenset(re.findall(r"name: ([A-Z][A-Z0-9_]+)", text))
+
+
 def _row(document: str, section: Mapping[str, Any], kind: str, body: Mapping[str, Any]) -> Row:
-    states = [state for state in (Verdict.DIFFERS, Verdict.MISSING) if state in body]
+    states = [state for state in (Verdict.WRITTEN, Verdict.DIFFERS, Verdict.MISSING) if state in body]
     known = {"says", "proof", "instead", *Verdict}
     assert len(states) < 2 and set(body) <= known, f"{body['says']}: {sorted(set(body) - known)}"
+    unrun = Verdict.WRITTEN if only_written(kind, body.get("proof", ())) else Verdict.WORKS
     return Row(
         document=document,
         section=section["title"],
@@ -88,7 +134,7 @@ def _row(document: str, section: Mapping[str, Any], kind: str, body: Mapping[str
         says=body["says"],
         proof=tuple(body.get("proof", ())),
         instead=tuple(body.get("instead", ())),
-        expected=states[0] if states else Verdict.WORKS,
+        expected=states[0] if states else unrun,
         because=body[states[0]] if states else "",
         command=section.get("generate", "") if kind != "row" else "",
     )
