@@ -43,6 +43,7 @@ class Program(NamedTuple):
 PROGRAMS = (
     Program("sglang", "sglang.srt.server_args", "ServerArgs", "sglang.srt.environ"),
     Program("sglang-router", "sglang_router.router_args", "RouterArgs"),
+    Program("smg", "smg.router_args", "RouterArgs"),
 )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from ome_operator import keys
-from ome_operator.engines.routers import WITH_CONTROL_KEYS
+from ome_operator.engines.routers import SMG, WITH_CONTROL_KEYS
 
 _NUMBER = r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc|a|b|dev)\d+)?)(?=$|[-_+])"
 _VERSION = re.compile(rf"(?:^|[-_]){_NUMBER}")
@@ -31,14 +31,21 @@ def version(image: str, annotations: Mapping[str, str], program: str) -> str:
     """Return the version of a program in an image. It is taken from the image's tag, or else from the annotation; "" if
     neither contains it.
 
-    The tag of an engine's image does not state the version of the router in the image. Routers with another name (smg) have
-    other version numbers.
+    The tag of an engine's image does not state the version of the router in the image. sglang-router and its successor smg
+    have version numbers of their own, so each reads only the tags of images with its own name.
     """
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     qualified = re.search(rf"(?:^|[-_]){re.escape(program)}[-_]{_NUMBER}", tag)  # 1.2.0-sglang-v0.5.9 contains two versions
     if qualified is not None:
         return qualified[1]
     match = _VERSION.search(tag)
-    if match is not None and (program != _ROUTER or WITH_CONTROL_KEYS.get(image_name(image), ())[:1] == (0,)):
+    if match is not None and _states_version(image_name(image), program):
         return match[1]
     return annotations.get(keys.ENGINE_VERSION, "").strip().removeprefix("v")
+
+
+def _states_version(name: str, program: str) -> bool:
+    """Return whether the tag of an image with this name states the version of the program."""
+    if program == SMG:
+        return name == SMG
+    return program != _ROUTER or WITH_CONTROL_KEYS.get(name, ())[:1] == (0,)

@@ -9,7 +9,12 @@ from ome_operator import keys, quantity
 
 SELECTORS = ("--prefill-selector", "--decode-selector", "--selector")
 PROGRAMS = frozenset({"smg", "amg", "sglang-router"})
-"""Commands that the router's package installs. The package's Python module is `sglang_router`."""
+"""Commands that the packages of the routers install. The Python module of the package sglang-router is `sglang_router`."""
+SMG = "smg"
+"""The successor of sglang-router: the name of its image, its command and its Python module. Its versions have numbers of
+their own."""
+_SMG_MODULE = re.compile(r"smg\.(?:launch_router|cli|serve|__main__)")
+"""Modules of the package smg with which `python -m` starts it (smg 1.13.0)."""
 PORT = 30000
 """Default port of the router."""
 BOOTSTRAP_PORT = 8998
@@ -28,6 +33,8 @@ _GUARDED = ("--api-key", CONTROL_KEYS, "--jwt-issuer")
 """Flags with which the user restricts who may change the router."""
 _WITH_ENGINES = frozenset({"server", "serve"})
 """Subcommands of the router that also start engines. They use other names for the router's flags."""
+_MODULES_WITH_ENGINES = (".launch_server", f"{SMG}.serve")
+"""Ends of the names of modules that also start engines."""
 _OPERATOR_LABELS = frozenset({keys.COMPONENT, keys.WORKER_INDEX, keys.SERVICE, keys.REVISION, keys.MANAGED_BY})
 
 
@@ -111,11 +118,7 @@ def accepts_control_key(container: Mapping[str, Any], setting: str = "") -> bool
     is_started = bool(programs) if container.get("command") else supported
     if setting == "false" or not supported or not is_started or value(words, "--mini-lb") is not None:
         return False
-    if any(
-        words[position].endswith(".launch_server")
-        or words[position + 1 : position + 2] in ([command] for command in _WITH_ENGINES)
-        for position in programs
-    ):
+    if any(starts_engines(words[position], "".join(words[position + 1 : position + 2])) for position in programs):
         return False
     return not any(word.partition("=")[0] in _GUARDED for word in words)
 
@@ -158,8 +161,20 @@ def _version(image: str) -> tuple[str, tuple[int, ...]]:
 
 
 def is_program(word: str) -> bool:
-    """Return whether a word of a command is the program or the module of the router."""
-    return word.rpartition("/")[2] in PROGRAMS or word.split(".")[0] == "sglang_router"
+    """Return whether a word of a command is the program or a module of a router."""
+    module = word.split(".")[0] == "sglang_router" or _SMG_MODULE.fullmatch(word) is not None
+    return module or word.rpartition("/")[2] in PROGRAMS
+
+
+def starts_engines(program: str, subcommand: str) -> bool:
+    """Return whether a router's program or module, followed by this word, also starts engines."""
+    return program.endswith(_MODULES_WITH_ENGINES) or subcommand in _WITH_ENGINES
+
+
+def is_smg(image: str, program: str) -> bool:
+    """Return whether a router is smg. The command `smg` is also in the package sglang-router, so then the image decides."""
+    name = program.rpartition("/")[2]
+    return _SMG_MODULE.fullmatch(name) is not None or (name == SMG and _version(image)[0] == SMG)
 
 
 def _has_foreign_label(parts: Sequence[str]) -> bool:

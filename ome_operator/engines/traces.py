@@ -58,7 +58,7 @@ def _program(container: Mapping[str, Any]) -> str:
     words = [word for part in parts(container) for word in part.split()]
     for word, after in pairwise([*words, ""]):
         if routers.is_program(word):
-            return "" if word.endswith(".launch_server") or after in ("server", "serve") else ROUTER
+            return "" if routers.starts_engines(word, after) else ROUTER
     if not container.get("command") and images.image_name(str(container.get("image", ""))) in routers.WITH_CONTROL_KEYS:
         return ROUTER
     engine = servers.server(container)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from ome_operator.engines.flags import SWITCH, replacements, usage_error
 from ome_operator.lint import locations
 from ome_operator.lint.finding import Fix, Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTER, Argument, Launch, references
+from ome_operator.lint.launch import ROUTERS, Argument, Launch, references
 from ome_operator.lint.subject import Role, Subject
 
 PARSER = (
@@ -193,7 +193,7 @@ def flag_twice(subject: Subject) -> Iterator[Hit]:
         for given in start.arguments:
             name = given.flag.name if given.flag else given.word
             before = seen.get(name)
-            several = start.engine == ROUTER and not (given.flag and given.flag.type in ("int", "float"))
+            several = start.engine in ROUTERS and not (given.flag and given.flag.type in ("int", "float"))
             if before is not None and before.values != given.values and not several:
                 said = f"{before.written} and {given.written} are both given"
                 yield Hit(locations.argument(role, given), said, f"remove one of the two; {given.written} is in effect")

@@ -41,11 +41,6 @@ def _priorities(start: Launch, _: Sizes) -> bool:
     return start.on("--enable-priority-scheduling") and "$" not in policy and policy not in ("", "fcfs", "lof")
 
 
-def _static_alone(start: Launch, found: Sizes) -> bool:
-    asked = start.on("--enable-eplb") or bool(found.redundant) or start.given("--init-expert-location") is not None
-    return asked and not found.backend and start.text("--ep-dispatch-algorithm") in ("static", "lp")
-
-
 def _staged_drafts(start: Launch, found: Sizes) -> bool:
     drafts = start.text("--speculative-algorithm")
     on_prefill = start.text("--disaggregation-mode") == "prefill" and drafts in ("EAGLE", "NEXTN", "DSPARK")
@@ -82,13 +77,6 @@ _PAIRS = (
         _few_loaded,
         "--max-loaded-loras is smaller than --max-loras-per-batch",
         "raise --max-loaded-loras to --max-loras-per-batch (8 when unset), or lower --max-loras-per-batch",
-    ),
-    Contradiction(
-        "--ep-dispatch-algorithm",
-        _static_alone,
-        "--ep-dispatch-algorithm lets each rank choose its own copies of experts, which works only with an all-to-all "
-        "back end",
-        "write --ep-dispatch-algorithm=dynamic, or add --moe-a2a-backend=deepep",
     ),
     Contradiction(
         "--speculative-algorithm",

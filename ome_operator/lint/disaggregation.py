@@ -9,7 +9,7 @@ from ome_operator.engines.routers import BOOTSTRAP_PORT
 from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTER, Launch, number
+from ome_operator.lint.launch import ROUTERS, Launch, number
 from ome_operator.lint.sglang import sizes
 from ome_operator.lint.subject import Role, Subject
 
@@ -248,7 +248,7 @@ def bootstrap_port(subject: Subject) -> Iterator[Hit]:
 )
 def waiting_longer(subject: Subject) -> Iterator[Hit]:
     routers = [
-        number(start.text("--request-timeout-secs")) for _, start in subject.launched(ROUTER) if not start.on("--mini-lb")
+        number(start.text("--request-timeout-secs")) for _, start in subject.launched(*ROUTERS) if not start.on("--mini-lb")
     ]
     limit = min((seconds for seconds in routers if seconds), default=None)
     for role, start in subject.launched("sglang"):

@@ -14,6 +14,8 @@ from ome_operator.lint.subject import Role, Subject, below
 
 STARTS_NOT = "The engine exits with an AssertionError while it starts, and its group is recycled repeatedly."
 _PROGRAM = "sglang"
+_CHUNKS = (2048, 4096, 8192, 16384)
+"""Defaults of --chunked-prefill-size: SGLang chooses one by the memory of the GPU (SGLang 0.5.23, memory_hook.py)."""
 
 
 def engines(subject: Subject) -> Iterator[tuple[Role, Launch, Sizes]]:
@@ -195,7 +197,13 @@ def dp_divides_tp(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
         if not found.tp or not found.attention_dp:
             continue
-        if uneven := division.attention_groups(found.tp, found.attention_dp):
+        shared = found.attention_dp * (found.attention_cp or 1)
+        if shared != found.attention_dp and found.tp % shared:
+            product = f"attention DP {found.attention_dp} times attention CP {found.attention_cp}"
+            said = f"TP {found.tp} cannot be divided by {product}"
+            remedy = f"write sizes whose product divides {found.tp}"
+            yield Hit(locate(role, start, "--attn-cp-size", "--attn-dp-size"), said, remedy)
+        elif uneven := division.attention_groups(found.tp, found.attention_dp):
             divisors = [size for size in range(1, found.tp + 1) if found.tp % size == 0]
             close = min(divisors, key=lambda size: abs(size - (found.attention_dp or 1)))
             remedy = f"write {close}, which divides {found.tp}"
@@ -300,12 +308,18 @@ def dense_tp(subject: Subject) -> Iterator[Hit]:
 )
 def chunk_pages(subject: Subject) -> Iterator[Hit]:
     for role, start, found in engines(subject):
-        chunk, page = start.whole("--chunked-prefill-size"), start.whole("--page-size")
-        decode = start.text("--disaggregation-mode") == "decode"
-        if not decode and chunk and chunk > 0 and page and found.attention_dp and (chunk // found.attention_dp) % page:
-            said = f"a chunk of {chunk // found.attention_dp} tokens on each rank is not a multiple of the page size {page}"
-            remedy = f"write --chunked-prefill-size as a multiple of {page * found.attention_dp}"
-            yield Hit(locate(role, start, "--chunked-prefill-size", "--page-size"), said, remedy)
+        chunk, page, ranks = start.whole("--chunked-prefill-size"), start.whole("--page-size"), found.attention_dp
+        if start.text("--disaggregation-mode") == "decode" or not page or not ranks:
+            continue
+        place = locate(role, start, "--chunked-prefill-size", "--page-size")
+        remedy = f"write --chunked-prefill-size as a multiple of {page * ranks}"
+        if chunk and chunk > 0 and (chunk // ranks) % page:
+            said = f"a chunk of {chunk // ranks} tokens on each rank is not a multiple of the page size {page}"
+            yield Hit(place, said, remedy)
+        elif not start.text("--chunked-prefill-size") and all((each // ranks) % page for each in _CHUNKS):
+            known = ", ".join(map(str, _CHUNKS))
+            said = f"no default of --chunked-prefill-size ({known}) is a multiple of the page size {page} on each rank"
+            yield Hit(place, said, remedy)
 
 
 RULES: tuple[Rule, ...] = (

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 from ome_operator.engines import images, servers
 from ome_operator.engines.flags import OPTIONAL, SWITCH, VALUE, CommandLine, Flag, Versions
-from ome_operator.engines.routers import WITH_CONTROL_KEYS, is_program, parts
+from ome_operator.engines.routers import SMG, WITH_CONTROL_KEYS, is_program, is_smg, parts, starts_engines
 
 ROUTER = "sglang-router"
-STRICT = frozenset({"sglang", ROUTER})
+ROUTERS = (ROUTER, SMG)
+"""Routers of SGLang: sglang-router, and its successor smg, which has the same flags and more."""
+STRICT = frozenset({"sglang", *ROUTERS})
 """Programs whose parser rejects a word that belongs to no flag. Other programs accept such a word, for example as the
 model."""
 _MOST = {SWITCH: 0, VALUE: 1, OPTIONAL: 1}
@@ -46,7 +48,7 @@ class Launch:
     """A program as a container starts it, with its arguments and environment variables."""
 
     engine: str
-    """Name of the program: sglang, vllm, …, or sglang-router."""
+    """Name of the program: sglang, vllm, …, sglang-router, or smg."""
     image: str
     version: str
     """Version of the program; "" if unknown."""
@@ -158,18 +160,20 @@ def _program(container: Mapping[str, Any]) -> tuple[str, list[str], bool]:
     """Return the name of the engine, the words after the program, and whether a shell starts the program. The name is ""
     for an unknown program.
     """
+    image = str(container.get("image", ""))
     lines = [[*parts(container)], *([*_split(line)] for part in parts(container) for line in _lines(part))]
     for number_, line in enumerate(lines):
         for at, word in enumerate(line):
-            if is_program(word) and line[at + 1 : at + 2] not in (["server"], ["serve"]):
-                return ROUTER, [item for item in line[at + 1 :] if item != "launch"], number_ > 0
+            if is_program(word) and not starts_engines(word, "".join(line[at + 1 : at + 2])):
+                name = SMG if is_smg(image, word) else ROUTER
+                return name, [item for item in line[at + 1 :] if item != "launch"], number_ > 0
         for server in servers.known_servers():
             for start in server.starts:
                 for at in range(len(line)):
                     if line[at : at + len(start)] == list(start):
                         return server.name, _ours(line[at + len(start) :], number_ > 0), number_ > 0
-    if not container.get("command") and images.image_name(str(container.get("image", ""))) in WITH_CONTROL_KEYS:
-        return ROUTER, parts(container), False
+    if not container.get("command") and images.image_name(image) in WITH_CONTROL_KEYS:
+        return SMG if images.image_name(image) == SMG else ROUTER, parts(container), False
     return "", [], False
 
 

@@ -62,10 +62,10 @@ def _mounted(role: Role, path: str) -> bool:
 
 @rule(
     "context-beyond",
-    Severity.WARNING,
+    Severity.ERROR,
     "The context length is larger than that of the model",
     ignored="The engine exits with `greater than the derived context_length` after it has read config.json.",
-    evidence=f"SGLang 0.5.23, configs/model_config.py, _derive_context_length; {_LONGER}=1 allows it.",
+    evidence=f"SGLang 0.5.23, configs/model_config.py, _derive_context_length: a ValueError; {_LONGER}=1 allows it.",
 )
 def context_beyond(subject: Subject) -> Iterator[Hit]:
     whole = subject.model.facts.context_length if subject.model is not None else None

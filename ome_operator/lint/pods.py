@@ -7,7 +7,7 @@ from ome_operator import keys, quantity
 from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTER, Launch, number
+from ome_operator.lint.launch import ROUTERS, Launch, number
 from ome_operator.lint.subject import Manifest, Role, Subject, below, items
 
 SHM, DEVICES = "/dev/shm", "/dev/infiniband"
@@ -176,7 +176,7 @@ def port_differs(subject: Subject) -> Iterator[Hit]:
     evidence="sglang-router 0.3.2: --service-discovery-port, which is 80 when unset, is the port of every worker.",
 )
 def router_port_differs(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched(ROUTER):
+    for role, start in subject.launched(*ROUTERS):
         if not start.on("--service-discovery"):
             continue
         asked = number(start.text("--service-discovery-port"))
@@ -198,11 +198,11 @@ def router_port_differs(subject: Subject) -> Iterator[Hit]:
     "vLLM's /health stays 200 when a worker is killed (docs/engines.md).",
 )
 def liveness_blind(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched("sglang", "vllm", ROUTER):
+    for role, start in subject.launched("sglang", "vllm", *ROUTERS):
         pods: tuple[tuple[str, Manifest | None], ...] = (("leader", role.leader), ("worker", role.worker))
         for part, pod in pods:
             path = _asks(pod)
-            blind = path in ("/health", "/liveness") and (part == "worker" or start.engine in ("vllm", ROUTER))
+            blind = path in ("/health", "/liveness") and (part == "worker" or start.engine in ("vllm", *ROUTERS))
             if pod is not None and blind:
                 who = "ranks above 0 answer" if part == "worker" else f"{start.engine} answers"
                 remedy = "remove the probe, because the operator detects failed ranks itself (docs/recovery.md)"

@@ -7,7 +7,7 @@ from ome_operator import keys
 from ome_operator.lint import locations
 from ome_operator.lint.division import locate
 from ome_operator.lint.finding import Hit, Rule, Severity, rule
-from ome_operator.lint.launch import ROUTER, Launch, number
+from ome_operator.lint.launch import ROUTERS, Launch, number
 from ome_operator.lint.subject import Role, Subject, below
 
 _ASKS = {"--prefill-selector": ("prefill",), "--decode-selector": ("decode",), "--selector": ("engine", "prefill", "decode")}
@@ -41,7 +41,7 @@ def mode_alone(subject: Subject) -> Iterator[Hit]:
     "service never match; https://github.com/vllm-project/aibrix/issues/1350 shows a router without workers.",
 )
 def selector_misses(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched(ROUTER):
+    for role, start in subject.launched(*ROUTERS):
         for flag, titles in _ASKS.items():
             given = start.given(flag)
             wanted = _wanted(start, flag)
@@ -82,7 +82,7 @@ def _missing(wanted: Mapping[str, str], engine: Role) -> list[tuple[str, str]]:
     "https://github.com/vllm-project/aibrix/issues/1350",
 )
 def router_everywhere(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched(ROUTER):
+    for role, start in subject.launched(*ROUTERS):
         if start.on("--service-discovery") and start.given("--service-discovery-namespace") is None:
             remedy = "add --service-discovery-namespace=$(NAMESPACE)"
             yield Hit(locate(role, start, "--service-discovery"), "--service-discovery-namespace is not given", remedy)
@@ -97,7 +97,7 @@ def router_everywhere(subject: Subject) -> Iterator[Hit]:
     evidence="The help of sglang-router 0.3.2: --prefill-selector and --decode-selector belong to the PD mode.",
 )
 def router_whole(subject: Subject) -> Iterator[Hit]:
-    for role, start in subject.launched(ROUTER):
+    for role, start in subject.launched(*ROUTERS):
         pairs = any(start.on(flag) for flag in ("--pd-disaggregation", "--enable-igw", "--mini-lb"))
         if subject.apart is not None and not pairs and start.line is not None:
             yield Hit(locations.arguments(role), "--pd-disaggregation is not given", "add --pd-disaggregation")
@@ -113,7 +113,7 @@ def router_whole(subject: Subject) -> Iterator[Hit]:
 )
 def router_hurried(subject: Subject) -> Iterator[Hit]:
     starts = [seconds for engine, _ in subject.launched("sglang", "vllm") if (seconds := _start(engine))]
-    for role, start in subject.launched(ROUTER):
+    for role, start in subject.launched(*ROUTERS):
         given = start.given("--worker-startup-timeout-secs")
         waits = number(given.values[0]) if given is not None and given.values else None
         if given is not None and waits and starts and waits < max(starts):

@@ -16,7 +16,9 @@ from ome_operator.lint import (
     memory,
     model_flags,
     pods,
+    policies,
     rendezvous,
+    requirements,
     routing,
 )
 from ome_operator.lint.finding import Finding, Hit, Rule, Severity, rule
@@ -60,14 +62,14 @@ FAMILIES: dict[str, tuple[Rule, ...]] = {
     "Whether a cluster accepts the objects": files.RULES,
     "Whether the service can start at all": (refused, advice),
     "Arguments and variables": arguments.RULES,
-    "Combinations of arguments": contradictions.RULES,
+    "Combinations of arguments": (*contradictions.RULES, *requirements.RULES),
     "Arguments and the model": model_flags.RULES,
     "Sizes that must divide": (*division.RULES, *blocks.RULES),
     "Ranks of a group": rendezvous.RULES,
     "Memory of a rank": memory.RULES,
     "Experts": experts.RULES,
     "Disaggregation: prefill and decode": disaggregation.RULES,
-    "Routers": routing.RULES,
+    "Routers": (*routing.RULES, *policies.RULES),
     "Pods": pods.RULES,
     "Pods as Kubernetes sees them": kubernetes.RULES,
 }

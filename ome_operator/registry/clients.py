@@ -7,6 +7,7 @@ pod.
 import os
 import ssl
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -98,14 +99,18 @@ class RouterClient:
         except PARSE_ERRORS as error:
             raise UnexpectedAnswer("the router's response is not a list of workers") from error
 
-    async def add(self, target: WantedWorker) -> None:
-        """Request the router to add a worker. Raises one of `NO_ANSWER`."""
+    async def add(self, target: WantedWorker) -> bool:
+        """Request the router to add a worker. Return whether the router accepted the request; False if it is already
+        adding this worker, or lists it. Raises one of `NO_ANSWER`.
+        """
         body: dict[str, Any] = {"url": target.url, "worker_type": target.worker_type}
         if target.bootstrap_port is not None:
             body["bootstrap_port"] = target.bootstrap_port
         if self._worker_key:  # never the key for the router's worker list, because the worker could then use this key
             body["api_key"] = self._worker_key
         async with self._session.post(self._url, json=body, headers=self._headers, ssl=False) as answer:
+            if answer.status == HTTPStatus.CONFLICT:  # smg 1.13.0; sglang-router 0.3.2 accepts the same request again
+                return False
             if answer.status >= 300:
                 raise UnexpectedAnswer(f"the router does not add {target.url}: {await _words(answer)}")
             body = await _json(answer)
@@ -113,6 +118,7 @@ class RouterClient:
             self._jobs[target.url] = str(body.get("worker_id", ""))
         except PARSE_ERRORS as error:
             raise UnexpectedAnswer(f"the router's response about {target.url} contains no worker ID") from error
+        return True
 
     async def has_forgotten(self, url: str) -> bool:
         """Return whether the router no longer has the request to add this worker, because the router restarted between

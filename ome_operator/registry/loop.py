@@ -158,9 +158,9 @@ class Registry:
                 failed = f"cannot remove {worker.url}: {error or type(error).__name__}"
         for target in changes.add:
             try:
-                await self._router.add(target)
-                done += 1
-                logger.info("added %s (%s): pod %s can serve requests", target.url, target.worker_type, target.pod)
+                if await self._router.add(target):
+                    done += 1
+                    logger.info("added %s (%s): pod %s can serve requests", target.url, target.worker_type, target.pod)
             except NO_ANSWER as error:
                 failed = f"cannot add {target.url}: {error or type(error).__name__}"
                 asked = {url: at for url, at in self._memory.asked.items() if url != target.url}

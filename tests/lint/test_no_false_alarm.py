@@ -44,6 +44,9 @@ WORKING = {
 
 
 RIGHT = {
+    "apart": [
+        "cache-aware-random: sglang-router 0.2.2 with --pd-disaggregation ignores the policy cache_aware, its default",
+    ],
     "folded": [
         "router-everywhere: --service-discovery-namespace is not given",  # Its service account may read all of them.
         "liveness-blind: ranks above 0 answer /health with 200 in every state",  # Its workers also have the probe.

@@ -45,6 +45,8 @@ class Engine:
         self.released = asyncio.Event()
         self.traces: list[str] = []
         """The header `traceparent` of each request."""
+        self.texts: list[str] = []
+        """The `text` of each request."""
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -84,7 +86,8 @@ class Engine:
         self.running += 1
         self.traces.append(request.headers.get("traceparent", ""))
         try:
-            if (await request.json())["text"] == "held":
+            self.texts.append((await request.json())["text"])
+            if self.texts[-1] == "held":
                 await self.released.wait()
         finally:
             self.running -= 1
@@ -167,16 +170,24 @@ class Process:
         return self._log.read_text(errors="replace")
 
 
-def router_process(folder: Path, port: int, metrics: int, *flags: str, env: dict[str, str] | None = None) -> Process:
-    """Return a real sglang-router that is not started yet."""
+OLD, NEW = "sglang_router", "smg"
+"""Modules of the routers: sglang-router, and its successor smg, which is not in the environment of `make setup`, because
+both packages install a command `smg`. `pip install --target FOLDER smg==1.13.0` and PYTHONPATH=FOLDER add it for a run.
+"""
+
+
+def router_process(
+    folder: Path, port: int, metrics: int, *flags: str, env: dict[str, str] | None = None, module: str = OLD
+) -> Process:
+    """Return a real router that is not started yet."""
     here = "--host=127.0.0.1", f"--port={port}", f"--prometheus-port={metrics}"
-    return Process(folder / "router.log", "-m", "sglang_router.launch_router", *here, *flags, env=env)
+    return Process(folder / "router.log", "-m", f"{module}.launch_router", *here, *flags, env=env)
 
 
 class Stage:
     """The router, its registry, the engines and the API server of a test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, module: str = OLD) -> None:
         port, metrics, self._probe, served = ports.choose(4)
         self.api = Api(served)
         self.engines = {
@@ -194,7 +205,7 @@ class Stage:
         (account / "token").write_text("secret\n")
         self.token = account / "token"
         quick = "--health-check-interval-secs=5", "--worker-startup-check-interval=1"
-        self.router = router_process(folder, port, metrics, "--pd-disaggregation", *quick)
+        self.router = router_process(folder, port, metrics, "--pd-disaggregation", *quick, module=module)
         self.registry = Process(
             folder / "registry.log",
             *("-m", "ome_operator", "registry", f"--router={self.url}", "--namespace=team", "--selector=a=b,c=d"),
@@ -231,6 +242,12 @@ class Stage:
         """Return the registry's summary of the work of router and engines."""
         async with self.session.get(f"http://127.0.0.1:{self._probe}/summary") as answer:
             return dict(json.loads(await answer.text()))
+
+    async def trouble(self) -> list[str]:
+        """Return what the registry reports as trouble."""
+        async with self.session.get(f"http://127.0.0.1:{self._probe}/workers") as answer:
+            told: list[str] = json.loads(await answer.text())["trouble"]
+        return told
 
     async def health(self) -> int:
         """Return the HTTP status of the registry's health probe."""

@@ -10,6 +10,7 @@ COMMAND_LINES = {
     "docker.io/lmsysorg/sglang:v0.5.23": "sglang-0.5.23",
     "docker.io/lmsysorg/sglang:v0.4.9.post2-cu126": "sglang-0.4.9.post2",
     "docker.io/lmsysorg/sgl-model-gateway:v0.3.2": "sglang-router-0.3.2",
+    "docker.io/lightseekorg/smg:1.13.0": "smg-1.13.0",
     "local/sglang-cpu:0.5.23": "sglang-0.5.23",
     "local/sglang-router:0.3.2": "sglang-router-0.3.2",
     "docker.io/vllm/vllm-openai:v0.17.1": "vllm-0.17.1",

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from ome_local.realnode.spec import PLACED
+from ome_operator.cookbook.library import published_config
 from ome_operator.engines import extract
 from tests.node.serving.conftest import MINUTES
+from tests.support import resolver
 from tests.support.command_lines import LINES, taken
 from tests.support.linting import found
 from tests.support.rig import Rig
@@ -70,7 +72,7 @@ tested here.
 """
 
 
-def printed(rig: Rig, name: str, image: str, *command: str) -> str:
+def printed(rig: Rig, name: str, image: str, *command: str, wait_s: int = 200) -> str:
     """Return the output of a command in a pod of an image with the tiny model. The error output is left out."""
     quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "quiet", *command]
     pod: dict[str, Any] = {
@@ -93,7 +95,7 @@ def printed(rig: Rig, name: str, image: str, *command: str) -> str:
     }
     rig.cluster.apply(pod)
     try:
-        rig.cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}", "--timeout=200s")
+        rig.cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", f"pod/{name}", f"--timeout={wait_s}s")
         return rig.cluster.kubectl("logs", name)
     finally:
         rig.delete("Pod", "default", name)
@@ -131,6 +133,16 @@ def refused(words: str) -> bool:
         "spec": {"engineConfig": {"runner": runner}},
     }
     return any(finding.rule.severity == "error" for finding in found([runtime]))
+
+
+def test_the_record_of_the_resolver_is_what_the_image_says(serving: Rig) -> None:
+    """`tests/unit/lint/test_resolver.py` compares `ome lint` with this record."""
+    folder, lines = "/tmp/k2", list(resolver.record())
+    words = json.dumps([[*resolver.BASE, *line.split()] for line in lines])
+    script = f"mkdir {folder}; cat >{folder}/config.json <<'END'\n{json.dumps(published_config(resolver.MODEL))}\nEND\n"
+    script += f"exec python3 -W ignore -c \"$0\" {folder} <<'END'\n{words}\nEND\n"
+    said = printed(serving, "record", "local/sglang-cpu:0.5.23", "sh", "-c", script, resolver.PROGRAM, wait_s=900)
+    assert dict(zip(lines, json.loads(said), strict=True)) == resolver.record()
 
 
 def test_sizes_that_we_refuse_the_engine_refuses_and_those_that_we_pass_it_takes(serving: Rig) -> None:

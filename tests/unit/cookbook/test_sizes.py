@@ -121,7 +121,11 @@ def test_prefill_keeps_prompts_where_asked_to(shelf: Library) -> None:
     assert ["--disable-radix-cache" in each for each in words] == [False, True]
     assert "--chunked-prefill-size=131072" in words[0], "8192 on each of 16 ranks"
     assert {"--cuda-graph-bs-decode=40", "--max-running-requests=2560"} <= set(words[1]), "40 on each of 64 ranks"
-    assert "--prefill-policy=cache_aware" in runtime["routerConfig"]["runner"]["args"]
+    router = runtime["routerConfig"]["runner"]
+    assert "--prefill-policy=cache_aware" in router["args"]
+    assert "/smg:" in router["image"], "sglang-router 0.3.2 has no prefix tree for prefill and decode"
+    assert router["command"] == ["python3", "-m", "smg.launch_router"]
+    assert "python3 -m smg.launch_router" in commands(made(shelf, **AGENTS))
     plain = yaml.safe_load(manifests(made(shelf, strategy="pd")).runtime)["spec"]
     assert "--disable-radix-cache" in plain["engineConfig"]["runner"]["args"]
     assert "--prefill-policy=cache_aware" not in plain["routerConfig"]["runner"]["args"]
@@ -137,3 +141,10 @@ def test_experts_of_r1_lie_over_twelve_nodes(shelf: Library) -> None:
     text = commands(planned)
     assert "--max-running-requests 18432" in text and "--cuda-graph-bs-decode 256" in text
     assert "--trust-remote-code" not in text and "--trust-remote-code" in commands(made(shelf, strategy="pd"))
+
+
+def test_a_model_has_other_names(shelf: Library) -> None:
+    """The first announcement names Kimi-K2-Chat. Every name that a model of the catalog is also known by leads to it."""
+    assert shelf.model("Kimi-K2-Chat") is shelf.model("kimi-ai/kimi-k2-chat") is shelf.model("Kimi-K2-Instruct")
+    for alias, key in shelf.aliases.items():
+        assert shelf.model(alias) is shelf.models[key]

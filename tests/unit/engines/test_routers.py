@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from ome_operator.engines.routers import accepts_control_key
+from ome_operator.engines.flags import packaged
+from ome_operator.engines.routers import SMG, accepts_control_key, is_program, sglang_router
+from ome_operator.lint.launch import ROUTER, launch
 
 START = ["python3", "-m", "sglang_router.launch_router"]
 
@@ -21,6 +23,9 @@ TAKE = {
     "a mirror": box("registry.example.com:5000/a/sglang-router:0.3.2@sha256:00"),
     "a suffix": box("sglang-router:v0.4.0-cu126"),
     "the newer gateway": box("lightseekorg/smg:1.13.0", command=["smg", "launch"]),
+    "the newer gateway's module": box("lightseekorg/smg:1.13.0", command=["python3", "-m", "smg.launch_router"]),
+    "the newer gateway's package": box("lightseekorg/smg:1.13.0", command=["python3", "-m", "smg", "launch"]),
+    "the newer gateway's image": box("lightseekorg/smg:1.13.0", command=[]),
     "an image that starts it": box(command=[]),
     "workers by name": box(args=["--worker-urls", "http://a"]),
 }
@@ -34,6 +39,8 @@ NONE = {
     "the load balancer in Python": box(args=["--mini-lb"]),
     "with engines": box(command=["python3", "-m", "sglang_router.launch_server"]),
     "with engines, in a word": box(command=["smg", "server"]),
+    "the newer gateway with engines": box("smg:1.13.0", command=["python3", "-m", "smg.serve"]),
+    "a file with its name": box("smg:1.13.0", command=["cat", "smg.yaml"]),
     "a key by the user": box(args=["--api-key", "$(MINE)"]),
     "a key by the user with an equals sign": box(args=["--api-key=$(MINE)"]),
     "keys of the control plane by the user": box(args=["--control-plane-api-keys", "a:b:admin:c"]),
@@ -55,3 +62,33 @@ def test_the_user_may_know_better_of_an_image_but_never_gets_two_keys() -> None:
     known = {case for case in NONE if accepts_control_key(NONE[case], "true")}
     assert known == {"before the flag", "no version", "no tag", "SGLang's image, whose router may be any"}
     assert accepts_control_key({"image": "own/router:7", "args": ["--pd-disaggregation"]}, "true")
+
+
+STARTS = {
+    ("lightseekorg/smg:1.13.0", "python3 -m smg.launch_router"): SMG,
+    ("lightseekorg/smg:1.13.0", "python3 -m smg launch"): SMG,
+    ("lightseekorg/smg:1.13.0", "smg launch"): SMG,
+    ("lightseekorg/smg:1.13.0", "/opt/venv/bin/smg"): SMG,
+    ("lightseekorg/smg:1.13.0", ""): SMG,
+    ("own/gateway:7", "python3 -m smg.cli launch"): SMG,
+    ("lmsysorg/sgl-model-gateway:v0.3.2", "smg launch"): ROUTER,
+    ("lmsysorg/sgl-model-gateway:v0.3.2", "python3 -m sglang_router.launch_router"): ROUTER,
+    ("lmsysorg/sglang:v0.5.23", "python -m sglang_router.launch_router"): ROUTER,
+}
+"""Image and command → the program: every form in which the two packages can be started."""
+
+
+@pytest.mark.parametrize(("image", "command"), STARTS)
+def test_every_form_of_a_start_gets_the_registry_and_its_own_flags(image: str, command: str) -> None:
+    container = {"image": image, "command": command.split(), "args": ["--pd-disaggregation", "--service-discovery"]}
+    assert sglang_router(container) is not None
+    start = launch(container, {}, packaged())
+    assert start is not None and start.engine == STARTS[image, command]
+    known = (image.startswith(("lightseekorg", "lmsysorg/sgl-")), start.line is not None)
+    assert known[0] == known[1]
+
+
+def test_a_word_that_only_begins_with_the_name_is_no_router() -> None:
+    assert [
+        word for word in ("smg.yaml", "smg.router_args", "smgx", "my-smg", "sglang_router_x.y") if is_program(word)
+    ] == []

@@ -87,6 +87,16 @@ async def test_adding_and_removing(server: Server, session: aiohttp.ClientSessio
         await router.add(WantedWorker("http://a:1", "prefill", 8998, "p", "u"))
 
 
+async def test_a_worker_that_is_being_added_is_no_trouble(server: Server, session: aiohttp.ClientSession) -> None:
+    """For a URL that it knows or waits for, smg 1.13.0 answers 409, and sglang-router 0.3.2 answers 202."""
+    router = RouterClient(session, server.url, "")
+    target = WantedWorker("http://a:1", "decode", None, "p", "u")
+    server.answers["/workers"] = 202, {"worker_id": "7"}
+    assert await router.add(target)
+    server.answers["/workers"] = 409, {"error": {"code": "WORKER_CREATE_IN_PROGRESS"}}
+    assert not await router.add(target)
+
+
 async def test_an_answer_to_an_added_worker_that_is_no_object_is_odd(server: Server, session: aiohttp.ClientSession) -> None:
     server.answers["/workers"] = 202, ["7"]
     with pytest.raises(UnexpectedAnswer, match="about http://a:1 contains no worker ID"):

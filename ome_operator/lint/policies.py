@@ -1,0 +1,98 @@
+"""Rules about the policies with which routers choose engines: whether a policy does what its name says."""
+
+import re
+from collections.abc import Iterator
+
+from ome_operator.engines.routers import SMG
+from ome_operator.lint import locations
+from ome_operator.lint.division import locate
+from ome_operator.lint.finding import Hit, Rule, Severity, rule
+from ome_operator.lint.launch import ROUTER, ROUTERS, Launch
+from ome_operator.lint.subject import Role, Subject
+
+_RANDOM_UNTIL = (0, 3, 2)
+"""Newest version of sglang-router, in which the policy cache_aware has no prefix tree for prefill and decode."""
+_KEYED = frozenset({"manual", "consistent_hashing"})
+"""Policies that keep a conversation on an engine by a header of its requests."""
+_KEY = "X-SMG-Routing-Key"
+
+
+def _policy(start: Launch, role: str) -> str:
+    """Return the policy for `prefill` or `decode`: that of the role, or else that of all engines."""
+    return start.text(f"--{role}-policy") or start.text("--policy")
+
+
+def _has_choice(role: Role, start: Launch) -> bool:
+    """Return whether it matters which group of this role gets a request: its groups cache prefixes, and there may be
+    several of them.
+    """
+    several = [max(part.min_replicas or 0, part.max_replicas or 0) for _, _, part in role.written]
+    groups = next((number for number in several if number), 0)
+    return groups != 1 and not start.on("--disable-radix-cache")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
+
+
+@rule(
+    "cache-aware-random",
+    Severity.WARNING,
+    "The router chooses prefill at random, although its policy is cache_aware",
+    ignored="Each turn of a conversation reaches another prefill group, which computes the whole prompt again.",
+    evidence="Measured here with sglang-router 0.3.2 and SGLang on CPUs (docs/engines.md), and with simulated engines "
+    "behind 0.1.9, 0.2.2, 0.2.4, 0.3.0 and 0.3.1: no prefix tree belongs to the policies of prefill and decode, which only "
+    "the debug log says.",
+)
+def cache_aware_random(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched(ROUTER):
+        known = start.version and _version(start.version) <= _RANDOM_UNTIL
+        choice = subject.apart is not None and _has_choice(*subject.apart[0])
+        if known and choice and start.on("--pd-disaggregation") and _policy(start, "prefill") == "cache_aware":
+            said = f"{start.engine} {start.version} with --pd-disaggregation ignores the policy cache_aware, its default"
+            remedy = (
+                "use the image docker.io/lightseekorg/smg:1.13.0 with the command smg launch, or write "
+                f"--prefill-policy=manual and send the header {_KEY} with the ID of the conversation"
+            )
+            yield Hit(locate(role, start, "--prefill-policy", "--policy"), said, remedy)
+
+
+@rule(
+    "routing-key-unchecked",
+    Severity.NOTE,
+    "The router's policy needs a header that clients have to send",
+    ignored="Requests without the header are distributed at random, so that conversations change the engine.",
+    evidence=f"Measured here with sglang-router 0.3.2 and smg 1.13.0: both read the header {_KEY} (docs/engines.md).",
+)
+def routing_key_unchecked(subject: Subject) -> Iterator[Hit]:
+    for role, start in subject.launched(*ROUTERS):
+        for flag in ("--prefill-policy", "--policy"):
+            given = start.given(flag)
+            if given is not None and given.values and given.values[0] in _KEYED:
+                said = f"{flag} is {given.values[0]}, which keeps a conversation on an engine only by the header {_KEY}"
+                yield Hit(
+                    locations.argument(role, given), said, f"send {_KEY} with the ID of the conversation in each request"
+                )
+
+
+@rule(
+    "adapters-unroutable",
+    Severity.WARNING,
+    "The engines have LoRA adapters, but the router refuses the names of adapters",
+    ignored="A request with the model `<model>:<adapter>` gets 404 (with --service-discovery) or 503.",
+    evidence="Measured here with smg 1.13.0: it compares the field `model` with the model's own name only.",
+)
+def adapters_unroutable(subject: Subject) -> Iterator[Hit]:
+    with_adapters = [
+        engine
+        for engine, server in subject.launched("sglang")
+        if server.on("--enable-lora") or server.given("--lora-paths") is not None
+    ]
+    for role, _ in subject.launched(SMG):
+        if with_adapters:
+            said = f"{with_adapters[0].title} serves LoRA adapters, but smg accepts only the model's own name"
+            remedy = "use sglang-router 0.3.2, or select the adapter with lora_path in requests to /generate"
+            yield Hit(locations.arguments(role), said, remedy)
+
+
+RULES: tuple[Rule, ...] = (cache_aware_random, routing_key_unchecked, adapters_unroutable)

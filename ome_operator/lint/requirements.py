@@ -1,0 +1,265 @@
+"""Rules about what SGLang requires of combinations of flags, and about values that it replaces without a message."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from ome_operator.engines import requirements as data
+from ome_operator.engines.requirements import Condition, Requirement, requirements
+from ome_operator.lint import locations
+from ome_operator.lint.division import engines, locate
+from ome_operator.lint.finding import Hit, Location, Rule, Severity, rule
+from ome_operator.lint.launch import Launch, number
+from ome_operator.lint.sglang import Sizes
+from ome_operator.lint.subject import Role, Subject
+
+_SIZES: Mapping[str, tuple[Callable[[Sizes], int | None], str]] = {
+    "TP": (lambda found: found.tp, "--tp-size"),
+    "PP": (lambda found: found.pp, "--pp-size"),
+    "EP": (lambda found: found.ep, "--ep-size"),
+    "attention DP": (lambda found: found.attention_dp, "--attn-dp-size"),
+    "attention CP": (lambda found: found.attention_cp, "--attn-cp-size"),
+}
+"""Name of a size → how it is computed, and the flag that sets it."""
+_ALL_TO_ALL = "all-to-all"
+_BACKEND = "--moe-a2a-backend"
+_JSON = ("--json-model-override-args", "--model-loader-extra-config", "--kv-events-config")
+"""Flags whose value the parser accepts as text, and which the resolver reads as JSON."""
+
+
+class _Server(NamedTuple):
+    """A server whose flags and sizes are compared with conditions."""
+
+    start: Launch
+    found: Sizes
+
+    def value(self, name: str) -> str | None:
+        """Return the value of a flag or size as text; "" if it is not given and has no default. Return None if it is
+        unknown, because it depends on a variable.
+        """
+        if name in _SIZES:
+            size = _SIZES[name][0](self.found)
+            return None if size is None else str(size)
+        text = (self.found.backend or "none") if name in (_ALL_TO_ALL, _BACKEND) else self.start.text(name)
+        return None if "$" in text else text
+
+    def holds(self, name: str, wanted: Condition) -> bool | None:
+        """Return whether a condition holds; None if that is unknown."""
+        if wanted.kind in (data.ON, data.OFF):
+            return self.start.on(name) == (wanted.kind == data.ON)
+        if wanted.kind in (data.GIVEN, data.ABSENT):
+            given = name not in _SIZES and self.start.given(name) is not None
+            return given == (wanted.kind == data.GIVEN)
+        value = self.value(name)
+        if value is None:
+            return None
+        if not value:
+            return wanted.or_absent if wanted.kind == data.ONE_OF else None
+        if wanted.kind in (data.ONE_OF, data.NONE_OF):
+            return (value in wanted.words) == (wanted.kind == data.ONE_OF)
+        return self._compared(value, wanted)
+
+    def _compared(self, value: str, wanted: Condition) -> bool | None:
+        named = wanted.kind in (data.EQUALS, data.OTHER_THAN)
+        bound = self.value(" ".join(wanted.words)) if named else wanted.words[0]
+        here, there = _amount(value), _amount(bound or "")
+        if here is None or there is None:
+            return None
+        compared = {
+            data.EQUALS: here == there,
+            data.OTHER_THAN: here != there,
+            data.ABOVE: here > there,
+            data.AT_LEAST: here >= there,
+            data.AT_MOST: here <= there,
+        }
+        return compared[wanted.kind]
+
+    def applies(self, row: Requirement) -> bool:
+        """Return whether the check applies: all its conditions certainly hold."""
+        conditions = row.when or {name: Condition(data.GIVEN) for name in row.needs}
+        return all(self.holds(name, wanted) for name, wanted in conditions.items())
+
+    def written(self, name: str) -> str:
+        """Return a flag as it is set, or a size with its value."""
+        if name in _SIZES:
+            return f"{name} {self.value(name)}"
+        value = self.value(name)
+        switch = self.start.on(name) and not self.start.text(name)
+        return name if switch or not value else f"{name}={value}"
+
+
+def _amount(text: str) -> float | None:
+    whole = number(text)
+    if whole is not None:
+        return whole
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _wanted(name: str, wanted: Condition) -> str:
+    """Return what a condition asks for, behind the word `requires`."""
+    if wanted.kind == data.EQUALS:
+        return f"{name} equal to {' '.join(wanted.words)}"
+    if wanted.kind in (data.AT_LEAST, data.AT_MOST, data.ABOVE):
+        return f"{name} {wanted.kind} {wanted.words[0]}"
+    if wanted.kind == data.ONE_OF and not name.startswith("--"):
+        return f"{'an' if name == _ALL_TO_ALL else ''} {name} of {' or '.join(wanted.words)}".strip()
+    return f"{name}={' or '.join(wanted.words)}" if wanted.words else name
+
+
+def _told(server: _Server, row: Requirement, name: str, wanted: Condition) -> tuple[str, str]:
+    """Return what is wrong with a need that is not met, and the remedy."""
+    actual = server.value(name)
+    flag = _BACKEND if name == _ALL_TO_ALL else name
+    if not row.when:
+        bound = " ".join((wanted.kind, *wanted.words))
+        return f"{name} is {actual}, but has to be {bound}", f"write a value {bound}, or remove the flag"
+    # A need about a flag of `when` repeats it: `--a=x requires --a=y` says nothing that the value alone does not say.
+    subjects = [server.written(each) for each in row.when if each not in (name, _ALL_TO_ALL)] or [server.written(name)]
+    subject = " with ".join(subjects)
+    first = next((each for each in row.when if each.startswith("--") and each != name), name)
+    if wanted.kind == data.OTHER_THAN:
+        return f"{name} and {wanted.words[0]} are both {actual}", f"write another port for {name}"
+    if wanted.kind in (data.OFF, data.ABSENT, data.NONE_OF):
+        if name == _ALL_TO_ALL:
+            return f"{subject} works only with an all-to-all back end", f"add {_BACKEND}=deepep, or remove {first}"
+        return f"{subject} and {server.written(name)} exclude each other", "remove one of the two"
+    is_set = f"but it is {actual}" if actual else "which is not given"
+    said = f"{subject} requires {_wanted(name, wanted)}, {is_set}"
+    if name in _SIZES:
+        return said, f"change {_SIZES[name][1]}, or remove {first}"
+    value = f"={wanted.words[0]}" if wanted.kind == data.ONE_OF else " with a value" if wanted.words else ""
+    return said, f"write {flag}{value}, or remove {first}"
+
+
+@rule(
+    "requirement-missing",
+    Severity.ERROR,
+    "A flag requires or excludes another one",
+    ignored="The engine rejects its arguments and exits, so the group is recycled repeatedly.",
+    evidence="SGLang 0.5.23, arg_groups: each row of ome_operator/engines/data/requirements.yaml names the function that "
+    "rejects it.",
+)
+def requirement_missing(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        if start.version and start.version != data.VERSION:
+            continue
+        server = _Server(start, found)
+        for row in requirements():
+            for name, wanted in row.needs.items() if server.applies(row) else ():
+                if server.holds(name, wanted) is False or (wanted.kind == data.ONE_OF and _unset(server, name, wanted)):
+                    said, remedy = _told(server, row, name, wanted)
+                    yield Hit(_place(role, start, row, name), said, remedy)
+
+
+def _unset(server: _Server, name: str, wanted: Condition) -> bool:
+    return server.value(name) == "" and not wanted.or_absent
+
+
+def _place(role: Role, start: Launch, row: Requirement, name: str) -> Location:
+    return locate(role, start, *(each for each in (name, *row.when) if each.startswith("--")))
+
+
+@rule(
+    "json-invalid",
+    Severity.ERROR,
+    "The value of a flag is no valid JSON",
+    ignored="The engine exits with a JSONDecodeError after its parser has accepted the arguments.",
+    evidence="SGLang 0.5.23, configs/model_config.py, and kv_events.py: they read the text of the flag with json.loads.",
+)
+def json_invalid(subject: Subject) -> Iterator[Hit]:
+    for role, start, _ in engines(subject):
+        for flag in _JSON:
+            given = start.given(flag)
+            text = given.values[0] if given is not None and given.values else ""
+            if given is not None and text and "$" not in text and not _is_json(text):
+                yield Hit(locations.argument(role, given), f"{flag} is {text}", "write a JSON object, such as {}")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+class _Replaced(NamedTuple):
+    """A combination in which SGLang replaces a value."""
+
+    flag: str
+    holds: Callable[[Launch, Sizes], bool]
+    says: Callable[[Launch, Sizes], str]
+    remedy: str
+
+
+_SMALL = 1024
+"""Number of tokens of a prefill chunk of a rank below which prefill leaves a GPU partly idle; SGLang's own defaults are
+2,048 to 16,384."""
+
+
+def _chunk(start: Launch, found: Sizes) -> int | None:
+    """Return the chunk of each attention group; None if it is unset, unknown or not divided."""
+    chunk = start.whole("--chunked-prefill-size")
+    decode = start.text("--disaggregation-mode") == "decode"
+    if decode or chunk is None or chunk <= 0 or not found.attention_dp or found.attention_dp == 1:
+        return None
+    return chunk // found.attention_dp
+
+
+def _divided(start: Launch, found: Sizes) -> str:
+    return (
+        f"--chunked-prefill-size is {start.text('--chunked-prefill-size')} for all {found.attention_dp} attention groups "
+        f"together, so that each reads {_chunk(start, found)} tokens of prompts in a step"
+    )
+
+
+_REPLACED = (
+    _Replaced(
+        "--enable-dp-attention",
+        lambda start, found: start.on("--enable-dp-attention") and found.attention_dp == 1,
+        lambda start, found: "--enable-dp-attention without a size is the same as no DP attention",
+        "write --attn-dp-size with the number of attention groups, or remove the flag",
+    ),
+    _Replaced(
+        "--chunked-prefill-size",
+        lambda start, found: _chunk(start, found) == 0,
+        lambda start, found: f"{_divided(start, found)}: prefill is not divided into chunks at all",
+        "write at least 1024 tokens for each attention group",
+    ),
+    _Replaced(
+        "--chunked-prefill-size",
+        lambda start, found: 0 < (_chunk(start, found) or 0) < _SMALL,
+        _divided,
+        "write the number of tokens of a group times the number of groups",
+    ),
+    _Replaced(
+        "--disable-radix-cache",
+        lambda start, found: (
+            start.on("--disable-radix-cache")
+            and start.text("--disaggregation-mode") == "decode"
+            and start.on("--disaggregation-decode-enable-radix-cache")
+        ),
+        lambda start, found: "--disaggregation-decode-enable-radix-cache turns on what --disable-radix-cache turns off",
+        "remove one of the two flags",
+    ),
+)
+
+
+@rule(
+    "value-replaced",
+    Severity.WARNING,
+    "The engine replaces a value without a message",
+    ignored="The engine runs with another setting than the arguments state, and its log does not say so.",
+    evidence="SGLang 0.5.23, arg_groups: parallel_hook.py and pd_disaggregation_hook.py; asked of its own resolver.",
+)
+def value_replaced(subject: Subject) -> Iterator[Hit]:
+    for role, start, found in engines(subject):
+        for row in _REPLACED:
+            if row.holds(start, found):
+                yield Hit(locate(role, start, row.flag), row.says(start, found), row.remedy)
+
+
+RULES: tuple[Rule, ...] = (requirement_missing, json_invalid, value_replaced)

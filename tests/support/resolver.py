@@ -1,0 +1,214 @@
+"""Command lines of SGLang, and what SGLang's own resolver says about them: the checks that run after its parser and before
+it reads weights.
+
+`tests/data/resolver.yaml` is the record of version 0.5.23. `python -m tests.support.resolver` writes it where sglang is
+installed.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from ome_operator.cookbook.library import published_config
+from ome_operator.engines import requirements as data
+from ome_operator.engines.flags import command_line
+from ome_operator.engines.requirements import Condition, Requirement, requirements
+
+RECORD = Path(__file__).parents[1] / "data/resolver.yaml"
+MODEL = "moonshotai/Kimi-K2-Instruct"
+BASE = ("--tp-size=8", "--trust-remote-code", "--device=cuda")
+"""A server of 8 GPUs. The resolver asks for no GPU; what it would read from one has the values of no GPU."""
+FLAGS = {
+    "TP": "--tp-size",
+    "PP": "--pp-size",
+    "EP": "--ep-size",
+    "attention DP": "--attn-dp-size",
+    "attention CP": "--attn-cp-size",
+    "all-to-all": "--moe-a2a-backend",
+}
+"""Name of a size or back end in requirements.yaml → the flag that sets it."""
+OTHER = {
+    "--disaggregation-mode": "prefill",
+    "--moe-a2a-backend": "deepep",
+    "--eplb-algorithm": "deepseek",
+    "--moe-runner-backend": "triton",
+    "--speculative-algorithm": "NGRAM",
+    "--kv-canary": "none",
+    "--device": "cuda",
+    "--load-publish-endpoint": "auto",
+    "--flashinfer-a2a-dispatch-type": "bf16",
+}
+"""Flag → a value that is not among those of a condition `one of`, or that a condition `none of` accepts."""
+SAMPLES = {
+    "--kv-events-config": '{"publisher":"zmq","endpoint":"tcp://*:5557"}',
+    "--watermark-config": "{}",
+    "--min-free-slots-delay": "1",
+    "--cp-strategy": "interleave",
+    "--elastic-ep-backend": "nixl",
+    "--elastic-ep-join-mode": "recover",
+    "--hicache-storage-backend": "file",
+    "--speculative-algorithm": "EAGLE",
+    "--speculative-draft-model-path": "/draft",
+    "--speculative-draft-sink-size": "4",
+    "--speculative-draft-window-size": "128",
+    "--ssl-keyfile": "/etc/hostname",
+    "--ssl-certfile": "/etc/hostname",
+    "--ssl-ca-certs": "/etc/hostname",
+    "--sidecar-args": "[]",
+    "--sidecar": "true",
+    "--grpc-port": "9000",
+    "--api-key": "k",
+    "--admin-api-key": "k",
+    "--max-ep-size": "8",
+    "--export-metrics-to-file-dir": "/tmp",
+    "--return-aux-hidden-state-layer-ids": "1",
+}
+"""Flag → a value for the conditions `given` and `absent`."""
+
+PROGRAM = r"""
+import contextlib, io, json, logging, os, sys, traceback
+os.environ.pop("SGLANG_USE_CPU_ENGINE", None)  # of images without GPUs
+logging.disable(logging.CRITICAL)
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    from sglang.srt.server_args import prepare_server_args
+    import sglang.srt.arg_groups.pipeline
+def resolve(words):
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            args = prepare_server_args(words)
+            args.resolve_once()
+            args.check_server_args()
+    except SystemExit:
+        return "parser"
+    except BaseException as error:
+        return "%s, %s" % (type(error).__name__, os.path.basename(traceback.extract_tb(error.__traceback__)[-1].filename))
+    return ""
+def apart(words):  # a resolver sets environment variables, so each line has a process of its own
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(there, resolve(words).encode())
+        os._exit(0)
+    os.close(there)
+    with os.fdopen(here) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+folder, lines = sys.argv[1], json.loads(sys.stdin.read())
+print(json.dumps([apart(["--model-path=" + folder, *words]) for words in lines]))
+"""
+"""Reads lists of words on stdin, and prints for each list "" or the exception and the file that raises it."""
+
+
+def lines() -> list[str]:
+    """Return all command lines: those of the file, and those that the rows of requirements.yaml break and meet."""
+    written = [str(line) for line in (record() or {})]
+    return list(dict.fromkeys([*written, *(line for row in requirements() for line in (*broken(row), *met(row)))]))
+
+
+def record() -> Mapping[str, str]:
+    """Return the record: each command line → "" or how SGLang 0.5.23 refuses it."""
+    return yaml.safe_load(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+
+
+def broken(row: Requirement) -> Iterator[str]:
+    """Yield a command line for each need of a row in which only that need is not met."""
+    for name in row.needs:
+        words = [word for each, wanted in _when(row) for word in holding(each, wanted)]
+        for each, wanted in row.needs.items():
+            words += breaking(each, wanted) if each == name else holding(each, wanted)
+        yield _line(words)
+
+
+def met(row: Requirement) -> Iterator[str]:
+    """Yield a command line in which all needs of a row are met, unless its needs contradict its conditions."""
+    if not row.when.keys() & row.needs.keys():
+        needs = [word for each, wanted in row.needs.items() for word in holding(each, wanted)]
+        yield _line([word for each, wanted in _when(row) for word in holding(each, wanted)] + needs)
+
+
+def _when(row: Requirement) -> Iterator[tuple[str, Condition]]:
+    yield from row.when.items()
+
+
+def _line(words: Sequence[str]) -> str:
+    """Return the words as a line; the last word of a flag that is given twice counts, as for argparse."""
+    last = {word.partition("=")[0]: word for word in words}
+    return " ".join(last.values())
+
+
+def _default(flag: str) -> str:
+    default = command_line(f"sglang-{data.VERSION}").flags[flag].default
+    return "" if default is None else str(default)
+
+
+def holding(name: str, wanted: Condition) -> list[str]:
+    """Return words with which a condition holds."""
+    flag = FLAGS.get(name, name)
+    if wanted.kind in (data.OFF, data.ABSENT) or wanted.or_absent:
+        return []
+    if wanted.kind == data.ON:
+        return [flag]
+    if wanted.kind == data.GIVEN:
+        return [f"{flag}={SAMPLES[flag]}"]
+    if wanted.kind == data.ONE_OF:
+        return [] if _default(flag) in wanted.words else [f"{flag}={wanted.words[0]}"]
+    if wanted.kind == data.NONE_OF:
+        return [] if _default(flag) not in ("", *wanted.words) else [f"{flag}={OTHER[flag]}"] if flag in OTHER else []
+    if wanted.kind == data.EQUALS:
+        return [f"{flag}={'8' if wanted.words == ('TP',) else '2'}"]
+    if wanted.kind == data.OTHER_THAN:
+        return [f"{flag}={SAMPLES[flag]}"]
+    return [f"{flag}={int(wanted.words[0]) + (wanted.kind == data.ABOVE)}"]
+
+
+def breaking(name: str, wanted: Condition) -> list[str]:
+    """Return words with which a condition does not hold."""
+    flag = FLAGS.get(name, name)
+    if wanted.kind in (data.ON, data.GIVEN):
+        return []
+    if wanted.kind == data.OFF:
+        return [flag]
+    if wanted.kind == data.ABSENT:
+        return [f"{flag}={SAMPLES[flag]}"]
+    if wanted.kind == data.ONE_OF:
+        return [f"{flag}={OTHER[flag]}"] if OTHER.get(flag, "") not in ("", *wanted.words) else []
+    if wanted.kind == data.NONE_OF:
+        return [f"{flag}={wanted.words[0]}"]
+    if wanted.kind == data.EQUALS:
+        return []
+    if wanted.kind == data.OTHER_THAN:
+        return [f"{flag}={_default(wanted.words[0])}"]
+    step = {data.AT_LEAST: -1, data.AT_MOST: 1, data.ABOVE: 0}[wanted.kind]
+    return [f"{flag}={int(wanted.words[0]) + step}"]
+
+
+def ask(python: Sequence[str], folder: str, asked: Sequence[str]) -> dict[str, str]:
+    """Return what the resolver of a Python says about each line. `folder` contains the model's config.json."""
+    given = json.dumps([[*BASE, *line.split()] for line in asked])
+    done = subprocess.run(
+        [*python, "-W", "ignore", "-c", PROGRAM, folder], input=given, capture_output=True, text=True, check=True
+    )
+    return dict(zip(asked, json.loads(done.stdout), strict=True))
+
+
+def write(python: Sequence[str], folder: Path, seen: str) -> None:
+    """Write the record. `folder` is this process's path of the model, and `seen` that of the Python that is asked."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(published_config(MODEL)), encoding="utf-8")
+    said = ask(python, seen, lines())
+    head = f"""\
+# What the resolver of SGLang {data.VERSION} says about command lines for {MODEL}
+# with {" ".join(BASE)}: "" if it accepts them, otherwise the exception and the file that raises it.
+# `python -m tests.support.resolver` writes this file. Lines that are added by hand keep their place, and those of
+# requirements.yaml follow.
+"""
+    RECORD.write_text(head + yaml.safe_dump(said, sort_keys=False, width=500), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write([sys.executable], Path("/tmp/resolver-model"), "/tmp/resolver-model")
