@@ -43,7 +43,7 @@ RULES: tuple[Rule, ...] = (
         "kind-unknown",
         "The operator has no kind of this name, or not in this version",
         ignored="`kubectl apply` fails with `no matches for kind`, or another operator reads the object.",
-        evidence="The CRDs in crds/.",
+        evidence="The kinds of the CRDs in crds/.",
     ),
     _rule(
         "object-twice",
