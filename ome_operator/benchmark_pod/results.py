@@ -10,6 +10,7 @@ from typing import Any
 
 from ome_operator.benchmark_pod.inside import CUT
 from ome_operator.util.untrusted_json import PARSE_ERRORS
+from ome_operator.util.visible import visible
 
 Json = dict[str, Any]
 SUMMARY_BYTES = 4096
@@ -95,7 +96,8 @@ def _errors(messages: Iterable[str]) -> list[Json]:
     traceback.
     """
     lines = Counter(
-        ([line.strip() for line in message.splitlines() if line.strip()] or [""])[-1][:_SAID] for message in messages
+        visible(([line.strip() for line in message.splitlines() if line.strip()] or [""])[-1][:_SAID])[:_SAID]
+        for message in messages
     )
     return [{"error": line, "count": count} for line, count in lines.most_common(5)]
 
@@ -106,8 +108,8 @@ def failed(found: Json) -> bool:
 
 
 def summary(found: Json, place: str) -> str:
-    """Return the BenchmarkReport as JSON. If it would be too long, it contains only the first runs. `place` is the
-    location of the complete results.
+    """Return the BenchmarkReport as JSON. If it would be too long, it contains only the first runs, and if necessary cut
+    texts. `place` is the location of the complete results.
     """
     rows = [_row(run) for run in found["runs"]]
     best = max(found["runs"], key=lambda run: run["metrics"].get("output_throughput") or 0.0)
@@ -118,8 +120,12 @@ def summary(found: Json, place: str) -> str:
         "output": place,
         **({"error": errors[0]} if errors else {}),
     }
-    while len(text := json.dumps({**totals, "results": rows}).encode()) > SUMMARY_BYTES and rows:
-        rows.pop()
+    while len(text := json.dumps({**totals, "results": rows}).encode()) > SUMMARY_BYTES:
+        if rows:
+            rows.pop()
+        else:
+            longest = max(("output", "error", "scenario"), key=lambda name: len(json.dumps(totals.get(name, ""))))
+            totals[longest] = f"{totals[longest][: len(totals[longest]) // 2]}…"
     return text.decode()
 
 

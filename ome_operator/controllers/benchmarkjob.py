@@ -25,6 +25,8 @@ LOOK_S = 15.0
 event of the Job."""
 SOON_S = 2.0
 """Seconds after which a new Job should have a pod, or a reason why the pod is missing."""
+PODS = 8
+"""Maximum number of pods of a Job that are read. A Job has one; a tenant may give other pods its label."""
 WAIT_S = 60.0
 """Seconds until a waiting BenchmarkJob is reconciled again if nothing happens."""
 
@@ -59,7 +61,7 @@ class BenchmarkJobReconciler(StatusReconciler):
         pods: list[Manifest] = []
         if made is not None and not benchmark_status.is_final(resource.status):
             selector = f"batch.kubernetes.io/controller-uid={made.uid}"  # a former Job of this name may have left pods
-            pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector)
+            pods = await self._client.list_objects("Pod", resource.ref.namespace, label_selector=selector, limit=PODS)
             if not pods and (message := (await self._failures.of(resource.ref.namespace)).get(made.uid)):
                 why = Why(Reason.PODS_REFUSED, message)
             if benchmark_status.pod_progress(pods).reason == Reason.CONTAINER_CREATING:

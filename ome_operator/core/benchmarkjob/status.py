@@ -15,6 +15,8 @@ from ome_operator.core.reasons import ADVICE, COMPLETE, Reason, Why
 from ome_operator.core.resolve.ignored_fields import ignored
 from ome_operator.core.status import conditions as cond
 
+LARGEST = 2**63
+"""The API server accepts integers below this number. The number of requests is what a pod of the tenant reports."""
 COMPLETED, FAILED, RUNNING, PENDING = "Completed", "Failed", "Running", "Pending"
 
 
@@ -56,12 +58,15 @@ def pod_progress(pods: Iterable[Mapping[str, Any]]) -> PodProgress:
 
 def _report(text: str) -> BenchmarkReport | None:
     """Return the parsed summary. Return None if the container ended before it wrote a summary, so that the message
-    contains log lines instead.
+    contains log lines instead, or if a number in it is too large for the API server.
     """
     try:
-        return BenchmarkReport.model_validate_json(text, by_alias=True, by_name=False)
+        found = BenchmarkReport.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError:
         return None
+    rows = (found, *(found.results or ()))
+    numbers = (number for row in rows for number in (row.concurrency, row.requests, row.failed, row.unfinished))
+    return found if all(abs(number or 0) < LARGEST for number in numbers) else None
 
 
 def benchmark_status(

@@ -31,6 +31,11 @@ _FORMS = {
 }
 DIGITS = 9
 """Maximum number of digits of a number of tokens. No model accepts a billion tokens."""
+MOST_RUNS = 256
+"""Maximum number of runs of a job: scenarios times numbers of concurrent requests. The containers get all runs in an
+environment variable, for which Linux has 128 KiB."""
+BLANKS = 40
+"""Maximum number of blanks in a scenario. The containers get the scenario as it is written."""
 LEVELS = 100
 """Maximum nesting of lists and maps in a request, so that every JSON parser can read the request."""
 
@@ -71,6 +76,11 @@ def runs(spec: BenchmarkSpec, dataset: str) -> tuple[Run, ...]:
     if spec.max_requests_per_iteration < 1 or spec.max_time_per_iteration < 1:
         raise _refused("spec.maxRequestsPerIteration and spec.maxTimePerIteration (minutes) must be 1 or more")
     in_flight = tuple(spec.num_concurrency or CONCURRENCY)
+    if len(scenarios) * len(in_flight) > MOST_RUNS:
+        raise _refused(
+            f"spec.trafficScenarios and spec.numConcurrency: {len(scenarios)} scenarios at {len(in_flight)} numbers of "
+            f"concurrent requests are more than {MOST_RUNS} runs: divide them among several BenchmarkJobs"
+        )
     if any(number < 1 for number in in_flight):
         raise _refused("spec.numConcurrency: every number of requests in flight must be 1 or more")
     result = []
@@ -104,7 +114,7 @@ def _shaped(scenario: str, requests: int) -> tuple[tuple[str, ...], Lengths | No
     form = scenario[:1]
     match = _FORMS[form].fullmatch(scenario.replace(" ", "")) if form in _FORMS else None
     field = f"spec.trafficScenarios: {_cut(scenario)!r}"
-    if match is None:
+    if match is None or len(scenario) - len(scenario.replace(" ", "")) > BLANKS:
         raise _refused(
             f"{field} is not supported: write D(in,out), N(mean,sd)/(mean,sd), "
             "U(min,max)/(min,max), P(prefix,suffix)/out, dataset or gsm8k"

@@ -118,3 +118,15 @@ def test_a_plot() -> None:
     assert plot("t", [("a", [])]) is None
     alone = plot("t", [("a", [(4, 0.0)])])
     assert alone is not None and len(alone.lines[0].points) == 1
+
+
+@pytest.mark.parametrize("text", ["x" * 9_000, "😀" * 9_000, "\ud800" * 9_000, "\x1b[2J" * 2_000])
+def test_a_summary_fits_whatever_a_server_or_a_user_writes(text: str) -> None:
+    """The kubelet cuts a longer message, and half a JSON text is no result."""
+    written = text.encode("utf-8", "replace").decode()
+    found = results(plan((written, 1)), {0: outcome(0, (text,))})
+    said = summary(found, f"s3://{written}")
+    assert len(said.encode()) <= SUMMARY_BYTES
+    report = BenchmarkReport.model_validate_json(said, by_alias=True, by_name=False)
+    assert report.failed == 1 and report.error and report.error.isprintable()
+    rendered(found).encode()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ome_operator.core.benchmarkjob.status import benchmark_status, is_final, started, unreadable
+from ome_operator.core.benchmarkjob.status import _report, benchmark_status, is_final, started, unreadable
 from ome_operator.core.observed import from_api
 from ome_operator.core.observed.objects import Child
 from ome_operator.core.reasons import NOTHING, Why
@@ -134,3 +134,12 @@ def test_an_object_that_cannot_be_read() -> None:
     ended = said(jobs.job(), made("Complete"), pod(GOOD))
     after = unreadable(ended, 4, Why("InvalidSpec", "spec.task is missing: set it"), NOW)
     assert (after["state"], complete(after), after["report"]) == ("Completed", ("True", "Completed"), ended["report"])
+
+
+@pytest.mark.parametrize("number", [2**63, 10**400, -(2**63)])
+def test_a_number_that_the_api_server_refuses_is_no_report(number: int) -> None:
+    """The status would be refused again and again."""
+    row = {"scenario": "D(1,1)", "concurrency": 1, "requests": 1}
+    for text in ({**row, "requests": number}, {**row, "results": [{**row, "failed": number}]}):
+        assert _report(json.dumps(text)) is None
+    assert _report(json.dumps({**row, "results": [row]})) is not None

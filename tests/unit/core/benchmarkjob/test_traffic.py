@@ -1,10 +1,14 @@
 """Tests of the requests that are sent: genai-bench's scenarios as arguments of SGLang's benchmark."""
 
+import time
 from typing import Any
 
 import pytest
 
-from ome_operator.core.benchmarkjob.traffic import CONCURRENCY, SCENARIOS, Lengths, body, params, runs
+from ome_operator.core.benchmarkjob.job import PLAN, Images
+from ome_operator.core.benchmarkjob.job import job as job_of
+from ome_operator.core.benchmarkjob.target import NATIVE, ServerUnderTest
+from ome_operator.core.benchmarkjob.traffic import CONCURRENCY, MOST_RUNS, SCENARIOS, Lengths, body, params, runs
 from ome_operator.core.problem import ProblemError
 from tests.unit.core.benchmarkjob import jobs
 
@@ -111,3 +115,30 @@ def test_parameters_are_json_where_they_are_json() -> None:
     found = params(jobs.job(additionalRequestParams=given).spec)
     assert [found[name] for name in "abcdg"] == [None, 1, "x", {"e": [1]}, "9" * 5000]
     assert found["f"] is not None
+
+
+def test_a_job_has_a_bounded_number_of_runs() -> None:
+    """A spec of 20 kB with 1,000 scenarios at 1,000 numbers of requests blocked the operator for a minute, and one with
+    3,000 of each took more memory than its container has.
+    """
+    for scenarios, numbers in ((1_000, 1_000), (100_000, 100_000), (MOST_RUNS + 1, 1), (1, MOST_RUNS + 1)):
+        spec = jobs.job(trafficScenarios=["D(1,1)"] * scenarios, numConcurrency=[1] * numbers).spec
+        begin = time.process_time()
+        with pytest.raises(ProblemError, match="divide them among several BenchmarkJobs"):
+            runs(spec, "")
+        assert time.process_time() - begin < 0.1
+    assert len(runs(jobs.job(trafficScenarios=["D(1,1)"] * MOST_RUNS, numConcurrency=[1]).spec, "")) == MOST_RUNS
+
+
+def test_as_many_runs_as_a_job_may_have_fit_into_a_variable() -> None:
+    """Linux does not start a program with a variable of more than 128 KiB."""
+    scenario = "N(123456789,123456789)/(123456789,123456789)"
+    spec = {"trafficScenarios": [scenario] * MOST_RUNS, "numConcurrency": [123456]}
+    made = job_of(jobs.job(**spec), ServerUnderTest("http://x", NATIVE, "", "/mnt/models/tiny"), Images("sglang", "tools"))
+    (plan,) = (item["value"] for item in made["spec"]["template"]["spec"]["containers"][0]["env"] if item["name"] == PLAN)
+    assert len(plan) < 128 * 1024 - len(PLAN)
+
+
+def test_a_long_scenario_is_refused() -> None:
+    with pytest.raises(ProblemError, match="is not supported"):
+        runs(jobs.job(trafficScenarios=[f"D(1,{' ' * 100_000}1)"]).spec, "")
