@@ -14,7 +14,7 @@ from ome_operator.adopt.steps import Steps
 from ome_operator.api.kinds import KINDS, Kind
 from ome_operator.core.observed import from_api
 from ome_operator.kube.client import Client, Manifest
-from ome_operator.kube.errors import NotServed
+from ome_operator.kube.errors import Conflict, NotServed
 from ome_operator.settings import Settings
 
 CONTROLLER = "control-plane=ome-controller-manager"
@@ -31,8 +31,11 @@ FINALIZERS = frozenset(
 )
 """The finalizers that OME adds to its objects. Other finalizers are not removed."""
 
-SHOWN = 5
-"""Maximum number of names that one line lists."""
+CLOCKS = timedelta(minutes=1)
+"""Maximum difference between the clocks of this machine and of the API server. An entry of managedFields that is further in
+the future was made up."""
+SHOWN, LONGEST = 5, 200
+"""Maximum number of names that one line lists, and maximum number of characters of a name."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ async def adopt(client: Client, steps: Steps, wishes: Permissions) -> None:
     bodies = {kind.kind: await _objects(client, kind) for kind, _ in own if kind.group == keys.GROUP}
     if not await _stopped(client, steps, bodies.get("InferenceService", ()), wishes.force):
         return
-    await webhooks.remove(client, steps)
+    await webhooks.remove(client, steps, wishes.yes)
     if not _nothing_lost(steps, own, bodies, wishes.yes):
         return
     for kind, live in own:
@@ -109,7 +112,8 @@ def _recent(services: Iterable[Manifest]) -> str:
     now = datetime.now(UTC)
     for service in services:
         for manager, when in from_api.status_writers(service):
-            if (since := now - when) < timedelta(seconds=Settings().foreign_writer_pause):
+            # Whoever may write the service can also write the time of such an entry.
+            if -CLOCKS < (since := now - when) < timedelta(seconds=Settings().foreign_writer_pause):
                 return f"{manager} wrote the status of {_name(service)} {max(since, timedelta()).seconds} s ago"
     return ""
 
@@ -190,17 +194,19 @@ async def _finalizers(client: Client, steps: Steps, bodies: dict[str, list[Manif
                 if not yes and not steps.dry_run:
                     steps.leave(f"{description}: pass --yes to do so")
                     continue
-            await steps.change(description, partial(_release, client, kind, body))
+            await steps.change(description, partial(_release, client, kind, body, yes))
     if not any_found:
         steps.fine("no finalizers of OME")
 
 
-async def _release(client: Client, kind: str, body: Manifest) -> None:
+async def _release(client: Client, kind: str, body: Manifest, yes: bool) -> None:
     """Replace the finalizers of an object by those that are not OME's. Raises Conflict if another client writes the
-    object at the same time.
+    object at the same time, or has deleted it since it was listed and its deletion requires `yes`.
     """
     namespace, name, uid = body["metadata"].get("namespace", ""), body["metadata"]["name"], body["metadata"]["uid"]
     live = await client.get(kind, namespace, name)
+    if live["metadata"].get("deletionTimestamp") and not yes:
+        raise Conflict(f"{kind} {_name(body)} was deleted meanwhile")
     kept = [finalizer for finalizer in live["metadata"].get("finalizers") or () if finalizer not in FINALIZERS]
     patch = {"metadata": {"finalizers": kept, "resourceVersion": live["metadata"]["resourceVersion"]}}
     await client.patch_merge(kind, namespace, name, uid, patch)
@@ -213,4 +219,4 @@ def _name(body: Manifest) -> str:
 
 def _listed(names: list[str]) -> str:
     more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(name[:LONGEST] for name in names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -47,18 +47,26 @@ class OldObject:
         return f"{self.kind} {self.name}"
 
 
-async def old_objects(client: Client) -> dict[str, list[OldObject]]:
-    """Return service UID -> the objects that the InferenceService controls and that this operator did not create."""
-    result: dict[str, list[OldObject]] = {}
+async def old_objects(client: Client) -> dict[tuple[str, str], list[OldObject]]:
+    """Return (namespace, service UID) -> the objects that the InferenceService controls and that this operator did not
+    create. An object of another namespace may name a service as its owner, too, but does not belong to it.
+    """
+    result: dict[tuple[str, str], list[OldObject]] = {}
     for kind in (*SCALERS, *WORKLOADS, *REST):
         resource = RESOURCES[kind]
         if kind in OPTIONAL and resource.plural not in await client.served(resource.api_version):
             continue
         for metadata in await client.list_metadata(kind):
             owner = controller(metadata)
-            if owner is not None and owner.get("kind") == "InferenceService" and not _is_own(metadata):
-                result.setdefault(str(owner.get("uid")), []).append(OldObject(kind, metadata))
+            if owner is not None and is_service(owner) and not _is_own(metadata):
+                result.setdefault((metadata["namespace"], str(owner.get("uid"))), []).append(OldObject(kind, metadata))
     return result
+
+
+def is_service(owner: Mapping[str, Any]) -> bool:
+    """Return whether an owner reference names an InferenceService of OME. KServe has a kind of the same name."""
+    group, _, _ = str(owner.get("apiVersion")).partition("/")
+    return (group, owner.get("kind")) == (keys.GROUP, "InferenceService")
 
 
 def _is_own(metadata: Mapping[str, Any]) -> bool:
@@ -88,33 +96,35 @@ class Handover:
     """The handover of one service."""
 
     def __init__(self, client: Client, steps: Steps, metadata: Mapping[str, Any], old: list[OldObject]) -> None:
-        self._client, self._steps = client, steps
+        self._client, self._steps, self._poll = client, steps, POLL_SECONDS
         self._namespace, self._service, self._uid = metadata["namespace"], metadata["name"], metadata["uid"]
         self._writers = sorted({name for name, _ in status_writers({"metadata": metadata})})
         self._moving = [object_ for object_ in old if is_taken_over(self._service, object_)]
         self._going = [object_ for object_ in old if not is_taken_over(self._service, object_)]
-        self._where = f"{self._namespace}/{self._service}"
+        self.where = f"{self._namespace}/{self._service}"
+        """Namespace and name of the service."""
 
-    async def run(self, *, replace: bool, patience: float) -> None:
+    async def run(self, *, replace: bool, patience: float, poll: float = POLL_SECONDS) -> None:
         """Wait for the new slice, take over the names, and remove the old workloads. If `replace` is true, the old
-        workloads are removed first, before the new slice is ready. `patience` is the maximum wait in seconds.
+        workloads are removed first, before the new slice is ready. `patience` is the maximum wait in seconds, `poll` the
+        seconds between two checks.
         """
-        steps = self._steps
+        steps, self._poll = self._steps, poll
         if not self._moving and not self._going and not self._writers:
-            steps.fine(f"{self._where}: no objects of OME are left")
+            steps.fine(f"{self.where}: no objects of OME are left")
             return
         if replace:
-            steps.note(f"{self._where}: the service is down until its new pods are ready")
+            steps.note(f"{self.where}: the service is down until its new pods are ready")
         elif not await self._wait_until_ready(patience):
             return
         for object_ in self._moving:
-            await steps.change(f"{self._where}: take over {object_} without recreating it", partial(self._take, object_))
+            await steps.change(f"{self.where}: take over {object_} without recreating it", partial(self._take, object_))
         if not replace and not steps.dry_run and not await self._services_select_new_pods():
-            steps.leave(f"{self._where}: the operator did not update Service {self._service}, so the old workloads are kept")
+            steps.leave(f"{self.where}: the operator did not update Service {self._service}, so the old workloads are kept")
             return
         await self._remove(drain=not replace)
         if self._writers:
-            description = f"{self._where}: mark the status fields of {', '.join(self._writers)} for removal"
+            description = f"{self.where}: mark the status fields of {', '.join(self._writers)} for removal"
             await steps.change(description, self._take_status)
 
     async def _wait_until_ready(self, patience: float) -> bool:
@@ -125,21 +135,21 @@ class Handover:
         while True:
             reason = pending_reason(await self._client.get("InferenceService", self._namespace, self._service))
             if not reason:
-                self._steps.fine(f"{self._where}: the new pods are ready")
+                self._steps.fine(f"{self.where}: the new pods are ready")
                 return True
             if self._steps.dry_run:
-                self._steps.note(f"{self._where}: would wait until its new pods are ready ({reason})")
+                self._steps.note(f"{self.where}: would wait until its new pods are ready ({reason})")
                 return True
             if reason != reported:
-                self._steps.note(f"{self._where}: {reason}")
+                self._steps.note(f"{self.where}: {reason}")
                 reported = reason
             if time.monotonic() >= end:
                 self._steps.leave(
-                    f"{self._where}: not ready within {patience:.0f} s, and nothing was removed. If the cluster has no "
+                    f"{self.where}: not ready within {patience:.0f} s, and nothing was removed. If the cluster has no "
                     "capacity for old and new pods at the same time, pass --replace to remove the old pods first"
                 )
                 return False
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(self._poll)
 
     async def _take(self, object_: OldObject) -> None:
         """Take an object over. The object is read again before, because controllers write statuses all the time."""
@@ -177,7 +187,7 @@ class Handover:
         ordered = sorted(self._going, key=lambda object_: (order[object_.kind], object_.name != router, object_.name))
         for object_ in ordered:
             delete = partial(self._client.delete, object_.kind, self._namespace, object_.name, object_.metadata["uid"])
-            done = await self._steps.change(f"{self._where}: remove {object_}", delete)
+            done = await self._steps.change(f"{self.where}: remove {object_}", delete)
             if done and drain and (object_.kind, object_.name) == ("Deployment", router):
                 await self._until(self._drained)
 
@@ -190,7 +200,7 @@ class Handover:
         while not await condition():
             if time.monotonic() >= end:
                 return False
-            await asyncio.sleep(POLL_SECONDS / 4)
+            await asyncio.sleep(self._poll / 4)
         return True
 
 

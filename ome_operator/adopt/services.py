@@ -1,28 +1,54 @@
-"""Hand services over to the operator, one after another."""
+"""Hand services over to the operator: in each namespace one after another."""
 
+import asyncio
 from collections.abc import Sequence
 
-from ome_operator.adopt.handover import Handover, old_objects
+from ome_operator.adopt.handover import POLL_SECONDS, Handover, is_service, old_objects
 from ome_operator.adopt.steps import Steps
 from ome_operator.kube.client import Client
+from ome_operator.kube.errors import KubeError
+
+AT_ONCE = 10
+"""Number of namespaces that are polled every POLL_SECONDS. With more namespaces the pause is longer."""
 
 
 async def hand_over(client: Client, steps: Steps, wanted: Sequence[str], *, replace: bool, patience: float) -> None:
-    """Hand over the services with these names (`namespace/name`), or all services if `wanted` is empty. A service that
-    cannot be handed over is skipped, and the next service follows.
+    """Hand over the services with these names (`namespace/name`), or all services if `wanted` is empty.
+
+    The services of a namespace follow each other; a service that cannot be handed over is skipped after `patience` seconds.
+    Namespaces do not wait for each other, because each service that does not start would delay all others by its patience.
     """
     services = {f"{item['namespace']}/{item['name']}": item for item in await client.list_metadata("InferenceService")}
     old = await old_objects(client)
+    waiting: dict[str, list[Handover]] = {}
     for name in wanted or sorted(services):
+        namespace = name.partition("/")[0]
         metadata = services.get(name)
         if metadata is None:
             steps.leave(f"InferenceService {name} does not exist")
         elif metadata.get("deletionTimestamp"):
             steps.leave(f"{name} is being deleted")
         else:
-            await Handover(client, steps, metadata, old.get(metadata["uid"], [])).run(replace=replace, patience=patience)
+            handover = Handover(client, steps, metadata, old.get((namespace, metadata["uid"]), []))
+            waiting.setdefault(namespace, []).append(handover)
+
+    async def one_after_another(handovers: list[Handover]) -> None:
+        for handover in handovers:
+            try:
+                await handover.run(replace=replace, patience=patience, poll=POLL_SECONDS * max(1.0, len(waiting) / AT_ONCE))
+            except KubeError as error:  # of a single service, which somebody may have deleted meanwhile
+                steps.leave(f"{handover.where}: {error}")
+
+    async with asyncio.TaskGroup() as group:
+        for handovers in waiting.values():
+            group.create_task(one_after_another(handovers))
+    await _ingresses(client, steps)
+
+
+async def _ingresses(client: Client, steps: Steps) -> None:
+    """Report the Ingresses of OME, which are kept."""
     for item in await client.list_metadata("Ingress"):
-        owner = next((ref for ref in item.get("ownerReferences") or () if ref.get("kind") == "InferenceService"), None)
+        owner = next((ref for ref in item.get("ownerReferences") or () if is_service(ref)), None)
         if owner is not None:
             description = f"Ingress {item['namespace']}/{item['name']}"
             steps.note(

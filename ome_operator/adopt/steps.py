@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ome_operator.kube.errors import Conflict, KubeError, NotFound
+from ome_operator.util.visible import visible
 
 
 class Steps:
@@ -16,6 +17,12 @@ class Steps:
         self.left = 0
         """Number of steps that are left to the user. If it is not 0, the adoption is incomplete."""
 
+    def _tell(self, line: str) -> None:
+        """Report a line. Field names, messages and URLs in it may be those of other users, so control characters are made
+        visible.
+        """
+        self._say(visible(line))
+
     @property
     def dry_run(self) -> bool:
         """Whether changes are only reported and not written."""
@@ -23,26 +30,26 @@ class Steps:
 
     def fine(self, what: str) -> None:
         """Report that nothing has to be done."""
-        self._say(f"ok     {what}")
+        self._tell(f"ok     {what}")
 
     def note(self, what: str) -> None:
         """Report information for the user."""
-        self._say(f"note   {what}")
+        self._tell(f"note   {what}")
 
     def leave(self, what: str) -> None:
         """Report a problem that only the user can decide or repair."""
         self.left += 1
-        self._say(f"LEFT   {what}")
+        self._tell(f"LEFT   {what}")
 
     async def change(self, what: str, write: Callable[[], Awaitable[Any]]) -> bool:
         """Perform a write, or report that it would be performed in a dry run. Return whether the change is done."""
         if self._dry_run:
-            self._say(f"would  {what}")
+            self._tell(f"would  {what}")
             return False
         try:
             await write()
         except NotFound:
-            self._say(f"ok     {what}: already deleted")
+            self._tell(f"ok     {what}: already deleted")
             return True
         except Conflict:
             self.leave(f"{what}: another client changed it at the same time; run this command again")
@@ -50,5 +57,5 @@ class Steps:
         except KubeError as error:
             self.leave(f"{what}: {error}")
             return False
-        self._say(f"done   {what}")
+        self._tell(f"done   {what}")
         return True

@@ -13,11 +13,12 @@ from ome_operator.kube.client import Client
 CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-async def remove(client: Client, steps: Steps) -> None:
-    """Remove the webhook configurations for kinds of `ome.io` whose server is not running.
+async def remove(client: Client, steps: Steps, yes: bool) -> None:
+    """Remove OME's webhook configurations whose server is not running.
 
     Each configuration is removed completely, because OME's webhook for pods is in the configuration for services, and would
-    reject this operator's pods.
+    reject this operator's pods. A configuration that is not called as OME's may be a policy of the cluster whose server is
+    down at the moment, so its removal requires `yes`.
     """
     found = False
     for kind in CONFIGURATIONS:
@@ -30,6 +31,9 @@ async def remove(client: Client, steps: Steps) -> None:
                 steps.leave(f"{kind} {name} is served by {', '.join(running)}: stop it, and run this command again")
                 continue
             description = f"remove {kind} {name}: its server does not run, so it rejects writes"
+            if not (yes or name.endswith(f".{keys.GROUP}") or steps.dry_run):
+                steps.leave(f"{description}. It is not called as those of OME: if it is no policy of yours, pass --yes")
+                continue
             await steps.change(description, partial(client.delete, kind, "", name, uid))
     if not found:
         steps.fine(f"no admission webhooks for {keys.GROUP}")

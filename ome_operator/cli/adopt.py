@@ -45,8 +45,8 @@ def adopt(
         typer.Option(
             "--yes",
             help=(
-                "Also remove OME's finalizers from objects whose deletion hangs, and replace CRDs even if objects lose "
-                "fields that are unknown to the new schema."
+                "Also remove OME's finalizers from objects whose deletion hangs, replace CRDs even if objects lose "
+                "fields that are unknown to the new schema, and remove webhooks without a server that may not be OME's."
             ),
         ),
     ] = False,
@@ -74,13 +74,13 @@ def adopt(
 
 
 @app.command(
-    short_help="Hand over services to this operator, one after another.",
+    short_help="Hand over services to this operator, in each namespace one after another.",
     epilog="Examples: ome adopt service --all; ome adopt service team/kimi-k2 --replace",
 )
 def service(
     ctx: typer.Context,
     services: Annotated[list[str] | None, typer.Argument(metavar="NAMESPACE/NAME...", show_default=False)] = None,
-    every: Annotated[bool, typer.Option("--all", help="Hand over every service, one after another.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Hand over every service.")] = False,
     replace: Annotated[
         bool,
         typer.Option(

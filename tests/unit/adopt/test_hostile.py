@@ -1,0 +1,147 @@
+"""What tenants write, and what else is in a cluster, cannot stop an adoption, widen it, or write to a terminal."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ome_operator import keys
+from ome_operator.adopt import cluster, webhooks
+from ome_operator.adopt import services as handing
+from ome_operator.adopt.handover import old_objects
+from ome_operator.adopt.steps import Steps
+from ome_operator.kube.errors import NotFound
+from tests.support.fake_api import Call, FakeApi
+
+READY = {"type": "RolledOut", "status": "True", "observedGeneration": 1}
+
+
+def metadata(namespace: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"namespace": namespace, "name": name, "uid": f"uid-of-{namespace}-{name}", "resourceVersion": "1", **more}
+
+
+def owned(namespace: str, name: str, owner: str, version: str = keys.API_VERSION) -> dict[str, Any]:
+    reference = {"apiVersion": version, "kind": "InferenceService", "uid": owner, "name": "svc", "controller": True}
+    return metadata(namespace, name, ownerReferences=[reference])
+
+
+def cluster_of(services: Mapping[str, bool], children: list[dict[str, Any]]) -> FakeApi:
+    """A cluster with services (`namespace/name` -> whether it is ready), and OME's Deployments."""
+
+    def found(call: Call) -> Any:
+        namespace = next(name.partition("/")[0] for name in services if name.endswith(f"/{call.name}"))
+        if call.name == "gone":
+            return NotFound("it does not exist")
+        ready = services[f"{namespace}/{call.name}"]
+        return {"metadata": {"generation": 1}, "status": {"conditions": [READY] if ready else []}}
+
+    def listed(call: Call) -> Any:
+        if call.kind == "InferenceService":
+            return [metadata(*name.split("/")) for name in services]
+        return children if call.kind == "Deployment" else []
+
+    gone: Any = {"kind": "Status"}
+    return FakeApi(
+        {
+            "list_metadata": listed,
+            "served": [],
+            "get InferenceService": found,
+            "get Service": NotFound("none"),
+            "delete": gone,
+        }
+    )
+
+
+async def test_a_service_that_does_not_start_delays_no_other_namespace() -> None:
+    """A tenant with 50 services that never start delayed all others by 50 hours."""
+    services = {f"bad/svc{number}": False for number in range(50)} | {"good/fine": True}
+    children = [owned(*name.split("/"), f"uid-of-{name.replace('/', '-')}") for name in services]
+    api, lines = cluster_of(services, children), list[str]()
+    begin = time.monotonic()
+    adoption = asyncio.create_task(
+        handing.hand_over(api, Steps(lines.append, dry_run=False), (), replace=False, patience=3600)
+    )
+    while not any("done   good/fine: remove Deployment fine" in line for line in lines):
+        assert not adoption.done() and time.monotonic() - begin < 10, lines
+        await asyncio.sleep(0.01)
+    adoption.cancel()
+    assert not [call for call in api.calls if call.verb == "delete" and call.name != "fine"]
+
+
+async def test_a_service_that_is_deleted_meanwhile_is_one_line() -> None:
+    api, lines = cluster_of({"a/gone": True, "a/later": True}, []), list[str]()
+    children = [owned("a", name, f"uid-of-a-{name}") for name in ("gone", "later")]
+    api.answers["list_metadata"] = lambda call: (
+        [metadata("a", "gone"), metadata("a", "later")] if call.kind == "InferenceService"
+        else children if call.kind == "Deployment" else []
+    )  # fmt: skip
+    steps = Steps(lines.append, dry_run=False)
+    await handing.hand_over(api, steps, (), replace=False, patience=10)
+    assert "LEFT   a/gone: it does not exist" in lines and steps.left == 1
+    assert "done   a/later: remove Deployment later" in lines
+
+
+async def test_an_object_of_another_namespace_or_of_another_kind_belongs_to_no_service() -> None:
+    """Whoever names the service of another namespace as owner; and an InferenceService of KServe."""
+    mine = owned("victim", "mine", "uid")
+    others = [owned("tenant", "forged", "uid"), owned("victim", "kserve", "uid", "serving.kserve.io/v1beta1")]
+    api = FakeApi({"list_metadata": lambda call: [mine, *others] if call.kind == "Deployment" else [], "served": []})
+    found = await old_objects(api)
+    assert [each.name for each in found["victim", "uid"]] == ["mine"]
+    assert [each.name for each in found["tenant", "uid"]] == ["forged"], "which no service of this namespace has as its UID"
+
+
+def configuration(name: str) -> dict[str, Any]:
+    target = {"service": {"namespace": "ns", "name": "server"}}
+    rules = [{"apiGroups": ["ome.io", "apps"]}]
+    return {"metadata": {"name": name, "uid": "u"}, "webhooks": [{"clientConfig": target, "rules": rules}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "yes", "removed"),
+    [("inferenceservice.ome.io", False, True), ("policy.corp.example", False, False), ("policy.corp.example", True, True)],
+)
+async def test_a_policy_of_the_cluster_whose_server_is_down_stays(name: str, yes: bool, removed: bool) -> None:
+    """Only OME's webhooks are removed without a question: others may guard the cluster."""
+
+    def listed(call: Call) -> Any:
+        return [configuration(name)] if call.kind == "ValidatingWebhookConfiguration" else []
+
+    api, lines = FakeApi({"list_objects": listed, "delete": {"kind": "Status"}}), list[str]()
+    await webhooks.remove(api, Steps(lines.append, dry_run=False), yes)
+    assert bool(api.kinds("delete")) is removed
+    assert removed or any(line.startswith("LEFT") and "pass --yes" in line for line in lines)
+
+
+@pytest.mark.parametrize(("yes", "released"), [(False, False), (True, True)])
+async def test_an_object_that_is_deleted_meanwhile_keeps_its_finalizer(yes: bool, released: bool) -> None:
+    """Its deletion would be completed without --yes."""
+    body = {"metadata": metadata("ns", "svc", finalizers=["inferenceservice.finalizers"])}
+    live = {"metadata": {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    api, lines = FakeApi({"get": live, "patch_merge": live}), list[str]()
+    steps = Steps(lines.append, dry_run=False)
+    await cluster._finalizers(api, steps, {"InferenceService": [body]}, yes)
+    assert (api.kinds("patch_merge") == ["InferenceService"]) is released and steps.left == (not released)
+
+
+@pytest.mark.parametrize(("ahead", "counts"), [(-60, True), (30, True), (3600, False), (10**8, False), (-3600, False)])
+def test_a_time_in_the_future_stops_no_adoption(ahead: int, counts: bool) -> None:
+    """One forged entry of managedFields stopped it for ever."""
+    when = (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    entry = {"manager": "x", "operation": "Update", "subresource": "status", "time": when, "fieldsV1": {"f:status": {}}}
+    assert bool(cluster._recent([{"metadata": metadata("ns", "svc", managedFields=[entry])}])) is counts
+
+
+def test_no_line_moves_the_cursor() -> None:
+    lines = list[str]()
+    steps = Steps(lines.append, dry_run=True)
+    for tell in (steps.fine, steps.note, steps.leave):
+        tell("spec.\x1b[2J\rdone   remove webhook\n")
+    assert len(lines) == 3 and all(line.isprintable() for line in lines)
+
+
+def test_names_of_fields_are_cut() -> None:
+    assert len(cluster._listed(["x" * 10**6] * 9)) < 1_200
