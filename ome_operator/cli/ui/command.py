@@ -1,6 +1,8 @@
 """`ome ui`: shows the output of `ome status`, `explain`, `history` and `logs` in a browser on this machine."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,9 +54,10 @@ def ui(
             async with served(site, port) as address:
                 say(f"ome ui: {address.open}")
                 say("Anyone with this address can see what your kubeconfig can read. Press Ctrl+C to stop.")
-                if open_:
-                    _start_browser(address.ticket)
-                await asyncio.Event().wait()
+                with _file_for_browser(address.ticket) if open_ else nullcontext() as file:
+                    if file is not None:
+                        _start_browser(file)
+                    await asyncio.Event().wait()
         except PortTaken as taken:
             raise Unanswered(f"{taken}. Choose another port with --port; 0 selects a free port.") from taken
         finally:
@@ -74,12 +77,30 @@ def _flags(kubeconfig: Path | None, context: str | None) -> list[str]:
     return [*(["--kubeconfig", str(kubeconfig)] if named else []), *(["--context", context] if context else [])]
 
 
-def _start_browser(address: str) -> None:
-    """Open the address in a browser. A machine without a browser gets a hint, not an error."""
+@contextmanager
+def _file_for_browser(address: str) -> Iterator[Path]:
+    """Write a page that leads to the address, which only this user can read, and remove it at the end of the `with` block.
+    Other users of the machine can list the arguments of a browser, and would see an address there.
+    """
+    import os
+    import tempfile
+
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
+    handle, name = tempfile.mkstemp(".html", "ome-ui-", folder if os.access(folder, os.W_OK) else None)
+    with os.fdopen(handle, "w") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}"><title>ome</title>\n')
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _start_browser(file: Path) -> None:
+    """Open the file in a browser. A machine without a browser gets a hint, not an error."""
     import webbrowser
 
     try:
-        opened = webbrowser.open(address)
+        opened = webbrowser.open(file.as_uri())
     except webbrowser.Error:
         opened = False
     if not opened:

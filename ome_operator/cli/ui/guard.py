@@ -38,12 +38,13 @@ address."""
 
 
 class TokenGuard:
-    """A random token, and the middleware that requires it."""
+    """A random token, and the middleware that requires it. Each browser that uses the token gets a session of its own."""
 
     def __init__(self, port: int) -> None:
         self.token = secrets.token_urlsafe(32)
-        self._tickets = set[str]()
-        self._session = secrets.token_urlsafe(32)
+        self._tickets: dict[str, str] = {}
+        """Ticket -> the session that it started; "" if it has not been used."""
+        self._sessions = set[str]()
         # Browsers do not separate cookies by port, so that the name must differ between two `ome ui` on one machine.
         self.cookie = f"ome-ui-{port}"
 
@@ -71,32 +72,56 @@ class TokenGuard:
         origin = request.headers.get("Origin")
         if origin is not None and origin != f"http://{request.headers['Host']}":
             return refused(403, "another web site requested this page")
-        if self._lets_in(request.query.get(TOKEN, "")):
-            return self._enter(request)
-        if not _same(request.cookies.get(self.cookie, ""), self._session):
+        mine = request.cookies.get(self.cookie, "")
+        if session := self._session(request.query.get(TOKEN, ""), mine):
+            return self._enter(request, session)
+        if not self.admits(request):
             return refused(401, "open the address that `ome ui` printed, which contains the access token")
         return await handler(request)
 
+    def admits(self, request: web.Request) -> bool:
+        """Return whether the session of a request exists. It may end while the request is answered."""
+        return request.cookies.get(self.cookie, "") in self._sessions
+
     def ticket(self) -> str:
-        """Return a token that is accepted once. The browser is started with it, and its command line is visible in the
-        process list.
-        """
+        """Return a token that is accepted once, for the file with which the browser is started."""
         made = secrets.token_urlsafe(32)
-        self._tickets.add(made)
+        self._tickets[made] = ""
         return made
 
-    def _lets_in(self, given: str) -> bool:
-        if given in self._tickets:
-            self._tickets.remove(given)
-            return True
-        return _same(given, self.token)
+    def _session(self, given: str, mine: str) -> str:
+        """Return the session for a token, or "" if the token is not valid. `mine` is the session of the browser.
 
-    def _enter(self, request: web.Request) -> web.Response:
+        If a ticket is used again by another browser, one of both is not the user's. The session of the ticket ends then,
+        and the terminal says so.
+        """
+        if given not in self._tickets:
+            return self._new() if _same(given, self.token) else ""
+        before = self._tickets[given]
+        if not before:
+            self._tickets[given] = self._new()
+            return self._tickets[given]
+        if before == mine and mine in self._sessions:
+            return mine  # the user went back to the first page
+        if before in self._sessions:
+            self._sessions.remove(before)
+            logger.warning(
+                "somebody used the address of the started browser a second time, so that both have no access any more: "
+                "open the address above, and check who else uses this machine"
+            )
+        return ""
+
+    def _new(self) -> str:
+        made = secrets.token_urlsafe(32)
+        self._sessions.add(made)
+        return made
+
+    def _enter(self, request: web.Request, session: str) -> web.Response:
         """Exchange the token for a cookie, and remove the token from the address."""
         path = request.rel_url.with_query(None).raw_path
         path = html.escape("/" + path.lstrip("/"))  # a path `//host` would lead to another site
         response = web.Response(text=_ENTER.format(path=path), content_type="text/html")
-        response.set_cookie(self.cookie, self._session, httponly=True, samesite="Strict", path="/")
+        response.set_cookie(self.cookie, session, httponly=True, samesite="Strict", path="/")
         return response
 
 

@@ -70,7 +70,7 @@ class Site:
         app = web.Application(middlewares=[guard.middleware])
         for path, page in (("/", self._services), ("/nodes", self._nodes), ("/service/{namespace}/{name}", self._service)):
             app.router.add_get(path, self._whole(page))
-            app.router.add_get(f"/live{path}", self._live(page))
+            app.router.add_get(f"/live{path}", self._live(page, guard.admits))
         app.router.add_get("/static/{file}", _static)
         return app
 
@@ -119,7 +119,7 @@ class Site:
 
     # --- what changes ------------------------------------------------------------------------------------------------------
 
-    def _live(self, which: Callable[[web.Request], Page]) -> Any:
+    def _live(self, which: Callable[[web.Request], Page], admits: Callable[[web.Request], bool]) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
             if self.feed.viewers >= STREAMS:
                 return web.Response(
@@ -131,6 +131,8 @@ class Site:
             self.feed.ask()
             try:
                 async for event, data in self._changes(which(request)):
+                    if not admits(request):
+                        break
                     await response.write(f"event: {event}\ndata: {json.dumps(data)}\n\n".encode())
             except ConnectionError:
                 pass  # the browser closed the page
@@ -212,7 +214,7 @@ class Address(NamedTuple):
     open: str
     """Address for the user; its token stays valid until the command ends."""
     ticket: str
-    """Address for the browser that is started; its token is accepted once."""
+    """Address in the file with which the browser is started; its token is accepted once."""
 
 
 @asynccontextmanager

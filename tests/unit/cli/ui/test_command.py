@@ -3,16 +3,20 @@
 import asyncio
 import os
 import signal
+import stat
 import sys
+import webbrowser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 import yaml
 from aiohttp import web
 
+from ome_operator.cli.ui import command
 from ome_operator.kube.resources import RESOURCES
 from tests.support import console
 from tests.support.answers import answers
@@ -97,3 +101,20 @@ async def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
         process, said, _ = second
         assert said == "" and await process.wait() == 2
         assert b"Choose another port with --port; 0 selects a free port" in await process.stderr.read()
+
+
+def test_no_address_is_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other users of the machine list them every few milliseconds, and were in before the browser."""
+    opened = list[str]()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(webbrowser, "open", lambda address: bool(opened.append(address)) or True)
+    address = "http://127.0.0.1:8765/?token=secret"
+    with command._file_for_browser(address) as file:
+        command._start_browser(file)
+        assert opened == [file.as_uri()] and "secret" not in opened[0]
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600 and file.parent == tmp_path
+        assert f"url={address}" in file.read_text()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
+    with command._file_for_browser(address) as file:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -2,6 +2,7 @@
 cluster.
 """
 
+import aiohttp
 import pytest
 
 from tests.support import console
@@ -18,13 +19,32 @@ async def test_the_token_is_traded_for_a_cookie_that_scripts_do_not_see() -> Non
         assert "url=/" in text and "Services" in await visitor.page("/")
 
 
-async def test_what_a_browser_is_started_with_lets_in_a_single_time() -> None:
-    """Other users of the machine can list its arguments."""
+async def test_what_a_browser_is_started_with_lets_in_a_single_browser(caplog: pytest.LogCaptureFixture) -> None:
+    """If another user of the machine has it and is faster, the user notices, and the other user has no access any more."""
     async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
         path = visitor.ticket.removeprefix(visitor.base)
-        assert [(await visitor.get(path))[0] for _ in range(2)] == [200, 200], "the first has brought the cookie"
-        visitor.session.cookie_jar.clear()
-        assert (await visitor.get(path))[0] == 401
+        assert [(await visitor.get(path))[0] for _ in range(2)] == [200, 200], "the same browser may go back"
+        assert (await visitor.get("/"))[0] == 200 and not caplog.text
+        async with visitor.stream("/") as stream:
+            await stream.look()
+            async with aiohttp.ClientSession() as another, another.get(visitor.ticket) as answer:
+                assert answer.status == 401
+            assert "used the address of the started browser a second time" in caplog.text
+            with pytest.raises(ValueError, match="Expecting value"):  # nothing, at the end of the stream
+                while True:
+                    await stream.look()
+        assert (await visitor.get("/"))[0] == (await visitor.get(path))[0] == 401
+        await visitor.enter()
+        assert (await visitor.get("/"))[0] == 200, "the printed address"
+
+
+async def test_each_browser_has_its_own_session() -> None:
+    async with visiting(console.fleet(kimi=False, hostile=False), enter=False) as visitor:
+        cookies = set()
+        for _ in range(2):
+            async with aiohttp.ClientSession() as browser, browser.get(visitor.address) as answer:
+                cookies.add(answer.headers["Set-Cookie"])
+        assert len(cookies) == 2
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", KIMI, "/live/", f"/live{KIMI}", "/static/ui.js", "/nothing"])
