@@ -30,6 +30,39 @@ def test_every_command_is_a_target_that_exists(workflow: Path) -> None:
         assert found and found[1] in targets, command
 
 
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_action_is_a_commit_with_its_version(workflow: Path) -> None:
+    """Whoever moves a tag of an action would sign releases."""
+    used = re.findall(r"^\s*(?:- )?uses: (.+)$", workflow.read_text(), re.MULTILINE)
+    assert len(used) == sum("uses" in step for step in steps(workflow))
+    assert [name for name in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", name)] == []
+
+
+def test_an_action_has_the_same_commit_everywhere() -> None:
+    used = {step["uses"] for workflow in WORKFLOWS for step in steps(workflow) if "uses" in step}
+    assert len({name.partition("@")[0] for name in used}) == len(used)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_no_checkout_keeps_credentials(workflow: Path) -> None:
+    """A later step, or a program of a package, would read the token in .git/config."""
+    checkouts = [step for step in steps(workflow) if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert [step for step in checkouts if step.get("with", {}).get("persist-credentials") is not False] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_only_an_environment_may_write_and_sign(workflow: Path) -> None:
+    """A person approves the job that signs, wherever the tag comes from."""
+    text = yaml.safe_load(workflow.read_text())
+    assert text["permissions"] == {"contents": "read"}
+    writing = {name for name, job in text["jobs"].items() if "write" in job.get("permissions", {}).values()}
+    assert writing == {name for name, job in text["jobs"].items() if job.get("environment") == "release"}
+    assert writing == ({"push"} if workflow.stem == "release" else set())
+    with_secrets = {name for name, job in text["jobs"].items() if "secrets." in str(job)}
+    assert with_secrets <= writing
+
+
 def test_each_platform_has_its_machine() -> None:
     """These are the platforms of the images that `make release` joins."""
     text = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
