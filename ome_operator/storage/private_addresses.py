@@ -16,8 +16,15 @@ from aiohttp.resolver import DefaultResolver
 from ome_operator.errors import OmeError
 from ome_operator.storage.addresses import host_listed
 
-_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
-"""Prefix of NAT64 addresses, whose last 32 bits are an IPv4 address."""
+_CONTAINS_IPV4 = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
+"""Prefixes of IPv6 addresses whose last 32 bits are an IPv4 address: NAT64 (RFC 6052), the stateless translation of
+RFC 2765, and the IPv4-compatible addresses of RFC 4291."""
+_NOT_PUBLIC = tuple(
+    map(ipaddress.ip_network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "64:ff9b:1::/48"))
+)
+"""Networks that the module ipaddress of some supported versions of Python takes for public: the agent of an Azure host,
+which only its virtual machines reach; protocol assignments, such as the metadata service of an Oracle host; the relays of
+6to4; the site-local addresses of RFC 3879; local translation (RFC 8215)."""
 
 
 class Private(OmeError, OSError):
@@ -29,11 +36,11 @@ def is_public(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
-        if inner is None and address in _TRANSLATED:
+        if inner is None and any(address in network for network in _CONTAINS_IPV4):
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC)
 
 
 class AddressFilter(AbstractResolver):
@@ -44,9 +51,9 @@ class AddressFilter(AbstractResolver):
     """
 
     def __init__(self, allowed: Collection[str]) -> None:
-        # A proxy is configured by the administrator; it makes the connections and decides about them.
-        proxies = {urlsplit(item).hostname or "" for item in getproxies().values() if "://" in item}
-        self._allowed = {*allowed, *proxies}
+        # A proxy is configured by the administrator; it makes the connections and decides about them. Another port of its
+        # host is not the proxy.
+        self._allowed = {*allowed, *(_host_and_port(item) for item in getproxies().values() if "://" in item)}
         self._known: set[tuple[str, int]] = set()
         self._inner: AbstractResolver | None = None
 
@@ -79,6 +86,12 @@ class AddressFilter(AbstractResolver):
         """Close the resolver."""
         if self._inner is not None:
             await self._inner.close()
+
+
+def _host_and_port(proxy: str) -> str:
+    """Return `host:port` of the URL of a proxy."""
+    parts = urlsplit(proxy)
+    return f"{parts.hostname or ''}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def connector(allowed: Collection[str] | None) -> TCPConnector:

@@ -206,6 +206,9 @@ PRIVATE = [
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
     ),
+    *("168.63.129.16", "192.0.0.192", "fec0::1", "::ffff:0:127.0.0.1", "::127.0.0.1", "::10.0.0.1", "64:ff9b:1::1"),
+    *("2001:0:1::1", "2001:db8::1", "192.0.2.1", "198.18.0.1", "203.0.113.1", "240.0.0.1", "ff02::1", "fe80::1%eth0"),
+    *("::ffff:168.63.129.16", "64:ff9b::a83f:8110", "2002:a83f:8110::", "192.88.99.1"),
 ]
 
 
@@ -214,7 +217,9 @@ def test_addresses_inside_of_networks(text: str) -> None:
     assert not private_addresses.is_public(text)
 
 
-@pytest.mark.parametrize("text", ["1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1"])
+@pytest.mark.parametrize(
+    "text", ["1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1", "168.63.129.17", "::ffff:0:1.1.1.1", "64:ff9b::101:101"]
+)
 def test_addresses_of_the_internet(text: str) -> None:
     assert private_addresses.is_public(text)
 
@@ -255,6 +260,24 @@ def test_a_host_of_the_chart_is_asked(listener: socket.socket) -> None:
         listener.accept()[0].close()
     with pytest.raises(aiohttp.ClientError):
         asyncio.run(ask(f"localhost:{port + 1}"))
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "all_proxy"])
+def test_only_the_port_of_a_proxy_is_asked(variable: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint of a tenant reached every port of the host of a proxy."""
+    port = listener.getsockname()[1]
+
+    async def ask() -> None:
+        async with aiohttp.ClientSession(connector=private_addresses.connector(())) as session:
+            await session.get(f"http://localhost:{port}/", timeout=aiohttp.ClientTimeout(total=0.2))
+
+    monkeypatch.setenv(variable, f"http://localhost:{port + 1}")
+    with pytest.raises(aiohttp.ClientError):
+        asyncio.run(ask())
+    monkeypatch.setenv(variable, f"http://localhost:{port}")
+    with pytest.raises(TimeoutError):
+        asyncio.run(ask())
+    listener.accept()[0].close()
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "localhost:PORT", "127.0.0.1:PORT", "[::1]"])
