@@ -4,6 +4,7 @@
 
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -43,7 +44,7 @@ class Roots:
         own = identity.uri.startswith(LOCAL) and identity.namespace and below[:2] == (NAMESPACES, identity.namespace)
         if own and len(below) > 2:
             below = below[2:]
-        if taken := [part for part in below if part in (HIDDEN, NAMESPACES)]:
+        if taken := [part for part in below if _folded(part) in (HIDDEN, NAMESPACES)]:
             message = f"spec.storage.path {path} has the component {taken[0]}, which is reserved for the agents"
             return f"{message}: choose another path"
         return ""
@@ -89,6 +90,14 @@ class Roots:
         """
         identity = weights(model)
         return Path(identity.path).is_dir() if identity.uri.startswith(LOCAL) else self.store(model).complete
+
+
+def _folded(part: str) -> str:
+    """Return the name of a directory as file systems that ignore case compare it: compatible characters are equal, and
+    characters without a width do not count.
+    """
+    visible = "".join(item for item in unicodedata.normalize("NFKC", part) if unicodedata.category(item) != "Cf")
+    return visible.casefold()
 
 
 def path_conflict(mine: Weights, taken: Mapping[str, Weights]) -> str:

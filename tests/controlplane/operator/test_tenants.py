@@ -171,6 +171,9 @@ def mounting(path: str, kind: str = "Directory", *, read_only: bool = True) -> M
         "/mnt/models/.namespaces/tenant-a/.namespaces/other",
         "/mnt/models/.namespaces/.former/tenant-a.x", "/mnt/models//.namespaces/other", "/mnt/models/./.namespaces/other",
         "/raid", "/raid/models", "/raid/models/.namespaces/other/.ome/x", "/mnt/models/org/.namespaces/tenant-a/x",
+        "/mnt/models/.NAMESPACES/other", "/mnt/models/.Namespaces/tenant-b",
+        "/mnt/models/.namespaces/tenant-a/.NAMESPACES/other", "/mnt/models/.namespace\u017f/other",
+        "/mnt/models/.name\u200bspaces/other", "/raid/MODELS", "/raid/Models/.namespaces/x",
         "mnt/models/x", "/mnt/models/x/", "/mnt/models//x", "/var/run/docker.sock", "/proc/1/root/mnt/models/x",
     ],
 )  # fmt: skip

@@ -40,7 +40,8 @@ def test_a_path_below_a_root_is_fine(path: str, namespace: str) -> None:
     [
         ("/raid/.ome/x", ".ome"), ("/raid/.ome/0a.partial", ".ome"), ("/raid/x/.ome", ".ome"), ("/raid/./.ome/x", ".ome"),
         ("/raid/.namespaces/team-a/x", ".namespaces"), ("/raid/models/.namespaces/team-b/x", ".namespaces"),
-        ("/raid/x/.namespaces/team-a/x", ".namespaces"),
+        ("/raid/x/.namespaces/team-a/x", ".namespaces"), ("/raid/x/.NAMESPACES/team-a/x", ".NAMESPACES"),
+        ("/raid/x/.OME/x", ".OME"), ("/raid/.namespace\u017f/x", ".namespace\u017f"), ("/raid/.o\u200bme/x", ".o\u200bme"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("namespace", ["", "team-a"])
