@@ -10,8 +10,9 @@ import typer
 from ome_operator.cli import planfiles
 from ome_operator.cli.connect import Context, Kubeconfig, Namespace, namespace_or_default, on_cluster
 from ome_operator.cli.default import otherwise
-from ome_operator.cli.output import Format, emit
+from ome_operator.cli.output import Format, emit, say
 from ome_operator.errors import UserError
+from ome_operator.util.visible import visible
 
 if TYPE_CHECKING:
     from ome_operator.kube.client import Client
@@ -111,7 +112,7 @@ def _write(request: "PlanRequest", found: "Sequence[Layout]", chosen: int) -> No
 
     written = chosen_recipe(request, found, chosen, bookshelf())
     for note in (written.command, *written.plan.notes, *(each.sentence for each in written.plan.published)):
-        typer.secho(note, err=True, dim=True)
+        typer.secho(visible(note), err=True, dim=True)
     typer.echo(manifests(written.plan).all, nl=False)
 
 
@@ -121,7 +122,7 @@ def _print(request: "PlanRequest", found: "Sequence[Layout]", price: "Price | No
     from ome_operator.sizing import answer, report_text
 
     if output is Form.TEXT:
-        typer.echo(report_text.plan_text(request, found, price, bookshelf()), nl=False)
+        say(report_text.plan_text(request, found, price, bookshelf()).rstrip("\n"))
     else:
         emit(Format.JSON, answer.plan_document(request, found, price, bookshelf()))
 
@@ -142,7 +143,7 @@ def validate(
     except PlanRefused as error:
         raise UserError(str(error)) from error
     if output is Form.TEXT:
-        typer.echo(report_text.report(found), nl=False)
+        say(report_text.report(found).rstrip("\n"))
     else:
         emit(Format(output.value), report_text.report_data(found))
 
@@ -193,7 +194,7 @@ def compare(
             planfiles.write(calibration, own.text if own else benchmark_rows.table(found))
     except PlanRefused as error:
         raise UserError(str(error)) from error
-    typer.echo(report_text.compared(report), nl=False)
+    say(report_text.compared(report).rstrip("\n"))
     if calibration is None:
         typer.echo(
             "--calibration FILE adds these runs to a file; `ome plan --calibration FILE` adapts its predictions to them."

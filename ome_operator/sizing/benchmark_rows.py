@@ -14,6 +14,9 @@ _FIXED = re.compile(r"D\((\d+),(\d+)\)")
 _NORMAL = re.compile(r"N\((\d+),\d+\)/\((\d+),\d+\)")
 _EVEN = re.compile(r"U\((\d+),(\d+)\)/\((\d+),(\d+)\)")
 _PREFIX = re.compile(r"P\((\d+),(\d+)\)/(\d+)")
+_PLAIN = re.compile(r"^[-=+@\s]++|[^\w .,:()/+-]")
+"""Characters that a cell does not need. The author of a BenchmarkJob chooses some cells, and a program for spreadsheets
+takes a cell for a formula if it begins with one of the first characters."""
 MEDIANS = "TTFT and TPOT are medians of a BenchmarkJob run; the request lengths are means"
 """Value of the column `kind`, which describes the figures of a row."""
 
@@ -39,6 +42,7 @@ def rows(job: Any, given: Mapping[str, str]) -> list[dict[str, str]]:
         "gpu": given.get("gpu") or str(metadata.get("gpuType") or ""),
         "version": str(metadata.get("version") or ""),
     }
+    layout = {column: _PLAIN.sub("", text) for column, text in layout.items()}
     if not layout["gpu"]:
         raise PlanRefused(f"{name} does not name its GPUs in spec.serviceMetadata.gpuType: pass --hardware.")
     report = _map(status.get("report"))
@@ -65,17 +69,25 @@ def _rows(name: str, results: list[Any], layout: Mapping[str, str]) -> Iterator[
         if lengths is None or not result.get("ttft") or not result.get("tpot") or not result.get("concurrency"):
             continue
         yield dict.fromkeys(COLUMNS, "") | {
-            "id": f"{name}_{scenario.replace(',', 'x').replace('/', '_')}_c{result['concurrency']}",
+            "id": f"{name}_{scenario.replace(',', 'x').replace('/', '_')}_c{_figure(result['concurrency'])}",
             "source": f"BenchmarkJob {name}",
             **layout,
             "isl": f"{lengths[0]:g}",
             "osl": f"{lengths[1]:g}",
-            "concurrency": str(result["concurrency"]),
-            "ttft_ms": str(result["ttft"]),
-            "tpot_ms": str(result["tpot"]),
+            "concurrency": _figure(result["concurrency"]),
+            "ttft_ms": _figure(result["ttft"]),
+            "tpot_ms": _figure(result["tpot"]),
             "out_tps_per_decode_gpu": _each(result.get("tokensPerSecond"), gpus),
             "kind": MEDIANS,
         }
+
+
+def _figure(value: Any) -> str:
+    """Return a reported figure as text; "" if it is not a positive number."""
+    try:
+        return str(value).strip().lstrip("+") if float(value) > 0 else ""
+    except (TypeError, ValueError):
+        return ""
 
 
 def _each(tokens: Any, gpus: int) -> str:

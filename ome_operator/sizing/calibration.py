@@ -27,7 +27,7 @@ OPTIONAL = ("note", "kind", "source", "hit")
 DERIVED_LENGTH = 0.9
 """Mean length of the requests in rows of kind `tps derived`, as a fraction of the nominal length. The lengths of these
 requests are drawn between 0.8 and 1 of the nominal length."""
-_MOST = 1e9
+_LEAST, _MOST = 1e-6, 1e9
 ENGINES = ("sglang", "trtllm")
 """Engines for which the shipped calibration file contains rows."""
 _SAME = {
@@ -208,7 +208,9 @@ def _number(said: Mapping[str, str], column: str) -> float | None:
     try:
         found = float(text)
     except ValueError:
-        raise PlanRefused(f"{column} is {text!r}, which is not a number.") from None
+        raise PlanRefused(f"{column} is {text[:80]!r}, which is not a number.") from None
     if not (math.isfinite(found) and 0 < found < _MOST):
-        raise PlanRefused(f"{column} is {text}, and must be above 0 and below a billion.")
+        raise PlanRefused(f"{column} is {text[:80]}, and must be above 0 and below a billion.")
+    if found < _LEAST:
+        raise PlanRefused(f"{column} is {text[:80]}, which is below {_LEAST:g}: check its unit.")
     return found

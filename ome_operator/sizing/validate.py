@@ -9,6 +9,8 @@ from ome_operator.sizing.error_bars import FIGURES, Bar, bars, class_of
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.predict import Prediction, predict
 
+LONGEST = 400
+"""Maximum number of characters of a reason, which may quote a cell of a row."""
 BEYOND = 2.0
 """Largest acceptable factor between the predicted and the measured throughput or TPOT of a known engine."""
 
@@ -85,9 +87,9 @@ def validate(text: str, name: str, c: Constants) -> Report:
             try:
                 answered.append(_answer(found, found.id in taught, c))
             except PlanRefused as error:
-                refused[_free(found.id, number, refused)] = str(error)
+                refused[_free(found.id, number, refused)] = str(error)[:LONGEST]
         else:
-            refused[_free(found[0], number, refused)] = found[1]
+            refused[_free(found[0], number, refused)] = found[1][:LONGEST]
     groups: dict[str, list[Mapping[str, float]]] = {}
     for each in answered:
         groups.setdefault(each.row_class, []).append(each.ratios)
@@ -95,6 +97,7 @@ def validate(text: str, name: str, c: Constants) -> Report:
 
 
 def _free(title: str, number: int, taken: Iterable[str]) -> str:
+    title = title[:LONGEST]
     return title if title not in taken else f"{title} (row {number})"
 
 

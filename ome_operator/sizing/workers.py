@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from ome_operator.sizing.errors import PlanRefused
 
-_WRITTEN = re.compile(r"(\d+)x\(tp(\d+) dp(\d+) etp(\d+) ep(\d+)\)(?: b(\d+))?")
-_SHORT = re.compile(r"(\d+)x(DEP|TEP|TP|DTP)(\d+)")
+_SIZE = r"(\d{1,9})"
+_WRITTEN = re.compile(rf"{_SIZE}x\(tp{_SIZE} dp{_SIZE} etp{_SIZE} ep{_SIZE}\)(?: b{_SIZE})?")
+_SHORT = re.compile(rf"{_SIZE}x(DEP|TEP|TP|DTP){_SIZE}")
 _MOST = 10_000
 NODE_OF_EXPERTS = 8
 """Largest number of GPUs over which engines cut an expert. A calibration row with a larger number is mislabelled: its
@@ -78,7 +79,7 @@ def workers(text: str) -> tuple[int, Worker]:
             "DTP": Worker(1, gpus, 1),
         }
         return copies, apart[found[2]]
-    raise PlanRefused(f"The layout {text!r} cannot be parsed: write it as 4x(tp8 dp1 etp1 ep8) b16 or 1xDEP32.")
+    raise PlanRefused(f"The layout {text[:80]!r} cannot be parsed: write it as 4x(tp8 dp1 etp1 ep8) b16 or 1xDEP32.")
 
 
 def mislabelled(text: str) -> bool:

@@ -2,6 +2,8 @@
 traceback.
 """
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from ome_operator.sizing.calibration import COLUMNS, Row, row, shipped
 from ome_operator.sizing.constants import fitted
 from ome_operator.sizing.errors import PlanRefused
 from ome_operator.sizing.memory import fit
+from ome_operator.sizing.report_text import report_data
 from ome_operator.sizing.validate import validate
 from ome_operator.sizing.workers import Worker, workers
 
@@ -126,3 +129,26 @@ def test_nobody_who_ran_on_silicon_is_told_that_it_does_not_fit(found: Row) -> N
     for stage, role in ((PREFILL, found.prefill), (DECODE, found.decode)):
         if role is not None:
             assert fit(found.place.shape, found.place.gpu, role.worker, stage).missing <= 0
+
+
+HOSTILE = {
+    "digits": {"decode": "9" * 5_000 + "xTP8"},
+    "digits in a layout": {"decode": f"1x(tp{'9' * 5_000} dp1 etp1 ep1)"},
+    "tiny latencies": {"ttft_ms": "1e-300", "tpot_ms": "1e-320"},
+    "a tiny load": {"concurrency": "1e-300"},
+    "not a number": {"isl": "nan"},
+    "infinite": {"hit": "1e400"},
+    "a long model": {"model": "k" * 100_000},
+    "a long GPU": {"gpu": "h" * 100_000},
+    "a long engine": {"engine": "e" * 100_000},
+    "many workers": {"decode": "10000x(tp1 dp10000 etp1 ep10000)", "d_gpus": "", "concurrency": "999999999"},
+    "long requests": {"isl": "999999999", "osl": "999999999"},
+    "a long id": {"id": "i" * 100_000, "isl": "0"},
+}
+
+
+@pytest.mark.parametrize("cells", HOSTILE.values(), ids=HOSTILE)
+def test_a_file_of_somebody_else_is_a_report(cells: dict[str, str]) -> None:
+    found = validate(file({**GOOD, **cells}), "x.csv", fitted())
+    json.dumps(report_data(found), allow_nan=False)
+    assert found.rows == 1 and all(len(text) < 1_000 for reason in found.refused.items() for text in reason)

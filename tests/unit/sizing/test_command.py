@@ -10,6 +10,8 @@ from typer.testing import CliRunner, Result
 from ome_operator.cli.app import app
 from ome_operator.errors import UserError
 from tests.support.parts import ROOT
+from tests.unit.sizing.test_calibration import GOOD
+from tests.unit.sizing.test_calibration import file as rows_file
 
 PLANS = ROOT / "tests/data/plans"
 K2 = ("--model", "Kimi-K2-Instruct", "--hardware", "h200")
@@ -174,3 +176,11 @@ def test_a_report(tmp_path: Path) -> None:
     assert "163 rows: 162 answered, 1 refused." in text and "so their errors say nothing about the accuracy" in text
     said = json.loads(run("validate", ROOT / "ome_operator/sizing/data/calibration.csv", "-o", "json").stdout)
     assert said["answered"] == 162 == len(said["predictions"]) and said["beyondFactorTwo"] == []
+
+
+def test_no_cell_moves_the_cursor(tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(rows_file({**GOOD, "engine": "\x1b]0;x\x07", "model": "\x1b[2J"}, {**GOOD, "engine": "\x1b[31m"}))
+    for words in ((), ("-o", "json"), ("-o", "yaml")):
+        found = run("validate", file, *words)
+        assert found.exit_code == 0 and found.stdout.replace("\n", "").isprintable()

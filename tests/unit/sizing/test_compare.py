@@ -15,6 +15,7 @@ from ome_operator.cli import connect
 from ome_operator.cli.app import app
 from ome_operator.errors import UserError
 from ome_operator.kube.errors import Forbidden, NotFound
+from ome_operator.sizing.benchmark_rows import rows, table
 from tests.support.fake_api import FakeApi
 from tests.unit.sizing.test_calibration import GOOD
 from tests.unit.sizing.test_calibration import file as rows_file
@@ -163,3 +164,15 @@ def test_a_job_that_is_not_there_or_not_shown(
 ) -> None:
     found = on_cluster(monkeypatch, Cluster(answer), *words)
     assert isinstance(found.exception, UserError) and said in str(found.exception)
+
+
+@pytest.mark.parametrize("cell", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "  =1", "\x1b[2J"])
+def test_no_cell_of_a_job_is_a_formula(cell: str) -> None:
+    """The author of a job chooses these cells, and somebody may open the file in a program for spreadsheets."""
+    body = yaml.safe_load(JOB)
+    body["spec"]["serviceMetadata"] = {"engine": cell, "version": cell, "gpuType": f"{cell}H200", "gpuCount": 1}
+    body["status"]["report"]["results"][0] |= {"concurrency": 480, "ttft": cell}
+    given = {"model": "Kimi-K2-Instruct", "precision": "fp8", "prefill": "", "decode": "1xDEP96", "hit": "0"}
+    written = csv.DictReader(table(rows(body, given)).splitlines())
+    cells = [text for row in written for text in row.values()]
+    assert cells and [text for text in cells if text[:1] in set("=+-@\t") or not text.isprintable()] == []
