@@ -22,12 +22,13 @@ ROWS = [*FINDINGS, *HELD]
 def test_every_finding_is_there_once() -> None:
     ids = [row.id for row in FINDINGS]
     assert [name for name, count in Counter(ids).items() if count > 1] == []
-    numbers = [re.fullmatch(r"([ST])(\d+)([a-z]?)", name) for name in ids]
+    numbers = [re.fullmatch(r"([STU])(\d+)([a-z]?)", name) for name in ids]
     assert all(numbers), ids
-    first, second = (
-        list(dict.fromkeys(int(found[2]) for found in numbers if found and found[1] == letter)) for letter in "ST"
+    first, second, others = (
+        list(dict.fromkeys(int(found[2]) for found in numbers if found and found[1] == letter)) for letter in "STU"
     )
     assert first == list(range(1, 26)), "in order"
+    assert others == list(range(1, 7)), "in order"
     assert second == sorted(second) and set(second) <= set(range(1, 20)), "in order, and not yet all of them"
 
 
