@@ -111,6 +111,7 @@ _SERVICE = (
     _condition("Rollout", "RolledOut", "reason"),
     Column("Revision", ".status.revision"),
     _condition("Frozen", "Frozen", "reason"),
+    _condition("Advice", "Advice", "reason"),
     _AGE,
     Column("URL", ".status.url"),  # last, because it is wider than most terminals
     Column("Pinned", ".spec.rollout.revision", wide=True),

@@ -64,6 +64,16 @@ def generate(
             )
         ),
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help=(
+                "Your own model: a config.json, a directory with the files of the model, or a repository of a hub such as "
+                "org/model."
+            ),
+        ),
+    ] = None,
     strategy: Annotated[str, typer.Option(help=f"Deployment strategy: {', '.join(STRATEGIES)}.")] = "tp",
     reasoning_parser: Annotated[
         str | None,
@@ -159,18 +169,38 @@ def generate(
     hardware and the model if neither is given.
     """
     given = {key: value for key, value in locals().items() if key in {item.name for item in fields(RecipeRequest)}}
-    _check_none_empty({**given, "engine_version": version, "output": output})
+    _check_none_empty({**given, "engine_version": version, "output": output, "from": source})
     for option in ("reasoning_parser", "tool_call_parser"):
         given[option] = True if given[option] == OWN else given[option] or False
     try:
-        if hardware is None and model is None and sys.stdin.isatty() and sys.stderr.isatty():
+        if hardware is None and model is None and source is None and sys.stdin.isatty() and sys.stderr.isatty():
             given |= _asked(given)
+        known = bookshelf()
+        if source is not None:
+            known, given = _own(source, given, known)
         for option in ("hardware", "model"):
             if not given[option]:
-                raise typer.BadParameter("pass both --hardware and --model", param_hint=f"--{option}")
-        _answer(RecipeRequest(**given), explain, output, force)
+                raise typer.BadParameter("pass --hardware, and --model or --from", param_hint=f"--{option}")
+        _answer(RecipeRequest(**given), known, explain, output, force)
     except RecipeRefused as error:
         raise UserError(str(error)) from error
+
+
+def _own(source: str, given: dict[str, Any], known: Library) -> tuple[Library, dict[str, Any]]:
+    """Return the library and the options for the model of `--from`. A repository that has a recipe is the recipe's model."""
+    from ome_operator.cli.generate_from import own_model
+    from ome_operator.cookbook.own_model import largest_tp, with_own_model
+
+    if given["model"]:
+        raise typer.BadParameter("--from names the model, so --model is not needed", param_hint="--model")
+    if (recipe := known.models.get(source.lower().rpartition("/")[2])) and recipe.repository == source.removeprefix("hf://"):
+        return known, given | {"model": recipe.name}
+    own = own_model(source)
+    tp = given["tp"] or (largest_tp(own.facts, given["gpus_per_node"]) if given["strategy"] == "tp" else None)
+    return with_own_model(known, own), given | {
+        "model": own.title,
+        "tp": tp if tp != given["gpus_per_node"] else given["tp"],
+    }
 
 
 def _check_none_empty(given: dict[str, Any]) -> None:
@@ -210,12 +240,12 @@ def _samples(config: Path) -> dict[str, str]:
     return out
 
 
-def _answer(request: RecipeRequest, explain: bool, output: str | None, force: bool) -> None:
+def _answer(request: RecipeRequest, known: Library, explain: bool, output: str | None, force: bool) -> None:
     from ome_operator.cookbook.command import commands, reasons, variables
     from ome_operator.cookbook.layout import plan
     from ome_operator.cookbook.manifests import manifests
 
-    planned = plan(request, bookshelf())
+    planned = plan(request, known)
     files = manifests(planned, explain)
     for note in (*planned.notes, *(each.sentence for each in planned.published)):
         typer.secho(note, err=True, dim=True)

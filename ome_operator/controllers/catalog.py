@@ -94,8 +94,8 @@ class CatalogReconciler(StatusReconciler):
         if ref.kind in HELD:
             ready = deps.holders.get(names.model_label(*ref), frozenset()) if deps.policy.sees_cluster else None
             speakers = agreement.witnesses(resource.parsed, deps.nodes, self._has_agent, deps.policy.pin_from)
-            holdings = self._cluster.holdings(ref)
-            return core.model_status(resource.parsed, users, ready, now, holdings, deps.well_known, speakers)
+            holdings, agent = self._cluster.holdings(ref), deps.policy.model_agent
+            return core.model_status(resource.parsed, users, ready, now, holdings, deps.well_known, speakers, agent=agent)
         if ref.kind in RUNTIMES:
             return core.runtime_status(resource.parsed, users, now)
         return core.accelerator_status(resource.parsed, deps.nodes.values(), now)

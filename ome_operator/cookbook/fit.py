@@ -100,7 +100,8 @@ def uneven(served: Served, role: RoleFit) -> str:
 def lacks_memory(served: Served, hardware: Hardware, role: RoleFit, kv_cache_dtype: str | None) -> str:
     """Return a clause that states why the GPU memory is too small; "" if it is large enough."""
     found = gpu_memory(served, hardware, role, kv_cache_dtype)
-    if found.tokens >= FEWEST_TOKENS:
+    unknown = not served.sizes.cache_bytes(cache_type(kv_cache_dtype))
+    if found.tokens >= FEWEST_TOKENS or (unknown and found.cache > 0):
         return ""
     whole, share = hardware.memory / GIB, hardware.memory * role.share / GIB
     have = f"of the {whole:.0f} GiB of an {hardware.title}, {share:.0f} GiB are available for weights and cache"

@@ -108,7 +108,7 @@ def _check_request(request: RecipeRequest, served: Served, hardware: Hardware, c
         (request.tool_call_parser, served.tool_call_parser, "tool-call"),
         (request.reasoning_parser, served.reasoning_parser, "reasoning"),
     ):
-        if asked and not parser:
+        if asked and not parser and not (served.own and isinstance(asked, str)):
             raise RecipeRefused(f"{served.name} has no {what} parser: {served.why}.")
     longest = served.facts.context_length
     if request.context_length and longest and request.context_length > longest:
@@ -209,9 +209,13 @@ def _hints(
             )
             continue
         where = f"{role.stage}: " if role.stage else ""
+        weights = f"{where}about {left.weights / GIB:.0f} of {hardware.memory / GIB:.0f} GiB of each GPU are weights; "
+        if not served.facts.kv_bytes_per_token:
+            yield f"{weights}{left.cache / GIB:.0f} GiB are left for the cache, whose size per token is not known."
+            continue
         yield (
-            f"{where}about {left.weights / GIB:.0f} of {hardware.memory / GIB:.0f} GiB of each GPU are weights; "
-            f"the cache{' of one rank' if role.attention_dp else ''} holds about {left.tokens // 1000 * 1000:,} tokens."
+            f"{weights}the cache{' of one rank' if role.attention_dp else ''} holds about "
+            f"{left.tokens // 1000 * 1000:,} tokens."
         )
         if left.tokens < wanted:
             fp8 = "" if request.kv_cache_dtype else " --kv-cache-dtype fp8_e4m3 doubles the size of the cache."
@@ -233,7 +237,7 @@ def _hints(
         (request.reasoning_parser, served.reasoning_parser),
         (request.tool_call_parser, served.tool_call_parser),
     ):
-        if isinstance(asked, str) and asked != own:
+        if own and isinstance(asked, str) and asked != own:
             yield f"The output format of {served.name} is that of the parser {own}; the parser {asked} may fail to parse it."
     if served.reasoning_parser and not request.reasoning_parser:
         yield f"Without --reasoning-parser, the reasoning of {served.name} is part of its answers."

@@ -48,6 +48,8 @@ class Served:
     """Number of nodes in the published recipe with disaggregation. A quarter of them are for prefill."""
     wide_batch: int
     """Batch of a decode rank in the published recipe with disaggregation, in requests."""
+    own: bool = False
+    """Whether the model comes from `--from` instead of config/models. The cookbook then knows no parsers of the model."""
 
     @property
     def sizes(self) -> ModelFacts:

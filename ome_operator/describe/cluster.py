@@ -13,7 +13,7 @@ from ome_operator.describe import states
 from ome_operator.describe.actions import Shell
 from ome_operator.describe.causes import causes
 from ome_operator.describe.text import count, numbers
-from ome_operator.describe.tree import Rank, Tree
+from ome_operator.describe.tree import GroupView, Rank, Tree
 
 PRODUCT = "nvidia.com/gpu.product"
 """Node label that NVIDIA's GPU feature discovery sets."""
@@ -30,6 +30,8 @@ class Use(NamedTuple):
     state: State
     reason: str
     """The reason why a rank is not ready; "" if all of the ranks are ready."""
+    serves: bool = False
+    """Whether the whole group is ready, on all of its nodes."""
 
 
 @dataclass(frozen=True)
@@ -105,18 +107,19 @@ def _uses(trees: Iterable[Tree]) -> dict[str, list[Use]]:
                 on[rank.node].append(rank)
             for node, ranks in on.items():
                 if node:
-                    found[node].append(_use(tree, role.role, group.group, ranks))
+                    found[node].append(_use(tree, role.role, group, ranks))
     return found
 
 
-def _use(tree: Tree, role: str, group: int, ranks: list[Rank]) -> Use:
+def _use(tree: Tree, role: str, group: GroupView, ranks: list[Rank]) -> Use:
     place = role
     if role != keys.ROUTER:
-        place += f" {group} · {'rank' if len(ranks) == 1 else 'ranks'} {numbers(rank.rank for rank in ranks)}"
+        place += f" {group.group} · {'rank' if len(ranks) == 1 else 'ranks'} {numbers(rank.rank for rank in ranks)}"
     bad = [rank for rank in ranks if not rank.ready]
     reason = bad[0].reason if bad else "draining" if any(rank.draining for rank in ranks) else ""
     state = states.for_reason(reason) if bad else State.ROLLING if reason else State.READY
-    return Use(tree.namespace, tree.name, place, sum(rank.gpus for rank in ranks), state, reason)
+    gpus = sum(rank.gpus for rank in ranks)
+    return Use(tree.namespace, tree.name, place, gpus, state, reason, serves=group.ready)
 
 
 _OF_WEIGHTS = {keys.MODEL_READY: State.READY, keys.MODEL_UPDATING: State.STARTING, keys.MODEL_FAILED: State.BROKEN}
@@ -190,7 +193,7 @@ class Totals:
 def totals(found: Iterable[NodeRow]) -> Totals:
     """Return the sums of GPUs over these nodes."""
     known = [row for row in found if row.gpus > 0]
-    serving = sum(use.gpus for row in known for use in row.uses if use.state in (State.READY, State.ROLLING))
+    serving = sum(use.gpus for row in known for use in row.uses if use.serves)
     free = {row.name: max(0, row.gpus - row.held) for row in known}
     away = sum(free[row.name] for row in known if row.state is not State.READY)
     return Totals(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ome_operator import keys
-from ome_operator.core.reasons import ROLLED_OUT, State
+from ome_operator.core.reasons import ROLLED_OUT, Reason, State
 from ome_operator.core.waves.status import COMPLETE, STOPPED
 from ome_operator.describe import states, waves
 from ome_operator.describe.actions import Shell
@@ -48,6 +48,11 @@ class Row:
     model: str
     runtime: str
     pin: str
+    advice: str = ""
+    """The reason of the condition Advice if a rule of `ome lint` is violated, otherwise ""."""
+
+
+_LINT = (Reason.LINT_ERRORS, Reason.LINT_WARNINGS)
 
 
 def row(tree: Tree, body: Mapping[str, Any]) -> Row:
@@ -77,6 +82,7 @@ def row(tree: Tree, body: Mapping[str, Any]) -> Row:
         model=tree.model,
         runtime=tree.runtime,
         pin=tree.pin,
+        advice=next((said["reason"] for said in conditions if said.get("reason") in _LINT), ""),
     )
 
 

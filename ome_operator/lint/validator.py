@@ -12,6 +12,7 @@ from typing import Any
 
 from ome_operator import keys
 from ome_operator.core.observed.validation import Objection, RevisionUnderTest, ValidationResult
+from ome_operator.core.reasons import Reason
 from ome_operator.engines import images
 from ome_operator.engines.flags import packaged
 from ome_operator.lint import arguments
@@ -85,7 +86,7 @@ class Validator:
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        return before[1] if self._refuse else ValidationResult(before[1].advice)
+        return before[1] if self._refuse else before[1]._replace(refused=())
 
 
 def _verdict(looked_at: Subject) -> ValidationResult:
@@ -103,7 +104,8 @@ def _verdict(looked_at: Subject) -> ValidationResult:
         else []
     )
     bugs = [_bug(", ".join(failed))] if failed else []
-    return ValidationResult((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at))
+    worst = _GRADES.get(found[0][0].severity, Reason.NO_EFFECT) if found else Reason.NO_EFFECT
+    return ValidationResult((*told[:ADVISED], *more, *about, *bugs), refusals(looked_at), worst)
 
 
 def refusals(looked_at: Subject) -> tuple[Objection, ...]:
@@ -113,6 +115,8 @@ def refusals(looked_at: Subject) -> tuple[Objection, ...]:
 
 
 _ORDER = [*Severity]
+_GRADES = {Severity.ERROR: Reason.LINT_ERRORS, Severity.WARNING: Reason.LINT_WARNINGS}
+"""Severity of a finding → reason of the condition Advice."""
 
 
 def _bug(what: str) -> str:

@@ -35,12 +35,14 @@ def model_status(
     holdings: Mapping[str, Holding] = MappingProxyType({}),
     well_known: WellKnown = NO_MODELS,
     witnesses: agreement.Witnesses | None = None,
+    *,
+    agent: bool = True,
 ) -> dict[str, Any]:
     """Return the status of a model, or of fine-tuned weights.
 
     `users` are the services (`namespace/name`) that use it. `nodes_ready` are the nodes that have it according to their
     labels; None if the operator does not read nodes. `holdings` maps nodes to the records of their agents. `witnesses` are
-    the nodes whose records count for other nodes; None for all nodes in `holdings`.
+    the nodes whose records count for other nodes; None for all nodes in `holdings`. `agent` is whether model agents run.
     """
     identity = weights(model)
     uri = identity.uri
@@ -48,7 +50,7 @@ def model_status(
     nodes_ready = nodes_ready or frozenset()
     speakers = witnesses or agreement.Witnesses(frozenset(holdings))
     verdict = agreement.judge(uri, model.status, holdings, speakers, now)
-    condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned)
+    condition, state = _model_ready(model, uri, len(nodes_ready), holdings, verdict.unpinned, agent)
     if not known_nodes and condition.reason == Reason.ON_NO_NODE:
         label = node_label(model.kind, model.namespace, model.name)
         text = f"this operator reads no nodes (clusterWideKinds is false): pods wait for a node with the label {label}=Ready"
@@ -69,7 +71,7 @@ def model_status(
 
 
 def _model_ready(
-    model: AnyModel, uri: str, count: int, holdings: Mapping[str, Holding], unpinned: str
+    model: AnyModel, uri: str, count: int, holdings: Mapping[str, Holding], unpinned: str, agent: bool
 ) -> tuple[cond.Condition, str]:
     """Return the condition Ready of a model, and the state of the model in OME's terms. `unpinned` is the reason why no
     revision counts although nodes report one, or "".
@@ -103,6 +105,12 @@ def _model_ready(
         return cond.Condition(READY, False, Reason.DOWNLOAD_FAILED, f"node {node}: {first.message}"), state
     label = node_label(model.kind, model.namespace, model.name)
     message = f"no node holds the {noun} (label {label}={keys.MODEL_READY}): pods that need it stay Pending"
+    if not agent and not uri.startswith("local://"):
+        path = model.spec.storage.path
+        message += (
+            f". No model agent runs, so nothing downloads {uri}: install with agent.enabled=true, or copy the files to "
+            f"{path or 'spec.storage.path'} of a node and label the node"
+        )
     return cond.Condition(READY, False, Reason.ON_NO_NODE, message), state
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ome_operator.api import AcceleratorClass, InferenceService, Model, Runtime
 from ome_operator.api.well_known import WellKnown
+from ome_operator.core.reasons import Reason
 
 
 class RenderedComponent(NamedTuple):
@@ -53,6 +54,8 @@ class ValidationResult(NamedTuple):
 
     advice: tuple[str, ...] = ()
     refused: tuple[Objection, ...] = ()
+    reason: str = Reason.NO_EFFECT
+    """Reason of the condition Advice: the worst severity among `advice`."""
 
 
 Validator = Callable[[RevisionUnderTest], ValidationResult]

@@ -181,9 +181,23 @@ class InputReasons:
                 "the model. Only the pods wait for the model",
         remedy="check whether a node has the label that the message names ([namespaces](namespaces.md))",
     )  # fmt: skip
+    LINT_ERRORS = ReasonRecord(
+        "LintErrors", of=(ADVICE,), kstatus=CURRENT,
+        meaning="a rule of `ome lint` of the severity error is violated: with these arguments engines end, or requests "
+        "fail. The service is not refused, because a rule may be wrong",
+        remedy="follow the message, or disable the rule with `ome.io/lint-ignore`; `ome lint NAME` shows all findings",
+        see="See [rules](rules.md)",
+    )  # fmt: skip
+    LINT_WARNINGS = ReasonRecord(
+        "LintWarnings", of=(ADVICE,), kstatus=CURRENT,
+        meaning="a rule of `ome lint` of the severity warning is violated, and none of the severity error",
+        remedy="follow the message; `ome lint NAME` shows all findings",
+        see="See [rules](rules.md)",
+    )  # fmt: skip
     NO_EFFECT = ReasonRecord(
         "NoEffect", of=(ADVICE,), kstatus=CURRENT,
-        meaning="a field or annotation has no effect, or deserves attention; the table of conditions lists the subjects",
+        meaning="a field or annotation has no effect, or deserves attention, and no rule of `ome lint` is violated; the "
+        "table of conditions lists the subjects",
         remedy="follow the message, which names the field, or ignore it: the service does not wait",
     )  # fmt: skip
     REVISION_MISMATCH = ReasonRecord(

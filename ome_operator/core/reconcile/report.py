@@ -38,6 +38,7 @@ def report(decided: Decided, work: Plan) -> Report:
     service, resolved = snapshot.service, intent.resolved
     rolled_out = _rollout(decided)
     checked = preflight_status.checked(snapshot.pods)
+    judged, worst = _judged(snapshot, intent, want)
     return Report(
         generation=service.generation,
         before=service.status,
@@ -46,12 +47,13 @@ def report(decided: Decided, work: Plan) -> Report:
         problems=tuple(_problems(decided, work)),
         advice=(
             *want.advice,
-            *_judged(snapshot, intent, want),
+            *judged,
             *_untold(snapshot, intent),
             *second_budgets(snapshot.observed.budgets, want.manifests, snapshot.service.namespace),
             *_left_out(decided.recovery),
             *snapshot.observed.warnings,
         ),
+        advice_reason=worst,
         model=_model(intent),
         runtime=resolved.runtime.name if resolved.runtime else _named_runtime(service),
         url=_url(service, intent, want),
@@ -95,8 +97,8 @@ def _reached(decided: Decided, *, whole: bool) -> tuple[Any, ...]:
     return tuple(shared_edits.reached(before, arrived, decided.intent.epochs, decided.snapshot.now))
 
 
-def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[str, ...]:
-    """Return the advice of the rules of `ome lint` about the target revision."""
+def _judged(snapshot: Snapshot, intent: Intent, want: Desired) -> tuple[tuple[str, ...], str]:
+    """Return the advice of the rules of `ome lint` about the target revision, and its worst severity as a reason."""
     data = intent.data.get(intent.target)
     return validation.advice(snapshot, intent.owner, intent.resolved, intent.target, data, want.manifests)
 

@@ -31,15 +31,16 @@ def advice(
     revision: str,
     data: Mapping[str, Any] | None,
     manifests: Iterable[Manifest],
-) -> tuple[str, ...]:
-    """Return advice about the target revision. The router of the target is taken from `manifests`, the objects that
-    should exist.
+) -> tuple[tuple[str, ...], str]:
+    """Return advice about the target revision, and its worst severity as a reason. The router of the target is taken from
+    `manifests`, the objects that should exist.
     """
     if data is None:
-        return ()
+        return (), Reason.NO_EFFECT
     ours = ("Deployment", revision)
     router = next((one for one in manifests if (one["kind"], one["metadata"]["labels"].get(keys.REVISION)) == ours), None)
-    return snapshot.deps.judge(_asked(snapshot, owner, resolved, revision, data, router)).advice
+    found = snapshot.deps.judge(_asked(snapshot, owner, resolved, revision, data, router))
+    return found.advice, found.reason
 
 
 def refusal(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ome_operator.api import Runtime, SupportedModelFormat, Version
 from ome_operator.core.selection import versions
-from ome_operator.core.selection.model_profile import ModelProfile, parameter_count
+from ome_operator.core.selection.model_profile import PLAIN, ModelProfile, parameter_count
 
 
 class Violation(NamedTuple):
@@ -20,6 +20,10 @@ class Violation(NamedTuple):
     sure: bool = True
     """Whether both values are known. False if the model or the runtime leaves the value unset: then the runtime is not
     selected automatically, but a user who names it is not warned."""
+    write: str = ""
+    """The field of the model's spec that would satisfy the rule, with its value; "" if the model states another value, or
+    the rule is not about the model.
+    """
 
 
 class Score(NamedTuple):
@@ -77,9 +81,10 @@ def _format(supported: SupportedModelFormat, model: ModelProfile) -> tuple[Viola
     """Return the rules that a model violates for one supported format of a runtime."""
     pipeline = (supported.diffusion_pipeline.class_name if supported.diffusion_pipeline else None) or ""
     model_format = supported.model_format or (Version(name=supported.name) if supported.name else None)
+    architecture = supported.model_architecture or ""
     rules = (
-        _equal("diffusion pipeline", pipeline, model.pipeline),
-        _equal("architecture", supported.model_architecture or "", model.architecture),
+        _equal("diffusion pipeline", pipeline, model.pipeline, f"diffusionPipeline: {{className: {pipeline}}}"),
+        _equal("architecture", architecture, model.architecture, f"modelArchitecture: {architecture}"),
         _quantized(supported.quantization or "", model),
         _versioned("format", model_format, model.format),
         _versioned("framework", supported.model_framework, model.framework),
@@ -87,25 +92,33 @@ def _format(supported: SupportedModelFormat, model: ModelProfile) -> tuple[Viola
     return tuple(rule for rule in rules if rule is not None)
 
 
-def _equal(what: str, wanted: str, actual: str) -> Violation | None:
+def _equal(what: str, wanted: str, actual: str, write: str) -> Violation | None:
+    """Return the violation if a value of the model differs from the one that a runtime supports. `write` is the field of the
+    model's spec with the wanted value.
+    """
     if wanted.lower() == actual.lower():
         return None
     if not actual:
-        return Violation(f"it is for {what} {wanted}, but that of the model is not known", False)
+        return Violation(f"it is for {what} {wanted}, but that of the model is not known", False, write)
     if not wanted:
         return Violation(f"it names no {what}, but the model has {actual}", False)
     return Violation(f"it is for {what} {wanted}, but the model has {actual}")
 
 
 def _quantized(wanted: str, model: ModelProfile) -> Violation | None:
-    return None if wanted.lower() in model.quantizations else _equal("quantization", wanted, model.quantization)
+    """Return the violation if a runtime supports another quantization. `none` is the same as no value."""
+    wanted = "" if wanted.lower() == PLAIN else wanted
+    if wanted.lower() in model.quantizations:
+        return None
+    return _equal("quantization", wanted, model.quantization, f"quantization: {wanted}")
 
 
 def _versioned(what: str, wanted: Version | None, actual: Version | None) -> Violation | None:
     if wanted is None:
         return None if what == "framework" else Violation(f"its supportedModelFormats name no {what}", False)
     if actual is None:
-        return Violation(f"it is for {what} {wanted.name}, but that of the model is not known", False)
+        write = f"model{what.capitalize()}: {{name: {wanted.name}}}"
+        return Violation(f"it is for {what} {wanted.name}, but that of the model is not known", False, write)
     if wanted.name.lower() != actual.name.lower():
         return Violation(f"it is for {what} {wanted.name}, but the model has {actual.name}")
     if not wanted.version or not actual.version or versions.accepts(wanted.operator, wanted.version, actual.version):

@@ -15,7 +15,7 @@ from ome_operator.util.memoize import memoize_by_identity
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([KMBT]?)\s*$", re.IGNORECASE)
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 PLAIN = "none"
-"""Quantization in the facts of weights that are not quantized."""
+"""Quantization of weights that are not quantized, in facts and in specs; in a spec it is the same as no value."""
 
 
 class ModelProfile(NamedTuple):
@@ -50,7 +50,8 @@ def profile_of(model: Model, files: bool = True, well_known: WellKnown = NO_MODE
     spec = model.spec
     pipeline = spec.diffusion_pipeline
     words = _words(facts)
-    quantization = spec.quantization or (words[0] if words else "")
+    written = "" if (spec.quantization or "").lower() == PLAIN else spec.quantization
+    quantization = written or (words[0] if words else "")
     return ModelProfile(
         name=model.name,
         format=spec.model_format or (Version(name=facts.format.name) if facts.format else None),

@@ -34,6 +34,8 @@ class Candidate:
     """Score of the candidate; None if the candidate is excluded."""
     violations: tuple[str, ...] = ()
     """The rules that exclude the candidate, as clauses for a message; () if it is not excluded."""
+    write: tuple[str, ...] = ()
+    """The fields of the model's spec, with their values, that the candidate asks for, if nothing else excludes it."""
 
 
 @dataclass(frozen=True)
@@ -58,29 +60,46 @@ class Selection:
         """
         if not self.excluded:
             return f"no runtime exists that can serve {model}: apply one, or name one in {field}"
-        clauses: list[str] = []
-        rest = len(self.excluded)
-        for candidate in self.excluded:
-            text = f"{runtime_title(candidate.ref)}: {', '.join(candidate.violations)}"
-            if clauses and len("; ".join(clauses)) + len(text) > NAMED:
-                break
-            clauses.append(text if len(text) <= NAMED else text[: NAMED - 2] + " …")
-            rest -= 1
-        more = f"; and {rest} more (ome explain runtime)" if rest else ""
+        if asking := self._asking:
+            wanted = _listed(
+                (f"{runtime_title(each.ref)} asks for {' and '.join(each.write)}" for each in asking), len(self.excluded)
+            )
+            return (
+                f"no runtime fits model {model}, because it does not state what runtimes ask for: {wanted}. Write the "
+                f"fields that are true of the model into its spec, or name a runtime in {field}"
+            )
+        excluded = (f"{runtime_title(each.ref)}: {', '.join(each.violations)}" for each in self.excluded)
         remedy = f"Name one in {field}, or apply one that fits"
-        return f"no runtime fits model {model}: {'; '.join(clauses)}{more}. {remedy}"
+        return f"no runtime fits model {model}: {_listed(excluded, len(self.excluded))}. {remedy}"
+
+    @property
+    def _asking(self) -> tuple[Candidate, ...]:
+        """The candidates that are excluded only because the model does not state something. One candidate of each set of
+        fields is enough.
+        """
+        return tuple({each.write: each for each in reversed(self.excluded) if each.write}.values())[::-1]
+
+
+def _listed(clauses: Iterable[str], count: int) -> str:
+    """Return the first clauses, up to NAMED characters, and how many of `count` candidates they do not name."""
+    named: list[str] = []
+    for text in clauses:
+        if named and len("; ".join(named)) + len(text) > NAMED:
+            break
+        named.append(text if len(text) <= NAMED else text[: NAMED - 2] + " …")
+    rest = count - len(named)
+    return "; ".join(named) + (f"; and {rest} more (ome explain runtime)" if rest else "")
 
 
 def remedy_for_unknown_model(model: ModelProfile, deps: Deps) -> str:
-    """Return a text to append to `Selection.sentence` if the model's architecture is unknown: how to make it known.
+    """Return a text to append to `Selection.sentence` if the model's architecture is unknown: how an agent makes it known.
     Return "" for other models.
     """
     if model.learned or model.architecture:
         return ""
-    remedy = f"write modelArchitecture and quantization into the spec of model {model.name}"
     if deps.policy.model_agent:
-        return f". Wait until an agent has read them from the files of the model on a node, or {remedy}"
-    return f". No agent reads the model's files: install with agent.enabled=true, or {remedy}"
+        return ". An agent reads the fields from the model's files: wait until a node has these files"
+    return ". No agent reads the fields from the model's files: install with agent.enabled=true, or write them yourself"
 
 
 def runtime_title(ref: Ref) -> str:
@@ -127,7 +146,8 @@ def _candidate(
     if runtime.spec.disabled:
         rules.insert(0, Violation("it is disabled"))
     if rules:
-        return Candidate(ref, None, tuple(rule.sentence for rule in rules))
+        write = tuple(rule.write for rule in rules)
+        return Candidate(ref, None, tuple(rule.sentence for rule in rules), write if all(write) else ())
     return Candidate(ref, score(runtime, model))
 
 

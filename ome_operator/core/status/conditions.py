@@ -75,10 +75,10 @@ _DECIDES = {ANOTHER: 0, READY: 1, ROLLED_OUT: 2}
 """Type of a condition -> its rank among the conditions that can decide about the summary."""
 
 
-def advice(sentences: Iterable[str]) -> list[Condition]:
-    """Return the condition Advice with these sentences, or [] if there are none."""
+def advice(sentences: Iterable[str], reason: str = Reason.NO_EFFECT) -> list[Condition]:
+    """Return the condition Advice with these sentences, or [] if there are none. `reason` is their worst severity."""
     message = "; ".join(sentences)
-    return [Condition(ADVICE, True, Reason.NO_EFFECT, message)] if message else []
+    return [Condition(ADVICE, True, reason, message)] if message else []
 
 
 def _stamp(condition: Condition, old: Mapping[str, Any] | None, generation: int, now: datetime) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class Report:
     progress: tuple[RoleProgress, ...] = ()
     problems: tuple[Problem, ...] = ()
     advice: tuple[str, ...] = ()
+    advice_reason: str = Reason.NO_EFFECT
+    """Reason of the condition Advice: the worst severity among `advice`."""
     model: cond.Condition | None = None
     """Condition that states how many nodes have the model; None if a condition about a problem replaces it."""
     runtime: str = ""
@@ -191,7 +193,7 @@ def _conditions(report: Report) -> list[cond.Condition]:
             )
     if report.intact:
         out[report.intact.type] = report.intact
-    out |= {condition.type: condition for condition in cond.advice(report.advice)}
+    out |= {condition.type: condition for condition in cond.advice(report.advice, report.advice_reason)}
     return [out[name] for name in ORDER if name in out]
 
 

@@ -85,7 +85,7 @@ def asked(rig: Rig, *words: str) -> tuple[int, str]:
 def test_the_best_runtime_is_chosen_once(rig: Rig, namespace: str, model: str, tmp_path: Path) -> None:
     rig.cluster.apply(runtime("other", namespace, modelArchitecture="LlamaForCausalLM"))
     rig.create(open_service(namespace, model))
-    rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", "that of the model is not known")
+    rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", "asks for")
     learned(rig, model)
     words = "it is for architecture LlamaForCausalLM, but the model has DeepseekV3ForCausalLM"
     rig.says(namespace, "open", "RuntimeReady", "NoRuntimeFits", words)

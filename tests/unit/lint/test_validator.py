@@ -119,6 +119,26 @@ def test_that_the_version_of_an_engine_is_unknown_is_told() -> None:
     assert any("the flags are not checked" in part for part in parts)
 
 
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("blocks-divide/thirty-two", "LintErrors"),
+        ("gpus-idle/*", "LintWarnings"),
+        ("version-unknown/newer", "NoEffect"),
+    ],
+)
+def test_the_reason_of_advice_is_the_worst_grade(case: str, reason: str) -> None:
+    """Reported: Advice had the reason NoEffect for a finding that ends the engine."""
+    file = next(iter(sorted((LINT / "corpus").glob(f"{case}.yaml"))))
+    bodies = read_manifests([composed_file(file)], "default")
+    cluster = gather([*catalog(), *bodies], model_agent=False)
+    names = {body["metadata"]["name"] for body in bodies if body["kind"] == "InferenceService"}
+    for kept in [one for one in cluster.services() if one.ref.name in names]:
+        plan = sync(kept.parsed, replace(cluster.deps(), judge=Validator()), Observed(), datetime(2026, 1, 1, tzinfo=UTC))
+        assert plan.status is not None
+        assert [one["reason"] for one in plan.status["conditions"] if one["type"] == "Advice"] == [reason]
+
+
 def test_verdicts_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "KEPT", 3)
     judge = Validator()

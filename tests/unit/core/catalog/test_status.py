@@ -102,3 +102,17 @@ def test_accelerators_without_nodes_or_discovery() -> None:
 def test_an_object_that_cannot_be_read_keeps_the_rest_of_its_status() -> None:
     found = refuse_spec({"users": 3}, 7, "InvalidSpec", "spec.x is wrong", NOW).status
     assert (found["users"], found["observedGeneration"], ready(found)) == (3, 7, ("False", "InvalidSpec"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "agent", "said"),
+    [
+        ("hf://org/model", False, "No model agent runs, so nothing downloads hf://org/model"),
+        ("hf://org/model", True, ""),
+        ("local:///models/m", False, ""),
+    ],
+)
+def test_a_model_that_nobody_downloads_says_so(uri: str, agent: bool, said: str) -> None:
+    status = model_status(parts.model(uri, "m", path="/models/m"), (), frozenset(), NOW, agent=agent)
+    (message,) = [one["message"] for one in status["conditions"] if one["type"] == "Ready"]
+    assert ("No model agent runs" in message) == bool(said) and said in message

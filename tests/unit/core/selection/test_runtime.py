@@ -15,6 +15,7 @@ from ome_operator.core.resolve.inputs import resolve
 from ome_operator.core.selection.model_profile import parameter_count, profile_of
 from ome_operator.core.selection.runtime import Selection, select
 from tests.support import parts
+from tests.support.parts import good
 
 FORMAT: dict[str, Any] = {
     "modelFormat": {"name": "safetensors", "version": "1.0.0"},
@@ -309,3 +310,31 @@ def test_a_class_in_an_annotation_excludes_runtimes_as_in_the_spec() -> None:
     requires = parts.runtime("a", **{**runtime.spec.dump(), "acceleratorRequirements": {"acceleratorClasses": ["h200"]}})
     noted = {"annotations": {"ome.io/accelerator-class": "b200"}}
     assert why(requires, **noted) == ("it is for accelerators h200, but the service names b200",)
+
+
+STORED = {"storageUri": "local:///models/acme", "path": "/models/acme"}
+
+
+def test_a_model_that_states_nothing_gets_every_field_to_write_once() -> None:
+    """Reported: three rounds, each of which named one more field."""
+    bare = good(Model.parse({"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": {"storage": STORED}}))
+    asks = {"modelArchitecture": "OlmoeForCausalLM", "quantization": None, "modelFramework": None}
+    tp8 = candidate("acme-tp8", modelFormat={"name": "safetensors"}, **asks)
+    (problem,) = [one for one in resolve(unnamed(), parts.deps(bare, tp8)).problems if one.reason == "NoRuntimeFits"]
+    for field in ("modelFormat: {name: safetensors}", "modelArchitecture: OlmoeForCausalLM"):
+        assert problem.message.count(field) == 1, problem.message
+    assert "asks for" in problem.message and "agent.enabled=true" in problem.message
+    written = {"modelFormat": {"name": "safetensors"}, "modelArchitecture": "OlmoeForCausalLM"}
+    stated = good(
+        Model.parse({"kind": "ClusterBaseModel", "metadata": {"name": "tiny"}, "spec": {"storage": STORED, **written}})
+    )
+    assert chosen(parts.deps(stated, tp8))[CHOSEN]["name"] == "acme-tp8", "following the message is enough"
+
+
+@pytest.mark.parametrize("ours", [None, "none", "None"])
+@pytest.mark.parametrize("theirs", [None, "none", "NONE"])
+def test_no_quantization_is_the_same_as_the_word_none(ours: str | None, theirs: str | None) -> None:
+    """Reported: a runtime and a model that both have no quantization did not fit."""
+    spec = {name: value for name, value in MODEL.items() if name != "quantization"}
+    model = parts.model(**spec, **({"quantization": ours} if ours else {}))
+    assert chosen(parts.deps(model, candidate("one", quantization=theirs)))[CHOSEN]["name"] == "one"

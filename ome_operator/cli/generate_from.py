@@ -1,0 +1,111 @@
+"""Reads the model of `ome generate --from`: a config.json, a directory with a model's files, or a repository of a hub."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ome_operator.api import Facts, Model
+from ome_operator.cookbook.library import published_config
+from ome_operator.cookbook.own_model import OwnModel
+from ome_operator.errors import UserError
+from ome_operator.modelinfo.extract import CONFIG, FILES, MEMORY, MODELOPT, facts
+from ome_operator.util.json_limits import parsed
+
+if TYPE_CHECKING:
+    from ome_operator.kube.client import Client
+
+_REPOSITORY = re.compile(r"(?:hf://)?[\w.-]+/[\w.-]+")
+_ROOT = "/raid/models"
+"""Directory of models on the nodes, as in config/models."""
+
+
+def own_model(source: str) -> OwnModel:
+    """Return what is known of the model at `source`. Raises UserError with a sentence if nothing is."""
+    place = Path(source)
+    if place.is_dir():
+        return _of_files(place)
+    if place.is_file():
+        return _of_files(place.parent, place)
+    if _REPOSITORY.fullmatch(source) and not source.startswith(".") and not source.endswith(".json"):
+        return _of_repository(source.removeprefix("hf://"))
+    raise UserError(
+        f"--from {source}: there is no such file or directory, and it is not a repository such as org/model: name a "
+        "config.json, the directory of a model, or a repository"
+    )
+
+
+def _of_files(folder: Path, config: Path | None = None) -> OwnModel:
+    """Return what the files of a directory state. With `config`, only this file is read, and the weights are not."""
+    folder = folder.resolve()
+    paths = {CONFIG: config} if config else {name: folder / name for name in FILES if (folder / name).is_file()}
+    if CONFIG not in paths:
+        raise UserError(f"--from {folder}: there is no {CONFIG} in this directory")
+    content = _object(paths[CONFIG])
+    modelopt = _object(folder / MODELOPT) if MODELOPT in paths else None
+    weights = [] if config else sorted(folder.glob("*.safetensors"))
+    title = config.stem if config and config.name != CONFIG else folder.name or "model"
+    return OwnModel(
+        title=title,
+        uri=f"local://{folder}",
+        path=str(folder),
+        facts=facts({name: path.read_bytes() for name, path in paths.items()}),
+        config=content,
+        modelopt=modelopt,
+        stored_bytes=sum(file.stat().st_size for file in weights) or None,
+    )
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    """Return the JSON object in a file. Raises UserError if it cannot be read."""
+    try:
+        content = parsed(path.read_bytes(), str(path), memory=MEMORY[CONFIG], take=lambda value: value)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--from {path}: the file cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"--from {path}: the file contains no JSON object")
+    return content
+
+
+def _of_repository(repository: str) -> OwnModel:
+    """Return what is known of a repository without downloading from it: its config.json in a recipe, or the facts that an
+    agent read on a node.
+    """
+    import json
+
+    uri, title = f"hf://{repository}", repository.rpartition("/")[2]
+    if (config := published_config(repository)) is not None:
+        return OwnModel(title, uri, f"{_ROOT}/{repository}", facts({CONFIG: json.dumps(config)}), config)
+    found = _on_the_cluster(uri)
+    if found is None:
+        raise UserError(
+            f"--from {repository}: nothing is known of this repository, because no model of the cluster with the URI {uri} "
+            "has facts that an agent read: name its config.json, or apply a model with this URI and wait for the agent"
+        )
+    learned, path = found
+    return OwnModel(title, uri, path or f"{_ROOT}/{repository}", learned)
+
+
+def _on_the_cluster(uri: str) -> tuple[Facts, str] | None:
+    """Return the facts in the status of a model with this URI, and the path of its files; None if there is no such model,
+    or no cluster.
+    """
+    from ome_operator.cache.resources import MODELS
+    from ome_operator.cli.connect import on_cluster
+
+    async def work(client: "Client") -> list[Mapping[str, Any]]:
+        return [body for resource in MODELS for body in await client.list_objects(resource)]
+
+    try:
+        bodies = on_cluster(None, None, work, read_only=True)
+    except UserError:
+        return None
+    for body in bodies:
+        model = Model.parse(body)
+        if (
+            isinstance(model, Model)
+            and model.spec.storage.storage_uri.partition("@")[0] == uri
+            and model.status.get("facts")
+        ):
+            return Facts.read(model.status["facts"]), model.spec.storage.path or ""
+    return None

@@ -1,0 +1,108 @@
+"""Make a model that has no recipe known to the cookbook, from the content of its files or from the facts that an agent
+read.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ome_operator.api import Facts, Model, propose_name
+from ome_operator.capacity.model import matrix_widths
+from ome_operator.cookbook.library import Library, Served
+from ome_operator.cookbook.preset import environment
+from ome_operator.cookbook.request import RecipeRefused
+from ome_operator.modelinfo.weight_sizes import WeightBytes, weight_bytes
+
+_DENSE, _WITH_EXPERTS = ("tp", "tp+dp", "tp+pp"), ("tp", "tp+dp", "tp+pp", "tp+ep", "tp+dp+ep", "dp+ep")
+"""Strategies for a dense model and for an MoE model. Disaggregation is not among them, because its sizes come from published
+recipes."""
+_NO_PARSER = "the cookbook knows no parser of this model: pass the name of a parser"
+
+
+class OwnModel(NamedTuple):
+    """What is known of a model that the user names by its files or its repository."""
+
+    title: str
+    """The last part of the model's path or repository."""
+    uri: str
+    """The model's storage URI."""
+    path: str
+    """The directory of the model's files on the nodes."""
+    facts: Facts
+    config: Mapping[str, Any] | None = None
+    """Content of config.json; None if only the facts are known."""
+    modelopt: Mapping[str, Any] | None = None
+    """Content of NVIDIA's hf_quant_config.json if it exists."""
+    stored_bytes: int | None = None
+    """Bytes of all safetensors files; None if they were not read."""
+
+
+def with_own_model(known: Library, own: OwnModel) -> Library:
+    """Return a library with only this model, on the hardware of `known`. Raises RecipeRefused if the size of its weights is
+    not known.
+    """
+    weights = _weights(own)
+    if weights is None:
+        raise RecipeRefused(
+            f"The size of {own.title} is not known, because its config.json describes a family that the cookbook cannot "
+            "count: pass --from with the directory of its weight files."
+        )
+    served = _served(own, weights)
+    return Library({served.name.lower(): served}, known.hardware, {})
+
+
+def _weights(own: OwnModel) -> WeightBytes | None:
+    """Return the bytes of the weights: counted from the config, or else those of the files."""
+    counted = weight_bytes(own.config, own.modelopt) if own.config is not None else None
+    stored = own.stored_bytes or own.facts.weight_bytes
+    return counted or (WeightBytes(0, stored) if stored else None)
+
+
+def _served(own: OwnModel, weights: WeightBytes) -> Served:
+    manifest = (
+        environment()
+        .get_template("model.yaml.j2")
+        .render(own=own, name=propose_name(own.title), size=own.facts.parameter_size, quantization=_quantization(own.facts))
+    )
+    model = Model.parse(
+        {
+            "kind": "ClusterBaseModel",
+            "metadata": {"name": propose_name(own.title)},
+            "spec": {
+                "modelFormat": {"name": "safetensors"},
+                "modelArchitecture": own.facts.architecture,
+                "quantization": _quantization(own.facts) or None,
+                "storage": {"storageUri": own.uri, "path": own.path},
+            },
+        }
+    )
+    if not isinstance(model, Model):
+        raise RecipeRefused(f"{own.title} cannot be the name of a model: {model.why}.")
+    return Served(
+        name=own.title,
+        repository=own.uri.partition("://")[2],
+        model=model,
+        manifest=manifest,
+        facts=own.facts,
+        weights=weights,
+        widths=matrix_widths(own.config) if own.config is not None else (),
+        tool_call_parser=None,
+        reasoning_parser=None,
+        why=_NO_PARSER,
+        strategies=_WITH_EXPERTS if own.facts.experts else _DENSE,
+        remote_code=bool(own.config and "auto_map" in own.config),
+        wide_nodes=0,
+        wide_batch=0,
+        own=True,
+    )
+
+
+def _quantization(facts: Facts) -> str:
+    name = facts.quantization.name if facts.quantization else ""
+    return "" if name == "none" else name
+
+
+def largest_tp(facts: Facts, gpus: int) -> int:
+    """Return the largest number of at most `gpus` GPUs that can share the attention heads of a model."""
+    heads = facts.attention.heads if facts.attention else gpus
+    return math.gcd(heads, gpus)

@@ -1,0 +1,120 @@
+"""`ome generate --from`: the three files for a model that has no recipe."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from ome_operator.api import Facts, Model, Runtime
+from ome_operator.cli import generate_from
+from ome_operator.cli.generate import app
+from ome_operator.core.selection.match import violations
+from ome_operator.core.selection.model_profile import profile_of
+from ome_operator.errors import UserError
+from tests.support.linting import found, grave
+from tests.support.parts import good
+from tests.unit.modelinfo import configs
+
+OLMOE = {
+    "architectures": ["OlmoeForCausalLM"], "model_type": "olmoe", "vocab_size": 269, "hidden_size": 64,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 64, "num_experts": 8,
+    "num_experts_per_tok": 2, "max_position_embeddings": 2048,
+}  # fmt: skip
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def told(done: Result) -> str:
+    """The message with which the command ended, on one line."""
+    text = done.stderr + (str(done.exception) if done.exception else "")
+    return " ".join(text.replace("│", " ").split())
+
+
+def folder(place: Path, config: dict[str, Any], weights: int = 0) -> Path:
+    place.mkdir(parents=True)
+    (place / "config.json").write_text(json.dumps(config))
+    if weights:
+        (place / "model.safetensors").write_bytes(bytes(weights))
+    return place
+
+
+def written(text: str) -> list[dict[str, Any]]:
+    return [body for body in yaml.safe_load_all(text) if body["apiVersion"].startswith("ome.io")]
+
+
+@pytest.mark.parametrize(
+    ("config", "weights", "tp"),
+    [(configs.GPT_OSS_20B, 0, "8"), (configs.GLM_45_AIR, 0, "8"), (configs.LLAMA_31_8B, 0, "8"), (OLMOE, 500_000, "4")],
+)
+def test_a_directory_becomes_three_files_without_a_finding(
+    config: dict[str, Any], weights: int, tp: str, tmp_path: Path
+) -> None:
+    """The last model is of a family that is not counted: its size is that of its files, and it has four heads."""
+    place = folder(tmp_path / "My-Model", config, weights)
+    said = run("--from", str(place), "--hardware", "h200", "-o", "yaml")
+    assert said.exit_code == 0, told(said)
+    model, runtime, service = written(said.stdout)
+    assert model["spec"]["storage"] == {"storageUri": f"local://{place}", "path": str(place)}
+    assert model["spec"]["modelArchitecture"] == config["architectures"][0]
+    assert f"--tp={tp}" in runtime["spec"]["engineConfig"]["runner"]["args"]
+    assert (service["spec"]["model"]["name"], service["spec"]["runtime"]["name"]) == (
+        model["metadata"]["name"],
+        runtime["metadata"]["name"],
+    )
+    rules = violations(good(Runtime.parse(runtime)), profile_of(good(Model.parse(model))), chosen=False)
+    assert rules == (), "the runtime asks for what the model states"
+    assert grave(found([model, runtime, service], whole=False)) == []
+
+
+def test_a_config_alone_is_enough_for_a_family_that_is_counted(tmp_path: Path) -> None:
+    file = folder(tmp_path / "Mine", configs.QWEN3_30B) / "config.json"
+    said = run("--from", str(file), "--hardware", "h100", "--strategy", "tp+ep", "--tool-call-parser", "qwen25")
+    assert said.exit_code == 0, told(said)
+    assert "--tool-call-parser qwen25" in said.stdout
+
+
+def test_a_quantization_and_a_repository_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The facts are those that an agent wrote into the status of a model with this URI."""
+    learned = Facts(architecture="NewForCausalLM", weight_bytes=80 * 2**30, context_length=4096)
+    asked: list[str] = []
+
+    def on_the_cluster(uri: str) -> tuple[Facts, str]:
+        asked.append(uri)
+        return learned, "/models/new"
+
+    monkeypatch.setattr(generate_from, "_on_the_cluster", on_the_cluster)
+    own = generate_from.own_model("hf://org/New-Model")
+    assert asked == ["hf://org/New-Model"]
+    assert (own.title, own.path, own.facts) == ("New-Model", "/models/new", learned)
+    assert generate_from.own_model("moonshotai/Kimi-K2-Instruct").facts.parameters == 1026408232448
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "said"),
+    [
+        (OLMOE, (), "The size of My-Model is not known"),
+        (configs.LLAMA_31_8B, ("--model", "Kimi-K2-Base"), "--model is not needed"),
+        (configs.LLAMA_31_8B, ("--strategy", "pd"), "My-Model has recipes only for --strategy tp"),
+        (configs.LLAMA_31_8B, ("--tool-call-parser",), "pass the name of a parser"),
+        ([], (), "the file contains no JSON object"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence(config: Any, more: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    place = folder(tmp_path / "My-Model", config)
+    answer = run("--from", str(place), "--hardware", "h200", *more)
+    assert answer.exit_code != 0 and isinstance(answer.exception, UserError | SystemExit)
+    assert said in told(answer)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("/does/not/exist", "no such file or directory"), ("a", "not a repository"), (".", "there is no config.json")],
+)
+def test_a_source_that_is_not_there_is_said(source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in told(run("--from", source, "--hardware", "h200"))
