@@ -99,8 +99,9 @@ class Redaction:
             out = {
                 key: self._walk(inner, str(key), elsewhere, below or _holds(str(key), inner)) for key, inner in value.items()
             }
-            if isinstance(value.get("value"), str) and isinstance(value.get("name"), str) and not self._ours(**value):
-                out["value"] = self._mark(value["value"])  # a variable, a header, a parameter
+            variable, content = value.get("name"), value.get("value")
+            if isinstance(variable, str) and isinstance(content, str) and not self._ours(variable, content):
+                out["value"] = self._mark(content)  # a variable, a header, a parameter
             return out
         if isinstance(value, list | tuple):
             before = ["", *value]
@@ -129,7 +130,7 @@ class Redaction:
             return found[0] + self._mark(found[1])
         return self._walk(value, name, elsewhere)
 
-    def _ours(self, name: str, value: str, **_: Any) -> bool:
+    def _ours(self, name: str, value: str) -> bool:
         """Return whether the operator may have set the value of a variable: a name in the cluster, an address that consists
         of such names, a path, a number, or references. A user may set a variable of the same name to something else.
         """

@@ -74,6 +74,7 @@ VALUES: dict[str, Any] = {
     "a part of a value": {"args": [f"--api-key=ab&{KEY}"], "message": f"cannot use {KEY}"},
     "a variable with a name of the operator": {"env": [{"name": "NAMESPACE", "value": KEY}]},
     "an address with a name of the operator": {"env": [{"name": "LWS_LEADER_ADDRESS", "value": f"{KEY}.svc.team"}]},
+    "a variable with more fields": {"env": [{"name": "NAMESPACE", "value": KEY, "self": "x", "name ": "y"}]},
     "a number with a name of the operator": {"env": [{"name": "PARALLELISM_SIZE", "value": KEY}]},
     # keys
     "a key whose end is cut": {"message": CUT},
