@@ -6,7 +6,7 @@ import pytest
 
 from ome_operator import names
 from ome_operator.cache.resources import BENCHMARK
-from ome_operator.controllers.benchmarkjob import BenchmarkJobReconciler
+from ome_operator.controllers.benchmarkjob import PODS, BenchmarkJobReconciler
 from ome_operator.core.benchmarkjob.job import Images
 from ome_operator.core.observed.objects import Ref
 from ome_operator.kube.errors import Conflict
@@ -83,3 +83,18 @@ async def test_pods_of_the_former_job_are_not_its_own() -> None:
     world = World(None)
     world.api.answers["list_objects Pod"] = pods
     assert (await world.says())[0] == "Creating"
+
+
+async def test_few_pods_of_a_job_are_read_whoever_has_its_label() -> None:
+    """A tenant may give the label to as many large pods as its quota permits, and they are read every 15 seconds."""
+    world, limits = World(None), list[int]()
+    listed = world.api.list_objects
+
+    async def counted(kind: str, namespace: str = "", **options: Any) -> Any:
+        if kind == "Pod":
+            limits.append(options.get("limit", 0))
+        return await listed(kind, namespace, **options)
+
+    world.api.list_objects = counted  # type: ignore[method-assign]
+    await world.passes.reconcile(REF)
+    assert limits == [PODS]
