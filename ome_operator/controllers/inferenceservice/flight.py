@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 FILES = 4
 """Number of files that are kept on the disk; the oldest is deleted."""
+WAITING = 8
+"""Number of files that are written or wait to be written, one after another. A bug may affect thousands of services at once,
+and their processes must not take the memory of the operator's container."""
 SECONDS = 900.0
 """Maximum duration of the process that writes a file."""
 
@@ -38,6 +41,7 @@ class Flight:
         self._folder = folder or Path(tempfile.gettempdir())
         self._files = deque[Path]()
         self._writes = set[asyncio.Task[Path | None]]()
+        self._writing = asyncio.Lock()
 
     @property
     def bytes(self) -> int:
@@ -63,20 +67,25 @@ class Flight:
 
     def write(self, why: str, only: Ref | None = None) -> "asyncio.Task[Path | None]":
         """Start writing a file with the recordings of the service `only`, or of all services. The result of the task is
-        the path of the file, or None after an error, which is logged.
+        the path of the file, or None after an error or if too many files wait to be written, which is logged.
         """
         refs = self._kept.services()[::-1] if only is None else (only,)
-        task = asyncio.create_task(self._written(why, {ref: self._kept.of(ref) for ref in refs}), name="recording")
+        kept = {ref: self._kept.of(ref) for ref in refs} if len(self._writes) < WAITING else None
+        task = asyncio.create_task(self._written(why, kept), name="recording")
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         return task
 
-    async def _written(self, why: str, kept: Mapping[Ref, tuple[Pass, ...]]) -> Path | None:
+    async def _written(self, why: str, kept: Mapping[Ref, tuple[Pass, ...]] | None) -> Path | None:
+        """Write a file when it is its turn. `kept` is None if too many other files wait already."""
+        if kept is None:
+            logger.warning("no recording for %s, because %d others wait to be written", why, WAITING)
+            return None
         now = self._wall()
         path = self._folder / f"ome-recording-{now.strftime('%Y%m%dT%H%M%S%fZ')}.json.gz"
         try:
-            self._make_room(path)
-            async with asyncio.timeout(SECONDS):
+            async with self._writing, asyncio.timeout(SECONDS):
+                self._make_room(path)
                 count = await _file(path, kept, recording.head(__version__, why, now))
         except Exception as error:
             logger.error("cannot write the recording %s: %s", path, str(error) or type(error).__name__)

@@ -91,6 +91,23 @@ async def test_a_recording_is_written_by_another_process(tmp_path: Path, monkeyp
     assert started[0].returncode == -signal.SIGKILL
 
 
+async def test_many_errors_at_once_start_one_process_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug may affect a thousand services, and a thousand processes would take the memory of the container."""
+    running, most, moments = list[int](), list[int](), iter(range(2000))
+
+    async def file(*_: Any) -> int:
+        running.append(1)
+        most.append(len(running))
+        await asyncio.sleep(0)
+        return running.pop()
+
+    monkeypatch.setattr(flights, "_file", file)
+    flight = Flight(2**20, lambda: makers.NOW.replace(microsecond=next(moments)), tmp_path)
+    written = await asyncio.gather(*(flight.write("InternalError", SERVICE) for _ in range(1000)))
+    assert set(most) == {1} and len([path for path in written if path]) == flights.WAITING
+    assert await flight.write("SIGUSR1"), "later there is room again"
+
+
 async def test_a_process_that_fails_is_a_line_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
