@@ -11,7 +11,7 @@ from ome_operator.engines.routers import parts
 SWITCH, ENDPOINT = "--enable-trace", "--otlp-traces-endpoint"
 """Arguments that enable traces. The engine and the router use the same names."""
 ENGINE, ROUTER = "sglang", "sglang-router"
-_TITLES = {ENGINE: "SGLang", ROUTER: "sglang-router"}
+_TITLES = {ENGINE: "SGLang", ROUTER: "sglang-router", routers.SMG: "smg"}
 
 
 def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> str:
@@ -27,7 +27,7 @@ def obstacle(container: Mapping[str, Any], annotations: Mapping[str, str]) -> st
     if program not in _TITLES:
         return "its container starts no known SGLang program"
     by_hand = f"add {SWITCH} and {ENDPOINT} to its arguments"
-    takes = routers.takes_flags if program == ROUTER else servers.takes_flags
+    takes = servers.takes_flags if program == ENGINE else routers.takes_flags
     if not takes(container):
         return f"a shell starts it: {by_hand}"
     version = images.version(str(container.get("image", "")), annotations, program)
@@ -56,10 +56,11 @@ def _program(container: Mapping[str, Any]) -> str:
     uses other names for these arguments.
     """
     words = [word for part in parts(container) for word in part.split()]
+    image = str(container.get("image", ""))
     for word, after in pairwise([*words, ""]):
         if routers.is_program(word):
-            return "" if routers.starts_engines(word, after) else ROUTER
-    if not container.get("command") and images.image_name(str(container.get("image", ""))) in routers.WITH_CONTROL_KEYS:
-        return ROUTER
+            return "" if routers.starts_engines(word, after) else routers.SMG if routers.is_smg(image, word) else ROUTER
+    if not container.get("command") and images.image_name(image) in routers.WITH_CONTROL_KEYS:
+        return routers.SMG if images.image_name(image) == routers.SMG else ROUTER
     engine = servers.server(container)
     return engine.name if engine is not None else ""

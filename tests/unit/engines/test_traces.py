@@ -22,6 +22,8 @@ def box(image: str = "lmsysorg/sglang:v0.5.23", command: list[str] | None = None
         box("lmsysorg/sglang:v0.5.23-cu129"),
         box("lmsysorg/sglang:v0.5.10"),
         box("lmsysorg/sglang-router:v0.3.2", [], "--port=1"),
+        box("lightseekorg/smg:1.13.0", ["python3", "-m", "smg.launch_router"], "--port=1"),
+        box("lightseekorg/smg:1.13.0", [], "--port=1"),
         box("own:1", ["python3", "-m", "sglang_router.launch_router"], *FLAGS),
         box("own:1", ["/bin/sh", "-c", f"exec python3 -m sglang.launch_server {' '.join(FLAGS)}"]),
     ],
@@ -44,6 +46,8 @@ def test_these_can(container: dict[str, Any]) -> None:
         (box("own:1"), "does not state its version: annotate the component with ome.io/engine-version"),
         (box("lmsysorg/sglang-router:v0.2.1", []), "not known whether sglang-router 0.2.1 supports"),
         (box("lmsysorg/sglang:v0.5.23", ["python3", "-m", "sglang_router.launch_router"]), "does not state its version"),
+        (box("lmsysorg/sglang:v0.5.23", ["python3", "-m", "smg.launch_router"]), "does not state its version"),
+        (box("lightseekorg/smg:1.13.0", ["python3", "-m", "smg.serve"]), "starts no known SGLang program"),
     ],
 )
 def test_these_cannot_and_it_is_told_why(container: dict[str, Any], why: str) -> None:
