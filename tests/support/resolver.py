@@ -5,6 +5,7 @@ it reads weights.
 installed.
 """
 
+import ast
 import json
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from ome_operator.engines import requirements as data
 from ome_operator.engines.flags import command_line
 from ome_operator.engines.requirements import Condition, Requirement, requirements
 
+CHECKS = Path(__file__).parents[1] / "data/resolver_checks.yaml"
+"""Kind of a check → file → function → number of places, for every function of the resolver that refuses something."""
 RECORD = Path(__file__).parents[1] / "data/resolver.yaml"
 MODEL = "moonshotai/Kimi-K2-Instruct"
 BASE = ("--tp-size=8", "--trust-remote-code", "--device=cuda")
@@ -185,6 +188,19 @@ def breaking(name: str, wanted: Condition) -> list[str]:
         return [f"{flag}={_default(wanted.words[0])}"]
     step = {data.AT_LEAST: -1, data.AT_MOST: 1, data.ABOVE: 0}[wanted.kind]
     return [f"{flag}={int(wanted.words[0]) + step}"]
+
+
+def checks(folder: Path) -> dict[str, dict[str, int]]:
+    """Return file → function → number of places that raise an error or assert something, for the files of a folder."""
+    found: dict[str, dict[str, int]] = {}
+    for file in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                places = sum(isinstance(inner, ast.Raise | ast.Assert) for inner in ast.walk(node))
+                if places:
+                    functions = found.setdefault(file.name, {})
+                    functions[node.name] = functions.get(node.name, 0) + places
+    return found
 
 
 def ask(python: Sequence[str], folder: str, asked: Sequence[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ome_operator.cookbook.library import published_config
 from ome_operator.engines.flags import command_line
@@ -19,6 +20,7 @@ from tests.support import parts, resolver
 from tests.support.linting import found
 
 RECORD = resolver.record()
+CHECKS = yaml.safe_load(resolver.CHECKS.read_text(encoding="utf-8"))
 (KIMI,) = parts.read(parts.ROOT / "config/models/moonshotai/Kimi-K2-Instruct.yaml")
 UNSEEN = {
     "--disaggregation-decode-host-receive-threshold=0": "it requires a decode server",
@@ -91,8 +93,28 @@ def test_a_condition_that_is_none_is_an_error() -> None:
         condition("sometimes")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="the package sglang is not installed")
+WITH_SGLANG = pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="the package sglang is not installed")
+
+
+@WITH_SGLANG
 @pytest.mark.timeout(1800)
 def test_the_record_is_what_the_resolver_says(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(published_config(resolver.MODEL)))
     assert resolver.ask([sys.executable], str(tmp_path), list(RECORD)) == RECORD
+
+
+def test_every_requirement_comes_from_a_function_that_is_counted_as_covered() -> None:
+    known = [(file, name) for file, functions in CHECKS["rules"].items() for name in functions]
+    sources = {row.source for row in requirements()}
+    assert [said for said in sources if not any(file in said and name in said for file, name in known)] == []
+
+
+@WITH_SGLANG
+def test_the_checks_are_those_of_the_package() -> None:
+    package = importlib.util.find_spec("sglang")
+    assert package is not None and package.submodule_search_locations
+    counted: dict[str, dict[str, int]] = {}
+    for files in CHECKS.values():
+        for file, functions in files.items():
+            counted.setdefault(file, {}).update(functions)
+    assert counted == resolver.checks(Path(package.submodule_search_locations[0]) / "srt/arg_groups")
