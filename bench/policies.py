@@ -77,6 +77,16 @@ async def served(session: aiohttp.ClientSession, url: str) -> float:
         return sum(float(value) for value in REQUESTS.findall(await reply.text()))
 
 
+async def flush(session: aiohttp.ClientSession, url: str) -> None:
+    """Empty the cache of an engine, which refuses this while requests run. Raises TimeoutError after a minute."""
+    async with asyncio.timeout(60):
+        while True:
+            async with session.post(f"{url}/flush_cache") as reply:
+                if reply.status == 200:
+                    return
+            await asyncio.sleep(1)
+
+
 async def ready(session: aiohttp.ClientSession, url: str, number: int) -> None:
     """Wait until the router lists this number of healthy workers. Raises TimeoutError after two minutes."""
     async with asyncio.timeout(120):
@@ -103,8 +113,7 @@ async def run(given: argparse.Namespace, router: Sequence[str]) -> dict[str, Any
     url = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=180)) as session:
         for engine in (*prefills, given.decode):
-            async with session.post(f"{engine}/flush_cache") as reply:
-                reply.raise_for_status()
+            await flush(session, engine)
         process = await asyncio.create_subprocess_exec(
             *router,
             *own,
